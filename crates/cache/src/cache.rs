@@ -9,7 +9,7 @@ use breme_http1::{FieldBlock, Method};
 
 use crate::Settings;
 use crate::fields;
-use crate::filling::Fills;
+use crate::fill::Fills;
 use crate::store::Store;
 
 /// The least memory that a cache can do anything with.
@@ -105,24 +105,24 @@ impl Cache {
 
     /// Whether a field of an answer is for this cache alone.
     #[must_use]
-    pub fn hides(&self, name: &str) -> bool {
+    pub fn is_hidden_field(&self, name: &str) -> bool {
         let Settings { hides_keys, key_fields, .. } = &self.settings;
         *hides_keys && key_fields.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// The lines of an answer that clients are told.
     #[must_use]
-    pub fn told<'l>(&self, lines: &'l FieldBlock) -> Cow<'l, FieldBlock> {
-        let hides = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| self.hides(name));
-        if !self.settings.hides_keys || !fields::lines(lines.as_bytes()).any(|(name, _)| hides(name)) {
+    pub fn client_lines<'l>(&self, lines: &'l FieldBlock) -> Cow<'l, FieldBlock> {
+        let is_hidden_field = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| self.is_hidden_field(name));
+        if !self.settings.hides_keys || !fields::lines(lines.as_bytes()).any(|(name, _)| is_hidden_field(name)) {
             return Cow::Borrowed(lines);
         }
-        let mut told = FieldBlock::with_capacity(lines.as_bytes().len());
-        for (name, value) in fields::lines(lines.as_bytes()).filter(|(name, _)| !hides(name)) {
+        let mut visible = FieldBlock::with_capacity(lines.as_bytes().len());
+        for (name, value) in fields::lines(lines.as_bytes()).filter(|(name, _)| !is_hidden_field(name)) {
             // It could be sent where it was.
-            let _ = told.push(std::str::from_utf8(name).unwrap_or_default(), value);
+            let _ = visible.push(std::str::from_utf8(name).unwrap_or_default(), value);
         }
-        Cow::Owned(told)
+        Cow::Owned(visible)
     }
 
     pub(crate) fn random(&self) -> Random {

@@ -35,9 +35,9 @@ pub(crate) fn parse_date(value: &[u8]) -> Option<UnixSeconds> {
     let blank = text.iter().position(|&byte| byte == b' ')?;
     let (name, rest) = (&text[..blank], &text[blank + 1..]);
     let date = match name.strip_suffix(b",") {
-        Some(name) if is_short_day(name) => usual(rest),
-        Some(name) if DAYS.contains(&name) => with_short_year(rest),
-        None if is_short_day(name) => of_asctime(rest),
+        Some(name) if is_short_day(name) => parse_imf_fixdate(rest),
+        Some(name) if DAYS.contains(&name) => parse_rfc850(rest),
+        None if is_short_day(name) => parse_asctime(rest),
         _ => None,
     };
     date.and_then(Date::seconds)
@@ -56,7 +56,7 @@ struct Date<'a> {
 }
 
 /// `06 Nov 1994 08:49:37 GMT`
-fn usual(text: &[u8]) -> Option<Date<'_>> {
+fn parse_imf_fixdate(text: &[u8]) -> Option<Date<'_>> {
     let is_shaped = text.len() == 24 && has_at(text, b' ', &[2, 6, 11, 20]) && text.ends_with(b"gmt");
     let day_and_month = || Some((number(&text[..2])?, &text[3..6]));
     let (day, month) = is_shaped.then(day_and_month)??;
@@ -64,7 +64,7 @@ fn usual(text: &[u8]) -> Option<Date<'_>> {
 }
 
 /// `06-Nov-94 08:49:37 GMT`
-fn with_short_year(text: &[u8]) -> Option<Date<'_>> {
+fn parse_rfc850(text: &[u8]) -> Option<Date<'_>> {
     let is_shaped =
         text.len() == 22 && has_at(text, b'-', &[2, 6]) && has_at(text, b' ', &[9, 18]) && text.ends_with(b"gmt");
     let short = is_shaped.then(|| number(&text[7..9]))??;
@@ -73,14 +73,14 @@ fn with_short_year(text: &[u8]) -> Option<Date<'_>> {
 }
 
 /// `Nov  6 08:49:37 1994`
-fn of_asctime(text: &[u8]) -> Option<Date<'_>> {
+fn parse_asctime(text: &[u8]) -> Option<Date<'_>> {
     let is_shaped = text.len() == 20 && has_at(text, b' ', &[3, 6, 15]);
     let day = is_shaped.then(|| text[4..6].strip_prefix(b" ").unwrap_or(&text[4..6]))?;
     Some(Date { year: number(&text[16..])?, month: &text[..3], day: number(day)?, time: &text[7..15] })
 }
 
-fn has_at(text: &[u8], byte: u8, places: &[usize]) -> bool {
-    places.iter().all(|&place| text[place] == byte)
+fn has_at(text: &[u8], byte: u8, positions: &[usize]) -> bool {
+    positions.iter().all(|&position| text[position] == byte)
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -92,10 +92,10 @@ impl Date<'_> {
     fn seconds(self) -> Option<UnixSeconds> {
         let Self { year, month, day, time } = self;
         let month = MONTHS.iter().position(|&name| name == month)?;
-        if year < EPOCH_YEAR || day == 0 || day > days_of(year, month) {
+        if year < EPOCH_YEAR || day == 0 || day > days_in(year, month) {
             return None;
         }
-        let before: u64 = (0..month).map(|earlier| days_of(year, earlier)).sum();
+        let before: u64 = (0..month).map(|earlier| days_in(year, earlier)).sum();
         let days = days_before(year) - days_before(EPOCH_YEAR) + before + day - 1;
         Some(UnixSeconds(days * DAY_S + seconds_of_day(time)?))
     }
@@ -112,7 +112,7 @@ const fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-fn days_of(year: u64, month: usize) -> u64 {
+fn days_in(year: u64, month: usize) -> u64 {
     match month {
         1 => 28 + u64::from(is_leap(year)),
         3 | 5 | 8 | 10 => 30,
@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::block;
+    use crate::test_support::block;
 
     fn parse(text: &str) -> Option<u64> {
         parse_date(text.as_bytes()).map(|seconds| seconds.0)
@@ -211,9 +211,9 @@ mod tests {
         }
 
         #[test]
-        fn nor_does_a_date_with_a_wrong_byte(place in 0_usize..29, byte in any::<u8>()) {
+        fn nor_does_a_date_with_a_wrong_byte(position in 0_usize..29, byte in any::<u8>()) {
             let mut text = *b"Sun, 06 Nov 1994 08:49:37 GMT";
-            text[place] = byte;
+            text[position] = byte;
             let _ = parse_date(&text);
         }
     }

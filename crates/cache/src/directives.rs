@@ -158,7 +158,7 @@ fn most(slot: &mut Option<u32>, found: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::block;
+    use crate::test_support::block;
 
     fn response(value: &str) -> ResponseDirectives {
         ResponseDirectives::read(&block(&[("Cache-Control", value)]))

@@ -5,7 +5,7 @@
 
 use breme_http1::{FieldBlock, Fields};
 
-use crate::asking::Request;
+use crate::request::Request;
 
 /// Where field values come from: a head as it was received, or one that was kept.
 pub(crate) trait FieldValues {
@@ -36,12 +36,12 @@ impl FieldValues for FieldBlock {
 }
 
 /// A request's fields by which stored responses are told apart: those that upstream hears.
-pub(crate) struct Heard<'r, 'a, 'f>(pub(crate) &'r Request<'a, 'f>);
+pub(crate) struct ForwardedFields<'r, 'a, 'f>(pub(crate) &'r Request<'a, 'f>);
 
-impl FieldValues for Heard<'_, '_, '_> {
+impl FieldValues for ForwardedFields<'_, '_, '_> {
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
         let fields: Fields<'s, 's> = self.0.fields;
-        let is_heard = !(self.0.is_unheard)(name);
+        let is_heard = !(self.0.is_stripped)(name);
         fields.all(name).filter(move |_| is_heard)
     }
 }
@@ -60,16 +60,16 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// What is kept of a request that is not answered at once: its fields that upstream hears, as lines in one buffer. No
 /// value holds a line feed.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SavedFields {
     lines: Box<[u8]>,
 }
 
-impl Kept {
+impl SavedFields {
     pub(crate) fn new(request: &Request<'_, '_>) -> Self {
-        let Request { fields, is_unheard, .. } = *request;
+        let Request { fields, is_stripped, .. } = *request;
         let bytes = fields.iter().map(|field| field.name.len() + field.value.len() + 3).sum();
         let mut lines = Vec::with_capacity(bytes);
-        for field in fields.iter().filter(|field| !is_unheard(field.name)) {
+        for field in fields.iter().filter(|field| !is_stripped(field.name)) {
             lines.extend_from_slice(field.name.as_bytes());
             lines.extend_from_slice(b": ");
             lines.extend_from_slice(field.value);
@@ -79,7 +79,7 @@ impl Kept {
     }
 }
 
-impl FieldValues for Kept {
+impl FieldValues for SavedFields {
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
         lines(&self.lines).filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }

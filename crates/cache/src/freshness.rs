@@ -6,10 +6,10 @@ use breme_base::{Instant, Random, UnixSeconds};
 use breme_http1::list_members;
 
 use crate::Settings;
-use crate::asking::Moment;
 use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
 use crate::fields::FieldValues;
+use crate::request::Now;
 
 /// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1).
 const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
@@ -73,20 +73,20 @@ impl Freshness {
 /// When a response was asked for and when its head came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    pub(crate) asked: Instant,
-    pub(crate) received: Moment,
+    pub(crate) requested: Instant,
+    pub(crate) received: Now,
 }
 
 /// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time
 /// that it was on its way; and when it was so old.
 fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> (u32, Instant) {
-    let Times { asked, received } = times;
+    let Times { requested, received } = times;
     let apparent = received.wall.0.saturating_sub(date.0);
-    let delay_s = received.now.since(asked).as_secs();
+    let delay_s = received.instant.since(requested).as_secs();
     let corrected = u64::from(age_s) + delay_s;
     let (age, from) = match apparent > corrected {
-        true => (apparent, received.now),
-        false => (corrected, asked + Duration::from_secs(delay_s)),
+        true => (apparent, received.instant),
+        false => (corrected, requested + Duration::from_secs(delay_s)),
     };
     (u32::try_from(age).unwrap_or(SECONDS_MAX).min(SECONDS_MAX), from)
 }
@@ -129,13 +129,13 @@ pub(crate) fn may_be_heuristic(status: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{DAY, NOON, block, http_date};
+    use crate::test_support::{DAY, NOON, block, http_date};
 
     fn read(status: u16, fields: &[(&str, String)]) -> Freshness {
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let fields = block(&fields);
-        let received = Moment { now: Instant::ZERO + Duration::from_secs(3), wall: NOON };
-        let times = Times { asked: Instant::ZERO + Duration::from_secs(1), received };
+        let received = Now { instant: Instant::ZERO + Duration::from_secs(3), wall: NOON };
+        let times = Times { requested: Instant::ZERO + Duration::from_secs(1), received };
         Freshness::read(status, &fields, &ResponseDirectives::read(&fields), false, times, &Settings::new(1))
     }
 
@@ -199,17 +199,17 @@ mod tests {
 
     #[test]
     fn the_part_of_a_second_on_the_way_counts() {
-        let moment = |time_ms, wall| Moment { now: Instant::ZERO + Duration::from_millis(time_ms), wall };
-        let asked = moment(1_000, NOON).now;
+        let now = |time_ms, wall| Now { instant: Instant::ZERO + Duration::from_millis(time_ms), wall };
+        let requested = now(1_000, NOON).instant;
         for (came_ms, date_s, expected) in [
             (1_400, 0, (0, 1_000)),
             (3_400, 0, (2, 3_000)),
             (3_400, -2, (2, 3_000)),
             (3_400, -3, (3, 3_400)), // by its date it is older than by its way
         ] {
-            let times = Times { asked, received: moment(came_ms, NOON) };
+            let times = Times { requested, received: now(came_ms, NOON) };
             let (age_s, from) = initial_age(0, UnixSeconds((NOON.0 as i64 + date_s) as u64), times);
-            assert_eq!((age_s, from), (expected.0, moment(expected.1, NOON).now), "{came_ms} {date_s}");
+            assert_eq!((age_s, from), (expected.0, now(expected.1, NOON).instant), "{came_ms} {date_s}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use breme_http1::FieldBlock;
 
 use crate::key::KeyHasher;
-use crate::structured::Names;
+use crate::structured::PurgeNames;
 
 /// What a membership costs at worst: a group of its own, in two tables that have just grown.
 const MEMBERSHIP_BYTES: u64 = 256;
@@ -28,11 +28,11 @@ pub(crate) struct GroupId(u64);
 pub(crate) struct Groups {
     hasher: KeyHasher,
     key_fields: Vec<String>,
-    index: Mutex<Index>,
+    index: Mutex<GroupIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Index {
+struct GroupIndex {
     /// Members by the hashes of their keys; several variants of one key may belong to it.
     members: HashMap<GroupId, HashMap<u64, u32>>,
     /// When each group was last purged, as far as that is remembered.
@@ -47,7 +47,7 @@ impl Groups {
         Self { hasher: KeyHasher::new(seed ^ 0x6_7075), key_fields: key_fields.to_vec(), index: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Index> {
+    fn lock(&self) -> MutexGuard<'_, GroupIndex> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,12 +67,12 @@ impl Groups {
     }
 
     fn id(&self, origin: &[u8], name: &[u8]) -> GroupId {
-        GroupId(self.hasher.hash(&[origin, b"\n", name].concat()).place)
+        GroupId(self.hasher.hash(&[origin, b"\n", name].concat()).table)
     }
 
     /// All that a response with these lines belongs to.
     pub(crate) fn ids(&self, key: &[u8], lines: &FieldBlock) -> Vec<GroupId> {
-        let names = Names::of(lines, &self.key_fields);
+        let names = PurgeNames::from_fields(lines, &self.key_fields);
         let mut ids: Vec<GroupId> = names.keys.iter().chain(&names.groups).map(|name| self.key(name)).collect();
         let origin = origin_of(key);
         ids.extend(names.groups.iter().map(|name| self.at_origin(origin, name)));
@@ -83,7 +83,7 @@ impl Groups {
 
     /// A response is being put in that was asked for when so many `purges` had been. False if one of its groups was
     /// purged since: it may not go in. The check and the entry are one step, so that no purge comes between them.
-    pub(crate) fn admit(&self, groups: &[GroupId], place: u64, purges: u64) -> bool {
+    pub(crate) fn admit(&self, groups: &[GroupId], key_hash: u64, purges: u64) -> bool {
         if groups.is_empty() {
             return true;
         }
@@ -92,20 +92,20 @@ impl Groups {
             return false;
         }
         for &group in groups {
-            *index.members.entry(group).or_default().entry(place).or_default() += 1;
+            *index.members.entry(group).or_default().entry(key_hash).or_default() += 1;
         }
         true
     }
 
     /// A response that belonged to these is gone. Tells what its memberships cost.
-    pub(crate) fn forget(&self, groups: &[GroupId], place: u64) -> u64 {
+    pub(crate) fn forget(&self, groups: &[GroupId], key_hash: u64) -> u64 {
         let mut index = self.lock();
         for group in groups {
             let Some(members) = index.members.get_mut(group) else { continue };
-            if let Some(count) = members.get_mut(&place) {
+            if let Some(count) = members.get_mut(&key_hash) {
                 *count -= 1;
                 if *count == 0 {
-                    members.remove(&place);
+                    members.remove(&key_hash);
                 }
             }
             if members.is_empty() {
@@ -119,14 +119,14 @@ impl Groups {
     /// stored.
     pub(crate) fn purge(&self, groups: &[GroupId]) -> Vec<u64> {
         let mut index = self.lock();
-        let mut places = Vec::new();
+        let mut key_hashes = Vec::new();
         for &group in groups {
-            index.note(group);
-            places.extend(index.members.get(&group).into_iter().flat_map(|members| members.keys().copied()));
+            index.record_purge(group);
+            key_hashes.extend(index.members.get(&group).into_iter().flat_map(|members| members.keys().copied()));
         }
-        places.sort_unstable();
-        places.dedup();
-        places
+        key_hashes.sort_unstable();
+        key_hashes.dedup();
+        key_hashes
     }
 
     /// Whether an answer that was asked for when so many `purges` had been is older than a purge that means it. As long
@@ -142,13 +142,13 @@ impl Groups {
     }
 }
 
-impl Index {
+impl GroupIndex {
     fn was_purged_since(&self, groups: &[GroupId], purges: u64) -> bool {
         let is_purged = |group: &GroupId| self.purged.get(group).is_some_and(|&purged| purged > purges);
         !groups.is_empty() && (self.forgotten > purges || groups.iter().any(is_purged))
     }
 
-    fn note(&mut self, group: GroupId) {
+    fn record_purge(&mut self, group: GroupId) {
         self.purges += 1;
         if self.purged.len() >= PURGES_MAX && !self.purged.contains_key(&group) {
             self.purged.clear();

@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use crate::asking::ResponseHead;
 use crate::cache::Cache;
 use crate::fields::FieldValues as _;
-use crate::filling::FillState;
+use crate::fill::Fill;
 use crate::key::Key;
+use crate::request::ResponseHead;
 use crate::structured;
 
 /// Groups that one answer may name; it may not keep the cache busy.
 const GROUPS_MAX: usize = 256;
 
 /// See the module. `own` is what collects this very answer: that is not out of date.
-pub(crate) fn after(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_>, own: Option<&Arc<FillState>>) {
+pub(crate) fn after(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_>, own: Option<&Arc<Fill>>) {
     if !(200..400).contains(&head.status) {
         return;
     }

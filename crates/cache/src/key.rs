@@ -10,7 +10,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-use crate::bytes_inline::InlineBytes;
+use crate::inline_bytes::InlineBytes;
 
 /// How a target is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ impl Key {
 
     /// The key of an absolute URL (`http://host/path?query`); none if it is not one that could have been asked for. A
     /// fragment is left out.
-    pub(crate) fn of_url(url: &str) -> Option<Self> {
+    pub(crate) fn from_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let scheme = match scheme {
             _ if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
@@ -116,13 +116,13 @@ impl Key {
     fn resolve(&self, reference: &str) -> Option<Self> {
         let reference = reference.split('#').next().unwrap_or_default();
         if has_scheme(reference) {
-            return Self::of_url(reference);
+            return Self::from_url(reference);
         }
         let own = std::str::from_utf8(self.as_slice()).ok()?;
         let (origin, target) = own.split_at(self.origin_bytes);
         if let Some(rest) = reference.strip_prefix("//") {
             let scheme = origin.split_once(':')?.0;
-            return Self::of_url(&format!("{scheme}://{rest}"));
+            return Self::from_url(&format!("{scheme}://{rest}"));
         }
         let path = target.split('?').next().unwrap_or_default();
         let target = match reference.as_bytes().first() {
@@ -131,7 +131,7 @@ impl Key {
             Some(b'?') => format!("{path}{reference}"),
             Some(_) => without_dots(&format!("{}{reference}", &path[..=path.rfind('/')?])),
         };
-        Self::of_url(&format!("{origin}{target}"))
+        Self::from_url(&format!("{origin}{target}"))
     }
 }
 
@@ -207,7 +207,7 @@ impl KeyHasher {
         let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
         hasher.write(bytes);
         let hash = hasher.finish128();
-        KeyHash { place: hash.h1, shard: hash.h2 }
+        KeyHash { table: hash.h1, shard: hash.h2 }
     }
 }
 
@@ -215,7 +215,7 @@ impl KeyHasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyHash {
     /// Finds the place in a shard's table.
-    pub(crate) place: u64,
+    pub(crate) table: u64,
     /// Finds the shard, and stands for what was there in the ghost queue.
     pub(crate) shard: u64,
 }

@@ -26,45 +26,45 @@
 //! | `cache`, `deciding` | the whole of it, and what is to be done with a request |
 //! | `status` | Cache-Status |
 
-mod answer;
-mod asking;
-mod bytes_inline;
 mod cache;
+mod cached_response;
 mod dates;
-mod deciding;
+mod decision;
 mod directives;
 mod fields;
-mod filling;
-mod following;
+mod fill;
+mod follower;
 mod forward;
 mod freshness;
 mod groups;
+mod inline_bytes;
 mod invalidation;
 mod key;
-mod parts;
-mod pending;
+mod partial_content;
+mod pending_request;
 mod purge;
 mod ranges;
-mod selecting;
+mod request;
 mod settings;
 mod statistics;
 mod status;
+mod storability;
 mod store;
-mod storing;
 mod structured;
 mod validation;
+mod vary;
 
-pub use answer::{Answer, Content, Standing};
-pub use asking::{Fault, Moment, Request, ResponseHead, Told, Waiter, Wakes};
 pub use cache::{Cache, SettingsError};
-pub use deciding::Asked;
-pub use following::{Followed, Follower, Reading, StreamedHead};
-pub use forward::{Forward, Verdict};
+pub use cached_response::{CachedResponse, ResponseBody, Validity};
+pub use decision::CacheDecision;
+pub use follower::{BodyRead, Follower, FollowerPoll, StreamedHead};
+pub use forward::{Forward, HeadAction};
 pub use key::{Scheme, normalise_authority};
-pub use purge::{Manner, Purge, PurgeError};
+pub use purge::{Purge, PurgeError, PurgeMode};
+pub use request::{FailureInfo, FetchError, Now, Request, ResponseHead, Waiter, Wakes};
 pub use settings::Settings;
 pub use statistics::{HotObject, Statistics};
 pub use status::{CacheStatus, Forwarded};
 
 #[cfg(test)]
-mod testing;
+mod test_support;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use breme_base::Instant;
 
 use crate::cache::Cache;
-use crate::filling::{FillState, Shard};
+use crate::fill::{Fill, Shard};
 use crate::groups::GroupId;
 use crate::key::Key;
-use crate::store::Stored;
+use crate::store::StoredResponse;
 
 /// What goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Purge {
 
 /// How it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum PurgeMode {
     /// It is gone.
     Hard,
     /// It is stale from now on: validated, and served where stale responses may be.
@@ -62,7 +62,7 @@ impl Cache {
     ///
     /// # Errors
     /// If a URL is none.
-    pub fn purge(&self, purge: &Purge, manner: Manner, now: Instant) -> Result<usize, PurgeError> {
+    pub fn purge(&self, purge: &Purge, manner: PurgeMode, now: Instant) -> Result<usize, PurgeError> {
         Ok(match purge {
             Purge::Url(url) => self.purge_key(&key(url)?, manner, now, |_| true),
             Purge::Prefix(prefix) => {
@@ -80,38 +80,40 @@ impl Cache {
 
     /// What is stored for this is no longer right, nor what is being fetched for it, but for the fill that knows
     /// better.
-    pub(crate) fn invalidate(&self, key: &Key, own: Option<&Arc<FillState>>) {
-        let is_other = |fill: &Arc<FillState>| !own.is_some_and(|own| Arc::ptr_eq(own, fill));
-        self.purge_key(key, Manner::Hard, Instant::ZERO, is_other);
+    pub(crate) fn invalidate(&self, key: &Key, own: Option<&Arc<Fill>>) {
+        let is_other = |fill: &Arc<Fill>| !own.is_some_and(|own| Arc::ptr_eq(own, fill));
+        self.purge_key(key, PurgeMode::Hard, Instant::ZERO, is_other);
     }
 
     pub(crate) fn invalidate_groups(&self, origin: &[u8], names: &[Vec<u8>]) {
         let groups: Vec<GroupId> = names.iter().map(|name| self.store.groups.at_origin(origin, name)).collect();
-        self.purge_groups(&groups, Manner::Hard, Instant::ZERO);
+        self.purge_groups(&groups, PurgeMode::Hard, Instant::ZERO);
     }
 
-    fn purge_key(&self, key: &Key, manner: Manner, now: Instant, is_due: impl Fn(&Arc<FillState>) -> bool) -> usize {
+    fn purge_key(&self, key: &Key, manner: PurgeMode, now: Instant, is_due: impl Fn(&Arc<Fill>) -> bool) -> usize {
         let hash = self.store.hash_of(key);
         let mut shard = self.store.write(hash);
-        let fills = shard.fills.get(&hash.place).into_iter().flatten();
+        let fills = shard.fills.get(&hash.table).into_iter().flatten();
         fills.filter(|fill| *fill.key == *key.as_slice() && is_due(fill)).for_each(|fill| fill.purge());
         match manner {
-            Manner::Hard => self.store.remove_from(&mut shard, hash.place, key.as_slice(), |_| true),
-            Manner::Soft => shard.variants(hash.place, key.as_slice()).filter(|stored| soften(stored, now)).count(),
+            PurgeMode::Hard => self.store.remove_from(&mut shard, hash.table, key.as_slice(), |_| true),
+            PurgeMode::Soft => {
+                shard.variants(hash.table, key.as_slice()).filter(|stored| make_stale(stored, now)).count()
+            }
         }
     }
 
-    fn purge_everywhere(&self, is_meant: impl Fn(&[u8]) -> bool, manner: Manner, now: Instant) -> usize {
+    fn purge_everywhere(&self, is_meant: impl Fn(&[u8]) -> bool, manner: PurgeMode, now: Instant) -> usize {
         match manner {
-            Manner::Hard => self.store.remove_everywhere(
+            PurgeMode::Hard => self.store.remove_everywhere(
                 |stored| is_meant(stored.key()),
                 |shard| purge_fills(shard, |fill| is_meant(&fill.key)),
             ),
-            Manner::Soft => {
+            PurgeMode::Soft => {
                 let mut count = 0;
                 self.store.at_each_shard(|shard| {
                     purge_fills(shard, |fill| is_meant(&fill.key));
-                    count += shard.iter().filter(|stored| is_meant(stored.key()) && soften(stored, now)).count();
+                    count += shard.iter().filter(|stored| is_meant(stored.key()) && make_stale(stored, now)).count();
                 });
                 count
             }
@@ -120,18 +122,19 @@ impl Cache {
 
     /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked
     /// at again.
-    fn purge_groups(&self, groups: &[GroupId], manner: Manner, now: Instant) -> usize {
-        let is_member = |stored: &Stored| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
-        let places = self.store.groups.purge(groups);
+    fn purge_groups(&self, groups: &[GroupId], manner: PurgeMode, now: Instant) -> usize {
+        let is_member =
+            |stored: &StoredResponse| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
+        let key_hashes = self.store.groups.purge(groups);
         let mut count = 0;
-        for stored in self.store.with_places(&places).iter().filter(|stored| is_member(stored)) {
+        for stored in self.store.with_hashes(&key_hashes).iter().filter(|stored| is_member(stored)) {
             let hash = self.store.hash(stored.key());
             let mut shard = self.store.write(hash);
             count += match manner {
-                Manner::Hard => self.store.remove_from(&mut shard, hash.place, stored.key(), |other| {
+                PurgeMode::Hard => self.store.remove_from(&mut shard, hash.table, stored.key(), |other| {
                     std::ptr::eq(other, &raw const **stored)
                 }),
-                Manner::Soft => usize::from(!stored.is_gone() && soften(stored, now)),
+                PurgeMode::Soft => usize::from(!stored.is_removed() && make_stale(stored, now)),
             };
         }
         count
@@ -139,16 +142,16 @@ impl Cache {
 }
 
 fn key(url: &str) -> Result<Key, PurgeError> {
-    Key::of_url(url).ok_or_else(|| PurgeError { url: url.to_owned() })
+    Key::from_url(url).ok_or_else(|| PurgeError { url: url.to_owned() })
 }
 
 /// Passing on is a matter of the fetching; there is nothing to make stale.
-fn soften(stored: &Arc<Stored>, now: Instant) -> bool {
+fn make_stale(stored: &Arc<StoredResponse>, now: Instant) -> bool {
     stored.make_stale(now);
     !stored.is_pass()
 }
 
-fn purge_fills(shard: &mut Shard, is_meant: impl Fn(&Arc<FillState>) -> bool) {
+fn purge_fills(shard: &mut Shard, is_meant: impl Fn(&Arc<Fill>) -> bool) {
     for fills in shard.fills.values_mut() {
         fills.iter().filter(|fill| is_meant(fill)).for_each(|fill| fill.purge());
     }

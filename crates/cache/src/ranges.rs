@@ -11,7 +11,7 @@ use crate::validation::if_range_holds;
 
 /// What a request gets instead of the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Selected {
+pub(crate) enum SelectedRanges {
     /// 206 with one part.
     One(ByteRange),
     /// 206 with `multipart/byteranges`.
@@ -26,7 +26,7 @@ pub(crate) fn select(
     stored: &FieldBlock,
     length: u64,
     ranges_max: usize,
-) -> Option<Selected> {
+) -> Option<SelectedRanges> {
     let mut values = request.values("range");
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     if request.first_value("if-range").is_some_and(|value| !if_range_holds(value, stored)) {
@@ -34,23 +34,23 @@ pub(crate) fn select(
     }
     match parse_ranges(value, length) {
         Ranges::Ignored => None,
-        Ranges::One(range) => Some(Selected::One(range)),
+        Ranges::One(range) => Some(SelectedRanges::One(range)),
         Ranges::Several(ranges) if ranges.len() > ranges_max => None,
-        Ranges::Several(ranges) => Some(Selected::Several(ranges)),
-        Ranges::Unsatisfiable => Some(Selected::Unsatisfiable),
+        Ranges::Several(ranges) => Some(SelectedRanges::Several(ranges)),
+        Ranges::Unsatisfiable => Some(SelectedRanges::Unsatisfiable),
     }
 }
 
 /// Status, lines and content of a partial answer.
-pub(crate) fn partial(stored: &FieldBlock, content: &Bytes, selected: Selected) -> (u16, FieldBlock, Vec<Bytes>) {
-    let length = content.len() as u64;
+pub(crate) fn partial(stored: &FieldBlock, body: &Bytes, selected: SelectedRanges) -> (u16, FieldBlock, Vec<Bytes>) {
+    let length = body.len() as u64;
     match selected {
-        Selected::One(range) => {
+        SelectedRanges::One(range) => {
             let lines = with(stored, &[("Content-Range", content_range(range, length))]);
-            (206, lines, vec![slice(content, range)])
+            (206, lines, vec![slice(body, range)])
         }
-        Selected::Several(ranges) => several(stored, content, &ranges),
-        Selected::Unsatisfiable => {
+        SelectedRanges::Several(ranges) => several(stored, body, &ranges),
+        SelectedRanges::Unsatisfiable => {
             let mut lines = FieldBlock::new();
             if let Some(date) = stored.first_value("date") {
                 let _ = lines.push("Date", date);
@@ -62,16 +62,16 @@ pub(crate) fn partial(stored: &FieldBlock, content: &Bytes, selected: Selected) 
 }
 
 /// RFC 9110, 14.6.
-fn several(stored: &FieldBlock, content: &Bytes, ranges: &[ByteRange]) -> (u16, FieldBlock, Vec<Bytes>) {
+fn several(stored: &FieldBlock, body: &Bytes, ranges: &[ByteRange]) -> (u16, FieldBlock, Vec<Bytes>) {
     let boundary = boundary(stored);
     let media_type = stored.first_value("content-type").map(|value| String::from_utf8_lossy(value).into_owned());
     let type_line = media_type.map(|media_type| format!("Content-Type: {media_type}\r\n")).unwrap_or_default();
     let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
     for (index, &range) in ranges.iter().enumerate() {
         let before = if index == 0 { "" } else { "\r\n" };
-        let place = content_range(range, content.len() as u64);
-        pieces.push(format!("{before}--{boundary}\r\n{type_line}Content-Range: {place}\r\n\r\n").into());
-        pieces.push(slice(content, range));
+        let content_range = content_range(range, body.len() as u64);
+        pieces.push(format!("{before}--{boundary}\r\n{type_line}Content-Range: {content_range}\r\n\r\n").into());
+        pieces.push(slice(body, range));
     }
     pieces.push(format!("\r\n--{boundary}--\r\n").into());
     let lines = with(stored, &[("Content-Type", format!("multipart/byteranges; boundary={boundary}"))]);
@@ -89,8 +89,8 @@ fn content_range(range: ByteRange, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end - 1)
 }
 
-fn slice(content: &Bytes, range: ByteRange) -> Bytes {
-    content.slice(range.start as usize..range.end as usize)
+fn slice(body: &Bytes, range: ByteRange) -> Bytes {
+    body.slice(range.start as usize..range.end as usize)
 }
 
 /// Whether a field is about exactly the bytes that were sent with it (RFC 9530, 2), and so not about fewer, more or
@@ -115,7 +115,7 @@ pub(crate) fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::block;
+    use crate::test_support::block;
 
     const STORED: &[(&str, &str)] = &[
         ("ETag", "\"a\""),
@@ -125,21 +125,21 @@ mod tests {
         ("Repr-Digest", "sha-256=:AA==:"),
     ];
 
-    fn asked(fields: &[(&str, &str)]) -> Option<(u16, FieldBlock, String)> {
-        let (stored, content) = (block(STORED), Bytes::from_static(b"0123456789"));
+    fn pending(fields: &[(&str, &str)]) -> Option<(u16, FieldBlock, String)> {
+        let (stored, body) = (block(STORED), Bytes::from_static(b"0123456789"));
         let selected = select(&block(fields), &stored, 10, 3)?;
-        let (status, lines, pieces) = partial(&stored, &content, selected);
+        let (status, lines, pieces) = partial(&stored, &body, selected);
         Some((status, lines, String::from_utf8(pieces.concat()).unwrap()))
     }
 
     #[test]
     fn one_part() {
-        for (range, place, text) in
+        for (range, position, text) in
             [("0-1", "0-1", "01"), ("8-", "8-9", "89"), ("-3", "7-9", "789"), ("0-4,3-5", "0-5", "012345")]
         {
-            let (status, lines, content) = asked(&[("Range", &format!("bytes={range}"))]).unwrap();
-            assert_eq!((status, content.as_str()), (206, text));
-            assert_eq!(lines.first_value("content-range"), Some(format!("bytes {place}/10").as_bytes()));
+            let (status, lines, body) = pending(&[("Range", &format!("bytes={range}"))]).unwrap();
+            assert_eq!((status, body.as_str()), (206, text));
+            assert_eq!(lines.first_value("content-range"), Some(format!("bytes {position}/10").as_bytes()));
             assert_eq!(lines.first_value("etag"), Some(&b"\"a\""[..]));
             assert!(!lines.has("content-digest") && !lines.has("content-md5"), "they are about all ten bytes");
             assert!(lines.has("repr-digest"), "this one is about the whole in any case");
@@ -148,14 +148,14 @@ mod tests {
 
     #[test]
     fn several_parts() {
-        let (status, lines, content) = asked(&[("Range", "bytes=0-1,5-5")]).unwrap();
+        let (status, lines, body) = pending(&[("Range", "bytes=0-1,5-5")]).unwrap();
         let media_type = String::from_utf8(lines.first_value("content-type").unwrap().to_vec()).unwrap();
         let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
-        let part = |place, text| {
-            format!("--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {place}/10\r\n\r\n{text}\r\n")
+        let part = |position, text| {
+            format!("--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {position}/10\r\n\r\n{text}\r\n")
         };
         assert_eq!(status, 206);
-        assert_eq!(content, format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("5-5", "5")));
+        assert_eq!(body, format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("5-5", "5")));
     }
 
     #[test]
@@ -168,15 +168,15 @@ mod tests {
             &[("Range", "bytes=0-1"), ("If-Range", "\"b\"")],
             &[("Range", "bytes=0-1"), ("If-Range", "W/\"a\"")],
         ] {
-            assert_eq!(asked(fields), None, "{fields:?}");
+            assert_eq!(pending(fields), None, "{fields:?}");
         }
-        assert!(asked(&[("Range", "bytes=0-1"), ("If-Range", "\"a\"")]).is_some());
+        assert!(pending(&[("Range", "bytes=0-1"), ("If-Range", "\"a\"")]).is_some());
     }
 
     #[test]
     fn nothing_to_give() {
-        let (status, lines, content) = asked(&[("Range", "bytes=10-")]).unwrap();
-        assert_eq!((status, content.as_str()), (416, ""));
+        let (status, lines, body) = pending(&[("Range", "bytes=10-")]).unwrap();
+        assert_eq!((status, body.as_str()), (416, ""));
         assert_eq!(lines.first_value("content-range"), Some(&b"bytes */10"[..]));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use breme_base::Instant;
 
 use crate::cache::Cache;
-use crate::store::Stored;
+use crate::store::StoredResponse;
 
 /// What the cache holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,15 +49,15 @@ impl Cache {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.store.counts;
+        let counters = &self.store.counters;
         let fills = self.store.each().map(|shard| shard.fills.values().map(Vec::len).sum::<usize>()).sum::<usize>();
         Statistics {
             objects: self.store.len() as u64,
             bytes: self.store.budget.used(),
             bytes_max: self.store.budget.max(),
-            inserted: count(&counts.inserted),
-            evicted: count(&counts.evicted),
-            purged: count(&counts.removed),
+            inserted: count(&counters.inserted),
+            evicted: count(&counters.evicted),
+            purged: count(&counters.removed),
             fills: fills as u64,
         }
     }
@@ -65,7 +65,7 @@ impl Cache {
     /// The stored responses that have answered most often.
     #[must_use]
     pub fn hottest(&self, count: usize, now: Instant) -> Vec<HotObject> {
-        let mut hot: Vec<(u32, Arc<Stored>)> = Vec::new();
+        let mut hot: Vec<(u32, Arc<StoredResponse>)> = Vec::new();
         for shard in self.store.each() {
             hot.extend(
                 shard.iter().filter(|stored| !stored.is_pass()).map(|stored| (stored.hits(), Arc::clone(stored))),
@@ -73,12 +73,12 @@ impl Cache {
             hot.sort_by_key(|(hits, _)| std::cmp::Reverse(*hits));
             hot.truncate(count);
         }
-        hot.into_iter().map(|(hits, stored)| HotObject::of(&stored, hits, now)).collect()
+        hot.into_iter().map(|(hits, stored)| HotObject::new(&stored, hits, now)).collect()
     }
 }
 
 impl HotObject {
-    fn of(stored: &Stored, hits: u32, now: Instant) -> Self {
+    fn new(stored: &StoredResponse, hits: u32, now: Instant) -> Self {
         Self {
             url: String::from_utf8_lossy(stored.key()).into_owned(),
             hits,

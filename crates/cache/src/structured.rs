@@ -79,15 +79,15 @@ fn parse<T: sfv::FieldType>(fields: &impl FieldValues, name: &str) -> Option<T> 
 
 /// By which names a response can be purged.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct PurgeNames {
     /// Cache-Groups.
     pub(crate) groups: Vec<Vec<u8>>,
     /// Surrogate keys.
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
-impl Names {
-    pub(crate) fn of(fields: &impl FieldValues, key_fields: &[String]) -> Self {
+impl PurgeNames {
+    pub(crate) fn from_fields(fields: &impl FieldValues, key_fields: &[String]) -> Self {
         let is_blank = |byte: &u8| byte.is_ascii_whitespace();
         let words = |value: &[u8]| {
             value.split(is_blank).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect::<Vec<_>>()
@@ -108,7 +108,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::block;
+    use crate::test_support::block;
 
     fn read(fields: &[(&str, &str)]) -> Option<ResponseDirectives> {
         targeted(&block(fields), &["Own-Cache-Control".to_owned(), "CDN-Cache-Control".to_owned()])
@@ -157,10 +157,10 @@ mod tests {
             ("xkey", "k3"),
         ]);
         let key_fields = ["surrogate-key".to_owned(), "xkey".to_owned()];
-        let names = Names::of(&fields, &key_fields);
+        let names = PurgeNames::from_fields(&fields, &key_fields);
         assert_eq!(names.groups, [b"a b".to_vec(), b"c".to_vec(), b"d".to_vec()]);
         assert_eq!(names.keys, [b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
         assert!(!names.is_empty() && !names.are_too_many());
-        assert!(Names::of(&block(&[("Cache-Groups", "\"unclosed")]), &key_fields).is_empty());
+        assert!(PurgeNames::from_fields(&block(&[("Cache-Groups", "\"unclosed")]), &key_fields).is_empty());
     }
 }

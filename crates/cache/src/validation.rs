@@ -5,11 +5,11 @@ use breme_http1::{FieldBlock, Fields, any_tag, only_tag};
 
 use crate::dates::{date, parse_date};
 use crate::fields::{FieldValues, lines};
-use crate::storing::StoredFields;
+use crate::storability::StoredFields;
 
 /// What a request's conditions say of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Conditional {
+pub(crate) enum ConditionResult {
     /// Answer as if there were none.
     Proceed,
     /// 304.
@@ -18,22 +18,22 @@ pub(crate) enum Conditional {
 
 /// The conditions that a cache evaluates (RFC 9111, 4.3.2): If-None-Match, else If-Modified-Since. If-Match and
 /// If-Unmodified-Since are for the origin. A stored response without Last-Modified is compared by its Date.
-pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Conditional {
+pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> ConditionResult {
     let is_unchanged = if request.has("if-none-match") {
         let tag = stored.first_value("etag").and_then(only_tag);
-        any_tag(request.values("if-none-match"), |asked| tag.is_some_and(|tag| tag.is_weakly(asked)))
+        any_tag(request.values("if-none-match"), |candidate| tag.is_some_and(|tag| tag.is_weakly(candidate)))
     } else {
         let known = || date(stored, "last-modified").or_else(|| date(stored, "date"));
         date(request, "if-modified-since").is_some_and(|since| known().is_some_and(|known| known <= since))
     };
-    if is_unchanged { Conditional::NotModified } else { Conditional::Proceed }
+    if is_unchanged { ConditionResult::NotModified } else { ConditionResult::Proceed }
 }
 
 /// Whether If-Range names exactly the stored representation: by a strong tag, or by a date that is strong (RFC 9110,
 /// 13.1.5 and 8.8.2.2).
 pub(crate) fn if_range_holds(value: &[u8], stored: &FieldBlock) -> bool {
-    if let Some(asked) = only_tag(value) {
-        return stored.first_value("etag").and_then(only_tag).is_some_and(|tag| tag.is_strongly(asked));
+    if let Some(tag_in_request) = only_tag(value) {
+        return stored.first_value("etag").and_then(only_tag).is_some_and(|tag| tag.is_strongly(tag_in_request));
     }
     let (modified, made) = (date(stored, "last-modified"), date(stored, "date"));
     let is_strong = matches!((modified, made), (Some(modified), Some(made)) if modified.0 < made.0);
@@ -86,7 +86,7 @@ const KEPT: [&str; 5] = ["content-digest", "content-encoding", "content-length",
 /// The lines of a stored response after a 304, or after an answer to HEAD that agrees with it: what is in the new ones
 /// takes the place of what has the same name (RFC 9111, 3.2).
 pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
-    let may_store = StoredFields::of(&fresh);
+    let may_store = StoredFields::new(&fresh);
     let is_known_tag = |name: &[u8]| name.eq_ignore_ascii_case(b"etag") && has(stored, name);
     let is_kept = |name: &[u8]| is_one_of(name, &KEPT) || is_known_tag(name);
     let updates = |name: &[u8]| may_store.has(name) && !is_kept(name);
@@ -104,13 +104,13 @@ pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBloc
 }
 
 /// Whether an answer to HEAD is about the stored response, and so may freshen it (RFC 9111, 4.3.5).
-pub(crate) fn agrees(stored: &FieldBlock, content_bytes: u64, fresh: Fields<'_, '_>) -> bool {
+pub(crate) fn agrees(stored: &FieldBlock, body_bytes: u64, fresh: Fields<'_, '_>) -> bool {
     let is_same = |name: &str| match (stored.first_value(name), fresh.first(name)) {
         (Some(known), Some(found)) => known == found,
         _ => true,
     };
     let length = fresh.first("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
-    is_same("etag") && is_same("last-modified") && length.is_none_or(|length| length == content_bytes)
+    is_same("etag") && is_same("last-modified") && length.is_none_or(|length| length == body_bytes)
 }
 
 fn has(block: &FieldBlock, name: &[u8]) -> bool {
@@ -129,7 +129,7 @@ fn push(out: &mut FieldBlock, name: &[u8], value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{block, http_date, with_fields};
+    use crate::test_support::{block, http_date, with_fields};
 
     #[test]
     fn what_the_client_has() {
@@ -150,13 +150,13 @@ mod tests {
             (&[("If-Modified-Since", "now")], false),
             (&[("If-Match", "\"x\"")], false),
         ] {
-            assert_eq!(evaluate(&block(request), &stored) == Conditional::NotModified, expected, "{request:?}");
+            assert_eq!(evaluate(&block(request), &stored) == ConditionResult::NotModified, expected, "{request:?}");
         }
         let weak = block(&[("ETag", "W/\"a\"")]);
-        assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &weak), Conditional::NotModified);
+        assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &weak), ConditionResult::NotModified);
         let undated = block(&[("Date", &then)]);
-        assert_eq!(evaluate(&block(&[("If-Modified-Since", &then)]), &undated), Conditional::NotModified);
-        assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &undated), Conditional::Proceed);
+        assert_eq!(evaluate(&block(&[("If-Modified-Since", &then)]), &undated), ConditionResult::NotModified);
+        assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &undated), ConditionResult::Proceed);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_cache::{Cache, Manner, Purge};
+use breme_cache::{Cache, Purge, PurgeMode};
 use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
 use breme_sim::{Amounts, Network};
@@ -258,7 +258,7 @@ fn a_purge_during_a_fill() {
             .send(later(5, origin(FRESH, "new"))),
     ];
     play_with(cache, silent(), vec![old, new], upstream);
-    assert_eq!(purging.purge(&Purge::All, Manner::Hard, breme_base::Instant::ZERO), Ok(1));
+    assert_eq!(purging.purge(&Purge::All, PurgeMode::Hard, breme_base::Instant::ZERO), Ok(1));
 }
 
 #[test]
@@ -658,5 +658,5 @@ fn keys_that_are_for_this_cache_alone_go_out_to_nobody() {
     let (begun, rest) = answer.split_at(answer.len() - 3);
     let upstream = Acts::new().expect(GET).wait(seconds(1)).send(begun).wait(seconds(1)).send(rest).expect_end();
     play_with(cache.clone(), silent(), vec![first, follower], vec![upstream]);
-    assert_eq!(cache.purge(&Purge::Key("three".to_owned()), Manner::Hard, breme_base::Instant::ZERO).unwrap(), 1);
+    assert_eq!(cache.purge(&Purge::Key("three".to_owned()), PurgeMode::Hard, breme_base::Instant::ZERO).unwrap(), 1);
 }

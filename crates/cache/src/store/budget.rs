@@ -30,7 +30,7 @@ impl Budget {
     }
 
     /// Takes so many bytes, if there are.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+    pub(crate) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         let max = self.max();
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
@@ -38,7 +38,7 @@ impl Budget {
     }
 
     /// Gives back what a [kept](Charge::keep) charge had taken.
-    pub(crate) fn give_back(&self, bytes: u64) {
+    pub(crate) fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::AcqRel);
         debug_assert!(before >= bytes, "{bytes} bytes given back of {before}");
     }
@@ -59,7 +59,7 @@ impl Charge {
 
     /// Both together.
     pub(crate) fn join(&mut self, other: Self) {
-        self.bytes += other.keep();
+        self.bytes += other.into_bytes();
     }
 
     /// Divides so many bytes from it, as many as there are.
@@ -70,14 +70,14 @@ impl Charge {
     }
 
     /// From now on whoever gets the number must give the bytes back.
-    pub(crate) fn keep(mut self) -> u64 {
+    pub(crate) fn into_bytes(mut self) -> u64 {
         std::mem::take(&mut self.bytes)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 
@@ -88,16 +88,16 @@ mod tests {
     #[test]
     fn no_more_than_there_is() {
         let budget = Budget::new(100);
-        let mut first = budget.take(60).unwrap();
-        assert!(budget.take(41).is_none() && budget.take(u64::MAX).is_none());
-        let second = budget.take(40).unwrap();
+        let mut first = budget.try_charge(60).unwrap();
+        assert!(budget.try_charge(41).is_none() && budget.try_charge(u64::MAX).is_none());
+        let second = budget.try_charge(40).unwrap();
         assert_eq!(budget.used(), 100);
         first.join(second);
         let part = first.split(30);
         assert_eq!((first.bytes(), part.bytes()), (70, 30));
         drop(part);
         assert_eq!(budget.used(), 70);
-        budget.give_back(first.keep());
+        budget.release(first.into_bytes());
         assert_eq!(budget.used(), 0);
     }
 }

@@ -8,7 +8,7 @@
 const BUCKET: usize = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct GhostSlot {
     fingerprint: u32,
     /// 0: never used.
     inserted: u32,
@@ -18,7 +18,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Ghost {
     /// Empty as long as nothing went.
-    places: Vec<Place>,
+    slots: Vec<GhostSlot>,
     /// How long the table is, or will be.
     capacity: usize,
     insertions: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Ghost {
 impl Ghost {
     /// Bytes of a table for so many fingerprints.
     pub(crate) const fn bytes_for(capacity: usize) -> usize {
-        if capacity == 0 { 0 } else { rounded(capacity) * size_of::<Place>() }
+        if capacity == 0 { 0 } else { rounded(capacity) * size_of::<GhostSlot>() }
     }
 
     pub(crate) const fn capacity(&self) -> usize {
@@ -40,13 +40,13 @@ impl Ghost {
             return;
         }
         self.capacity = rounded(capacity);
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return;
         }
-        let old = std::mem::take(&mut self.places);
-        self.places = vec![Place::default(); self.capacity];
-        for place in old.into_iter().filter(|place| place.inserted != 0) {
-            *self.slot(place.fingerprint) = place;
+        let old = std::mem::take(&mut self.slots);
+        self.slots = vec![GhostSlot::default(); self.capacity];
+        for slot in old.into_iter().filter(|slot| slot.inserted != 0) {
+            *self.slot(slot.fingerprint) = slot;
         }
     }
 
@@ -54,45 +54,45 @@ impl Ghost {
         if self.capacity == 0 {
             return;
         }
-        if self.places.is_empty() {
-            self.places = vec![Place::default(); self.capacity];
+        if self.slots.is_empty() {
+            self.slots = vec![GhostSlot::default(); self.capacity];
         }
         // After four thousand million insertions the oldest look young once; nothing depends on it.
         self.insertions = self.insertions.wrapping_add(1).max(1);
-        let place = Place { fingerprint: fingerprint(hash), inserted: self.insertions };
-        *self.slot(place.fingerprint) = place;
+        let slot = GhostSlot { fingerprint: fingerprint(hash), inserted: self.insertions };
+        *self.slot(slot.fingerprint) = slot;
     }
 
     /// Whether it was thrown out among the last `depth` ones. It is forgotten then.
     pub(crate) fn take(&mut self, hash: u64, depth: usize) -> bool {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return false;
         }
         let fingerprint = fingerprint(hash);
         let insertions = self.insertions;
         let bucket = self.bucket(fingerprint);
-        let found = bucket.iter_mut().find(|place| place.inserted != 0 && place.fingerprint == fingerprint);
-        let Some(place) = found else { return false };
-        let is_recent = insertions.wrapping_sub(place.inserted) as usize <= depth;
-        *place = Place::default();
+        let found = bucket.iter_mut().find(|slot| slot.inserted != 0 && slot.fingerprint == fingerprint);
+        let Some(slot) = found else { return false };
+        let is_recent = insertions.wrapping_sub(slot.inserted) as usize <= depth;
+        *slot = GhostSlot::default();
         is_recent
     }
 
     /// Its own place, an empty one, or the oldest of its bucket.
-    fn slot(&mut self, fingerprint: u32) -> &mut Place {
+    fn slot(&mut self, fingerprint: u32) -> &mut GhostSlot {
         let insertions = self.insertions;
         let bucket = self.bucket(fingerprint);
-        let age = |place: &Place| if place.inserted == 0 { u32::MAX } else { insertions.wrapping_sub(place.inserted) };
-        let own = bucket.iter().position(|place| place.inserted != 0 && place.fingerprint == fingerprint);
+        let age = |slot: &GhostSlot| if slot.inserted == 0 { u32::MAX } else { insertions.wrapping_sub(slot.inserted) };
+        let own = bucket.iter().position(|slot| slot.inserted != 0 && slot.fingerprint == fingerprint);
         let oldest = || (0..BUCKET).max_by_key(|&index| age(&bucket[index])).unwrap_or_default();
         let index = own.unwrap_or_else(oldest);
         &mut bucket[index]
     }
 
-    fn bucket(&mut self, fingerprint: u32) -> &mut [Place] {
-        let buckets = self.places.len() / BUCKET;
+    fn bucket(&mut self, fingerprint: u32) -> &mut [GhostSlot] {
+        let buckets = self.slots.len() / BUCKET;
         let start = fingerprint as usize % buckets * BUCKET;
-        &mut self.places[start..start + BUCKET]
+        &mut self.slots[start..start + BUCKET]
     }
 }
 
@@ -145,9 +145,9 @@ mod tests {
         for capacity in [1, 3, 4, 5, 1000, 1024] {
             let mut ghost = Ghost::default();
             ghost.grow(capacity);
-            assert_eq!((ghost.places.capacity(), ghost.capacity()), (0, rounded(capacity)), "nothing went yet");
+            assert_eq!((ghost.slots.capacity(), ghost.capacity()), (0, rounded(capacity)), "nothing went yet");
             ghost.insert(1 << 16);
-            assert_eq!(ghost.places.capacity() * size_of::<Place>(), Ghost::bytes_for(capacity));
+            assert_eq!(ghost.slots.capacity() * size_of::<GhostSlot>(), Ghost::bytes_for(capacity));
         }
     }
 }

@@ -5,16 +5,16 @@
 
 mod budget;
 mod ghost;
-mod nodes;
 mod shard;
-mod stored;
+mod slab;
+mod stored_response;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use budget::{Budget, Charge};
 pub(crate) use shard::Shard;
-pub(crate) use stored::{Layout, Stored, Terms};
+pub(crate) use stored_response::{ReuseTerms, StoredLayout, StoredResponse};
 
 use crate::Settings;
 use crate::groups::{GroupId, Groups};
@@ -36,12 +36,12 @@ pub(crate) struct Store<F> {
     /// The shard that loses something next.
     hand: AtomicUsize,
     variants_max: AtomicUsize,
-    pub(crate) counts: Counts,
+    pub(crate) counters: StoreCounters,
 }
 
 /// What has happened.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct StoreCounters {
     pub(crate) inserted: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) removed: AtomicU64,
@@ -62,7 +62,7 @@ impl<F: Default> Store<F> {
             groups: Groups::new(seed, &settings.key_fields),
             hand: AtomicUsize::new(0),
             variants_max: AtomicUsize::new(variants_max),
-            counts: Counts::default(),
+            counters: StoreCounters::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl<F: Default> Store<F> {
     /// Takes bytes from the budget; for them, other responses may have to go. No shard may be locked by the caller.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Charge> {
         loop {
-            if let Some(charge) = self.budget.take(bytes) {
+            if let Some(charge) = self.budget.try_charge(bytes) {
                 return Some(charge);
             }
             if bytes > self.budget.max() || !self.evict() {
@@ -119,22 +119,22 @@ impl<F: Default> Store<F> {
         (0..self.shards.len()).any(|_| {
             let turn = self.hand.fetch_add(1, Ordering::Relaxed);
             let mut shard = write(&self.shards[turn % self.shards.len()]);
-            let Some(gone) = shard.evict() else { return false };
-            self.settle(&[gone]);
-            add(&self.counts.evicted, 1);
+            let Some(removed) = shard.evict() else { return false };
+            self.release(&[removed]);
+            add(&self.counters.evicted, 1);
             true
         })
     }
 
     /// Gives back what responses took that are no longer in the store. Their shard is still locked, so that nobody puts
     /// them in again meanwhile.
-    fn settle(&self, gone: &[Arc<Stored>]) {
-        for stored in gone {
+    fn release(&self, removed: &[Arc<StoredResponse>]) {
+        for stored in removed {
             let mut bytes = stored.cost_bytes();
             if stored.has_groups() {
-                bytes += self.groups.forget(&self.groups_of(stored), self.hash(stored.key()).place);
+                bytes += self.groups.forget(&self.groups_of(stored), self.hash(stored.key()).table);
             }
-            self.budget.give_back(bytes);
+            self.budget.release(bytes);
         }
     }
 
@@ -143,7 +143,7 @@ impl<F: Default> Store<F> {
     pub(crate) fn insert(
         &self,
         hash: KeyHash,
-        stored: Arc<Stored>,
+        stored: Arc<StoredResponse>,
         mut charge: Charge,
         purges: u64,
         mut may_stay: impl FnMut(&mut Shard<F>) -> bool,
@@ -167,13 +167,13 @@ impl<F: Default> Store<F> {
                 }
                 continue;
             }
-            if !may_stay(&mut shard) || !self.groups.admit(&groups, hash.place, purges) {
+            if !may_stay(&mut shard) || !self.groups.admit(&groups, hash.table, purges) {
                 return false;
             }
             self.grow(&mut shard, growth.take());
-            self.settle(&shard.insert(hash, stored, self.variants_max.load(Ordering::Relaxed)));
-            charge.split(cost).keep();
-            add(&self.counts.inserted, 1);
+            self.release(&shard.insert(hash, stored, self.variants_max.load(Ordering::Relaxed)));
+            charge.split(cost).into_bytes();
+            add(&self.counters.inserted, 1);
             return true;
         }
     }
@@ -184,10 +184,10 @@ impl<F: Default> Store<F> {
         shard.grow();
         let after = shard.structure_bytes();
         if let Some(mut reserved) = reserved {
-            reserved.split(after.saturating_sub(before)).keep();
+            reserved.split(after.saturating_sub(before)).into_bytes();
         }
         if before > after {
-            self.budget.give_back(before - after);
+            self.budget.release(before - after);
         }
     }
 
@@ -195,32 +195,32 @@ impl<F: Default> Store<F> {
     pub(crate) fn remove_from(
         &self,
         shard: &mut Shard<F>,
-        place: u64,
+        key_hash: u64,
         key: &[u8],
-        is_meant: impl Fn(&Stored) -> bool,
+        is_meant: impl Fn(&StoredResponse) -> bool,
     ) -> usize {
-        let gone = shard.remove_key(place, key, is_meant);
-        self.settle(&gone);
-        add(&self.counts.removed, gone.len());
-        gone.len()
+        let removed = shard.remove_key(key_hash, key, is_meant);
+        self.release(&removed);
+        add(&self.counters.removed, removed.len());
+        removed.len()
     }
 
     /// Looks through all shards, one after the other: `at_shard` may do what it wants with each while it is locked,
     /// then what is meant goes.
     pub(crate) fn remove_everywhere(
         &self,
-        is_meant: impl Fn(&Stored) -> bool,
+        is_meant: impl Fn(&StoredResponse) -> bool,
         mut at_shard: impl FnMut(&mut Shard<F>),
     ) -> usize {
         let mut count = 0;
         for lock in &self.shards {
             let mut shard = write(lock);
             at_shard(&mut shard);
-            let gone = shard.remove_if(&is_meant);
-            self.settle(&gone);
-            count += gone.len();
+            let removed = shard.remove_if(&is_meant);
+            self.release(&removed);
+            count += removed.len();
         }
-        add(&self.counts.removed, count);
+        add(&self.counters.removed, count);
         count
     }
 
@@ -230,15 +230,15 @@ impl<F: Default> Store<F> {
     }
 
     /// The responses whose keys have these hashes, each with its key's place, out of whichever shard.
-    pub(crate) fn with_places(&self, places: &[u64]) -> Vec<Arc<Stored>> {
+    pub(crate) fn with_hashes(&self, key_hashes: &[u64]) -> Vec<Arc<StoredResponse>> {
         let of_shard = |shard: RwLockReadGuard<'_, Shard<F>>| {
-            places.iter().flat_map(|&place| shard.with_place(place)).collect::<Vec<_>>()
+            key_hashes.iter().flat_map(|&key_hash| shard.with_hash(key_hash)).collect::<Vec<_>>()
         };
         self.each().flat_map(of_shard).collect()
     }
 
     /// All groups that a stored response belongs to.
-    pub(crate) fn groups_of(&self, stored: &Stored) -> Vec<GroupId> {
+    pub(crate) fn groups_of(&self, stored: &StoredResponse) -> Vec<GroupId> {
         if stored.has_groups() { self.groups.ids(stored.key(), stored.block()) } else { Vec::new() }
     }
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::Stored;
+use super::StoredResponse;
 use super::ghost::Ghost;
-use super::nodes::{NONE, Nodes, Queue};
+use super::slab::{NONE, Queue, Slab};
 use crate::key::KeyHash;
 
 /// The small queue's share of a shard's bytes: one in so many.
@@ -26,7 +26,7 @@ const TABLE_MIN: usize = 16;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Shard<F> {
-    nodes: Nodes,
+    slab: Slab,
     /// The newest response of each key; the others hang behind it.
     table: HashTable<u32>,
     small: Queue,
@@ -39,7 +39,7 @@ pub(crate) struct Shard<F> {
 impl<F: Default> Shard<F> {
     pub(super) fn new() -> Self {
         Self {
-            nodes: Nodes::new(),
+            slab: Slab::new(),
             table: HashTable::new(),
             small: Queue::new(),
             main: Queue::new(),
@@ -49,49 +49,53 @@ impl<F: Default> Shard<F> {
     }
 
     /// All responses of a key, the newest first.
-    pub(crate) fn variants<'s>(&'s self, place: u64, key: &[u8]) -> impl Iterator<Item = &'s Arc<Stored>> + use<'s, F> {
-        let mut next = self.first(place, key);
+    pub(crate) fn variants<'s>(
+        &'s self,
+        key_hash: u64,
+        key: &[u8],
+    ) -> impl Iterator<Item = &'s Arc<StoredResponse>> + use<'s, F> {
+        let mut next = self.first(key_hash, key);
         std::iter::from_fn(move || {
-            let node = self.nodes.at(next?);
-            next = (node.next_variant != NONE).then_some(node.next_variant);
-            node.stored.as_ref()
+            let entry = self.slab.at(next?);
+            next = (entry.next_variant != NONE).then_some(entry.next_variant);
+            entry.stored.as_ref()
         })
     }
 
-    fn first(&self, place: u64, key: &[u8]) -> Option<u32> {
-        self.table.find(place, |&index| self.has_key(index, place, key)).copied()
+    fn first(&self, key_hash: u64, key: &[u8]) -> Option<u32> {
+        self.table.find(key_hash, |&index| self.has_key(index, key_hash, key)).copied()
     }
 
-    fn has_key(&self, index: u32, place: u64, key: &[u8]) -> bool {
-        let node = self.nodes.at(index);
-        node.place == place && node.stored.as_ref().is_some_and(|stored| stored.key() == key)
+    fn has_key(&self, index: u32, key_hash: u64, key: &[u8]) -> bool {
+        let entry = self.slab.at(index);
+        entry.key_hash == key_hash && entry.stored.as_ref().is_some_and(|stored| stored.key() == key)
     }
 
     fn chain(&self, first: Option<u32>) -> Vec<u32> {
-        let next = |index: &u32| Some(self.nodes.at(*index).next_variant).filter(|&next| next != NONE);
+        let next = |index: &u32| Some(self.slab.at(*index).next_variant).filter(|&next| next != NONE);
         std::iter::successors(first, next).collect()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Stored>> {
-        self.nodes.iter().map(|(_, stored)| stored)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<StoredResponse>> {
+        self.slab.iter().map(|(_, stored)| stored)
     }
 
     pub(crate) const fn len(&self) -> usize {
-        self.nodes.len
+        self.slab.len
     }
 
     /// Bytes of the tables, which stay when responses go.
     pub(super) fn structure_bytes(&self) -> u64 {
-        (self.nodes.bytes() + self.table.allocation_size() + Ghost::bytes_for(self.ghost.capacity())) as u64
+        (self.slab.bytes() + self.table.allocation_size() + Ghost::bytes_for(self.ghost.capacity())) as u64
     }
 
     /// Bytes that must be there, beside what the response itself takes, before one more can be put in. While tables are
     /// made larger, the old ones are there too.
     pub(super) fn growth_bytes(&self) -> u64 {
         let mut bytes = 0;
-        if self.nodes.is_full() {
-            let (places, node_bytes) = self.nodes.growth();
-            let capacity = self.nodes.capacity() + places;
+        if self.slab.is_full() {
+            let (key_hashes, node_bytes) = self.slab.growth();
+            let capacity = self.slab.capacity() + key_hashes;
             bytes += node_bytes;
             if capacity > self.ghost.capacity() {
                 bytes += Ghost::bytes_for(capacity);
@@ -108,78 +112,83 @@ impl<F: Default> Shard<F> {
     }
 
     pub(super) fn grow(&mut self) {
-        if self.nodes.is_full() {
-            self.nodes.grow();
-            self.ghost.grow(self.nodes.capacity());
+        if self.slab.is_full() {
+            self.slab.grow();
+            self.ghost.grow(self.slab.capacity());
         }
         if self.is_table_full() {
-            let nodes = &self.nodes;
-            self.table.reserve(1, |&index| nodes.at(index).place);
+            let slab = &self.slab;
+            self.table.reserve(1, |&index| slab.at(index).key_hash);
         }
     }
 
     /// Puts a response in, in the place of the one for the same requests if there is one. There is room: see
     /// [`growth_bytes`](Self::growth_bytes). What it takes the place of, and what is one variant too many, comes back.
-    pub(super) fn insert(&mut self, hash: KeyHash, stored: Arc<Stored>, variants_max: usize) -> Vec<Arc<Stored>> {
-        let mut gone = Vec::new();
+    pub(super) fn insert(
+        &mut self,
+        hash: KeyHash,
+        stored: Arc<StoredResponse>,
+        variants_max: usize,
+    ) -> Vec<Arc<StoredResponse>> {
+        let mut removed = Vec::new();
         let mut is_main = false;
-        let chain = self.chain(self.first(hash.place, stored.key()));
+        let chain = self.chain(self.first(hash.table, stored.key()));
         let is_same =
-            |&&index: &&u32| self.nodes.at(index).stored.as_ref().is_some_and(|old| old.variant() == stored.variant());
+            |&&index: &&u32| self.slab.at(index).stored.as_ref().is_some_and(|old| old.variant() == stored.variant());
         let replaced = chain.iter().find(is_same).copied();
         if let Some(old) = replaced {
-            is_main = self.nodes.at(old).is_main;
-            gone.extend(self.remove(old).inspect(|old| stored.inherit(old)));
+            is_main = self.slab.at(old).is_main;
+            removed.extend(self.remove(old).inspect(|old| stored.inherit(old)));
         } else {
-            is_main |= self.ghost.take(hash.place, self.main.len.max(self.small.len));
+            is_main |= self.ghost.take(hash.table, self.main.len.max(self.small.len));
             let too_many = chain.len().saturating_sub(variants_max.max(1) - 1);
             let oldest: Vec<u32> = chain.iter().rev().take(too_many).copied().collect();
-            gone.extend(oldest.into_iter().filter_map(|index| self.remove(index)));
+            removed.extend(oldest.into_iter().filter_map(|index| self.remove(index)));
         }
-        self.disturb(hash.place, stored.key());
-        self.link(hash.place, stored, is_main);
-        gone
+        self.bump_version(hash.table, stored.key());
+        self.link(hash.table, stored, is_main);
+        removed
     }
 
     /// Whoever remembers another response of this key must look again.
-    fn disturb(&self, place: u64, key: &[u8]) {
-        self.variants(place, key).for_each(|other| other.disturb());
+    fn bump_version(&self, key_hash: u64, key: &[u8]) {
+        self.variants(key_hash, key).for_each(|other| other.bump_version());
     }
 
-    fn link(&mut self, place: u64, stored: Arc<Stored>, is_main: bool) {
-        let first = self.first(place, stored.key());
-        let index = self.nodes.insert(place, stored);
-        self.nodes.at_mut(index).is_main = is_main;
+    fn link(&mut self, key_hash: u64, stored: Arc<StoredResponse>, is_main: bool) {
+        let first = self.first(key_hash, stored.key());
+        let index = self.slab.insert(key_hash, stored);
+        self.slab.at_mut(index).is_main = is_main;
         match first {
             Some(first) => {
-                self.nodes.at_mut(index).next_variant = first;
-                if let Some(slot) = self.table.find_mut(place, |&known| known == first) {
+                self.slab.at_mut(index).next_variant = first;
+                if let Some(slot) = self.table.find_mut(key_hash, |&known| known == first) {
                     *slot = index;
                 }
             }
             None => {
-                let nodes = &self.nodes;
-                self.table.insert_unique(place, index, |&index| nodes.at(index).place);
+                let slab = &self.slab;
+                self.table.insert_unique(key_hash, index, |&index| slab.at(index).key_hash);
             }
         }
         let queue = if is_main { &mut self.main } else { &mut self.small };
-        queue.push(&mut self.nodes, index);
+        queue.push(&mut self.slab, index);
     }
 
     /// Takes a response out of everything.
-    fn remove(&mut self, index: u32) -> Option<Arc<Stored>> {
-        let queue = if self.nodes.at(index).is_main { &mut self.main } else { &mut self.small };
-        queue.unlink(&mut self.nodes, index);
+    fn remove(&mut self, index: u32) -> Option<Arc<StoredResponse>> {
+        let queue = if self.slab.at(index).is_main { &mut self.main } else { &mut self.small };
+        queue.unlink(&mut self.slab, index);
         self.unchain(index);
-        let stored = self.nodes.remove(index)?;
-        stored.retire();
+        let stored = self.slab.remove(index)?;
+        stored.mark_removed();
         Some(stored)
     }
 
     fn unchain(&mut self, index: u32) {
-        let place = self.nodes.at(index).place;
-        let next = self.nodes.at(index).next_variant;
-        if let Ok(entry) = self.table.find_entry(place, |&known| known == index) {
+        let key_hash = self.slab.at(index).key_hash;
+        let next = self.slab.at(index).next_variant;
+        if let Ok(entry) = self.table.find_entry(key_hash, |&known| known == index) {
             if next == NONE {
                 entry.remove();
             } else {
@@ -187,15 +196,15 @@ impl<F: Default> Shard<F> {
             }
             return;
         }
-        let Some(stored) = self.nodes.at(index).stored.clone() else { return };
-        let chain = self.chain(self.first(place, stored.key()));
+        let Some(stored) = self.slab.at(index).stored.clone() else { return };
+        let chain = self.chain(self.first(key_hash, stored.key()));
         if let Some(before) = chain.iter().position(|&known| known == index).and_then(|at| at.checked_sub(1)) {
-            self.nodes.at_mut(chain[before]).next_variant = next;
+            self.slab.at_mut(chain[before]).next_variant = next;
         }
     }
 
     /// Takes out the response that is worth least.
-    pub(super) fn evict(&mut self) -> Option<Arc<Stored>> {
+    pub(super) fn evict(&mut self) -> Option<Arc<StoredResponse>> {
         loop {
             let is_small_due = self.small.bytes * SMALL_SHARE >= self.small.bytes + self.main.bytes;
             let (index, is_small) = match (self.small.first(), self.main.first()) {
@@ -203,16 +212,16 @@ impl<F: Default> Shard<F> {
                 (_, Some(index)) => (index, false),
                 _ => return None,
             };
-            let uses = self.nodes.at(index).stored.as_ref().map_or(0, |stored| stored.uses());
+            let uses = self.slab.at(index).stored.as_ref().map_or(0, |stored| stored.uses());
             if is_small && uses >= USES_TO_STAY {
-                self.small.unlink(&mut self.nodes, index);
+                self.small.unlink(&mut self.slab, index);
                 self.keep(index, 0);
             } else if !is_small && uses > 0 {
-                self.main.unlink(&mut self.nodes, index);
+                self.main.unlink(&mut self.slab, index);
                 self.keep(index, uses - 1);
             } else {
                 if is_small {
-                    self.ghost.insert(self.nodes.at(index).place);
+                    self.ghost.insert(self.slab.at(index).key_hash);
                 }
                 return self.remove(index);
             }
@@ -220,47 +229,46 @@ impl<F: Default> Shard<F> {
     }
 
     fn keep(&mut self, index: u32, uses: u8) {
-        let node = self.nodes.at_mut(index);
-        node.is_main = true;
-        if let Some(stored) = &node.stored {
+        let entry = self.slab.at_mut(index);
+        entry.is_main = true;
+        if let Some(stored) = &entry.stored {
             stored.set_uses(uses);
         }
-        self.main.push(&mut self.nodes, index);
+        self.main.push(&mut self.slab, index);
     }
 
     /// Takes out all responses for which `is_meant` holds.
-    pub(super) fn remove_if(&mut self, is_meant: impl Fn(&Stored) -> bool) -> Vec<Arc<Stored>> {
-        let meant: Vec<u32> =
-            self.nodes.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
+    pub(super) fn remove_if(&mut self, is_meant: impl Fn(&StoredResponse) -> bool) -> Vec<Arc<StoredResponse>> {
+        let meant: Vec<u32> = self.slab.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
         meant.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 
     /// Takes out all responses of a key for which `is_meant` holds.
     pub(super) fn remove_key(
         &mut self,
-        place: u64,
+        key_hash: u64,
         key: &[u8],
-        is_meant: impl Fn(&Stored) -> bool,
-    ) -> Vec<Arc<Stored>> {
-        let mut chain = self.chain(self.first(place, key));
-        chain.retain(|&index| self.nodes.at(index).stored.as_ref().is_some_and(|stored| is_meant(stored)));
+        is_meant: impl Fn(&StoredResponse) -> bool,
+    ) -> Vec<Arc<StoredResponse>> {
+        let mut chain = self.chain(self.first(key_hash, key));
+        chain.retain(|&index| self.slab.at(index).stored.as_ref().is_some_and(|stored| is_meant(stored)));
         chain.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 
     /// All responses whose keys have this hash.
-    pub(super) fn with_place(&self, place: u64) -> Vec<Arc<Stored>> {
+    pub(super) fn with_hash(&self, key_hash: u64) -> Vec<Arc<StoredResponse>> {
         let firsts: Vec<u32> =
-            self.table.iter_hash(place).copied().filter(|&index| self.nodes.at(index).place == place).collect();
+            self.table.iter_hash(key_hash).copied().filter(|&index| self.slab.at(index).key_hash == key_hash).collect();
         let chains = firsts.into_iter().flat_map(|first| self.chain(Some(first)));
-        chains.filter_map(|index| self.nodes.at(index).stored.clone()).collect()
+        chains.filter_map(|index| self.slab.at(index).stored.clone()).collect()
     }
 
     /// Whether a response that was thrown out a short while ago has come back.
-    pub(crate) fn is_remembered(&mut self, place: u64) -> bool {
+    pub(crate) fn is_remembered(&mut self, key_hash: u64) -> bool {
         let depth = self.main.len.max(self.small.len);
-        let is_remembered = self.ghost.take(place, depth);
+        let is_remembered = self.ghost.take(key_hash, depth);
         if is_remembered {
-            self.ghost.insert(place);
+            self.ghost.insert(key_hash);
         }
         is_remembered
     }
@@ -287,8 +295,8 @@ mod tests {
                 "{index}: {} > {before} + {growth}",
                 shard.structure_bytes()
             );
-            let stored = crate::testing::object(&format!("http://a/{index}"), 100);
-            shard.insert(KeyHash { place: u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15), shard: 0 }, stored, 8);
+            let stored = crate::test_support::object(&format!("http://a/{index}"), 100);
+            shard.insert(KeyHash { table: u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15), shard: 0 }, stored, 8);
             let after = shard.structure_bytes();
             assert!(after <= before + growth, "{index}: inserting took what was not told");
         }

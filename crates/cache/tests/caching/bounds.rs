@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use breme_cache::{Asked, Manner, Purge, Settings};
+use breme_cache::{CacheDecision, Purge, PurgeMode, Settings};
 use proptest::prelude::*;
 
-use crate::world::{World, got};
+use crate::world::{World, received_from};
 
 const PAGES: usize = 20;
 
 #[derive(Clone, Debug)]
 enum Step {
     Store { page: u8, variant: u8, bytes: u32, seconds: u8, known_length: bool },
-    Look { page: u8, variant: u8 },
+    ResponseOptions { page: u8, variant: u8 },
     Begin { page: u8, bytes: u32 },
     Finish,
     PurgePage(u8),
@@ -26,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (page.clone(), 0..3_u8, 0..40_000_u32, 1..90_u8, any::<bool>())
             .prop_map(|(page, variant, bytes, seconds, known_length)| Step::Store { page, variant, bytes, seconds, known_length }),
-        8 => (page.clone(), 0..3_u8).prop_map(|(page, variant)| Step::Look { page, variant }),
+        8 => (page.clone(), 0..3_u8).prop_map(|(page, variant)| Step::ResponseOptions { page, variant }),
         2 => (page.clone(), 0..40_000_u32).prop_map(|(page, bytes)| Step::Begin { page, bytes }),
         2 => Just(Step::Finish),
         1 => page.prop_map(Step::PurgePage),
@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn content(version: usize, bytes: u32) -> String {
+fn body(version: usize, bytes: u32) -> String {
     let mut text = format!("{version}:");
     text.extend(std::iter::repeat_n('x', bytes as usize));
     text
@@ -58,38 +58,40 @@ fn run(steps: &[Step], memory_bytes: u64) {
         match *step {
             Step::Store { page, variant, bytes, seconds, known_length } => {
                 let request = format!("GET /{page}");
-                let asked = world.ask(&request, &format!("Foo: {variant}"));
-                if let Asked::Forward(mut forward) = asked {
-                    let content = content(version, bytes);
-                    world.head(&mut forward, 200, &lines(page, seconds), known_length.then_some(content.len() as u64));
-                    for piece in content.as_bytes().chunks(7_000) {
-                        forward.handle_content(piece, &mut world.wakes);
+                let decision = world.look_up(&request, &format!("Foo: {variant}"));
+                if let CacheDecision::Forward(mut forward) = decision {
+                    let body = body(version, bytes);
+                    world.head(&mut forward, 200, &lines(page, seconds), known_length.then_some(body.len() as u64));
+                    for piece in body.as_bytes().chunks(7_000) {
+                        forward.handle_body(piece, &mut world.wakes);
                     }
                     forward.handle_end(&mut world.wakes);
                     expected.insert((page, variant), version);
                 }
             }
-            Step::Look { page, variant } => {
-                if let Asked::Answer(answer) = world.ask(&format!("GET /{page}"), &format!("Foo: {variant}")) {
-                    let found = got(&answer).content;
+            Step::ResponseOptions { page, variant } => {
+                if let CacheDecision::Respond(response) =
+                    world.look_up(&format!("GET /{page}"), &format!("Foo: {variant}"))
+                {
+                    let found = received_from(&response).body;
                     let found: usize = found.split(':').next().unwrap().parse().unwrap();
                     assert_eq!(Some(&found), expected.get(&(page, variant)), "page {page}, variant {variant}");
                 }
             }
             Step::Begin { page, bytes } => {
-                if let Asked::Forward(mut forward) = world.ask(&format!("GET /{page}"), "Foo: 9") {
-                    let content = content(version, bytes);
-                    world.head(&mut forward, 200, &lines(page, 60), Some(content.len() as u64));
-                    forward.handle_content(&content.as_bytes()[..content.len() / 2], &mut world.wakes);
-                    pending.push((page, version, content, forward));
+                if let CacheDecision::Forward(mut forward) = world.look_up(&format!("GET /{page}"), "Foo: 9") {
+                    let body = body(version, bytes);
+                    world.head(&mut forward, 200, &lines(page, 60), Some(body.len() as u64));
+                    forward.handle_body(&body.as_bytes()[..body.len() / 2], &mut world.wakes);
+                    pending.push((page, version, body, forward));
                 }
             }
             Step::Finish => {
-                if let Some((page, version, content, mut forward)) = pending.pop() {
-                    forward.handle_content(&content.as_bytes()[content.len() / 2..], &mut world.wakes);
+                if let Some((page, version, body, mut forward)) = pending.pop() {
+                    forward.handle_body(&body.as_bytes()[body.len() / 2..], &mut world.wakes);
                     forward.handle_end(&mut world.wakes);
-                    if let Asked::Answer(answer) = world.ask(&format!("GET /{page}"), "Foo: 9") {
-                        let found: usize = got(&answer).content.split(':').next().unwrap().parse().unwrap();
+                    if let CacheDecision::Respond(response) = world.look_up(&format!("GET /{page}"), "Foo: 9") {
+                        let found: usize = received_from(&response).body.split(':').next().unwrap().parse().unwrap();
                         assert!(
                             found >= purged[usize::from(page)],
                             "page {page}: version {found} (now {version}) is older than a purge"
@@ -98,19 +100,22 @@ fn run(steps: &[Step], memory_bytes: u64) {
                 }
             }
             Step::PurgePage(page) => {
-                let _ =
-                    world.cache.purge(&Purge::Url(format!("http://a.example/{page}")), Manner::Hard, world.moment.now);
+                let _ = world.cache.purge(
+                    &Purge::Url(format!("http://a.example/{page}")),
+                    PurgeMode::Hard,
+                    world.now.instant,
+                );
                 expected.retain(|(known, _), _| *known != page);
                 purged[usize::from(page)] = version;
-                assert!(!matches!(world.ask(&format!("GET /{page}"), "Foo: 0"), Asked::Answer(_)));
+                assert!(!matches!(world.look_up(&format!("GET /{page}"), "Foo: 0"), CacheDecision::Respond(_)));
             }
             Step::PurgeKey(key) => {
-                let _ = world.cache.purge(&Purge::Key(format!("k{key}")), Manner::Hard, world.moment.now);
+                let _ = world.cache.purge(&Purge::Key(format!("k{key}")), PurgeMode::Hard, world.now.instant);
                 expected.retain(|(page, _), _| page % 4 != key);
                 purged.iter_mut().skip(usize::from(key)).step_by(4).for_each(|purged| *purged = version);
             }
             Step::PurgeAll => {
-                let _ = world.cache.purge(&Purge::All, Manner::Hard, world.moment.now);
+                let _ = world.cache.purge(&Purge::All, PurgeMode::Hard, world.now.instant);
                 expected.clear();
                 purged = [version; PAGES];
                 assert_eq!(world.cache.statistics().objects, 0);
@@ -121,7 +126,7 @@ fn run(steps: &[Step], memory_bytes: u64) {
         assert!(statistics.bytes <= memory_bytes, "{statistics:?}");
     }
     drop(pending);
-    let _ = world.cache.purge(&Purge::All, Manner::Hard, world.moment.now);
+    let _ = world.cache.purge(&Purge::All, PurgeMode::Hard, world.now.instant);
     let statistics = world.cache.statistics();
     assert_eq!((statistics.objects, statistics.fills), (0, 0));
     assert!(statistics.bytes < 40_000, "only the tables are left: {statistics:?}");
@@ -162,7 +167,7 @@ fn other_settings_hold_for_what_is_stored_already() {
     assert!(after.bytes <= MEMORY_BYTES / 2 && after.bytes_max == MEMORY_BYTES / 2, "{after:?}");
     assert!(after.objects > 1_000 && after.objects < before.objects, "the rest stays: {after:?}");
     world.fetch("GET /long", "", 200, "Cache-Control: max-age=60", "longer than that");
-    assert!(!matches!(world.ask("GET /long", ""), Asked::Answer(_)));
+    assert!(!matches!(world.look_up("GET /long", ""), CacheDecision::Respond(_)));
     assert!(world.cache.with_settings(Settings::new(1)).is_err());
     world.cache = world.cache.with_settings(Settings::new(MEMORY_BYTES)).unwrap();
     (0..12_000).for_each(|page| drop(world.fetch(&format!("GET /x{page}"), "", 200, "Cache-Control: max-age=60", "x")));
@@ -196,13 +201,13 @@ fn answers_under_way_for_one_key_are_bounded() {
     let other = world.miss("GET /other", "");
     assert_eq!(world.cache.statistics().fills, NOTED + 1);
     let lines = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
-    world.answer(parts.pop().unwrap(), 206, lines, "01");
+    world.respond(parts.pop().unwrap(), 206, lines, "01");
     assert!(!world.is_hit("GET /", "Range: bytes=0-1"), "what is not noted is not stored");
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "one");
     assert!(!world.is_hit("GET /", ""));
-    world.answer(parts.swap_remove(0), 206, lines, "01");
+    world.respond(parts.swap_remove(0), 206, lines, "01");
     assert!(world.is_hit("GET /", "Range: bytes=0-1"));
-    world.answer(posts.pop().unwrap(), 204, "", "");
+    world.respond(posts.pop().unwrap(), 204, "", "");
     assert!(!world.is_hit("GET /", "Range: bytes=0-1"), "a change is seen in any case");
     drop((posts, parts, other));
     assert_eq!(world.cache.statistics().fills, 0);

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use breme_cache::{Asked, Fault, Followed, Follower, Forward, Reading, Settings, Told, Wakes};
+use breme_cache::{BodyRead, CacheDecision, FailureInfo, FetchError, Follower, FollowerPoll, Forward, Settings, Wakes};
 
-use crate::world::{World, got};
+use crate::world::{World, received_from};
 
 const FRESH: &str = "Cache-Control: max-age=60";
 
 /// Reads all that is there.
-fn read(follower: &mut Follower) -> (String, Option<Reading>) {
+fn read(follower: &mut Follower) -> (String, Option<BodyRead>) {
     let mut out = Vec::new();
     loop {
         match follower.read(&mut out, 2) {
-            Reading::Copied(_) => {}
-            Reading::Rest(bytes) => {
+            BodyRead::Copied(_) => {}
+            BodyRead::Rest(bytes) => {
                 out.extend_from_slice(&bytes);
-                assert_eq!(follower.read(&mut Vec::new(), 2), Reading::End);
-                return (String::from_utf8(out).unwrap(), Some(Reading::End));
+                assert_eq!(follower.read(&mut Vec::new(), 2), BodyRead::End);
+                return (String::from_utf8(out).unwrap(), Some(BodyRead::End));
             }
-            Reading::Waiting => return (String::from_utf8(out).unwrap(), None),
+            BodyRead::Pending => return (String::from_utf8(out).unwrap(), None),
             other => return (String::from_utf8(out).unwrap(), Some(other)),
         }
     }
@@ -28,7 +28,7 @@ fn read(follower: &mut Follower) -> (String, Option<Reading>) {
 fn begin(world: &mut World, count: usize, lines: &str, length: Option<u64>) -> (Forward, Vec<Follower>) {
     let mut forward = world.miss("GET /", "");
     let mut followers: Vec<Follower> = (0..count).map(|_| world.follow("GET /", "")).collect();
-    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.moment), Followed::Waiting)));
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.now), FollowerPoll::Pending)));
     world.head(&mut forward, 200, lines, length);
     (forward, followers)
 }
@@ -37,24 +37,24 @@ fn begin(world: &mut World, count: usize, lines: &str, length: Option<u64>) -> (
 fn a_thousand_read_what_one_fetches_as_it_comes() {
     let mut world = World::new();
     let (mut forward, mut followers) = begin(&mut world, 999, "Cache-Control: max-age=60\nX: y", Some(6));
-    assert_eq!(world.woken(), 999);
+    assert_eq!(world.take_wakes(), 999);
     for follower in &mut followers {
-        let Followed::Stream(head) = follower.poll(world.moment) else { panic!("the head is there") };
+        let FollowerPoll::Stream(head) = follower.poll(world.now) else { panic!("the head is there") };
         assert_eq!((head.status, head.length, head.age_s), (200, Some(6), 0));
         assert_eq!(head.lines.as_bytes(), b"Cache-Control: max-age=60\r\nX: y\r\n");
-        assert_eq!(crate::world::said(head.report), "c; fwd=uri-miss; collapsed");
+        assert_eq!(crate::world::status_text(head.cache_status), "c; fwd=uri-miss; collapsed");
         assert_eq!(read(follower), (String::new(), None));
     }
-    forward.handle_content(b"abc", &mut world.wakes);
-    assert_eq!(world.woken(), 999);
+    forward.handle_body(b"abc", &mut world.wakes);
+    assert_eq!(world.take_wakes(), 999);
     let (early, late) = followers.split_at_mut(500);
     assert!(early.iter_mut().all(|follower| read(follower) == ("abc".to_owned(), None)));
-    forward.handle_content(b"def", &mut world.wakes);
-    assert_eq!(world.woken(), 500, "only those who have read all and sleep are woken");
+    forward.handle_body(b"def", &mut world.wakes);
+    assert_eq!(world.take_wakes(), 500, "only those who have read all and sleep are woken");
     forward.handle_end(&mut world.wakes);
-    assert!(early.iter_mut().all(|follower| read(follower) == ("def".to_owned(), Some(Reading::End))));
-    assert!(late.iter_mut().all(|follower| read(follower) == ("abcdef".to_owned(), Some(Reading::End))));
-    assert_eq!(world.hit("GET /", "").content, "abcdef");
+    assert!(early.iter_mut().all(|follower| read(follower) == ("def".to_owned(), Some(BodyRead::End))));
+    assert!(late.iter_mut().all(|follower| read(follower) == ("abcdef".to_owned(), Some(BodyRead::End))));
+    assert_eq!(world.hit("GET /", "").body, "abcdef");
     assert_eq!(world.cache.statistics().fills, 0);
 }
 
@@ -62,16 +62,16 @@ fn a_thousand_read_what_one_fetches_as_it_comes() {
 fn who_comes_late_reads_from_the_beginning() {
     let mut world = World::new();
     let (mut forward, _) = begin(&mut world, 0, FRESH, None);
-    forward.handle_content(b"abc", &mut world.wakes);
+    forward.handle_body(b"abc", &mut world.wakes);
     let mut late = world.follow("GET /", "");
-    assert!(matches!(late.poll(world.moment), Followed::Stream(head) if head.length.is_none()));
+    assert!(matches!(late.poll(world.now), FollowerPoll::Stream(head) if head.length.is_none()));
     assert_eq!(read(&mut late), ("abc".to_owned(), None));
     let mut never_polled = world.follow("GET /", "If-None-Match: \"x\"");
-    forward.handle_content(b"def", &mut world.wakes);
+    forward.handle_body(b"def", &mut world.wakes);
     forward.handle_end(&mut world.wakes);
-    assert_eq!(read(&mut late), ("def".to_owned(), Some(Reading::End)));
-    let Followed::Answer(answer) = never_polled.poll(world.moment) else { panic!("it is in the store") };
-    assert_eq!(got(&answer).content, "abcdef");
+    assert_eq!(read(&mut late), ("def".to_owned(), Some(BodyRead::End)));
+    let FollowerPoll::Response(response) = never_polled.poll(world.now) else { panic!("it is in the store") };
+    assert_eq!(received_from(&response).body, "abcdef");
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn private_answers_let_all_go_at_once_and_nobody_waits_for_the_next() {
     ] {
         let mut world = World::new();
         let (forward, followers) = begin(&mut world, 10, lines, Some(3));
-        assert_eq!(world.woken(), 10);
-        assert!(!forward.wants_content());
-        let moment = world.moment;
+        assert_eq!(world.take_wakes(), 10);
+        assert!(!forward.wants_body());
+        let now = world.now;
         let mut forwards = Vec::new();
         for mut follower in followers {
-            assert!(matches!(follower.poll(moment), Followed::LetGo));
-            let Asked::Forward(forward) = follower.ask_again(moment) else { panic!("each asks for itself") };
+            assert!(matches!(follower.poll(now), FollowerPoll::Retry));
+            let CacheDecision::Forward(forward) = follower.retry(now) else { panic!("each asks for itself") };
             forwards.push(forward);
         }
         forwards.extend((0..3).map(|_| world.miss("GET /", "")));
@@ -104,20 +104,20 @@ fn private_answers_let_all_go_at_once_and_nobody_waits_for_the_next() {
 fn what_is_stale_at_once_is_for_nobody_else() {
     let mut world = World::new();
     let (forward, mut followers) = begin(&mut world, 2, "Cache-Control: no-cache\nETag: \"a\"", Some(3));
-    assert!(forward.wants_content(), "it may be stored");
-    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.moment), Followed::LetGo)));
+    assert!(forward.wants_body(), "it may be stored");
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.now), FollowerPoll::Retry)));
     let found = world.follow_up(forward, "abc");
     assert_eq!(found, 0);
-    let Asked::Forward(forward) = followers.pop().unwrap().ask_again(world.moment) else { panic!("it asks") };
+    let CacheDecision::Forward(forward) = followers.pop().unwrap().retry(world.now) else { panic!("it asks") };
     assert!(forward.conditions().is_some(), "whether it is still right");
 }
 
 impl World {
-    fn follow_up(&mut self, mut forward: Forward, content: &str) -> usize {
-        self.woken();
-        forward.handle_content(content.as_bytes(), &mut self.wakes);
+    fn follow_up(&mut self, mut forward: Forward, body: &str) -> usize {
+        self.take_wakes();
+        forward.handle_body(body.as_bytes(), &mut self.wakes);
         forward.handle_end(&mut self.wakes);
-        self.woken()
+        self.take_wakes()
     }
 }
 
@@ -127,27 +127,27 @@ fn a_failed_fill_is_taken_over_by_the_next() {
     let forward = world.miss("GET /", "");
     let mut followers: Vec<Follower> = (0..3).map(|_| world.follow("GET /", "")).collect();
     assert!(world.fail(forward).is_none());
-    assert_eq!(world.woken(), 3);
-    let moment = world.moment;
-    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(moment), Followed::LetGo)));
-    let Asked::Forward(second) = followers.remove(0).ask_again(moment) else { panic!("the first of them asks") };
-    let Asked::Wait(mut third) = followers.remove(0).ask_again(moment) else { panic!("the second follows") };
-    world.answer(second, 200, FRESH, "abc");
-    assert!(matches!(third.poll(moment), Followed::Answer(_)));
-    let Asked::Answer(answer) = followers.remove(0).ask_again(moment) else { panic!("the third finds it") };
-    assert_eq!(got(&answer).content, "abc");
+    assert_eq!(world.take_wakes(), 3);
+    let now = world.now;
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(now), FollowerPoll::Retry)));
+    let CacheDecision::Forward(second) = followers.remove(0).retry(now) else { panic!("the first of them asks") };
+    let CacheDecision::Wait(mut third) = followers.remove(0).retry(now) else { panic!("the second follows") };
+    world.respond(second, 200, FRESH, "abc");
+    assert!(matches!(third.poll(now), FollowerPoll::Response(_)));
+    let CacheDecision::Respond(response) = followers.remove(0).retry(now) else { panic!("the third finds it") };
+    assert_eq!(received_from(&response).body, "abc");
 }
 
 /// What a follower was told of a failure.
-fn told(follower: &mut Follower, world: &World) -> Option<&'static str> {
-    match follower.poll(world.moment) {
-        Followed::Failed(told) => Some(*told.downcast::<&'static str>().unwrap()),
-        Followed::LetGo => None,
+fn failure(follower: &mut Follower, world: &World) -> Option<&'static str> {
+    match follower.poll(world.now) {
+        FollowerPoll::Failed(failure) => Some(*failure.downcast::<&'static str>().unwrap()),
+        FollowerPoll::Retry => None,
         other => panic!("{other:?}"),
     }
 }
 
-fn tell(text: &'static str) -> Told {
+fn tell(text: &'static str) -> FailureInfo {
     Arc::new(text)
 }
 
@@ -156,10 +156,10 @@ fn whom_nobody_could_ask_for_has_no_answer_for_anybody() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers = [(); 3].map(|()| world.follow("GET /", ""));
-    world.fail_by(forward, Fault::Unreached(tell("down")));
-    assert_eq!(world.woken(), 3);
+    world.fail_with(forward, FetchError::Unreachable(tell("down")));
+    assert_eq!(world.take_wakes(), 3);
     for follower in &mut followers {
-        assert_eq!(told(follower, &world), Some("down"));
+        assert_eq!(failure(follower, &world), Some("down"));
     }
     drop(followers);
     world.fetch("GET /", "", 200, FRESH, "what comes later asks for itself");
@@ -170,23 +170,23 @@ fn who_has_waited_for_two_that_got_no_answer_has_none() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers: Vec<Follower> = (0..4).map(|_| world.follow("GET /", "")).collect();
-    world.fail_by(forward, Fault::Unanswered(tell("first")));
-    let moment = world.moment;
-    assert!(followers.iter_mut().all(|follower| told(follower, &world).is_none()));
-    let Asked::Forward(second) = followers.remove(0).ask_again(moment) else { panic!("one asks again") };
-    let follow_again = |follower: Follower| match follower.ask_again(moment) {
-        Asked::Wait(follower) => follower,
+    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    let now = world.now;
+    assert!(followers.iter_mut().all(|follower| failure(follower, &world).is_none()));
+    let CacheDecision::Forward(second) = followers.remove(0).retry(now) else { panic!("one asks again") };
+    let follow_again = |follower: Follower| match follower.retry(now) {
+        CacheDecision::Wait(follower) => follower,
         other => panic!("the others wait: {other:?}"),
     };
     let mut followers: Vec<Follower> = followers.drain(..).map(follow_again).collect();
     let mut late = world.follow("GET /", "");
-    world.fail_by(second, Fault::Unanswered(tell("second")));
+    world.fail_with(second, FetchError::NoResponse(tell("second")));
     for follower in &mut followers {
-        assert_eq!(told(follower, &world), Some("second"));
+        assert_eq!(failure(follower, &world), Some("second"));
     }
-    assert_eq!(told(&mut late, &world), None, "this one has seen one failure only");
-    let Asked::Forward(third) = late.ask_again(moment) else { panic!("nobody else asks") };
-    world.answer(third, 200, FRESH, "abc");
+    assert_eq!(failure(&mut late, &world), None, "this one has seen one failure only");
+    let CacheDecision::Forward(third) = late.retry(now) else { panic!("nobody else asks") };
+    world.respond(third, 200, FRESH, "abc");
     assert!(world.is_hit("GET /", ""));
 }
 
@@ -196,22 +196,22 @@ fn who_wakes_late_is_told_of_the_second_failure_and_does_not_ask_a_third_time() 
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let [mut awake, mut follows, mut late, mut latest] = [(); 4].map(|()| world.follow("GET /", ""));
-    let moment = world.moment;
-    world.fail_by(forward, Fault::Unanswered(tell("first")));
-    assert_eq!(told(&mut awake, &world), None);
-    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
-    assert_eq!(told(&mut follows, &world), None);
-    let Asked::Wait(mut follows) = follows.ask_again(moment) else { panic!("this one waits") };
-    world.fail_by(second, Fault::Unanswered(tell("second")));
-    assert_eq!(told(&mut follows, &world), Some("second"));
+    let now = world.now;
+    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    assert_eq!(failure(&mut awake, &world), None);
+    let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
+    assert_eq!(failure(&mut follows, &world), None);
+    let CacheDecision::Wait(mut follows) = follows.retry(now) else { panic!("this one waits") };
+    world.fail_with(second, FetchError::NoResponse(tell("second")));
+    assert_eq!(failure(&mut follows, &world), Some("second"));
     drop(follows);
-    assert_eq!(told(&mut late, &world), None, "of the first it learns now");
-    let Asked::Wait(mut late) = late.ask_again(moment) else { panic!("it has waited for both") };
-    assert_eq!(told(&mut late, &world), Some("second"));
+    assert_eq!(failure(&mut late, &world), None, "of the first it learns now");
+    let CacheDecision::Wait(mut late) = late.retry(now) else { panic!("it has waited for both") };
+    assert_eq!(failure(&mut late, &world), Some("second"));
     // What has come since is for it too.
     world.fetch("GET /", "", 200, FRESH, "abc");
-    assert_eq!(told(&mut latest, &world), None);
-    assert!(matches!(latest.ask_again(moment), Asked::Answer(_)));
+    assert_eq!(failure(&mut latest, &world), None);
+    assert!(matches!(latest.retry(now), CacheDecision::Respond(_)));
 }
 
 /// What lies with those who asked counts for nobody.
@@ -220,17 +220,19 @@ fn who_wakes_late_asks_where_the_second_failed_by_its_own_fault() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let [mut awake, mut late, mut latest] = [(); 3].map(|()| world.follow("GET /", ""));
-    let moment = world.moment;
-    world.fail_by(forward, Fault::Unanswered(tell("first")));
-    assert_eq!(told(&mut awake, &world), None);
-    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
-    world.fail_by(second, Fault::Own);
-    assert_eq!(told(&mut late, &world), None);
-    let Asked::Forward(third) = late.ask_again(moment) else { panic!("nobody else asks") };
-    world.fail_by(third, Fault::Unanswered(tell("third")));
-    assert_eq!(told(&mut latest, &world), None);
-    let Asked::Wait(mut latest) = latest.ask_again(moment) else { panic!("it has waited for the first and the third") };
-    assert_eq!(told(&mut latest, &world), Some("third"));
+    let now = world.now;
+    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    assert_eq!(failure(&mut awake, &world), None);
+    let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
+    world.fail_with(second, FetchError::Request);
+    assert_eq!(failure(&mut late, &world), None);
+    let CacheDecision::Forward(third) = late.retry(now) else { panic!("nobody else asks") };
+    world.fail_with(third, FetchError::NoResponse(tell("third")));
+    assert_eq!(failure(&mut latest, &world), None);
+    let CacheDecision::Wait(mut latest) = latest.retry(now) else {
+        panic!("it has waited for the first and the third")
+    };
+    assert_eq!(failure(&mut latest, &world), Some("third"));
 }
 
 /// The other variant was asked for by nobody.
@@ -245,37 +247,37 @@ fn who_wakes_late_is_told_of_failures_of_its_own_variant_only() {
         "abc",
     );
     world.wait(2);
-    let moment = world.moment;
+    let now = world.now;
     let forward = world.miss("GET /", "Accept-Encoding: gzip");
     let [mut awake, mut late] = [(); 2].map(|()| world.follow("GET /", "Accept-Encoding: gzip"));
     let other = world.miss("GET /", "Accept-Encoding: br");
     let mut other_late = world.follow("GET /", "Accept-Encoding: br");
     for forward in [forward, other] {
-        world.fail_by(forward, Fault::Unanswered(tell("first")));
+        world.fail_with(forward, FetchError::NoResponse(tell("first")));
     }
-    assert_eq!(told(&mut awake, &world), None);
-    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
-    world.fail_by(second, Fault::Unanswered(tell("second")));
+    assert_eq!(failure(&mut awake, &world), None);
+    let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
+    world.fail_with(second, FetchError::NoResponse(tell("second")));
     for follower in [&mut late, &mut other_late] {
-        assert_eq!(told(follower, &world), None);
+        assert_eq!(failure(follower, &world), None);
     }
-    assert!(matches!(late.ask_again(moment), Asked::Wait(_)));
-    assert!(matches!(other_late.ask_again(moment), Asked::Forward(_)));
+    assert!(matches!(late.retry(now), CacheDecision::Wait(_)));
+    assert!(matches!(other_late.retry(now), CacheDecision::Forward(_)));
 }
 
 #[test]
 fn what_was_asked_before_a_purge_is_not_for_who_wakes_after_it() {
     let mut world = World::new();
-    let moment = world.moment;
+    let now = world.now;
     let forward = world.miss("GET /", "");
     let [mut awake, mut late] = [(); 2].map(|()| world.follow("GET /", ""));
-    world.fail_by(forward, Fault::Unanswered(tell("first")));
-    assert_eq!(told(&mut awake, &world), None);
-    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
-    world.cache.purge(&breme_cache::Purge::All, breme_cache::Manner::Hard, moment.now).unwrap();
-    assert_eq!(told(&mut late, &world), None);
-    let Asked::Forward(own) = late.ask_again(moment) else { panic!("what was asked before the purge is not for it") };
-    world.answer(own, 200, FRESH, "abc");
+    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    assert_eq!(failure(&mut awake, &world), None);
+    let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
+    world.cache.purge(&breme_cache::Purge::All, breme_cache::PurgeMode::Hard, now.instant).unwrap();
+    assert_eq!(failure(&mut late, &world), None);
+    let CacheDecision::Forward(own) = late.retry(now) else { panic!("what was asked before the purge is not for it") };
+    world.respond(own, 200, FRESH, "abc");
     drop(second);
 }
 
@@ -287,22 +289,22 @@ fn the_failure_of_a_choosy_request_is_its_own() {
     world.wait(2);
     let forward = world.miss("GET /", "Cache-Control: no-cache");
     let mut follower = world.follow("GET /", "");
-    assert!(world.fail_by(forward, Fault::Unreached(tell("down"))).is_none());
-    assert_eq!(told(&mut follower, &world), None);
-    let Asked::Forward(forward) = follower.ask_again(world.moment) else { panic!("it asks") };
-    let got = world.fail_by(forward, Fault::Unreached(tell("down"))).unwrap();
-    assert_eq!(got.content, "abc", "stale, since upstream is down");
+    assert!(world.fail_with(forward, FetchError::Unreachable(tell("down"))).is_none());
+    assert_eq!(failure(&mut follower, &world), None);
+    let CacheDecision::Forward(forward) = follower.retry(world.now) else { panic!("it asks") };
+    let received_from = world.fail_with(forward, FetchError::Unreachable(tell("down"))).unwrap();
+    assert_eq!(received_from.body, "abc", "stale, since upstream is down");
 }
 
 #[test]
 fn content_that_breaks_off_breaks_off_for_all_who_have_begun() {
     let mut world = World::new();
     let (mut forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
-    assert!(matches!(followers[0].poll(world.moment), Followed::Stream(_)));
-    forward.handle_content(b"abc", &mut world.wakes);
+    assert!(matches!(followers[0].poll(world.now), FollowerPoll::Stream(_)));
+    forward.handle_body(b"abc", &mut world.wakes);
     assert_eq!(world.fail(forward), None);
-    assert_eq!(followers[0].read(&mut Vec::new(), 9), Reading::Broken);
-    assert!(matches!(followers[1].poll(world.moment), Followed::LetGo), "who has not begun asks again");
+    assert_eq!(followers[0].read(&mut Vec::new(), 9), BodyRead::Aborted);
+    assert!(matches!(followers[1].poll(world.now), FollowerPoll::Retry), "who has not begun asks again");
     assert!(!world.is_hit("GET /", ""));
 }
 
@@ -310,10 +312,10 @@ fn content_that_breaks_off_breaks_off_for_all_who_have_begun() {
 fn content_that_is_too_short_is_not_stored() {
     let mut world = World::new();
     let (mut forward, mut followers) = begin(&mut world, 1, FRESH, Some(6));
-    assert!(matches!(followers[0].poll(world.moment), Followed::Stream(_)));
-    forward.handle_content(b"abc", &mut world.wakes);
+    assert!(matches!(followers[0].poll(world.now), FollowerPoll::Stream(_)));
+    forward.handle_body(b"abc", &mut world.wakes);
     forward.handle_end(&mut world.wakes);
-    assert_eq!(followers[0].read(&mut Vec::new(), 9), Reading::Broken);
+    assert_eq!(followers[0].read(&mut Vec::new(), 9), BodyRead::Aborted);
     assert!(!world.is_hit("GET /", ""));
 }
 
@@ -323,7 +325,7 @@ fn a_fill_that_is_dropped_lets_all_go() {
     let forward = world.miss("GET /", "");
     let mut follower = world.follow("GET /", "");
     drop(forward);
-    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
+    assert!(matches!(follower.poll(world.now), FollowerPoll::Retry));
     assert_eq!(world.cache.statistics().fills, 0);
 }
 
@@ -332,11 +334,11 @@ fn nobody_waits_for_ever() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let follower = world.follow("GET /", "");
-    assert_eq!(follower.deadline(), world.moment.now + Settings::new(1).follow_max);
+    assert_eq!(follower.deadline(), world.now.instant + Settings::new(1).follow_max);
     world.wait(10);
-    let Asked::Forward(own) = follower.ask_again(world.moment) else { panic!("it asks for itself") };
-    world.answer(own, 200, FRESH, "abc");
-    assert_eq!(world.hit("GET /", "").content, "abc");
+    let CacheDecision::Forward(own) = follower.retry(world.now) else { panic!("it asks for itself") };
+    world.respond(own, 200, FRESH, "abc");
+    assert_eq!(world.hit("GET /", "").body, "abc");
     drop(forward);
 }
 
@@ -347,12 +349,12 @@ fn variants_are_not_mixed() {
     let mut same = world.follow("GET /", "accept-encoding: GZIP");
     let mut other = world.follow("GET /", "Accept-Encoding: br");
     world.head(&mut forward, 200, "Cache-Control: max-age=60\nVary: Accept-Encoding", Some(3));
-    assert!(matches!(same.poll(world.moment), Followed::Stream(_)));
-    assert!(matches!(other.poll(world.moment), Followed::LetGo));
-    let Asked::Forward(own) = other.ask_again(world.moment) else { panic!("another variant is another fill") };
+    assert!(matches!(same.poll(world.now), FollowerPoll::Stream(_)));
+    assert!(matches!(other.poll(world.now), FollowerPoll::Retry));
+    let CacheDecision::Forward(own) = other.retry(world.now) else { panic!("another variant is another fill") };
     let _same = world.follow("GET /", "Accept-Encoding: gzip");
     world.follow_up(forward, "one");
-    world.answer(own, 200, "Cache-Control: max-age=60\nVary: Accept-Encoding", "two");
+    world.respond(own, 200, "Cache-Control: max-age=60\nVary: Accept-Encoding", "two");
     world.wait(100);
     let _one = world.miss("GET /", "Accept-Encoding: gzip");
     let _two = world.miss("GET /", "Accept-Encoding: br");
@@ -369,18 +371,18 @@ fn validation_is_collapsed_too() {
     let mut conditional = world.follow("GET /", "If-None-Match: \"a\"");
     let mut part = world.follow("GET /", "Range: bytes=0-0");
     let mut head = world.follow("HEAD /", "");
-    world.answer(forward, 304, "Cache-Control: max-age=10", "");
-    let moment = world.moment;
-    let followed = |follower: &mut Follower| match follower.poll(moment) {
-        Followed::Answer(answer) => got(&answer),
+    world.respond(forward, 304, "Cache-Control: max-age=10", "");
+    let now = world.now;
+    let followed = |follower: &mut Follower| match follower.poll(now) {
+        FollowerPoll::Response(response) => received_from(&response),
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        (followed(&mut plain).content.as_str(), followed(&mut plain).said.as_str()),
+        (followed(&mut plain).body.as_str(), followed(&mut plain).status_text.as_str()),
         ("one", "c; fwd=stale; ttl=10; collapsed")
     );
     assert_eq!(
-        (followed(&mut conditional).status, followed(&mut part).status, followed(&mut head).content),
+        (followed(&mut conditional).status, followed(&mut part).status, followed(&mut head).body),
         (304, 206, String::new())
     );
 }
@@ -393,8 +395,8 @@ fn all_get_the_stale_one_when_upstream_fails() {
     let mut forward = world.miss("GET /", "");
     let mut follower = world.follow("GET /", "");
     assert!(world.head(&mut forward, 503, "", Some(0)).is_some());
-    let Followed::Answer(answer) = follower.poll(world.moment) else { panic!("the stale one") };
-    assert_eq!(got(&answer).said, "c; fwd=stale; fwd-status=503; ttl=-10; collapsed");
+    let FollowerPoll::Response(response) = follower.poll(world.now) else { panic!("the stale one") };
+    assert_eq!(received_from(&response).status_text, "c; fwd=stale; fwd-status=503; ttl=-10; collapsed");
 }
 
 #[test]
@@ -423,8 +425,8 @@ fn who_may_not_follow() {
 fn what_is_too_long_is_known_at_once_where_its_length_is() {
     let mut world = World::with(Settings { object_bytes_max: 5, ..Settings::new(4 << 20) });
     let (forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
-    assert!(!forward.wants_content());
-    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.moment), Followed::LetGo)));
+    assert!(!forward.wants_body());
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.now), FollowerPoll::Retry)));
     let _first = world.miss("GET /", "");
     let _second = world.miss("GET /", "");
 }
@@ -434,26 +436,26 @@ fn what_grows_too_long_goes_on_for_those_who_have_begun() {
     let settings = Settings { object_bytes_max: 40_000, overlong_window_bytes: 30_000, ..Settings::new(4 << 20) };
     let mut world = World::with(settings);
     let (mut forward, mut followers) = begin(&mut world, 3, FRESH, None);
-    assert!(matches!(followers[0].poll(world.moment), Followed::Stream(_)));
-    assert!(matches!(followers[1].poll(world.moment), Followed::Stream(_)));
+    assert!(matches!(followers[0].poll(world.now), FollowerPoll::Stream(_)));
+    assert!(matches!(followers[1].poll(world.now), FollowerPoll::Stream(_)));
     let piece = "x".repeat(10_000);
     let mut read = 0;
     let mut took = |follower: &mut Follower| {
         let mut out = Vec::new();
-        while let Reading::Copied(bytes) = follower.read(&mut out, 7_000) {
+        while let BodyRead::Copied(bytes) = follower.read(&mut out, 7_000) {
             read += bytes;
         }
         read
     };
     for count in 1..=20 {
-        forward.handle_content(piece.as_bytes(), &mut world.wakes);
+        forward.handle_body(piece.as_bytes(), &mut world.wakes);
         assert_eq!(took(&mut followers[0]), count * 10_000);
     }
-    assert_eq!(followers[1].read(&mut Vec::new(), 1), Reading::Broken, "too slow");
-    assert!(matches!(followers[2].poll(world.moment), Followed::LetGo), "had not begun");
-    assert!(forward.is_awaited());
+    assert_eq!(followers[1].read(&mut Vec::new(), 1), BodyRead::Aborted, "too slow");
+    assert!(matches!(followers[2].poll(world.now), FollowerPoll::Retry), "had not begun");
+    assert!(forward.should_finish());
     forward.handle_end(&mut world.wakes);
-    assert_eq!(followers[0].read(&mut Vec::new(), 1), Reading::End);
+    assert_eq!(followers[0].read(&mut Vec::new(), 1), BodyRead::End);
     assert!(!world.is_hit("GET /", ""));
     drop(followers);
     assert!(world.cache.statistics().bytes < 100_000, "{:?}", world.cache.statistics());
@@ -464,9 +466,9 @@ fn an_overlong_answer_that_nobody_reads_is_not_collected() {
     let mut world = World::with(Settings { object_bytes_max: 40_000, ..Settings::new(4 << 20) });
     let (mut forward, _) = begin(&mut world, 0, FRESH, None);
     for _ in 0..5 {
-        forward.handle_content(&[b'x'; 10_000], &mut world.wakes);
+        forward.handle_body(&[b'x'; 10_000], &mut world.wakes);
     }
-    assert!(!forward.wants_content());
+    assert!(!forward.wants_body());
     forward.handle_end(&mut world.wakes);
     assert!(!world.is_hit("GET /", ""));
 }
@@ -475,13 +477,13 @@ fn an_overlong_answer_that_nobody_reads_is_not_collected() {
 fn a_fill_without_a_client_goes_on_while_it_is_of_use() {
     let mut world = World::new();
     let (forward, followers) = begin(&mut world, 1, FRESH, Some(500_000));
-    assert!(forward.is_awaited(), "it is read");
+    assert!(forward.should_finish(), "it is read");
     drop(followers);
-    assert!(!forward.is_awaited(), "nobody reads it and most is missing");
+    assert!(!forward.should_finish(), "nobody reads it and most is missing");
     drop(forward);
     let mut wakes = Wakes::new();
     let (mut forward, _) = begin(&mut world, 0, FRESH, Some(300_000));
-    forward.handle_content(&[0; 100_000], &mut wakes);
-    assert!(forward.is_awaited(), "little is missing");
-    assert!(!world.miss("GET /other", "").is_awaited());
+    forward.handle_body(&[0; 100_000], &mut wakes);
+    assert!(forward.should_finish(), "little is missing");
+    assert!(!world.miss("GET /other", "").should_finish());
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use breme_base::Random;
-use breme_cache::{Asked, Settings};
+use breme_cache::{CacheDecision, Settings};
 
 use crate::world::World;
 
@@ -61,13 +61,15 @@ impl Lru {
 /// The store's hits, and how many objects it held at last.
 fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
     let mut world = World::with(Settings::new(memory_bytes));
-    let content = "x".repeat(CONTENT_BYTES);
+    let body = "x".repeat(CONTENT_BYTES);
     let mut hits = 0;
     for object in requests {
-        match world.ask(&format!("GET /{object:07}"), "") {
-            Asked::Answer(_) | Asked::Refresh(..) => hits += 1,
-            Asked::Forward(forward) => drop(world.answer(forward, 200, "Cache-Control: max-age=100000", &content)),
-            Asked::Wait(_) => panic!("one at a time"),
+        match world.look_up(&format!("GET /{object:07}"), "") {
+            CacheDecision::Respond(_) | CacheDecision::RespondAndRefresh(..) => hits += 1,
+            CacheDecision::Forward(forward) => {
+                drop(world.respond(forward, 200, "Cache-Control: max-age=100000", &body))
+            }
+            CacheDecision::Wait(_) => panic!("one at a time"),
         }
     }
     (hits, world.cache.statistics().objects as usize)
@@ -76,7 +78,7 @@ fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
 fn object_bytes() -> u64 {
     let mut world = World::new();
     world.fetch("GET /0000000", "", 200, "Cache-Control: max-age=100000", &"x".repeat(CONTENT_BYTES));
-    world.cache.hottest(1, world.moment.now)[0].bytes
+    world.cache.hottest(1, world.now.instant)[0].bytes
 }
 
 /// Objects of a thousand bytes, memory for half of them. `BREME_CACHE_REQUESTS=1000000` runs the size of the published

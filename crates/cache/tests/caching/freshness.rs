@@ -12,12 +12,12 @@ fn a_fresh_response_answers_with_its_age() {
     let date = world.date(0);
     let lines = format!("Date: {date}\nCache-Control: max-age=60\nAge: 10\nX: y\nContent-Length: 5\nConnection: close");
     let first = world.fetch("GET /", "", 200, &lines, "hello");
-    assert_eq!(first.said, "c; fwd=uri-miss; stored");
+    assert_eq!(first.status_text, "c; fwd=uri-miss; stored");
     world.wait(3);
     let hit = world.hit("GET /", "");
-    assert_eq!((hit.status, hit.content.as_str(), hit.age), (200, "hello", Some(13)));
+    assert_eq!((hit.status, hit.body.as_str(), hit.age), (200, "hello", Some(13)));
     assert_eq!(hit.lines, format!("Date: {date}\r\nCache-Control: max-age=60\r\nX: y\r\n"));
-    assert_eq!(hit.said, "c; hit; ttl=47");
+    assert_eq!(hit.status_text, "c; hit; ttl=47");
     world.wait(46);
     assert!(world.is_hit("GET /", ""));
     world.wait(1);
@@ -35,7 +35,7 @@ fn nothing_is_fresh_for_longer_than_the_bound() {
         let path = format!("GET /{}", lines.len());
         world.fetch(&path, "", 200, lines, "hello");
         world.wait(4);
-        assert_eq!(world.hit(&path, "").said, "c; hit; ttl=1", "{lines}");
+        assert_eq!(world.hit(&path, "").status_text, "c; hit; ttl=1", "{lines}");
         world.wait(2);
         assert!(!world.is_hit(&path, ""), "{lines}");
     }
@@ -49,7 +49,7 @@ fn head_is_answered_from_get() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "hello");
     let hit = world.hit("HEAD /", "");
-    assert_eq!((hit.status, hit.content.as_str()), (200, ""));
+    assert_eq!((hit.status, hit.body.as_str()), (200, ""));
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn keys_keep_apart_what_is_apart() {
     ] {
         assert!(!world.is_hit(&format!("GET {target}"), host), "{target} {host}");
     }
-    assert_eq!(world.hit("GET /a?b", "Host: A.EXAMPLE:80").content, "one");
-    assert_eq!(world.hit("GET /a?b", "Host: a.example.").content, "one");
+    assert_eq!(world.hit("GET /a?b", "Host: A.EXAMPLE:80").body, "one");
+    assert_eq!(world.hit("GET /a?b", "Host: a.example.").body, "one");
 }
 
 #[test]
@@ -75,12 +75,12 @@ fn fields_that_are_not_in_the_key_change_nothing() {
     let mut world = World::new();
     world.fetch("GET /", "X-Forwarded-Host: evil", 200, "Cache-Control: max-age=60", "one");
     for lines in ["", "X-Forwarded-Host: other", "Cookie: a=b", "Pragma: no-cache", "X-Anything: x"] {
-        assert_eq!(world.hit("GET /", lines).content, "one", "{lines}");
+        assert_eq!(world.hit("GET /", lines).body, "one", "{lines}");
     }
     for lines in ["X-Original-URL: /admin", "x-http-method-override: PUT", "X-Rewrite-URL: /x"] {
-        assert_eq!(world.fetch("GET /", lines, 200, "Cache-Control: max-age=60", "evil").said, "c; fwd=bypass");
+        assert_eq!(world.fetch("GET /", lines, 200, "Cache-Control: max-age=60", "evil").status_text, "c; fwd=bypass");
         assert_eq!(
-            world.hit("GET /", "").content,
+            world.hit("GET /", "").body,
             "one",
             "what is taken for another request is not stored as this one: {lines}"
         );
@@ -91,7 +91,7 @@ fn fields_that_are_not_in_the_key_change_nothing() {
 fn a_get_with_content_has_nothing_to_do_with_the_store() {
     let mut world = World::new();
     let forward = world.miss("GET /", "Content-Length: 5");
-    assert_eq!(world.answer(forward, 200, "Cache-Control: max-age=60", "fat").said, "c; fwd=bypass");
+    assert_eq!(world.respond(forward, 200, "Cache-Control: max-age=60", "fat").status_text, "c; fwd=bypass");
     assert!(!world.is_hit("GET /", ""));
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "thin");
     world.miss("GET /", "Content-Length: 5");
@@ -117,17 +117,17 @@ fn what_clients_ask_for() {
     }
     let forward = world.miss("GET /", "Cache-Control: no-cache");
     assert_eq!(forward.conditions().unwrap().as_bytes(), b"If-None-Match: \"a\"\r\n");
-    let found = world.answer(forward, 304, "Cache-Control: max-age=100", "");
+    let found = world.respond(forward, 304, "Cache-Control: max-age=100", "");
     assert_eq!(
-        (found.status, found.content.as_str(), found.said.as_str()),
+        (found.status, found.body.as_str(), found.status_text.as_str()),
         (200, "one", "c; fwd=request; fwd-status=304; ttl=100; stored")
     );
     world.wait(105);
-    assert_eq!(world.hit("GET /", "Cache-Control: max-stale=5").said, "c; hit; ttl=-5");
+    assert_eq!(world.hit("GET /", "Cache-Control: max-stale=5").status_text, "c; hit; ttl=-5");
     assert!(!world.is_hit("GET /", "Cache-Control: max-stale=4"));
     assert!(!world.is_hit("GET /", ""));
-    let gone = world.hit("GET /other", "Cache-Control: only-if-cached");
-    assert_eq!((gone.status, gone.age), (504, None));
+    let removed = world.hit("GET /other", "Cache-Control: only-if-cached");
+    assert_eq!((removed.status, removed.age), (504, None));
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn clients_may_be_kept_from_asking() {
 fn a_request_that_forbids_storing_changes_nothing_in_the_store() {
     let mut world = World::new();
     let forward = world.miss("GET /", "Cache-Control: no-store");
-    assert_eq!(world.answer(forward, 200, "Cache-Control: max-age=60", "secret").said, "c; fwd=uri-miss");
+    assert_eq!(world.respond(forward, 200, "Cache-Control: max-age=60", "secret").status_text, "c; fwd=uri-miss");
     assert!(!world.is_hit("GET /", ""));
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "known");
     world.fetch("GET /", "Cache-Control: no-store", 200, "Cache-Control: private", "secret");
-    assert_eq!(world.hit("GET /", "").content, "known");
+    assert_eq!(world.hit("GET /", "").body, "known");
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn what_a_login_gets_is_only_stored_by_a_word() {
     world.fetch("GET /", "Authorization: x", 200, "Cache-Control: max-age=60", "secret");
     assert!(!world.is_hit("GET /", "") && !world.is_hit("GET /", "Authorization: x"));
     world.fetch("GET /", "Authorization: x", 200, "Cache-Control: max-age=60, public", "open");
-    assert_eq!(world.hit("GET /", "").content, "open");
-    assert_eq!(world.hit("GET /", "Authorization: y").content, "open");
+    assert_eq!(world.hit("GET /", "").body, "open");
+    assert_eq!(world.hit("GET /", "Authorization: y").body, "open");
     world.fetch("GET /anonymous", "", 200, "Cache-Control: max-age=60", "for nobody in particular");
     assert!(
         !world.is_hit("GET /anonymous", "Authorization: x"),
@@ -178,7 +178,7 @@ fn what_varies_with_who_somebody_is_is_passed_on_for_those_alone() {
     world.fetch("GET /", "Cookie: session=1", 200, lines, "hello 1");
     assert!(!world.is_hit("GET /", "Cookie: session=1"));
     world.fetch("GET /", "Cookie: lang=de", 200, lines, "hallo");
-    assert_eq!(world.hit("GET /", "Cookie: lang=de").content, "hallo");
+    assert_eq!(world.hit("GET /", "Cookie: lang=de").body, "hallo");
     assert!(!world.is_hit("GET /", "Cookie: lang=en") && !world.is_hit("GET /", "Cookie: lang=de; session=2"));
 }
 
@@ -194,11 +194,11 @@ fn targeted_directives_are_stored_and_passed_on() {
 #[test]
 fn lifetimes_over_a_minute_do_not_end_together() {
     let mut world = World::with(Settings::new(4 << 20));
-    let ttl = |said: &str| said.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
+    let ttl = |status_text: &str| status_text.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
     let ttls: Vec<i64> = (0..200)
         .map(|page| {
             world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=1000", "x");
-            ttl(&world.hit(&format!("GET /{page}"), "").said)
+            ttl(&world.hit(&format!("GET /{page}"), "").status_text)
         })
         .collect();
     assert!(ttls.iter().all(|ttl| (950..=1000).contains(ttl)));

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_cache::{
-    Answer, Asked, Cache, Content, Fault, Followed, Follower, Forward, Manner, Moment, Purge, Reading, Request,
-    ResponseHead, Scheme, Settings, Waiter, Wakes,
+    BodyRead, Cache, CacheDecision, CachedResponse, FetchError, Follower, FollowerPoll, Forward, Now, Purge, PurgeMode,
+    Request, ResponseBody, ResponseHead, Scheme, Settings, Waiter, Wakes,
 };
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
@@ -17,7 +17,7 @@ const PAGES: u64 = 6;
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 1_500;
 const MEMORY_BYTES: u64 = 200_000;
-const MOMENT: Moment = Moment { now: Instant::ZERO, wall: UnixSeconds(1_600_000_000) };
+const NOW: Now = Now { instant: Instant::ZERO, wall: UnixSeconds(1_600_000_000) };
 
 /// What all threads share: the cache, each page's version as its origin knows it, and up to which version purges are
 /// done.
@@ -28,7 +28,7 @@ struct Site {
 }
 
 impl Site {
-    fn ask(&self, page: u64, waiter: Waiter) -> Asked {
+    fn look_up(&self, page: u64, waiter: Waiter) -> CacheDecision {
         let text = format!("GET /{page} HTTP/1.1\r\nHost: a.example\r\n\r\n");
         let (mut connection, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let Ok(Progress::Head { head, .. }) =
@@ -44,10 +44,10 @@ impl Site {
             path: &path,
             query: None,
             fields: head.fields,
-            is_unheard: |_| false,
-            has_content: false,
+            is_stripped: |_| false,
+            has_body: false,
         };
-        self.cache.ask(&request, MOMENT, waiter)
+        self.cache.look_up(&request, NOW, waiter)
     }
 
     fn version(&self, page: u64) -> u64 {
@@ -59,7 +59,7 @@ impl Site {
         let version = self.versions[page as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let purge =
             if by_key { Purge::Key(format!("k{page}")) } else { Purge::Url(format!("http://a.example/{page}")) };
-        self.cache.purge(&purge, Manner::Hard, MOMENT.now).unwrap();
+        self.cache.purge(&purge, PurgeMode::Hard, NOW.instant).unwrap();
         self.purged[page as usize].fetch_max(version, Ordering::SeqCst);
     }
 
@@ -67,8 +67,8 @@ impl Site {
     fn fetch(&self, page: u64, mut forward: Forward, random: &mut Random) -> u64 {
         let mut wakes = Wakes::new();
         let version = self.version(page);
-        let content = format!("{page} {version} {}", "x".repeat(random.below(20_000) as usize));
-        let framed = if random.chance(0.5) { format!("Content-Length: {}\r\n", content.len()) } else { String::new() };
+        let body = format!("{page} {version} {}", "x".repeat(random.below(20_000) as usize));
+        let framed = if random.chance(0.5) { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
         let text = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nSurrogate-Key: k{page}\r\n{framed}\r\n");
         let (mut connection, mut storage) = (ClientConnection::new(), FieldStorage::new());
         connection.sent(Method::Get);
@@ -78,18 +78,14 @@ impl Site {
             panic!("{text}")
         };
         let added = FieldBlock::new();
-        let length = (!framed.is_empty()).then_some(content.len() as u64);
-        forward.handle_head(
-            MOMENT,
-            &ResponseHead { status: 200, fields: head.fields, length, added: &added },
-            &mut wakes,
-        );
+        let length = (!framed.is_empty()).then_some(body.len() as u64);
+        forward.handle_head(NOW, &ResponseHead { status: 200, fields: head.fields, length, added: &added }, &mut wakes);
         let fails = random.chance(0.1);
-        for piece in content.as_bytes().chunks(4_000) {
+        for piece in body.as_bytes().chunks(4_000) {
             std::thread::yield_now();
-            forward.handle_content(piece, &mut wakes);
+            forward.handle_body(piece, &mut wakes);
             if fails {
-                forward.handle_failure(MOMENT, Fault::Own, &mut wakes);
+                forward.handle_failure(NOW, FetchError::Request, &mut wakes);
                 return version;
             }
         }
@@ -98,16 +94,16 @@ impl Site {
     }
 
     /// Checks an answer that was asked for when the page had at least this version.
-    fn check(page: u64, known: u64, content: &[u8]) {
-        let text = std::str::from_utf8(content).unwrap();
+    fn check(page: u64, known: u64, body: &[u8]) {
+        let text = std::str::from_utf8(body).unwrap();
         let mut words = text.split(' ');
         assert_eq!(words.next(), Some(page.to_string().as_str()), "another page's content");
         let version: u64 = words.next().unwrap().parse().unwrap();
         assert!(version >= known, "page {page}: version {version} was given after a purge at {known}");
     }
 
-    fn check_answer(page: u64, known: u64, answer: &Answer) {
-        let Content::One(bytes) = answer.content() else { panic!("{answer:?}") };
+    fn check_answer(page: u64, known: u64, response: &CachedResponse) {
+        let ResponseBody::One(bytes) = response.body() else { panic!("{response:?}") };
         Self::check(page, known, bytes);
     }
 
@@ -115,34 +111,36 @@ impl Site {
     /// number.
     fn follow(&self, page: u64, known: u64, mut follower: Follower, random: &mut Random) {
         loop {
-            match follower.poll(MOMENT) {
-                Followed::Waiting => std::thread::yield_now(),
-                Followed::Answer(answer) => return Self::check_answer(page, known, &answer),
-                Followed::LetGo => return self.take(page, known, follower.ask_again(MOMENT), random),
-                Followed::Failed(_) => unreachable!("no fault is everyone's"),
-                Followed::Stream(_) => break,
+            match follower.poll(NOW) {
+                FollowerPoll::Pending => std::thread::yield_now(),
+                FollowerPoll::Response(response) => return Self::check_answer(page, known, &response),
+                FollowerPoll::Retry => return self.follow_decision(page, known, follower.retry(NOW), random),
+                FollowerPoll::Failed(_) => unreachable!("no fault is everyone's"),
+                FollowerPoll::Stream(_) => break,
             }
         }
-        let mut content = Vec::new();
+        let mut body = Vec::new();
         loop {
-            match follower.read(&mut content, 3_000) {
-                Reading::Waiting => std::thread::yield_now(),
-                Reading::Copied(_) => {}
-                Reading::Rest(bytes) => {
-                    content.extend_from_slice(&bytes);
-                    return Self::check(page, known, &content);
+            match follower.read(&mut body, 3_000) {
+                BodyRead::Pending => std::thread::yield_now(),
+                BodyRead::Copied(_) => {}
+                BodyRead::Rest(bytes) => {
+                    body.extend_from_slice(&bytes);
+                    return Self::check(page, known, &body);
                 }
-                Reading::End => return Self::check(page, known, &content),
-                Reading::Broken => return,
+                BodyRead::End => return Self::check(page, known, &body),
+                BodyRead::Aborted => return,
             }
         }
     }
 
-    fn take(&self, page: u64, known: u64, asked: Asked, random: &mut Random) {
-        match asked {
-            Asked::Answer(answer) | Asked::Refresh(answer, _) => Self::check_answer(page, known, &answer),
-            Asked::Forward(forward) => assert!(self.fetch(page, forward, random) >= known),
-            Asked::Wait(follower) => self.follow(page, known, follower, random),
+    fn follow_decision(&self, page: u64, known: u64, decision: CacheDecision, random: &mut Random) {
+        match decision {
+            CacheDecision::Respond(response) | CacheDecision::RespondAndRefresh(response, _) => {
+                Self::check_answer(page, known, &response)
+            }
+            CacheDecision::Forward(forward) => assert!(self.fetch(page, forward, random) >= known),
+            CacheDecision::Wait(follower) => self.follow(page, known, follower, random),
         }
     }
 
@@ -155,7 +153,7 @@ impl Site {
             } else {
                 let known = self.purged[page as usize].load(Ordering::SeqCst);
                 let waiter = Waiter { shard: thread as usize, message: round };
-                self.take(page, known, self.ask(page, waiter), &mut random);
+                self.follow_decision(page, known, self.look_up(page, waiter), &mut random);
             }
             assert!(self.cache.statistics().bytes <= MEMORY_BYTES);
         }
@@ -183,6 +181,9 @@ fn threads_that_ask_fill_and_purge_at_once() {
     for page in 0..PAGES {
         site.change(page, false);
         let waiter = Waiter { shard: 0, message: 0 };
-        assert!(matches!(site.ask(page, waiter), Asked::Forward(_)), "nothing older is there after a purge");
+        assert!(
+            matches!(site.look_up(page, waiter), CacheDecision::Forward(_)),
+            "nothing older is there after a purge"
+        );
     }
 }

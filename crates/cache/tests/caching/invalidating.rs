@@ -1,13 +1,13 @@
 //! What goes before its time: by answers to other requests, and by purges, also of answers that are on their way.
 
-use breme_cache::{Followed, Forward, Manner, Purge};
+use breme_cache::{FollowerPoll, Forward, Purge, PurgeMode};
 
 use crate::world::World;
 
 const FRESH: &str = "Cache-Control: max-age=60";
 
-fn purge(world: &World, purge: &Purge, manner: Manner) -> usize {
-    world.cache.purge(purge, manner, world.moment.now).unwrap()
+fn purge(world: &World, purge: &Purge, manner: PurgeMode) -> usize {
+    world.cache.purge(purge, manner, world.now.instant).unwrap()
 }
 
 fn url(path: &str) -> Purge {
@@ -20,7 +20,7 @@ fn good_answers_to_unsafe_requests() {
         for (status, expected) in [(200, false), (204, false), (303, false), (400, true), (404, true), (500, true)] {
             let mut world = World::new();
             world.fetch("GET /", "", 200, FRESH, "one");
-            assert_eq!(world.fetch(&format!("{method} /"), "", status, "", "").said, "c; fwd=method");
+            assert_eq!(world.fetch(&format!("{method} /"), "", status, "", "").status_text, "c; fwd=method");
             assert_eq!(world.is_hit("GET /", ""), expected, "{method} {status}");
         }
     }
@@ -51,7 +51,7 @@ fn all_variants_go() {
     for value in 0..5 {
         world.fetch("GET /", &format!("Foo: {value}"), 200, "Cache-Control: max-age=60\nVary: Foo", "one");
     }
-    assert_eq!(purge(&world, &url("/"), Manner::Hard), 5);
+    assert_eq!(purge(&world, &url("/"), PurgeMode::Hard), 5);
     assert_eq!(world.cache.statistics().objects, 0);
 }
 
@@ -62,15 +62,15 @@ fn prefixes_and_everything() {
         world.fetch(&format!("GET {path}"), "", 200, FRESH, "one");
         world.fetch(&format!("GET {path}"), "Host: a.example.org", 200, FRESH, "one");
     }
-    assert_eq!(purge(&world, &Purge::Prefix("http://A.example/a".to_owned()), Manner::Hard), 3);
+    assert_eq!(purge(&world, &Purge::Prefix("http://A.example/a".to_owned()), PurgeMode::Hard), 3);
     assert!(world.is_hit("GET /c", "") && world.is_hit("GET /a", "Host: a.example.org"));
     assert_eq!(
-        purge(&world, &Purge::Prefix("http://a.example".to_owned()), Manner::Hard),
+        purge(&world, &Purge::Prefix("http://a.example".to_owned()), PurgeMode::Hard),
         1,
         "a host is no prefix of another"
     );
-    assert_eq!(purge(&world, &Purge::All, Manner::Hard), 4);
-    assert!(world.cache.purge(&Purge::Url("/a".to_owned()), Manner::Hard, world.moment.now).is_err());
+    assert_eq!(purge(&world, &Purge::All, PurgeMode::Hard), 4);
+    assert!(world.cache.purge(&Purge::Url("/a".to_owned()), PurgeMode::Hard, world.now.instant).is_err());
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn groups_and_keys() {
     world.fetch("GET /5", "", 200, &lines("xkey: k2"), "x");
     world.fetch("GET /6", "", 200, &lines("Cache-Groups: news"), "x");
     let group = |origin: &str, name: &str| Purge::Group { origin: origin.to_owned(), name: name.to_owned() };
-    assert_eq!(purge(&world, &group("http://a.example:80", "news"), Manner::Hard), 1);
+    assert_eq!(purge(&world, &group("http://a.example:80", "news"), PurgeMode::Hard), 1);
     assert!(!world.is_hit("GET /1", "") && world.is_hit("GET /2", "") && world.is_hit("GET /3", "Host: b.example"));
-    assert_eq!(purge(&world, &Purge::Key("k2".to_owned()), Manner::Hard), 2);
-    assert_eq!(purge(&world, &Purge::Key("k1".to_owned()), Manner::Hard), 0);
-    assert_eq!(purge(&world, &Purge::Key("news".to_owned()), Manner::Soft), 1, "groups of that name on all origins");
+    assert_eq!(purge(&world, &Purge::Key("k2".to_owned()), PurgeMode::Hard), 2);
+    assert_eq!(purge(&world, &Purge::Key("k1".to_owned()), PurgeMode::Hard), 0);
+    assert_eq!(purge(&world, &Purge::Key("news".to_owned()), PurgeMode::Soft), 1, "groups of that name on all origins");
     assert!(!world.is_hit("GET /3", "Host: b.example") && world.is_hit("GET /6", ""));
-    assert_eq!(purge(&world, &group("http://a.example", "all"), Manner::Hard), 1);
+    assert_eq!(purge(&world, &group("http://a.example", "all"), PurgeMode::Hard), 1);
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn soft_purges_leave_something_to_validate() {
     for what in [url("/"), Purge::Prefix("http://a.example/".to_owned()), Purge::All] {
         let mut world = World::new();
         world.fetch("GET /", "", 200, &format!("{FRESH}\nETag: \"a\""), "one");
-        assert_eq!(purge(&world, &what, Manner::Soft), 1);
+        assert_eq!(purge(&world, &what, PurgeMode::Soft), 1);
         let forward = world.miss("GET /", "");
         assert!(forward.conditions().is_some());
-        assert_eq!(world.fail(forward).unwrap().content, "one", "and to serve when upstream fails");
+        assert_eq!(world.fail(forward).unwrap().body, "one", "and to serve when upstream fails");
     }
 }
 
@@ -134,7 +134,7 @@ fn purges() -> Vec<(Purge, &'static str)> {
 
 #[test]
 fn a_fill_that_began_before_a_purge_is_not_stored() {
-    for manner in [Manner::Hard, Manner::Soft] {
+    for manner in [PurgeMode::Hard, PurgeMode::Soft] {
         for (what, line) in purges() {
             for is_before_head in [true, false] {
                 let mut world = World::new();
@@ -145,19 +145,19 @@ fn a_fill_that_began_before_a_purge_is_not_stored() {
                     purge(&world, &what, manner);
                 }
                 world.head(&mut forward, 200, &lines, Some(3));
-                forward.handle_content(b"o", &mut world.wakes);
+                forward.handle_body(b"o", &mut world.wakes);
                 if !is_before_head {
                     purge(&world, &what, manner);
                 }
                 let is_group = !line.is_empty();
                 let second = (!is_group).then(|| world.miss("GET /", ""));
-                forward.handle_content(b"ld", &mut world.wakes);
+                forward.handle_body(b"ld", &mut world.wakes);
                 forward.handle_end(&mut world.wakes);
-                assert!(!matches!(follower.poll(world.moment), Followed::Waiting), "who asked before may get it");
+                assert!(!matches!(follower.poll(world.now), FollowerPoll::Pending), "who asked before may get it");
                 assert_eq!(world.cache.statistics().objects, 0, "{what:?} {manner:?} {is_before_head}");
                 if let Some(second) = second {
-                    world.answer(second, 200, &lines, "new");
-                    assert_eq!(world.hit("GET /", "").content, "new");
+                    world.respond(second, 200, &lines, "new");
+                    assert_eq!(world.hit("GET /", "").body, "new");
                 }
             }
         }
@@ -172,9 +172,9 @@ fn a_validation_that_began_before_a_purge_brings_nothing_back() {
         world.wait(20);
         let head: Forward = world.miss("HEAD /", "");
         let forward = world.miss("GET /", "");
-        assert_eq!(purge(&world, &what, Manner::Hard), 1);
-        assert_eq!(world.answer(forward, 304, FRESH, "").content, "old", "who asked before may get it");
-        world.answer(head, 200, "Cache-Control: max-age=60\nETag: \"a\"", "");
+        assert_eq!(purge(&world, &what, PurgeMode::Hard), 1);
+        assert_eq!(world.respond(forward, 304, FRESH, "").body, "old", "who asked before may get it");
+        world.respond(head, 200, "Cache-Control: max-age=60\nETag: \"a\"", "");
         assert_eq!(world.cache.statistics().objects, 0, "{what:?}");
     }
 }
@@ -184,7 +184,7 @@ fn an_unsafe_request_spoils_what_is_on_its_way() {
     let mut world = World::new();
     let read = world.miss("GET /", "");
     world.fetch("POST /", "", 200, "", "");
-    world.answer(read, 200, FRESH, "old");
+    world.respond(read, 200, FRESH, "old");
     assert!(!world.is_hit("GET /", ""));
 }
 
@@ -193,9 +193,9 @@ fn so_many_purges_that_not_all_are_remembered_spoil_everything_with_a_group() {
     let mut world = World::new();
     let fill = world.miss("GET /", "");
     for number in 0..5_000 {
-        purge(&world, &Purge::Key(format!("k{number}")), Manner::Hard);
+        purge(&world, &Purge::Key(format!("k{number}")), PurgeMode::Hard);
     }
-    world.answer(fill, 200, &format!("{FRESH}\nSurrogate-Key: k0"), "old");
+    world.respond(fill, 200, &format!("{FRESH}\nSurrogate-Key: k0"), "old");
     assert!(!world.is_hit("GET /", ""));
     world.fetch("GET /", "", 200, &format!("{FRESH}\nSurrogate-Key: k0"), "new");
     assert!(world.is_hit("GET /", ""));
@@ -209,11 +209,11 @@ fn an_answer_to_head_that_was_asked_for_before_a_purge_freshens_nothing() {
         world.fetch("GET /", "", 200, lines, "old");
         world.wait(70);
         let head: Forward = world.miss("HEAD /", "");
-        assert_eq!(purge(&world, &what, Manner::Soft), 1);
-        world.answer(head, 200, lines, "");
+        assert_eq!(purge(&world, &what, PurgeMode::Soft), 1);
+        world.respond(head, 200, lines, "");
         assert!(!world.is_hit("GET /", ""), "{what:?}");
         let head: Forward = world.miss("HEAD /", "");
-        world.answer(head, 200, lines, "");
+        world.respond(head, 200, lines, "");
         assert!(world.is_hit("GET /", ""), "{what:?}: without one it does");
         assert_eq!(world.cache.statistics().fills, 0);
     }

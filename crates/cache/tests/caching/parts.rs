@@ -1,13 +1,13 @@
 //! Parts that upstream answered with, stored, used again and joined (RFC 9111, 3.3 and 3.4).
 
-use breme_cache::{Asked, Followed, Manner, Purge, Settings};
+use breme_cache::{CacheDecision, FollowerPoll, Purge, PurgeMode, Settings};
 
-use crate::world::{Got, World};
+use crate::world::{Received, World};
 
 const ALL: &str = "0123456789";
 
 /// Asks for bytes from `start` to before `end`, which upstream answers with.
-fn fetch_part(world: &mut World, start: usize, end: usize, lines: &str) -> Got {
+fn fetch_part(world: &mut World, start: usize, end: usize, lines: &str) -> Received {
     let range = format!("bytes {start}-{}/{}", end - 1, ALL.len());
     let lines = format!("Cache-Control: max-age=60\nContent-Range: {range}\n{lines}");
     world.fetch("GET /", &format!("Range: bytes={start}-{}", end - 1), 206, &lines, &ALL[start..end])
@@ -16,16 +16,16 @@ fn fetch_part(world: &mut World, start: usize, end: usize, lines: &str) -> Got {
 #[test]
 fn a_part_answers_what_lies_in_it() {
     let mut world = World::new();
-    assert_eq!(fetch_part(&mut world, 2, 8, "ETag: \"a\"\nX: y").said, "c; fwd=uri-miss; stored");
+    assert_eq!(fetch_part(&mut world, 2, 8, "ETag: \"a\"\nX: y").status_text, "c; fwd=uri-miss; stored");
     world.wait(5);
-    for (range, text, place) in
+    for (range, text, key_hash) in
         [("2-7", "234567", "2-7"), ("3-4", "34", "3-4"), ("7-7", "7", "7-7"), ("2-3,3-5", "2345", "2-5")]
     {
-        let got = world.hit("GET /", &format!("Range: bytes={range}"));
-        assert_eq!((got.status, got.content.as_str(), got.age), (206, text, Some(5)));
-        assert_eq!(got.field("content-range"), Some(format!("bytes {place}/10").as_str()));
-        assert_eq!((got.field("etag"), got.field("x")), (Some("\"a\""), Some("y")));
-        assert_eq!(got.lines.matches("Content-Range").count(), 1);
+        let received_from = world.hit("GET /", &format!("Range: bytes={range}"));
+        assert_eq!((received_from.status, received_from.body.as_str(), received_from.age), (206, text, Some(5)));
+        assert_eq!(received_from.field("content-range"), Some(format!("bytes {key_hash}/10").as_str()));
+        assert_eq!((received_from.field("etag"), received_from.field("x")), (Some("\"a\""), Some("y")));
+        assert_eq!(received_from.lines.matches("Content-Range").count(), 1);
     }
     assert_eq!(world.hit("GET /", "Range: bytes=2-3\nIf-Range: \"a\"").status, 206);
     assert_eq!(world.hit("GET /", "Range: bytes=2-3\nIf-None-Match: \"a\"").status, 304);
@@ -49,9 +49,9 @@ fn a_part_answers_nothing_else() {
         fetch_part(&mut world, 2, 8, "ETag: \"a\"");
         let forward = world.miss("GET /", lines);
         assert!(forward.conditions().is_none(), "{lines}: what the client asked for goes upstream as it is");
-        let said = world.answer(forward, 200, "Cache-Control: max-age=60", ALL).said;
-        assert_eq!(said, "c; fwd=partial; stored", "{lines}");
-        assert_eq!(world.hit("GET /", "").content, ALL, "{lines}");
+        let status_text = world.respond(forward, 200, "Cache-Control: max-age=60", ALL).status_text;
+        assert_eq!(status_text, "c; fwd=partial; stored", "{lines}");
+        assert_eq!(world.hit("GET /", "").body, ALL, "{lines}");
     }
     let mut world = World::new();
     fetch_part(&mut world, 2, 8, "");
@@ -68,13 +68,13 @@ fn a_stale_part_is_as_good_as_none() {
     assert!(world.fail(forward).is_none(), "nor is it used when upstream fails");
     let lines = "Cache-Control: max-age=0, stale-while-revalidate=60\nContent-Range: bytes 0-4/10\nETag: \"a\"";
     let forward = world.miss("GET /", "Range: bytes=0-4");
-    assert_eq!(world.answer(forward, 206, lines, "01234").said, "c; fwd=stale");
+    assert_eq!(world.respond(forward, 206, lines, "01234").status_text, "c; fwd=stale");
 }
 
 #[test]
 fn only_a_part_that_is_what_it_says_is_stored() {
     let range = "Range: bytes=0-4";
-    for (lines, content) in [
+    for (lines, body) in [
         ("Content-Range: bytes 0-4/10", "0123"),
         ("Content-Range: bytes 0-4/10", "012345"),
         ("Content-Range: bytes 0-4/*", "01234"),
@@ -87,8 +87,8 @@ fn only_a_part_that_is_what_it_says_is_stored() {
         ("Content-Range: bytes 0-4/10\nSet-Cookie: a=b", "01234"),
     ] {
         let mut world = World::new();
-        world.fetch("GET /", range, 206, &format!("Cache-Control: max-age=60\n{lines}"), content);
-        assert!(!world.is_hit("GET /", range), "{lines} {content}");
+        world.fetch("GET /", range, 206, &format!("Cache-Control: max-age=60\n{lines}"), body);
+        assert!(!world.is_hit("GET /", range), "{lines} {body}");
     }
     let mut world = World::new();
     world.fetch("GET /", "", 206, "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10", "01234");
@@ -96,12 +96,12 @@ fn only_a_part_that_is_what_it_says_is_stored() {
     let mut forward = world.miss("GET /", range);
     let lines = "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10";
     world.head(&mut forward, 206, lines, None);
-    forward.handle_content(b"01234", &mut world.wakes);
+    forward.handle_body(b"01234", &mut world.wakes);
     forward.handle_end(&mut world.wakes);
     assert!(!world.is_hit("GET /", range), "how long it would be was not known");
     let mut forward = world.miss("GET /", range);
     world.head(&mut forward, 206, lines, Some(5));
-    forward.handle_content(b"0123", &mut world.wakes);
+    forward.handle_body(b"0123", &mut world.wakes);
     world.fail(forward);
     assert!(!world.is_hit("GET /", range), "it broke off");
 }
@@ -111,15 +111,25 @@ fn parts_that_touch_are_joined_until_all_is_there() {
     let mut world = World::new();
     fetch_part(&mut world, 0, 4, "ETag: \"a\"\nX: 1\nOnly: old");
     fetch_part(&mut world, 4, 8, "ETag: \"a\"\nX: 2");
-    let got = world.hit("GET /", "Range: bytes=2-6");
-    assert_eq!((got.status, got.content.as_str(), got.field("content-range")), (206, "23456", Some("bytes 2-6/10")));
-    assert_eq!((got.field("x"), got.field("only")), (Some("2"), Some("old")), "the newer lines count (3.4)");
+    let received_from = world.hit("GET /", "Range: bytes=2-6");
+    assert_eq!(
+        (received_from.status, received_from.body.as_str(), received_from.field("content-range")),
+        (206, "23456", Some("bytes 2-6/10"))
+    );
+    assert_eq!(
+        (received_from.field("x"), received_from.field("only")),
+        (Some("2"), Some("old")),
+        "the newer lines count (3.4)"
+    );
     assert!(!world.is_hit("GET /", ""), "two bytes are missing");
     world.wait(1);
     fetch_part(&mut world, 7, 10, "ETag: \"a\"");
-    let got = world.hit("GET /", "");
-    assert_eq!((got.status, got.content.as_str(), got.field("content-range")), (200, ALL, None));
-    assert_eq!(world.hit("GET /", "Range: bytes=-3").content, "789");
+    let received_from = world.hit("GET /", "");
+    assert_eq!(
+        (received_from.status, received_from.body.as_str(), received_from.field("content-range")),
+        (200, ALL, None)
+    );
+    assert_eq!(world.hit("GET /", "Range: bytes=-3").body, "789");
     assert_eq!(world.cache.statistics().objects, 1);
 }
 
@@ -140,7 +150,7 @@ fn parts_of_what_may_differ_are_not_joined() {
         fetch_part(&mut world, 0, 4, first);
         fetch_part(&mut world, 4, 8, second);
         assert!(!world.is_hit("GET /", "Range: bytes=3-4"), "{first} {second}");
-        assert_eq!(world.hit("GET /", "Range: bytes=4-7").content, "4567", "the newer one");
+        assert_eq!(world.hit("GET /", "Range: bytes=4-7").body, "4567", "the newer one");
         assert!(!world.is_hit("GET /", "Range: bytes=0-3"));
     }
 }
@@ -150,11 +160,14 @@ fn what_was_about_some_of_the_bytes_is_not_said_of_others() {
     let mut world = World::new();
     let digests = "Content-Digest: sha-256=:AA==:\nContent-MD5: AA==";
     fetch_part(&mut world, 0, 4, &format!("ETag: \"a\"\n{digests}"));
-    let got = world.hit("GET /", "Range: bytes=1-2");
-    assert_eq!((got.field("content-digest"), got.field("content-md5")), (None, None));
+    let received_from = world.hit("GET /", "Range: bytes=1-2");
+    assert_eq!((received_from.field("content-digest"), received_from.field("content-md5")), (None, None));
     fetch_part(&mut world, 4, 10, &format!("ETag: \"a\"\n{digests}"));
-    let got = world.hit("GET /", "");
-    assert_eq!((got.content.as_str(), got.field("content-digest"), got.field("content-md5")), (ALL, None, None));
+    let received_from = world.hit("GET /", "");
+    assert_eq!(
+        (received_from.body.as_str(), received_from.field("content-digest"), received_from.field("content-md5")),
+        (ALL, None, None)
+    );
 }
 
 /// Such an answer may lack what its client knows already (RFC 9110, 15.3.7).
@@ -170,8 +183,8 @@ fn what_was_told_to_who_has_the_rest_is_stored_with_the_rest_only() {
     assert!(!world.is_hit("GET /", "Range: bytes=5-9"));
     fetch_part(&mut world, 0, 5, "ETag: \"a\"\nContent-Type: a/b");
     part(&mut world, 5, "If-Range: \"a\"");
-    let got = world.hit("GET /", "");
-    assert_eq!((got.content.as_str(), got.field("content-type")), (ALL, Some("a/b")));
+    let received_from = world.hit("GET /", "");
+    assert_eq!((received_from.body.as_str(), received_from.field("content-type")), (ALL, Some("a/b")));
 }
 
 #[test]
@@ -180,10 +193,10 @@ fn what_is_joined_is_no_longer_than_may_be_stored() {
     let mut world = World::with(settings);
     fetch_part(&mut world, 0, 5, "ETag: \"a\"");
     fetch_part(&mut world, 5, 8, "ETag: \"a\"");
-    assert_eq!(world.hit("GET /", "Range: bytes=0-7").content, "01234567");
+    assert_eq!(world.hit("GET /", "Range: bytes=0-7").body, "01234567");
     fetch_part(&mut world, 8, 10, "ETag: \"a\"");
     assert!(!world.is_hit("GET /", ""));
-    assert_eq!(world.hit("GET /", "Range: bytes=8-9").content, "89");
+    assert_eq!(world.hit("GET /", "Range: bytes=8-9").body, "89");
 }
 
 #[test]
@@ -193,7 +206,7 @@ fn what_purges_one_of_the_joined_purges_both() {
     fetch_part(&mut world, 4, 8, "ETag: \"a\"");
     assert!(world.is_hit("GET /", "Range: bytes=2-6"));
     let purge = Purge::Key("k".to_owned());
-    assert_eq!(world.cache.purge(&purge, Manner::Hard, world.moment.now), Ok(1));
+    assert_eq!(world.cache.purge(&purge, PurgeMode::Hard, world.now.instant), Ok(1));
     assert!(!world.is_hit("GET /", "Range: bytes=2-6"));
 }
 
@@ -208,7 +221,7 @@ fn a_part_that_upstream_was_not_asked_for_is_for_nobody() {
     let mut follower = world.follow("GET /", "");
     let lines = "Cache-Control: max-age=60\nETag: \"b\"\nContent-Range: bytes 0-3/10";
     world.head(&mut forward, 206, lines, Some(4));
-    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
+    assert!(matches!(follower.poll(world.now), FollowerPoll::Retry));
 }
 
 #[test]
@@ -218,7 +231,7 @@ fn a_part_takes_the_place_of_nothing_that_is_whole() {
     world.wait(20);
     fetch_part(&mut world, 0, 4, "");
     let forward = world.miss("GET /", "");
-    assert_eq!(world.fail(forward).unwrap().content, ALL);
+    assert_eq!(world.fail(forward).unwrap().body, ALL);
 }
 
 #[test]
@@ -227,8 +240,8 @@ fn each_variant_has_its_own() {
     let lines = "Cache-Control: max-age=60\nVary: Foo\nETag: \"a\"\nContent-Range: bytes 0-3/10";
     world.fetch("GET /", "Range: bytes=0-3\nFoo: 1", 206, lines, "0123");
     world.fetch("GET /", "Range: bytes=0-3\nFoo: 2", 206, lines, "abcd");
-    assert_eq!(world.hit("GET /", "Range: bytes=1-2\nFoo: 1").content, "12");
-    assert_eq!(world.hit("GET /", "Range: bytes=1-2\nFoo: 2").content, "bc");
+    assert_eq!(world.hit("GET /", "Range: bytes=1-2\nFoo: 1").body, "12");
+    assert_eq!(world.hit("GET /", "Range: bytes=1-2\nFoo: 2").body, "bc");
     assert!(!world.is_hit("GET /", "Range: bytes=1-2\nFoo: 3"));
 }
 
@@ -236,15 +249,15 @@ fn each_variant_has_its_own() {
 fn purges_mean_parts_too() {
     let mut world = World::new();
     fetch_part(&mut world, 0, 4, "ETag: \"a\"");
-    let all = |world: &World, manner| world.cache.purge(&Purge::All, manner, world.moment.now).unwrap();
+    let all = |world: &World, manner| world.cache.purge(&Purge::All, manner, world.now.instant).unwrap();
     let mut forward = world.miss("GET /", "Range: bytes=4-7");
     world.head(&mut forward, 206, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes 4-7/10", Some(4));
-    assert_eq!(all(&world, Manner::Hard), 1);
-    forward.handle_content(b"4567", &mut world.wakes);
+    assert_eq!(all(&world, PurgeMode::Hard), 1);
+    forward.handle_body(b"4567", &mut world.wakes);
     forward.handle_end(&mut world.wakes);
     assert_eq!(world.cache.statistics().objects, 0, "what was asked for before a purge is not stored");
     fetch_part(&mut world, 0, 4, "");
-    assert_eq!(all(&world, Manner::Soft), 1);
+    assert_eq!(all(&world, PurgeMode::Soft), 1);
     assert!(!world.is_hit("GET /", "Range: bytes=0-3"));
     fetch_part(&mut world, 0, 4, "");
     world.fetch("POST /", "Content-Length: 0", 200, "", "");
@@ -255,12 +268,12 @@ fn purges_mean_parts_too() {
 fn the_memory_of_parts_is_bounded_and_given_back() {
     let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(256 * 1024) });
     for path in 0..100 {
-        for (start, place) in [(0, "0-999"), (1000, "1000-1999"), (2000, "2000-2999")] {
-            let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes {place}/4000");
-            let range = format!("Range: bytes={place}");
-            match world.ask(&format!("GET /{path}"), &range) {
-                Asked::Forward(forward) => {
-                    world.answer(forward, 206, &lines, &"x".repeat(1000));
+        for (start, key_hash) in [(0, "0-999"), (1000, "1000-1999"), (2000, "2000-2999")] {
+            let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes {key_hash}/4000");
+            let range = format!("Range: bytes={key_hash}");
+            match world.look_up(&format!("GET /{path}"), &range) {
+                CacheDecision::Forward(forward) => {
+                    world.respond(forward, 206, &lines, &"x".repeat(1000));
                 }
                 other => panic!("{start}: {other:?}"),
             }
@@ -269,9 +282,9 @@ fn the_memory_of_parts_is_bounded_and_given_back() {
         assert!(statistics.bytes <= statistics.bytes_max);
     }
     assert!(world.cache.statistics().evicted > 0);
-    world.cache.purge(&Purge::All, Manner::Hard, world.moment.now).unwrap();
+    world.cache.purge(&Purge::All, PurgeMode::Hard, world.now.instant).unwrap();
     let empty = world.cache.statistics().bytes;
     fetch_part(&mut world, 0, 4, "");
-    world.cache.purge(&Purge::All, Manner::Hard, world.moment.now).unwrap();
+    world.cache.purge(&Purge::All, PurgeMode::Hard, world.now.instant).unwrap();
     assert_eq!(world.cache.statistics().bytes, empty);
 }

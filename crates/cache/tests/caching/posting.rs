@@ -1,6 +1,6 @@
 //! Answers to POST that are what a GET of the same target gets afterwards (RFC 9110, 9.3.3).
 
-use breme_cache::{Manner, Purge};
+use breme_cache::{Purge, PurgeMode};
 
 use crate::world::World;
 
@@ -16,11 +16,11 @@ fn is_stored_after(target: &str, status: u16, lines: &str) -> bool {
 fn an_answer_that_is_the_target_itself_is_stored() {
     let mut world = World::new();
     world.fetch("GET /page?a", "", 200, "Cache-Control: max-age=60", "old");
-    let said = world.fetch("POST /page?a", "Content-Length: 0", 200, ITSELF, "made").said;
-    assert_eq!(said, "c; fwd=method; stored");
+    let status_text = world.fetch("POST /page?a", "Content-Length: 0", 200, ITSELF, "made").status_text;
+    assert_eq!(status_text, "c; fwd=method; stored");
     world.wait(7);
-    let got = world.hit("GET /page?a", "");
-    assert_eq!((got.content.as_str(), got.age), ("made", Some(7)));
+    let received_from = world.hit("GET /page?a", "");
+    assert_eq!((received_from.body.as_str(), received_from.age), ("made", Some(7)));
     assert_eq!(world.hit("HEAD /page?a", "").status, 200);
     let again = world.miss("POST /page?a", "Content-Length: 0");
     assert!(world.fail(again).is_none(), "a POST is never answered out of the store");
@@ -93,9 +93,9 @@ fn nobody_waits_for_it() {
     let mut world = World::new();
     let post = world.miss("POST /page?a", "Content-Length: 0");
     let get = world.miss("GET /page?a", "");
-    world.answer(post, 200, ITSELF, "made");
-    world.answer(get, 200, "Cache-Control: max-age=60", "asked before");
-    assert_eq!(world.hit("GET /page?a", "").content, "made", "what was asked for before the change is not stored");
+    world.respond(post, 200, ITSELF, "made");
+    world.respond(get, 200, "Cache-Control: max-age=60", "asked before");
+    assert_eq!(world.hit("GET /page?a", "").body, "made", "what was asked for before the change is not stored");
 }
 
 #[test]
@@ -103,10 +103,10 @@ fn what_changes_the_target_meanwhile_keeps_it_out() {
     let changes: [fn(&mut World); 3] = [
         |world| {
             let url = Purge::Url("http://a.example/page?a".to_owned());
-            world.cache.purge(&url, Manner::Hard, world.moment.now).unwrap();
+            world.cache.purge(&url, PurgeMode::Hard, world.now.instant).unwrap();
         },
         |world| {
-            world.cache.purge(&Purge::All, Manner::Soft, world.moment.now).unwrap();
+            world.cache.purge(&Purge::All, PurgeMode::Soft, world.now.instant).unwrap();
         },
         |world| {
             world.fetch("PUT /page?a", "Content-Length: 0", 204, "", "");
@@ -117,14 +117,14 @@ fn what_changes_the_target_meanwhile_keeps_it_out() {
         let mut before_its_head = world.miss("POST /page?a", "Content-Length: 0");
         change(&mut world);
         world.head(&mut before_its_head, 200, ITSELF, Some(4));
-        before_its_head.handle_content(b"made", &mut world.wakes);
+        before_its_head.handle_body(b"made", &mut world.wakes);
         before_its_head.handle_end(&mut world.wakes);
         assert!(!world.is_hit("GET /page?a", ""));
 
         let mut before_its_end = world.miss("POST /page?a", "Content-Length: 0");
         world.head(&mut before_its_end, 200, ITSELF, Some(4));
         change(&mut world);
-        before_its_end.handle_content(b"made", &mut world.wakes);
+        before_its_end.handle_body(b"made", &mut world.wakes);
         before_its_end.handle_end(&mut world.wakes);
         assert!(!world.is_hit("GET /page?a", ""));
     }
@@ -135,7 +135,7 @@ fn what_breaks_off_is_not_stored_and_leaves_nothing() {
     let mut world = World::new();
     let mut post = world.miss("POST /page?a", "Content-Length: 0");
     world.head(&mut post, 200, ITSELF, Some(4));
-    post.handle_content(b"ma", &mut world.wakes);
+    post.handle_body(b"ma", &mut world.wakes);
     assert!(world.fail(post).is_none());
     assert!(!world.is_hit("GET /page?a", ""));
     let idle = World::new().cache.statistics();

@@ -1,6 +1,6 @@
 //! Conditional and partial requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
-use breme_cache::Followed;
+use breme_cache::FollowerPoll;
 
 use crate::world::World;
 
@@ -11,10 +11,10 @@ fn who_has_it_already_gets_a_304() {
     let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nLast-Modified: {modified}\nContent-Type: text/plain");
     world.fetch("GET /", "", 200, &lines, "one");
     let hit = world.hit("GET /", "If-None-Match: \"x\", W/\"a\"");
-    assert_eq!((hit.status, hit.content.as_str(), hit.age), (304, "", Some(0)));
+    assert_eq!((hit.status, hit.body.as_str(), hit.age), (304, "", Some(0)));
     assert_eq!((hit.field("etag"), hit.field("content-type")), (Some("\"a\""), None));
     assert_eq!(world.hit("GET /", &format!("If-Modified-Since: {modified}")).status, 304);
-    assert_eq!(world.hit("GET /", "If-None-Match: \"x\"").content, "one");
+    assert_eq!(world.hit("GET /", "If-None-Match: \"x\"").body, "one");
     assert_eq!(world.hit("HEAD /", "If-None-Match: \"a\"").status, 304);
 }
 
@@ -25,7 +25,7 @@ fn conditions_for_the_origin_go_there() {
     for lines in ["If-Match: \"a\"", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
         let forward = world.miss("GET /", lines);
         assert!(forward.conditions().is_none(), "as the client sent it");
-        assert_eq!(world.answer(forward, 412, "", "").status, 412);
+        assert_eq!(world.respond(forward, 412, "", "").status, 412);
     }
 }
 
@@ -34,7 +34,7 @@ fn a_clients_condition_on_something_unknown_goes_as_it_came() {
     let mut world = World::new();
     let forward = world.miss("GET /", "If-None-Match: \"x\"");
     assert!(forward.conditions().is_none());
-    assert_eq!(world.answer(forward, 304, "ETag: \"x\"\nCache-Control: max-age=60", "").status, 304);
+    assert_eq!(world.respond(forward, 304, "ETag: \"x\"\nCache-Control: max-age=60", "").status, 304);
     assert!(!world.is_hit("GET /", ""), "a 304 to somebody's condition is nothing to store");
 }
 
@@ -43,7 +43,7 @@ fn parts_of_what_is_stored() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Type: text/plain", "0123456789");
     let hit = world.hit("GET /", "Range: bytes=2-4");
-    assert_eq!((hit.status, hit.content.as_str(), hit.field("content-range")), (206, "234", Some("bytes 2-4/10")));
+    assert_eq!((hit.status, hit.body.as_str(), hit.field("content-range")), (206, "234", Some("bytes 2-4/10")));
     let hit = world.hit("GET /", "Range: bytes=0-0,9-9");
     assert!(hit.status == 206 && hit.field("content-type").unwrap().starts_with("multipart/byteranges; boundary="));
     assert_eq!(world.hit("GET /", "Range: bytes=10-").status, 416);
@@ -60,8 +60,8 @@ fn the_whole_where_upstream_knows_no_ranges() {
     let mut world = World::new();
     let forward = world.miss("GET /", "Range: bytes=0-4");
     assert!(forward.conditions().is_none());
-    world.answer(forward, 200, "Cache-Control: max-age=60", "0123456789");
-    assert_eq!(world.hit("GET /", "").content, "0123456789");
+    world.respond(forward, 200, "Cache-Control: max-age=60", "0123456789");
+    assert_eq!(world.hit("GET /", "").body, "0123456789");
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn variants() {
     let mut world = World::new();
     let lines = "Cache-Control: max-age=60\nVary: Foo";
     world.fetch("GET /", "Foo: 1", 200, lines, "one");
-    assert_eq!(world.fetch("GET /", "Foo: 2", 200, lines, "two").said, "c; fwd=vary-miss; stored");
-    assert_eq!(world.hit("GET /", "Foo: 1").content, "one");
-    assert_eq!(world.hit("GET /", "foo:  2\nBar: x").content, "two");
+    assert_eq!(world.fetch("GET /", "Foo: 2", 200, lines, "two").status_text, "c; fwd=vary-miss; stored");
+    assert_eq!(world.hit("GET /", "Foo: 1").body, "one");
+    assert_eq!(world.hit("GET /", "foo:  2\nBar: x").body, "two");
     assert!(!world.is_hit("GET /", "") && !world.is_hit("GET /", "Foo: 3"));
     world.fetch("GET /", "Foo: 3", 200, "Cache-Control: max-age=60\nVary: *", "three");
     assert!(!world.is_hit("GET /", "Foo: 3"));
@@ -97,12 +97,12 @@ fn a_304_freshens_what_is_stored() {
     let forward = world.miss("GET /", "If-None-Match: \"old\"");
     let expected = format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {modified}\r\n");
     assert_eq!(forward.conditions().unwrap().as_bytes(), expected.as_bytes(), "both validators, and not the client's");
-    let found = world.answer(forward, 304, "Cache-Control: max-age=30\nX: 2\nETag: \"a\"", "");
+    let found = world.respond(forward, 304, "Cache-Control: max-age=30\nX: 2\nETag: \"a\"", "");
     assert_eq!(
-        (found.status, found.content.as_str(), found.field("x"), found.field("y")),
+        (found.status, found.body.as_str(), found.field("x"), found.field("y")),
         (200, "one", Some("2"), Some("1"))
     );
-    assert_eq!((found.age, found.said.as_str()), (Some(0), "c; fwd=stale; fwd-status=304; ttl=30; stored"));
+    assert_eq!((found.age, found.status_text.as_str()), (Some(0), "c; fwd=stale; fwd-status=304; ttl=30; stored"));
     world.wait(29);
     let hit = world.hit("GET /", "");
     assert_eq!((hit.field("x"), hit.field("cache-control"), hit.age), (Some("2"), Some("max-age=30"), Some(29)));
@@ -114,7 +114,7 @@ fn validation_may_end_with_something_new() {
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"b\"", "two");
-    assert_eq!(world.hit("GET /", "").content, "two");
+    assert_eq!(world.hit("GET /", "").body, "two");
     assert_eq!(world.cache.statistics().objects, 1);
     world.wait(20);
     world.fetch("GET /", "", 200, "Cache-Control: private\nETag: \"c\"", "three");
@@ -128,7 +128,7 @@ fn a_validated_response_that_may_no_longer_be_stored_goes() {
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
     let found = world.fetch("GET /", "", 304, "Cache-Control: private", "");
-    assert_eq!((found.status, found.content.as_str(), found.said.contains("stored")), (200, "one", false));
+    assert_eq!((found.status, found.body.as_str(), found.status_text.contains("stored")), (200, "one", false));
     assert_eq!(world.cache.statistics().objects, 0);
 }
 
@@ -138,7 +138,7 @@ fn always_to_be_validated() {
     world.fetch("GET /", "", 200, "Cache-Control: no-cache, max-age=60\nETag: \"a\"", "one");
     let forward = world.miss("GET /", "");
     assert!(forward.conditions().is_some());
-    assert_eq!(world.answer(forward, 304, "", "").content, "one");
+    assert_eq!(world.respond(forward, 304, "", "").body, "one");
     world.miss("GET /", "Cache-Control: max-stale");
 }
 
@@ -154,7 +154,7 @@ fn head_freshens_what_it_agrees_with() {
     );
     head.handle_end(&mut breme_cache::Wakes::new());
     let hit = world.hit("GET /", "");
-    assert_eq!((hit.content.as_str(), hit.field("x")), ("one", Some("2")));
+    assert_eq!((hit.body.as_str(), hit.field("x")), ("one", Some("2")));
     world.wait(40);
     let mut head = world.miss("HEAD /", "");
     world.head(&mut head, 200, "Cache-Control: max-age=30\nETag: \"b\"", Some(0));
@@ -172,10 +172,10 @@ fn what_is_passed_on_for_some_is_not_for_others() {
     let mut overlong = world.miss("GET /", "Foo: 3");
     world.head(&mut overlong, 200, lines, None);
     for _ in 0..5 {
-        overlong.handle_content(&[b'x'; 10_000], &mut breme_cache::Wakes::new());
+        overlong.handle_body(&[b'x'; 10_000], &mut breme_cache::Wakes::new());
     }
     overlong.handle_end(&mut breme_cache::Wakes::new());
-    assert_eq!(world.hit("GET /", "Foo: 1").content, "one");
+    assert_eq!(world.hit("GET /", "Foo: 1").body, "one");
     for value in [2, 3] {
         let _first = world.miss("GET /", &format!("Foo: {value}"));
         let _second = world.miss("GET /", &format!("Foo: {value}"));
@@ -195,19 +195,19 @@ fn what_varies_with_the_clients_address_is_for_one_client() {
 fn what_upstream_does_not_hear_counts_as_absent() {
     let mut world = World::new();
     let lines = "Cache-Control: max-age=60\nVary: X-Said";
-    world.is_unheard = |name| name.eq_ignore_ascii_case("x-said");
+    world.is_stripped = |name| name.eq_ignore_ascii_case("x-said");
     world.fetch("GET /", "X-Said: 1", 200, lines, "unheard");
-    assert_eq!(world.hit("GET /", "").content, "unheard");
-    world.is_unheard = |_| false;
+    assert_eq!(world.hit("GET /", "").body, "unheard");
+    world.is_stripped = |_| false;
     world.fetch("GET /", "X-Said: 1", 200, lines, "heard");
-    assert_eq!(world.hit("GET /", "X-Said: 1").content, "heard");
-    assert_eq!(world.hit("GET /", "").content, "unheard");
+    assert_eq!(world.hit("GET /", "X-Said: 1").body, "heard");
+    assert_eq!(world.hit("GET /", "").body, "unheard");
     let leader = world.miss("GET /b", "X-Said: 1");
-    world.is_unheard = |name| name.eq_ignore_ascii_case("x-said");
-    assert_eq!(world.hit("GET /", "X-Said: 1").content, "unheard");
+    world.is_stripped = |name| name.eq_ignore_ascii_case("x-said");
+    assert_eq!(world.hit("GET /", "X-Said: 1").body, "unheard");
     let mut follower = world.follow("GET /b", "X-Said: 1");
-    world.answer(leader, 200, lines, "heard");
-    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
+    world.respond(leader, 200, lines, "heard");
+    assert!(matches!(follower.poll(world.now), FollowerPoll::Retry));
 }
 
 /// The stored content is right for who asked, but for whom else is not known.
@@ -220,8 +220,8 @@ fn what_varies_with_more_since_a_304_is_for_nobody_else() {
         world.fetch("GET /", "Foo: 1", 200, &format!("Cache-Control: max-age=10\nETag: \"a\"{before}"), "one");
         world.wait(20);
         let forward = world.miss("GET /", "Foo: 1");
-        let got = world.answer(forward, 304, &format!("Cache-Control: max-age=60\n{now}"), "");
-        assert_eq!((got.status, got.content.as_str()), (200, "one"));
+        let received_from = world.respond(forward, 304, &format!("Cache-Control: max-age=60\n{now}"), "");
+        assert_eq!((received_from.status, received_from.body.as_str()), (200, "one"));
         assert_eq!(world.is_hit("GET /", "Foo: 1"), is_kept, "{before} {now}");
         assert!(!world.is_hit("GET /", "Foo: 2"), "{before} {now}");
     }

@@ -1,8 +1,8 @@
 //! Stale responses: while a fresh one is fetched, and when none can be had (RFC 5861; RFC 9111, 4.2.4).
 
-use breme_cache::{Asked, Followed};
+use breme_cache::{CacheDecision, FollowerPoll};
 
-use crate::world::{World, got};
+use crate::world::{World, received_from};
 
 fn stale(value: &str) -> World {
     let mut world = World::new();
@@ -14,25 +14,29 @@ fn stale(value: &str) -> World {
 #[test]
 fn one_refresh_in_the_background() {
     let mut world = stale("stale-while-revalidate=30");
-    let Asked::Refresh(answer, refresh) = world.ask("GET /", "If-None-Match: \"x\"") else {
+    let CacheDecision::RespondAndRefresh(response, refresh) = world.look_up("GET /", "If-None-Match: \"x\"") else {
         panic!("the first one refreshes")
     };
     assert_eq!(
-        (got(&answer).content.as_str(), got(&answer).said.as_str(), got(&answer).age),
+        (
+            received_from(&response).body.as_str(),
+            received_from(&response).status_text.as_str(),
+            received_from(&response).age
+        ),
         ("one", "c; hit; ttl=-10", Some(20))
     );
     assert_eq!(refresh.conditions().unwrap().as_bytes(), b"If-None-Match: \"a\"\r\n");
-    assert!(matches!(world.ask("GET /", ""), Asked::Answer(_)), "one is enough");
-    world.answer(*refresh, 200, "Cache-Control: max-age=10\nETag: \"b\"", "two");
-    assert_eq!(world.hit("GET /", "").content, "two");
+    assert!(matches!(world.look_up("GET /", ""), CacheDecision::Respond(_)), "one is enough");
+    world.respond(*refresh, 200, "Cache-Control: max-age=10\nETag: \"b\"", "two");
+    assert_eq!(world.hit("GET /", "").body, "two");
 }
 
 #[test]
 fn a_refresh_that_failed_is_tried_again_until_the_time_is_over() {
     let mut world = stale("stale-while-revalidate=30");
-    let Asked::Refresh(_, refresh) = world.ask("GET /", "") else { panic!("stale for now") };
+    let CacheDecision::RespondAndRefresh(_, refresh) = world.look_up("GET /", "") else { panic!("stale for now") };
     world.fail(*refresh);
-    assert!(matches!(world.ask("GET /", ""), Asked::Refresh(..)));
+    assert!(matches!(world.look_up("GET /", ""), CacheDecision::RespondAndRefresh(..)));
     world.wait(21);
     world.miss("GET /", "");
 }
@@ -41,11 +45,13 @@ fn a_refresh_that_failed_is_tried_again_until_the_time_is_over() {
 fn a_response_without_validators_is_refreshed_too() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=0, stale-while-revalidate=30", "one");
-    let Asked::Refresh(answer, refresh) = world.ask("GET /", "Range: bytes=0-0") else { panic!("stale for now") };
-    assert_eq!(got(&answer).content, "o");
+    let CacheDecision::RespondAndRefresh(response, refresh) = world.look_up("GET /", "Range: bytes=0-0") else {
+        panic!("stale for now")
+    };
+    assert_eq!(received_from(&response).body, "o");
     assert!(refresh.conditions().unwrap().is_empty(), "the client's range must not go upstream");
-    world.answer(*refresh, 200, "Cache-Control: max-age=10", "two");
-    assert_eq!(world.hit("GET /", "").content, "two");
+    world.respond(*refresh, 200, "Cache-Control: max-age=10", "two");
+    assert_eq!(world.hit("GET /", "").body, "two");
 }
 
 #[test]
@@ -80,14 +86,14 @@ fn when_upstream_fails() {
                 None => world.fail(forward),
             };
             assert_eq!(
-                found.as_ref().map(|got| got.content.as_str()),
+                found.as_ref().map(|received_from| received_from.body.as_str()),
                 expected.then_some("one"),
                 "{value}, {failure:?}, {more}"
             );
-            if let Some(got) = found {
+            if let Some(received_from) = found {
                 let status = failure.map(|status| format!("; fwd-status={status}")).unwrap_or_default();
                 assert_eq!(
-                    got.said,
+                    received_from.status_text,
                     format!("c; fwd=stale{status}; ttl={}; detail=upstream-failed", -10 - i64::from(more))
                 );
             }
@@ -112,12 +118,12 @@ fn an_error_does_not_take_the_place_of_what_is_better() {
     let mut world = stale("x");
     let mut forward = world.miss("GET /", "");
     assert!(world.head(&mut forward, 503, "Cache-Control: max-age=60", Some(3)).is_some());
-    assert!(!forward.wants_content());
+    assert!(!forward.wants_body());
     drop(forward);
     let forward = world.miss("GET /", "Cache-Control: no-cache");
-    assert_eq!(world.answer(forward, 503, "Cache-Control: max-age=60", "bad").status, 503, "the client wanted it so");
+    assert_eq!(world.respond(forward, 503, "Cache-Control: max-age=60", "bad").status, 503, "the client wanted it so");
     let forward = world.miss("GET /", "");
-    assert_eq!(world.fail(forward).unwrap().content, "one", "it is still there");
+    assert_eq!(world.fail(forward).unwrap().body, "one", "it is still there");
     world.fetch("GET /other", "", 503, "Cache-Control: max-age=60", "bad");
     assert_eq!(
         world.hit("GET /other", "").status,
@@ -131,9 +137,9 @@ fn what_is_about_the_request_takes_nothing_away() {
     for status in [412, 416, 417, 428, 429, 431, 511] {
         let mut world = stale("x");
         let forward = world.miss("GET /", "Cache-Control: no-cache");
-        assert_eq!(world.answer(forward, status, "", "").status, status);
+        assert_eq!(world.respond(forward, status, "", "").status, status);
         let forward = world.miss("GET /", "");
-        assert_eq!(world.fail(forward).unwrap().content, "one", "{status}: it is still there");
+        assert_eq!(world.fail(forward).unwrap().body, "one", "{status}: it is still there");
     }
 }
 
@@ -143,6 +149,6 @@ fn what_one_allows_is_not_given_to_others() {
     world.wait(2000);
     let leader = world.miss("GET /", "Cache-Control: stale-if-error=9000");
     let mut follower = world.follow("GET /", "");
-    assert_eq!(world.fail(leader).unwrap().content, "one");
-    assert!(matches!(follower.poll(world.moment), Followed::LetGo), "that is too old for who has not said so");
+    assert_eq!(world.fail(leader).unwrap().body, "one");
+    assert!(matches!(follower.poll(world.now), FollowerPoll::Retry), "that is too old for who has not said so");
 }

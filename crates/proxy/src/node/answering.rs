@@ -152,7 +152,7 @@ impl Turn<'_> {
         self.begin_answer(key, head.status, framing(head), |writer, date| {
             writer.relay(head.fields, |name| {
                 let is_kept = set_affinity.is_none() || !is_for_other_caches(name);
-                is_kept && !shared.cache.as_ref().is_some_and(|cache| cache.hides(name))
+                is_kept && !shared.cache.as_ref().is_some_and(|cache| cache.is_hidden_field(name))
             });
             if may_have_trailers {
                 writer.announce_trailers(head.fields);

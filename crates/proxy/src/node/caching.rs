@@ -19,7 +19,8 @@
 use std::sync::Arc;
 
 use breme_cache::{
-    Answer, Asked, Cache, CacheStatus, Content, Fault, Moment, Request, Scheme, Told, Verdict, Waiter, Wakes,
+    Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, HeadAction, Now, Request, ResponseBody,
+    Scheme, Waiter, Wakes,
 };
 use breme_http1::{FieldBlock, FieldName, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
 use breme_node::ShardId;
@@ -52,23 +53,23 @@ impl Turn<'_> {
             return PAST;
         }
         let waiter = Waiter { shard: self.node.shard.id.0, message: self.message_of(key) };
-        match cache.ask(&request, self.moment(), waiter) {
-            Asked::Answer(answer) => {
+        match cache.look_up(&request, self.moment(), waiter) {
+            CacheDecision::Respond(answer) => {
                 self.give(key, &answer);
                 Asking::Answered
             }
-            Asked::Refresh(answer, refresh) => {
+            CacheDecision::RespondAndRefresh(answer, refresh) => {
                 let conditions = refresh.conditions().cloned();
                 self.begin_alone(client, head, conditions.as_ref(), Part::Forward(refresh));
                 self.give(key, &answer);
                 Asking::Answered
             }
-            Asked::Forward(forward) => {
+            CacheDecision::Forward(forward) => {
                 let conditions = forward.conditions().cloned();
                 self.set_part(key, Part::Forward(Box::new(forward)));
                 Asking::Upstream { conditions }
             }
-            Asked::Wait(follower) => {
+            CacheDecision::Wait(follower) => {
                 self.set_part(key, Part::Follow(Box::new(follower)));
                 Asking::Waiting
             }
@@ -87,7 +88,7 @@ impl Turn<'_> {
             Target::Authority(_) | Target::Asterisk => return None,
         };
         let is_believed = client.is_some_and(|client| client.is_trusted);
-        let is_unheard: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
+        let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
         if head.asks_upgrade {
             return None;
         }
@@ -98,13 +99,13 @@ impl Turn<'_> {
             path,
             query,
             fields: head.fields,
-            is_unheard,
-            has_content: head.has_content(),
+            is_stripped,
+            has_body: head.has_content(),
         })
     }
 
-    pub(super) fn moment(&mut self) -> Moment {
-        Moment { now: self.now, wall: self.node.date.second(self.now) }
+    pub(super) fn moment(&mut self) -> Now {
+        Now { instant: self.now, wall: self.node.date.second(self.now) }
     }
 
     pub(super) fn set_part(&mut self, key: ExchangeKey, part: Part) {
@@ -124,8 +125,8 @@ impl Turn<'_> {
     }
 
     /// Gives the client an answer out of memory, whole, and ends the exchange.
-    pub(super) fn give(&mut self, key: ExchangeKey, answer: &Answer) {
-        self.note(key, answer.report(), answer.content_bytes());
+    pub(super) fn give(&mut self, key: ExchangeKey, answer: &CachedResponse) {
+        self.note(key, answer.cache_status(), answer.body_bytes());
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| write_fields(cache, answer, writer, date);
@@ -136,8 +137,8 @@ impl Turn<'_> {
     }
 
     /// The same for an exchange whose server's answer is complete in a moment; whoever ends that ends the client's too.
-    fn give_behind(&mut self, key: ExchangeKey, answer: &Answer) {
-        self.note(key, answer.report(), answer.content_bytes());
+    fn give_behind(&mut self, key: ExchangeKey, answer: &CachedResponse) {
+        self.note(key, answer.cache_status(), answer.body_bytes());
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         self.begin_answer(key, answer.status(), answer.framing(), |writer, date| {
@@ -170,12 +171,12 @@ impl Turn<'_> {
         let verdict = forward.handle_head(moment, &told, &mut wakes);
         self.wake(wakes);
         match verdict {
-            Verdict::Relay => {
-                self.note(key, forward.report(), 0);
+            HeadAction::Relay => {
+                self.note(key, forward.cache_status(), 0);
                 self.set_part(key, Part::Forward(forward));
                 Taking::Relay
             }
-            Verdict::Instead(answer) => {
+            HeadAction::Replace(answer) => {
                 if head.has_content() {
                     // Upstream's content is of no use, and nobody waits for its end.
                     self.give(key, &answer);
@@ -207,7 +208,7 @@ impl Turn<'_> {
         let cache = self.shared.cache.as_ref()?;
         let Part::Forward(forward) = &self.node.exchanges.get(key.index())?.caching else { return None };
         let mut value = Vec::new();
-        forward.report().write(&cache.settings().name, &mut value);
+        forward.cache_status().write(&cache.settings().name, &mut value);
         Some(value)
     }
 
@@ -216,9 +217,9 @@ impl Turn<'_> {
         let Some(Exchange { caching: Part::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index()) else {
             return;
         };
-        if forward.wants_content() {
+        if forward.wants_body() {
             let mut wakes = Wakes::new();
-            forward.handle_content(bytes, &mut wakes);
+            forward.handle_body(bytes, &mut wakes);
             self.wake(wakes);
         }
     }
@@ -255,31 +256,31 @@ impl Turn<'_> {
     }
 
     /// Why there is no answer, for those who wait for the same.
-    fn fault(&self, key: ExchangeKey, failure: &Failure) -> Fault {
+    fn fault(&self, key: ExchangeKey, failure: &Failure) -> FetchError {
         let settings = &self.shared.settings;
         let exchange = self.node.exchanges.get(key.index());
         let upstream = exchange.and_then(|exchange| exchange.visible_upstream_name(settings)).map(Arc::from);
-        let told: Told = Arc::new(SharedFailure { failure: failure.clone(), upstream });
+        let told: FailureInfo = Arc::new(SharedFailure { failure: failure.clone(), upstream });
         match failure {
             Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
-                Fault::Unreached(told)
+                FetchError::Unreachable(told)
             }
-            Failure::BrokeOff | Failure::Answer(_) | Failure::HeadTimeout => Fault::Unanswered(told),
-            _ => Fault::Own,
+            Failure::BrokeOff | Failure::Answer(_) | Failure::HeadTimeout => FetchError::NoResponse(told),
+            _ => FetchError::Request,
         }
     }
 
     /// Whether the answer is wanted although nobody listens any more.
     pub(super) fn outlives_client(&self, key: ExchangeKey) -> bool {
         let exchange = self.node.exchanges.get(key.index());
-        matches!(exchange, Some(Exchange { caching: Part::Forward(forward), .. }) if forward.is_awaited())
+        matches!(exchange, Some(Exchange { caching: Part::Forward(forward), .. }) if forward.should_finish())
     }
 
     /// The exchange is over.
     pub(super) fn leave(&mut self, exchange: &mut Exchange) {
         if let Part::Forward(forward) = std::mem::take(&mut exchange.caching) {
             let (moment, mut wakes) = (self.moment(), Wakes::new());
-            let _ = forward.handle_failure(moment, Fault::Own, &mut wakes);
+            let _ = forward.handle_failure(moment, FetchError::Request, &mut wakes);
             self.wake(wakes);
         }
     }
@@ -304,22 +305,22 @@ impl Shared {
     }
 }
 
-fn pieces(answer: &Answer) -> impl Iterator<Item = Bytes> {
-    let (one, several) = match answer.content() {
-        Content::None => (None, &[][..]),
-        Content::One(bytes) => (Some(bytes.clone()), &[][..]),
-        Content::Several(pieces) => (None, pieces.as_slice()),
+fn pieces(answer: &CachedResponse) -> impl Iterator<Item = Bytes> {
+    let (one, several) = match answer.body() {
+        ResponseBody::None => (None, &[][..]),
+        ResponseBody::One(bytes) => (Some(bytes.clone()), &[][..]),
+        ResponseBody::Several(pieces) => (None, pieces.as_slice()),
     };
     one.into_iter().chain(several.iter().cloned())
 }
 
-fn write_fields(cache: &Cache, answer: &Answer, writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]) {
-    writer.block(&cache.told(answer.lines()));
+fn write_fields(cache: &Cache, answer: &CachedResponse, writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]) {
+    writer.block(&cache.client_lines(answer.lines()));
     match answer.age_s() {
         Some(age_s) => write_age(age_s, writer),
         None => writer.date(date),
     }
-    write_report(cache, answer.report(), writer);
+    write_report(cache, answer.cache_status(), writer);
 }
 
 const AGE: FieldName = FieldName::new("Age");

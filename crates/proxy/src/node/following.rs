@@ -5,7 +5,7 @@
 //! no answer, it is told so with the one that was asked, or the next one (`breme_cache::Fault`): if each asked for
 //! itself, an upstream that is down would be asked as often as there are clients, or these would wait for one another.
 
-use breme_cache::{Asked, Followed, Follower, Reading, StreamedHead};
+use breme_cache::{BodyRead, CacheDecision, Follower, FollowerPoll, StreamedHead};
 use breme_http1::Framing;
 
 use super::caching::{write_age, write_report};
@@ -32,14 +32,14 @@ impl Turn<'_> {
 
     fn look(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
         match follower.poll(self.moment()) {
-            Followed::Waiting => self.set_part(key, Part::Follow(follower)),
-            Followed::LetGo => self.ask_anew(key, *follower),
-            Followed::Failed(told) => match told.downcast::<SharedFailure>() {
+            FollowerPoll::Pending => self.set_part(key, Part::Follow(follower)),
+            FollowerPoll::Retry => self.ask_anew(key, *follower),
+            FollowerPoll::Failed(told) => match told.downcast::<SharedFailure>() {
                 Ok(shared) => self.fail(key, &Failure::Shared(shared)),
                 Err(_) => self.ask_anew(key, *follower),
             },
-            Followed::Answer(answer) => self.give(key, &answer),
-            Followed::Stream(head) => {
+            FollowerPoll::Response(answer) => self.give(key, &answer),
+            FollowerPoll::Stream(head) => {
                 self.begin_stream(key, &head);
                 self.read_on(key, follower);
             }
@@ -49,11 +49,11 @@ impl Turn<'_> {
     /// It waited in vain: now it asks for itself, or waits for another one.
     fn ask_anew(&mut self, key: ExchangeKey, follower: Follower) {
         let moment = self.moment();
-        match follower.ask_again(moment) {
+        match follower.retry(moment) {
             // Whoever asks next refreshes it.
-            Asked::Answer(answer) | Asked::Refresh(answer, _) => self.give(key, &answer),
-            Asked::Wait(follower) => self.look(key, Box::new(follower)),
-            Asked::Forward(forward) => {
+            CacheDecision::Respond(answer) | CacheDecision::RespondAndRefresh(answer, _) => self.give(key, &answer),
+            CacheDecision::Wait(follower) => self.look(key, Box::new(follower)),
+            CacheDecision::Forward(forward) => {
                 if let (Some(conditions), Some(exchange)) =
                     (forward.conditions(), self.node.exchanges.get_mut(key.index()))
                 {
@@ -66,14 +66,14 @@ impl Turn<'_> {
     }
 
     fn begin_stream(&mut self, key: ExchangeKey, head: &StreamedHead) {
-        self.note(key, head.report, 0);
+        self.note(key, head.cache_status, 0);
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let framing = head.length.map_or(Framing::Chunked, Framing::Length);
         self.begin_answer(key, head.status, framing, |writer, _| {
-            writer.block(&cache.told(&head.lines));
+            writer.block(&cache.client_lines(&head.lines));
             write_age(head.age_s, writer);
-            write_report(cache, head.report, writer);
+            write_report(cache, head.cache_status, writer);
         });
     }
 
@@ -87,7 +87,7 @@ impl Turn<'_> {
             }
             buffer.clear();
             match follower.read(&mut buffer, STEP_BYTES) {
-                Reading::Copied(bytes) => {
+                BodyRead::Copied(bytes) => {
                     copied += bytes;
                     self.pass_content(key, &buffer);
                 }
@@ -100,7 +100,7 @@ impl Turn<'_> {
             exchange.progress = now;
         }
         match reading {
-            None | Some(Reading::Waiting | Reading::Copied(_)) => {
+            None | Some(BodyRead::Pending | BodyRead::Copied(_)) => {
                 self.set_part(key, Part::Read(follower));
                 self.set_exchange_deadline(key);
                 if copied >= TURN_BYTES {
@@ -108,13 +108,13 @@ impl Turn<'_> {
                     self.actions.wake(self.node.shard.id, message);
                 }
             }
-            Some(Reading::Rest(rest)) => {
+            Some(BodyRead::Rest(rest)) => {
                 self.node.counts.cache_bytes.add_many(rest.len() as u64);
                 self.pass_pieces(key, [rest]);
                 self.finish(key, false);
             }
-            Some(Reading::End) => self.finish(key, false),
-            Some(Reading::Broken) => self.fail(key, &Failure::BrokeOff),
+            Some(BodyRead::End) => self.finish(key, false),
+            Some(BodyRead::Aborted) => self.fail(key, &Failure::BrokeOff),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breme_cache::{Answer, Content};
+use breme_cache::{CachedResponse, ResponseBody};
 use breme_http1::RequestHead;
 use breme_node::{Action, COPIED_BYTES_MAX};
 use bytes::Bytes;
@@ -55,12 +55,12 @@ impl Turn<'_> {
     }
 
     /// Keeps what is needed to make the request familiar whose answer was begun at `from`.
-    pub(super) fn note_given(&mut self, answer: &Answer, from: Option<(usize, usize)>) {
-        let (Some(standing), Some((index, start))) = (answer.standing(), from) else { return };
-        let content = match answer.content() {
-            Content::None => Bytes::new(),
-            Content::One(bytes) => bytes.clone(),
-            Content::Several(_) => return,
+    pub(super) fn note_given(&mut self, answer: &CachedResponse, from: Option<(usize, usize)>) {
+        let (Some(standing), Some((index, start))) = (answer.validity(), from) else { return };
+        let content = match answer.body() {
+            ResponseBody::None => Bytes::new(),
+            ResponseBody::One(bytes) => bytes.clone(),
+            ResponseBody::Several(_) => return,
         };
         let sent = match self.actions.get(index) {
             Some(Action::Send(..)) => self.actions.bytes(index)[start..].to_vec(),

@@ -1,7 +1,7 @@
 //! What the cache holds of an exchange, and what it wants done with it.
 
 use breme_base::Instant;
-use breme_cache::{Answer, Follower, Forward};
+use breme_cache::{CachedResponse, Follower, Forward};
 use breme_http1::FieldBlock;
 
 /// What the cache holds of an exchange.
@@ -13,7 +13,7 @@ pub(crate) enum Part {
     /// It fetches.
     Forward(Box<Forward>),
     /// It fetched, and the client gets this when upstream's answer is over.
-    Kept(Box<Answer>),
+    Kept(Box<CachedResponse>),
     /// It reads what another one fetches.
     Follow(Box<Follower>),
     /// The same, and its answer's head is out.

@@ -33,7 +33,7 @@ impl Turn<'_> {
         let Some(request) = self.cache_request(client, head) else { return Err(Failure::NothingToPurge) };
         let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
         let url = format!("{}://{}{}{query}", request.scheme.as_str(), request.authority, request.path);
-        let Ok(count) = cache.purge(&Purge::Url(url), breme_cache::Manner::Hard, self.now) else {
+        let Ok(count) = cache.purge(&Purge::Url(url), breme_cache::PurgeMode::Hard, self.now) else {
             return Err(Failure::NothingToPurge);
         };
         let text = format!("purged: {count}\n");

@@ -4,7 +4,7 @@
 //! A shard keeps the heads that came last ([`FamiliarRequests`]) with their answers, and gives these again without
 //! reading the head, asking the cache or writing fields anew; only Age and Cache-Status are, once a second. Nothing is
 //! decided here: a head becomes familiar after it was answered the usual way, and its answer is given only while it
-//! [stands](Standing::stands): fresh, in the store, and nothing newer beside it. So a purge, a replacement and an end
+//! [valid](Validity::is_valid): fresh, in the store, and nothing newer beside it. So a purge, a replacement and an end
 //! are seen with the very next request. Nor is anything written that other shards read: hits are told to the store once
 //! a second.
 //!
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_cache::Standing;
+use breme_cache::Validity;
 use breme_http1::{FamiliarRequest, FamiliarRequests};
 use bytes::Bytes;
 use memchr::memmem;
@@ -45,7 +45,7 @@ pub(super) struct StandingAnswers {
 pub(super) struct Known {
     is_secured: bool,
     is_trusted: bool,
-    standing: Standing,
+    standing: Validity,
     /// The answer up to its Age.
     lead: Box<[u8]>,
     /// Lead, Age, Cache-Status and content, or all but the content.
@@ -65,7 +65,7 @@ pub(super) struct Known {
 /// An answer that was given just now.
 #[derive(Debug)]
 pub(super) struct Given {
-    pub(super) standing: Standing,
+    pub(super) standing: Validity,
     pub(super) status: u16,
     /// The head, and perhaps the content behind it.
     pub(super) sent: Vec<u8>,
@@ -102,7 +102,7 @@ impl StandingAnswers {
     ) -> Option<&mut FamiliarRequest<Known>> {
         let is_alike = |known: &Known| known.is_secured == is_secured && known.is_trusted == is_trusted;
         let (place, request) = self.requests.find(input, is_alike)?;
-        if !request.known.standing.stands(now) {
+        if !request.known.standing.is_valid(now) {
             self.requests.forget(place);
             return None;
         }
@@ -116,7 +116,7 @@ impl StandingAnswers {
     pub(super) fn is_wanted(&mut self, head: &[u8], now: Instant) -> bool {
         if now.since(self.swept) >= SWEPT_EVERY {
             self.swept = now;
-            self.requests.forget_where(|known| !known.has_content && !known.standing.stands(now));
+            self.requests.forget_where(|known| !known.has_content && !known.standing.is_valid(now));
         }
         self.requests.is_wanted(head, |_| false)
     }
@@ -198,7 +198,7 @@ impl Known {
         out.extend_from_slice(AGE_NAME);
         out.extend_from_slice(self.age_s.to_string().as_bytes());
         out.extend_from_slice(b"\r\nCache-Status: ");
-        let report = self.standing.report(now);
+        let report = self.standing.cache_status(now);
         report.write(name, out);
         if self.noted.is_some() {
             self.cache_words = cache_words(report);
@@ -226,7 +226,9 @@ impl Drop for Known {
 #[cfg(test)]
 mod tests {
     use breme_base::UnixSeconds;
-    use breme_cache::{Asked, Cache, Content, Manner, Moment, Purge, Request, Scheme, Settings, Waiter, Wakes};
+    use breme_cache::{
+        Cache, CacheDecision, Now, Purge, PurgeMode, Request, ResponseBody, Scheme, Settings, Waiter, Wakes,
+    };
     use breme_http1::{
         ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
     };
@@ -236,11 +238,11 @@ mod tests {
     const HEAD: &[u8] = b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n";
     const CONTENT: &[u8] = &[b'x'; 5000];
 
-    fn moment() -> Moment {
-        Moment { now: Instant::ZERO, wall: UnixSeconds(0) }
+    fn moment() -> Now {
+        Now { instant: Instant::ZERO, wall: UnixSeconds(0) }
     }
 
-    fn ask(cache: &Arc<Cache>) -> Asked {
+    fn ask(cache: &Arc<Cache>) -> CacheDecision {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(HEAD, false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{progress:?}") };
@@ -251,14 +253,14 @@ mod tests {
             path: "/long",
             query: None,
             fields: head.fields,
-            is_unheard: |_| false,
-            has_content: false,
+            is_stripped: |_| false,
+            has_body: false,
         };
-        cache.ask(&request, moment(), Waiter { shard: 0, message: 0 })
+        cache.look_up(&request, moment(), Waiter { shard: 0, message: 0 })
     }
 
     fn store(cache: &Arc<Cache>) {
-        let Asked::Forward(mut forward) = ask(cache) else { panic!("nothing is stored yet") };
+        let CacheDecision::Forward(mut forward) = ask(cache) else { panic!("nothing is stored yet") };
         let (mut client, mut storage) = (ClientConnection::new(), FieldStorage::new());
         client.sent(Method::Get);
         let text = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5000\r\n\r\n";
@@ -267,7 +269,7 @@ mod tests {
         let (length, added) = (Some(CONTENT.len() as u64), FieldBlock::new());
         let head = breme_cache::ResponseHead { status: 200, fields: head.fields, length, added: &added };
         let _ = forward.handle_head(moment(), &head, &mut Wakes::new());
-        forward.handle_content(CONTENT, &mut Wakes::new());
+        forward.handle_body(CONTENT, &mut Wakes::new());
         forward.handle_end(&mut Wakes::new());
     }
 
@@ -275,10 +277,10 @@ mod tests {
     fn content_that_the_store_lets_go_is_let_go_here() {
         let cache = Cache::new(Settings::new(1 << 20)).unwrap();
         store(&cache);
-        let Asked::Answer(answer) = ask(&cache) else { panic!("it is stored") };
-        let Content::One(content) = answer.content().clone() else { panic!("all of it") };
+        let CacheDecision::Respond(answer) = ask(&cache) else { panic!("it is stored") };
+        let ResponseBody::One(content) = answer.body().clone() else { panic!("all of it") };
         let sent = b"HTTP/1.1 200 OK\r\nAge: 0\r\n\r\n".to_vec();
-        let given = Given { standing: answer.standing().unwrap().clone(), status: 200, sent, content: content.clone() };
+        let given = Given { standing: answer.validity().unwrap().clone(), status: 200, sent, content: content.clone() };
         drop(answer);
         let (mut answers, now) = (StandingAnswers::new(1), Instant::ZERO);
         assert!(!answers.is_wanted(HEAD, now) && answers.is_wanted(HEAD, now));
@@ -286,7 +288,7 @@ mod tests {
         answers.learn(lesson, now, "c");
         assert!(answers.find(HEAD, false, false, now, "c").is_some());
         assert!(answers.find(HEAD, false, true, now, "c").is_none());
-        cache.purge(&Purge::All, Manner::Hard, now).unwrap();
+        cache.purge(&Purge::All, PurgeMode::Hard, now).unwrap();
         assert!(!content.is_unique());
         answers.is_wanted(b"GET / HTTP/1.1\r\n\r\n", now + SWEPT_EVERY);
         assert!(content.is_unique(), "nobody else holds it");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_cache::{Cache, Manner, Purge};
+use breme_cache::{Cache, Purge, PurgeMode};
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Fields, Limits, Method};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
@@ -155,7 +155,7 @@ impl Visitor {
         };
         // What is soft may still be used while a fresh one is fetched.
         let is_soft = self.random.chance(0.4);
-        self.cache.purge(&purge, if is_soft { Manner::Soft } else { Manner::Hard }, now).unwrap();
+        self.cache.purge(&purge, if is_soft { PurgeMode::Soft } else { PurgeMode::Hard }, now).unwrap();
         let mut truth = self.truth.lock().unwrap();
         for page in pages.filter(|&page| !is_soft || !PAGES[page].says.contains("stale-while-revalidate")) {
             truth.forbid_older_than(page, now, now);

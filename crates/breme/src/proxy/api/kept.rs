@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use breme_cache::{Cache, HotObject, Manner, Purge, Statistics};
+use breme_cache::{Cache, HotObject, Purge, PurgeMode, Statistics};
 use breme_driver::Clock;
 use breme_proxy::{Proxy, ProxyCounts};
 use serde::Deserialize;
@@ -47,8 +47,8 @@ struct Wish {
 }
 
 impl Wish {
-    fn purge(self) -> Option<(Purge, Manner)> {
-        let manner = if self.soft { Manner::Soft } else { Manner::Hard };
+    fn purge(self) -> Option<(Purge, PurgeMode)> {
+        let manner = if self.soft { PurgeMode::Soft } else { PurgeMode::Hard };
         let group = self.origin.zip(self.group).map(|(origin, name)| Purge::Group { origin, name });
         let all = self.all.then_some(Purge::All);
         let (url, prefix, key) = (self.url.map(Purge::Url), self.prefix.map(Purge::Prefix), self.key.map(Purge::Key));

@@ -1,49 +1,53 @@
 //! What is to be done with a request: answer it, wait for another one, or ask upstream.
 
-mod assessing;
-mod choosing;
+mod miss;
+mod reuse;
 
 use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_http1::{Fields, Method};
 
-use assessing::{Use, find};
+use reuse::{Reuse, find};
 
-pub use choosing::Asked;
+pub use miss::CacheDecision;
 
-use crate::answer::Look;
-use crate::asking::{Moment, Request, Waiter};
+use crate::cached_response::ResponseOptions;
 use crate::directives::RequestDirectives;
-use crate::fields::{FieldValues, Heard, Kept};
-use crate::filling::{FILL_BYTES, FillState, note};
-use crate::following::Waiting;
-use crate::forward::Role;
+use crate::fields::{FieldValues, ForwardedFields, SavedFields};
+use crate::fill::{FILL_BYTES, Fill, register};
+use crate::follower::WaitOptions;
+use crate::forward::FetchKind;
 use crate::key::{Key, KeyHash};
-use crate::pending::AskedFor;
-use crate::selecting::Cookies;
+use crate::pending_request::PendingRequest;
+use crate::request::{Now, Request, Waiter};
 use crate::status::{CacheStatus, Forwarded};
-use crate::storing::RequestTraits;
+use crate::storability::RequestTraits;
 use crate::validation::is_conditional;
-use crate::{Answer, Cache, Follower, Forward};
+use crate::vary::CookieRules;
+use crate::{Cache, CachedResponse, Follower, Forward};
 
 impl Cache {
     /// What is to be done with a request. If it has to wait, `waiter` is woken.
     #[must_use]
-    pub fn ask(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment, waiter: Waiter) -> Asked {
-        let Request { method, has_content, .. } = *request;
+    pub fn look_up(self: &Arc<Self>, request: &Request<'_, '_>, now: Now, waiter: Waiter) -> CacheDecision {
+        let Request { method, has_body, .. } = *request;
         let is_head = method == Method::Head;
         match method {
-            Method::Get | Method::Head if !has_content && !overrides(request.fields) && !hides(request.fields) => {
-                self.ask_stored(request, is_head, moment, waiter)
+            Method::Get | Method::Head
+                if !has_body && !has_override_header(request.fields) && !has_custom_option(request.fields) =>
+            {
+                self.look_up_stored(request, is_head, now, waiter)
             }
             // What its content means nobody knows (RFC 9110, 9.3.1), and it is in no key.
-            Method::Get | Method::Head => Asked::Forward(Forward::pass(Forwarded::Bypass)),
-            Method::Post if !overrides(request.fields) && !hides(request.fields) => {
-                Asked::Forward(self.ask_posted(request, moment))
+            Method::Get | Method::Head => CacheDecision::Forward(Forward::pass(Forwarded::Bypass)),
+            Method::Post if !has_override_header(request.fields) && !has_custom_option(request.fields) => {
+                CacheDecision::Forward(self.look_up_post(request, now))
             }
-            Method::Options | Method::Trace | Method::Connect => Asked::Forward(Forward::pass(Forwarded::Method)),
-            _ => Asked::Forward(Forward::unsafe_method(self, Self::key(request), Forwarded::Method)),
+            Method::Options | Method::Trace | Method::Connect => {
+                CacheDecision::Forward(Forward::pass(Forwarded::Method))
+            }
+            _ => CacheDecision::Forward(Forward::unsafe_method(self, Self::key(request), Forwarded::Method)),
         }
     }
 
@@ -64,48 +68,70 @@ impl Cache {
     }
 
     /// The way of almost all requests: one hash, one lock to read, no allocation.
-    fn ask_stored(self: &Arc<Self>, request: &Request<'_, '_>, is_head: bool, moment: Moment, waiter: Waiter) -> Asked {
+    fn look_up_stored(
+        self: &Arc<Self>,
+        request: &Request<'_, '_>,
+        is_head: bool,
+        now: Now,
+        waiter: Waiter,
+    ) -> CacheDecision {
         let key = Self::key(request);
         let hash = self.store.hash_of(&key);
         let directives = self.directives(&request.fields);
-        let found = find(&self.store.read(hash), hash, key.as_slice(), &Heard(request), Cookies::new(&self.settings));
-        if let Some((stored, state)) = found
-            && let Use::Fresh = self.assess(&stored, &request.fields, is_head, directives, moment.now)
+        let found = find(
+            &self.store.read(hash),
+            hash,
+            key.as_slice(),
+            &ForwardedFields(request),
+            CookieRules::new(&self.settings),
+        );
+        if let Some((stored, version)) = found
+            && let Reuse::Fresh = self.assess(&stored, &request.fields, is_head, directives, now.instant)
         {
             stored.count_hits(1);
-            let look = Look { is_head, moment, ranges_max: self.settings.ranges_max };
-            let answer = Answer::of(&stored, &request.fields, look, CacheStatus::hit(stored.ttl_s(moment.now)));
+            let options = ResponseOptions { is_head, now, ranges_max: self.settings.ranges_max };
+            let response = CachedResponse::from_stored(
+                &stored,
+                &request.fields,
+                options,
+                CacheStatus::hit(stored.ttl_s(now.instant)),
+            );
             let is_lasting = !directives.restricts() && !is_head;
-            return Asked::Answer(if is_lasting { answer.with_standing(&stored, state) } else { answer });
+            return CacheDecision::Respond(if is_lasting {
+                response.with_validity(&stored, version)
+            } else {
+                response
+            });
         }
-        let asked = self.keep(key, hash, request, is_head, directives, moment.now);
-        let deadline = moment.now + self.settings.follow_max;
-        self.decide(Box::new(asked), moment, Some(Waiting { waiter, deadline, before: None }))
+        let pending = self.pending_request(key, hash, request, is_head, directives, now.instant);
+        let deadline = now.instant + self.settings.follow_max;
+        self.decide(Box::new(pending), now, Some(WaitOptions { waiter, deadline, previous: None }))
     }
 
     /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody
     /// follows it. It is noted before it is sent, so that purges find it.
-    fn ask_posted(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment) -> Forward {
+    fn look_up_post(self: &Arc<Self>, request: &Request<'_, '_>, now: Now) -> Forward {
         let key = Self::key(request);
         let Some(charge) = self.store.reserve(FILL_BYTES) else {
             return Forward::unsafe_method(self, key, Forwarded::Method);
         };
         let hash = self.store.hash_of(&key);
-        let mut asked = self.keep(key, hash, request, false, self.directives(&request.fields), moment.now);
-        asked.traits.needs_lifetime = true;
-        let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
-        let Some(fill) = note(&mut self.store.write(hash), hash.place, fill) else {
-            return Forward::unsafe_method(self, asked.key, Forwarded::Method);
+        let mut pending =
+            self.pending_request(key, hash, request, false, self.directives(&request.fields), now.instant);
+        pending.traits.needs_lifetime = true;
+        let fill = Fill::new(pending.key.as_slice(), b"", self.store.groups.purges(), false, charge);
+        let Some(fill) = register(&mut self.store.write(hash), hash.table, fill) else {
+            return Forward::unsafe_method(self, pending.key, Forwarded::Method);
         };
-        let report = CacheStatus::forwarded(Forwarded::Method);
-        Forward::new(self, Role::Post, Box::new(asked), None, None, Some(fill), report)
+        let cache_status = CacheStatus::forwarded(Forwarded::Method);
+        Forward::new(self, FetchKind::Post, Box::new(pending), None, None, Some(fill), cache_status)
     }
 
     fn directives(&self, fields: &impl FieldValues) -> RequestDirectives {
         if self.settings.client_directives { RequestDirectives::read(fields) } else { RequestDirectives::default() }
     }
 
-    fn keep(
+    fn pending_request(
         &self,
         key: Key,
         hash: KeyHash,
@@ -113,19 +139,19 @@ impl Cache {
         is_head: bool,
         directives: RequestDirectives,
         now: Instant,
-    ) -> AskedFor {
+    ) -> PendingRequest {
         let fields = request.fields;
-        AskedFor {
+        PendingRequest {
             key,
             hash,
-            kept: Kept::new(request),
+            saved_fields: SavedFields::new(request),
             is_head,
             directives,
-            traits: RequestTraits::of(&fields, directives.no_store, &self.settings),
-            at: now,
+            traits: RequestTraits::new(&fields, directives.no_store, &self.settings),
+            requested_at: now,
             is_conditional: is_conditional(&fields),
-            is_for_origin: fields.has("if-match") || fields.has("if-unmodified-since"),
-            went_unanswered: false,
+            needs_origin: fields.has("if-match") || fields.has("if-unmodified-since"),
+            has_waited: false,
         }
     }
 }
@@ -134,9 +160,9 @@ impl Follower {
     /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same
     /// deadline.
     #[must_use]
-    pub fn ask_again(self, moment: Moment) -> Asked {
-        let (cache, asked, waiting) = self.leave(moment.now);
-        cache.decide(asked, moment, waiting)
+    pub fn retry(self, now: Now) -> CacheDecision {
+        let (cache, pending, waiting) = self.into_retry(now.instant);
+        cache.decide(pending, now, waiting)
     }
 }
 
@@ -145,7 +171,7 @@ impl Follower {
 const OVERRIDES: [&str; 5] =
     ["X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"];
 
-fn overrides(fields: Fields<'_, '_>) -> bool {
+fn has_override_header(fields: Fields<'_, '_>) -> bool {
     let mut names = fields.iter().map(|field| field.name).filter(|name| name.starts_with(['x', 'X']));
     names.any(|name| OVERRIDES.iter().any(|known| is_alike(name, known)))
 }
@@ -162,7 +188,7 @@ const CONNECTION_OPTIONS: [&str; 8] =
 
 /// Whether Connection names other fields. They are not passed on, so upstream answers as if they had not been said, and
 /// that must not be stored for those who say them and vary with them.
-fn hides(fields: Fields<'_, '_>) -> bool {
+fn has_custom_option(fields: Fields<'_, '_>) -> bool {
     let mut options =
         fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
     let is_known = |option: &[u8]| CONNECTION_OPTIONS.iter().any(|known| option.eq_ignore_ascii_case(known.as_bytes()));

@@ -14,11 +14,11 @@ use bytes::Bytes;
 const USES_MAX: u8 = 3;
 /// What an allocation costs beyond its bytes.
 const ALLOCATION_BYTES: usize = 16;
-const GONE: u32 = 1 << 31;
+const REMOVED: u32 = 1 << 31;
 
 /// What a stored response may be used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct ReuseTerms {
     /// When its age was `initial_age_s`: when it came, or up to a second before.
     pub(crate) age_from: Instant,
     pub(crate) initial_age_s: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Terms {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredResponse {
     /// Key, variant, content.
     bytes: Bytes,
     block: FieldBlock,
@@ -50,7 +50,7 @@ pub(crate) struct Stored {
     variant_bytes: u32,
     hits: AtomicU32,
     /// Its highest bit says that it is gone; the others count what should make one look again.
-    state: AtomicU32,
+    version: AtomicU32,
     status: u16,
     flags: u8,
     uses: AtomicU8,
@@ -66,20 +66,26 @@ const NANOS: i64 = 1_000_000_000;
 
 /// Where key and variant end in the bytes of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct StoredLayout {
     pub(crate) key_bytes: u32,
     pub(crate) variant_bytes: u32,
 }
 
-impl Layout {
+impl StoredLayout {
     pub(crate) const fn content_at(self) -> usize {
         self.key_bytes as usize + self.variant_bytes as usize
     }
 }
 
-impl Stored {
+impl StoredResponse {
     /// `bytes` are key, variant and content, as `layout` says.
-    pub(crate) fn new(status: u16, mut block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+    pub(crate) fn new(
+        status: u16,
+        mut block: FieldBlock,
+        bytes: Bytes,
+        layout: StoredLayout,
+        terms: ReuseTerms,
+    ) -> Self {
         block.shrink_to_fit();
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(terms.forbids_stale, FORBIDS_STALE)
@@ -98,7 +104,7 @@ impl Stored {
             key_bytes: layout.key_bytes,
             variant_bytes: layout.variant_bytes,
             hits: AtomicU32::new(0),
-            state: AtomicU32::new(0),
+            version: AtomicU32::new(0),
             status,
             flags,
             uses: AtomicU8::new(0),
@@ -118,8 +124,8 @@ impl Stored {
         self.layout().content_at()
     }
 
-    pub(crate) const fn layout(&self) -> Layout {
-        Layout { key_bytes: self.key_bytes, variant_bytes: self.variant_bytes }
+    pub(crate) const fn layout(&self) -> StoredLayout {
+        StoredLayout { key_bytes: self.key_bytes, variant_bytes: self.variant_bytes }
     }
 
     /// Key, variant and content, shared.
@@ -127,11 +133,11 @@ impl Stored {
         self.bytes.clone()
     }
 
-    pub(crate) fn content(&self) -> Bytes {
+    pub(crate) fn body(&self) -> Bytes {
         self.bytes.slice(self.content_at()..)
     }
 
-    pub(crate) fn content_bytes(&self) -> u64 {
+    pub(crate) fn body_bytes(&self) -> u64 {
         (self.bytes.len() - self.content_at()) as u64
     }
 
@@ -209,21 +215,21 @@ impl Stored {
     }
 
     /// Another response of the same URL has come: who remembers this one must look again.
-    pub(crate) fn disturb(&self) {
-        self.state.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn bump_version(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
     }
 
     /// It is no longer in the store.
-    pub(crate) fn retire(&self) {
-        self.state.fetch_or(GONE, Ordering::AcqRel);
+    pub(crate) fn mark_removed(&self) {
+        self.version.fetch_or(REMOVED, Ordering::AcqRel);
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
-        self.state() & GONE != 0
+    pub(crate) fn is_removed(&self) -> bool {
+        self.version() & REMOVED != 0
     }
 
-    pub(crate) fn state(&self) -> u32 {
-        self.state.load(Ordering::Acquire)
+    pub(crate) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Remembers `hits` for eviction and for those who ask what is hot.
@@ -273,17 +279,17 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn stored(terms: Terms) -> Stored {
-        let layout = Layout { key_bytes: 3, variant_bytes: 2 };
-        Stored::new(200, FieldBlock::new(), Bytes::from_static(b"keyvacontent"), layout, terms)
+    fn stored(terms: ReuseTerms) -> StoredResponse {
+        let layout = StoredLayout { key_bytes: 3, variant_bytes: 2 };
+        StoredResponse::new(200, FieldBlock::new(), Bytes::from_static(b"keyvacontent"), layout, terms)
     }
 
     #[test]
     fn parts_and_times() {
         let start = Instant::ZERO + Duration::from_secs(100);
-        let object = stored(Terms { age_from: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
+        let object = stored(ReuseTerms { age_from: start, initial_age_s: 5, fresh_for_s: 10, ..ReuseTerms::default() });
         assert_eq!(
-            (object.key(), object.variant(), &object.content()[..]),
+            (object.key(), object.variant(), &object.body()[..]),
             (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8])
         );
         let later = start + Duration::from_millis(9_500);
@@ -301,29 +307,29 @@ mod tests {
 
     #[test]
     fn an_object_that_came_stale_may_have_ended_before_the_run_began() {
-        let object = stored(Terms { fresh_for_s: -7200, ..Terms::default() });
+        let object = stored(ReuseTerms { fresh_for_s: -7200, ..ReuseTerms::default() });
         assert_eq!(object.ttl_s(Instant::ZERO), -7200);
     }
 
     #[test]
     fn two_bits_of_use() {
-        let object = stored(Terms::default());
+        let object = stored(ReuseTerms::default());
         for expected in [1, 2, 3, 3, 3] {
             object.count_hits(1);
             assert_eq!(object.uses(), expected);
         }
         assert_eq!(object.hits(), 5);
-        let state = object.state();
-        object.disturb();
-        assert!(object.state() != state && !object.is_gone());
-        object.retire();
-        assert!(object.is_gone());
+        let state = object.version();
+        object.bump_version();
+        assert!(object.version() != state && !object.is_removed());
+        object.mark_removed();
+        assert!(object.is_removed());
     }
 
     #[test]
     fn a_stored_response_is_small() {
         // With the two counters of Arc it is 120 bytes, which with the allocator's own eight are a whole number of its
         // sixteens.
-        assert_eq!(size_of::<Stored>(), 104);
+        assert_eq!(size_of::<StoredResponse>(), 104);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use breme_base::UnixSeconds;
 use breme_http1::{ClientConnection, ClientProgress, FieldBlock, FieldStorage, Fields, Limits, Method};
 
-use crate::store::{Layout, Stored, Terms};
+use crate::store::{ReuseTerms, StoredLayout, StoredResponse};
 
 /// A field section.
 pub(crate) fn block(fields: &[(&str, &str)]) -> FieldBlock {
@@ -29,11 +29,17 @@ pub(crate) fn http_date(offset_s: i64) -> String {
 }
 
 /// A stored response of a key, with so many bytes of content, fresh for an hour.
-pub(crate) fn object(key: &str, content_bytes: usize) -> Arc<Stored> {
+pub(crate) fn object(key: &str, body_bytes: usize) -> Arc<StoredResponse> {
     let mut bytes = key.as_bytes().to_vec();
-    bytes.resize(key.len() + content_bytes, b'x');
-    let layout = Layout { key_bytes: key.len() as u32, variant_bytes: 0 };
-    Arc::new(Stored::new(200, FieldBlock::new(), bytes.into(), layout, Terms { fresh_for_s: 3600, ..Terms::default() }))
+    bytes.resize(key.len() + body_bytes, b'x');
+    let layout = StoredLayout { key_bytes: key.len() as u32, variant_bytes: 0 };
+    Arc::new(StoredResponse::new(
+        200,
+        FieldBlock::new(),
+        bytes.into(),
+        layout,
+        ReuseTerms { fresh_for_s: 3600, ..ReuseTerms::default() },
+    ))
 }
 
 /// Hands the received fields of a response's head to `read`.

@@ -7,26 +7,26 @@ use breme_base::Random;
 use breme_http1::{list_members, reason_phrase};
 
 use crate::Settings;
-use crate::asking::ResponseHead;
 use crate::directives::{ResponseDirectives, qualified_names};
 use crate::fields::FieldValues;
 use crate::freshness::{Freshness, Times, may_be_heuristic};
-use crate::selecting::{Cookies, Vary};
-use crate::store::Terms;
-use crate::structured::{self, Names};
+use crate::request::ResponseHead;
+use crate::store::ReuseTerms;
+use crate::structured::{self, PurgeNames};
+use crate::vary::{CookieRules, Vary};
 
 /// What is to be done with a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub(crate) enum Storability {
     /// It may be stored, for the requests that Vary says.
-    Store { terms: Terms, names: Vec<Vec<u8>> },
+    Store { terms: ReuseTerms, names: Vec<Vec<u8>> },
     /// It may not.
-    Refuse(Refusal),
+    Refused(StoreRefusal),
 }
 
 /// Why a response may not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct StoreRefusal {
     /// It is to be expected that the next answer may not be stored either, for the requests that these names tell
     /// apart.
     pub(crate) is_lasting: bool,
@@ -46,13 +46,13 @@ pub(crate) struct RequestTraits {
 }
 
 impl RequestTraits {
-    pub(crate) fn of(request: &impl FieldValues, no_store: bool, settings: &Settings) -> Self {
+    pub(crate) fn new(request: &impl FieldValues, no_store: bool, settings: &Settings) -> Self {
         Self {
             no_store,
             needs_lifetime: false,
             has_range: request.has("range"),
             has_authorization: request.has("authorization"),
-            is_personal: Cookies::new(settings).are_personal(request),
+            is_personal: CookieRules::new(settings).are_personal(request),
         }
     }
 }
@@ -65,36 +65,36 @@ pub(crate) fn judge(
     times: Times,
     settings: &Settings,
     random: &mut Random,
-) -> Judgement {
+) -> Storability {
     let targeted = structured::targeted(fields, &settings.targeted_fields);
     let directives = targeted.unwrap_or_else(|| ResponseDirectives::read(fields));
-    let vary = Vary::of(fields);
+    let vary = Vary::from_fields(fields);
     // Upstream's troubles pass.
-    let lasting = |names| Judgement::Refuse(Refusal { is_lasting: status < 500, names });
+    let lasting = |names| Storability::Refused(StoreRefusal { is_lasting: status < 500, names });
     let is_unasked = status == 304 || (status == 206 && !request.has_range);
     if request.no_store || is_unasked || is_about_the_request(status) {
-        return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
+        return Storability::Refused(StoreRefusal { is_lasting: false, names: Vec::new() });
     }
     if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
         return lasting(vary.names().to_vec());
     }
     if request.has_authorization && !directives.allows_authorization() {
-        return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
+        return Storability::Refused(StoreRefusal { is_lasting: false, names: Vec::new() });
     }
     let is_for_one = request.is_personal && vary.has_cookie();
-    let Vary::Names(names) = vary else { return lasting(Vec::new()) };
-    let group_names = Names::of(fields, &settings.key_fields);
+    let Vary::Fields(names) = vary else { return lasting(Vec::new()) };
+    let group_names = PurgeNames::from_fields(fields, &settings.key_fields);
     if is_for_one || group_names.are_too_many() {
         return lasting(names);
     }
     let freshness = Freshness::read(status, fields, &directives, targeted.is_some(), times, settings);
     let terms = terms(&directives, freshness, settings, random);
-    let terms = Terms { has_groups: !group_names.is_empty(), ..terms };
+    let terms = ReuseTerms { has_groups: !group_names.is_empty(), ..terms };
     if request.needs_lifetime && !freshness.is_explicit {
-        return Judgement::Refuse(Refusal { is_lasting: false, names });
+        return Storability::Refused(StoreRefusal { is_lasting: false, names });
     }
     if directives.allows(status, freshness) && is_of_use(fields, terms) {
-        return Judgement::Store { terms, names };
+        return Storability::Store { terms, names };
     }
     lasting(names)
 }
@@ -123,10 +123,15 @@ impl ResponseDirectives {
 
 /// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`,
 /// but not beside `must-revalidate`, which is about all of it.
-fn terms(directives: &ResponseDirectives, freshness: Freshness, settings: &Settings, random: &mut Random) -> Terms {
+fn terms(
+    directives: &ResponseDirectives,
+    freshness: Freshness,
+    settings: &Settings,
+    random: &mut Random,
+) -> ReuseTerms {
     let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
     let fresh_for_s = freshness.fresh_for_s(settings, random);
-    Terms {
+    ReuseTerms {
         age_from: freshness.age_from,
         initial_age_s: freshness.initial_age_s,
         fresh_for_s: if directives.no_cache { fresh_for_s.min(0) } else { fresh_for_s },
@@ -140,7 +145,7 @@ fn terms(directives: &ResponseDirectives, freshness: Freshness, settings: &Setti
 }
 
 /// A response that is stale when it comes is kept if it can be validated, or if it says that it may be used stale.
-fn is_of_use(fields: &impl FieldValues, terms: Terms) -> bool {
+fn is_of_use(fields: &impl FieldValues, terms: ReuseTerms) -> bool {
     let may_be_stale = terms.stale_while_revalidate_s > 0 || terms.stale_if_error_s.is_some_and(|seconds| seconds > 0);
     terms.fresh_for_s > 0 || may_be_stale || fields.has("etag") || fields.has("last-modified")
 }
@@ -171,7 +176,7 @@ pub(crate) struct StoredFields {
 }
 
 impl StoredFields {
-    pub(crate) fn of(fields: &impl FieldValues) -> Self {
+    pub(crate) fn new(fields: &impl FieldValues) -> Self {
         let connection = fields.values("connection").flat_map(list_members);
         Self { named: connection.chain(qualified_names(fields)).map(<[u8]>::to_vec).collect() }
     }
@@ -188,7 +193,7 @@ impl StoredFields {
 pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlock {
     /// `: ` and the line's end.
     const AROUND_BYTES: usize = 4;
-    let stored = StoredFields::of(&head.fields);
+    let stored = StoredFields::new(&head.fields);
     let fields = || head.fields.iter().filter(|field| stored.has(field.name.as_bytes()));
     let bytes: usize = fields().map(|field| field.name.len() + field.value.len() + AROUND_BYTES).sum();
     let capacity = bytes + head.added.as_bytes().len();
@@ -206,8 +211,8 @@ pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Moment;
-    use crate::testing::{NOON, block, http_date};
+    use crate::Now;
+    use crate::test_support::{NOON, block, http_date};
     use breme_base::Instant;
 
     const PLAIN: RequestTraits = RequestTraits {
@@ -218,9 +223,9 @@ mod tests {
         has_range: false,
     };
 
-    fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Judgement {
-        let received = Moment { now: Instant::ZERO, wall: NOON };
-        let times = Times { asked: Instant::ZERO, received };
+    fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Storability {
+        let received = Now { instant: Instant::ZERO, wall: NOON };
+        let times = Times { requested: Instant::ZERO, received };
         judge(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
     }
 
@@ -235,11 +240,11 @@ mod tests {
     }
 
     fn is_stored(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> bool {
-        matches!(judged(request, status, fields), Judgement::Store { .. })
+        matches!(judged(request, status, fields), Storability::Store { .. })
     }
 
     fn is_lasting(fields: &[(&str, &str)]) -> bool {
-        matches!(judged(PLAIN, 200, fields), Judgement::Refuse(Refusal { is_lasting: true, .. }))
+        matches!(judged(PLAIN, 200, fields), Storability::Refused(StoreRefusal { is_lasting: true, .. }))
     }
 
     const FRESH: (&str, &str) = ("Cache-Control", "max-age=59");
@@ -336,7 +341,7 @@ mod tests {
     #[test]
     fn meanings() {
         let terms = |value: &str| match judged(PLAIN, 200, &[("Cache-Control", value), ("ETag", "\"a\"")]) {
-            Judgement::Store { terms, .. } => terms,
+            Storability::Store { terms, .. } => terms,
             refused => panic!("{value}: {refused:?}"),
         };
         let found = terms("max-age=59, stale-while-revalidate=7");
@@ -353,7 +358,7 @@ mod tests {
     #[test]
     fn fields_that_are_not_stored() {
         let fields = block(&[("Connection", "a, B"), ("Cache-Control", "no-cache=\"c\", private=\"d\"")]);
-        let stored = StoredFields::of(&fields);
+        let stored = StoredFields::new(&fields);
         for name in
             ["A", "b", "C", "d", "Connection", "TE", "Set-Cookie", "Content-Length", "Proxy-Authenticate", "AGE"]
         {

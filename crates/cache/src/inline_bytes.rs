@@ -30,8 +30,8 @@ impl InlineBytes {
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         if self.is_spilled() {
             self.spilled.extend_from_slice(bytes);
-        } else if let Some(room) = self.inline.get_mut(self.length..self.length + bytes.len()) {
-            room.copy_from_slice(bytes);
+        } else if let Some(free) = self.inline.get_mut(self.length..self.length + bytes.len()) {
+            free.copy_from_slice(bytes);
             self.length += bytes.len();
         } else {
             self.spill(bytes);

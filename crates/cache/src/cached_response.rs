@@ -6,37 +6,37 @@ use breme_base::Instant;
 use breme_http1::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
-use crate::Moment;
+use crate::Now;
 use crate::fields::FieldValues;
-use crate::parts::{self, Part};
-use crate::ranges::{self, Selected};
+use crate::partial_content::{self, ContentRange};
+use crate::ranges::{self, SelectedRanges};
 use crate::status::CacheStatus;
-use crate::store::Stored;
-use crate::validation::{self, Conditional};
+use crate::store::StoredResponse;
+use crate::validation::{self, ConditionResult};
 
 /// What the client gets. The lines hold no framing, no Connection, no Age and no Cache-Status; they hold the Date of
 /// who made the answer, if it said one.
 #[derive(Debug)]
-pub struct Answer {
+pub struct CachedResponse {
     status: u16,
-    lines: Lines,
-    content: Content,
+    lines: HeaderLines,
+    body: ResponseBody,
     /// Length of what a GET would get.
     length: u64,
     age_s: Option<u64>,
-    report: CacheStatus,
-    standing: Option<Standing>,
+    cache_status: CacheStatus,
+    validity: Option<Validity>,
 }
 
 #[derive(Debug)]
-enum Lines {
-    Stored(Arc<Stored>),
-    Own(FieldBlock),
+enum HeaderLines {
+    Stored(Arc<StoredResponse>),
+    Built(FieldBlock),
 }
 
 /// The content of an answer, in as many pieces as it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ResponseBody {
     /// None, by the status or by the method.
     None,
     /// One piece of memory that is shared with the store.
@@ -48,18 +48,18 @@ pub enum Content {
 /// A stored answer that holds for every request of the same bytes, as long as it stands. Who remembers requests byte
 /// for byte keeps it beside them.
 #[derive(Clone, Debug)]
-pub struct Standing {
-    stored: Arc<Stored>,
-    state: u32,
+pub struct Validity {
+    stored: Arc<StoredResponse>,
+    version: u32,
 }
 
-impl Standing {
+impl Validity {
     /// Whether a request of the same bytes would get the same answer now, but for its age: the response is fresh and in
     /// the store, and nothing else has come that could be chosen.
     #[inline]
     #[must_use]
-    pub fn stands(&self, now: Instant) -> bool {
-        self.stored.state() == self.state && self.stored.is_fresh(now)
+    pub fn is_valid(&self, now: Instant) -> bool {
+        self.stored.version() == self.version && self.stored.is_fresh(now)
     }
 
     /// The value of Age.
@@ -70,7 +70,7 @@ impl Standing {
 
     /// What Cache-Status says.
     #[must_use]
-    pub fn report(&self, now: Instant) -> CacheStatus {
+    pub fn cache_status(&self, now: Instant) -> CacheStatus {
         CacheStatus::hit(self.stored.ttl_s(now))
     }
 
@@ -83,74 +83,79 @@ impl Standing {
 
 /// How a stored response is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ResponseOptions {
     pub(crate) is_head: bool,
-    pub(crate) moment: Moment,
+    pub(crate) now: Now,
     pub(crate) ranges_max: usize,
 }
 
-impl Answer {
+impl CachedResponse {
     /// What a stored response is to a request: the whole, a part, or that the client has it already.
-    pub(crate) fn of(stored: &Arc<Stored>, request: &impl FieldValues, look: Look, report: CacheStatus) -> Self {
-        let now = look.moment.now;
+    pub(crate) fn from_stored(
+        stored: &Arc<StoredResponse>,
+        request: &impl FieldValues,
+        options: ResponseOptions,
+        cache_status: CacheStatus,
+    ) -> Self {
+        let now = options.now.instant;
         let whole = Self {
             status: stored.status(),
-            lines: Lines::Stored(Arc::clone(stored)),
-            content: Content::None,
-            length: stored.content_bytes(),
+            lines: HeaderLines::Stored(Arc::clone(stored)),
+            body: ResponseBody::None,
+            length: stored.body_bytes(),
             age_s: Some(stored.age_s(now)),
-            report,
-            standing: None,
+            cache_status,
+            validity: None,
         };
         if matches!(stored.status(), 200 | 206) {
-            if validation::evaluate(request, stored.block()) == Conditional::NotModified {
-                let lines = Lines::Own(validation::not_modified_lines(stored.block()));
+            if validation::evaluate(request, stored.block()) == ConditionResult::NotModified {
+                let lines = HeaderLines::Built(validation::not_modified_lines(stored.block()));
                 return Self { status: 304, lines, length: 0, ..whole };
             }
-            if !look.is_head
+            if !options.is_head
                 && !stored.is_part()
-                && let Some(selected) = ranges::select(request, stored.block(), stored.content_bytes(), look.ranges_max)
+                && let Some(selected) = ranges::select(request, stored.block(), stored.body_bytes(), options.ranges_max)
             {
                 return whole.partial(stored, selected);
             }
         }
         if stored.is_part()
-            && let Some((part, range)) = parts::select(request, stored.block())
+            && let Some((part, range)) = partial_content::select(request, stored.block())
         {
-            return whole.of_part(stored, part, range);
+            return whole.from_part(stored, part, range);
         }
-        if look.is_head { whole } else { Self { content: Content::One(stored.content()), ..whole } }
+        if options.is_head { whole } else { Self { body: ResponseBody::One(stored.body()), ..whole } }
     }
 
-    fn partial(self, stored: &Stored, selected: Selected) -> Self {
-        let (status, lines, pieces) = ranges::partial(stored.block(), &stored.content(), selected);
+    fn partial(self, stored: &StoredResponse, selected: SelectedRanges) -> Self {
+        let (status, lines, pieces) = ranges::partial(stored.block(), &stored.body(), selected);
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { status, lines: Lines::Own(lines), content: Content::Several(pieces), length, ..self }
+        Self { status, lines: HeaderLines::Built(lines), body: ResponseBody::Several(pieces), length, ..self }
     }
 
-    fn of_part(self, stored: &Stored, part: Part, range: ByteRange) -> Self {
-        let place = part.place_of(range);
-        let content = stored.content().slice(place.start as usize..place.end as usize);
+    fn from_part(self, stored: &StoredResponse, part: ContentRange, range: ByteRange) -> Self {
+        let offset = part.offset_of(range);
+        let body = stored.body().slice(offset.start as usize..offset.end as usize);
         let lines = ranges::with(stored.block(), &[("Content-Range", part.content_range(range))]);
-        let length = content.len() as u64;
-        Self { lines: Lines::Own(lines), content: Content::One(content), length, ..self }
+        let length = body.len() as u64;
+        Self { lines: HeaderLines::Built(lines), body: ResponseBody::One(body), length, ..self }
     }
 
     /// 504: the client wants what is stored or nothing (RFC 9111, 5.2.1.7).
-    pub(crate) fn not_cached(report: CacheStatus) -> Self {
+    pub(crate) fn not_cached(cache_status: CacheStatus) -> Self {
         Self {
             status: 504,
-            lines: Lines::Own(FieldBlock::new()),
-            content: Content::None,
+            lines: HeaderLines::Built(FieldBlock::new()),
+            body: ResponseBody::None,
             length: 0,
             age_s: None,
-            report,
-            standing: None,
+            cache_status,
+            validity: None,
         }
     }
 
-    pub(crate) fn with_standing(mut self, stored: &Arc<Stored>, state: u32) -> Self {
-        self.standing = Some(Standing { stored: Arc::clone(stored), state });
+    pub(crate) fn with_validity(mut self, stored: &Arc<StoredResponse>, version: u32) -> Self {
+        self.validity = Some(Validity { stored: Arc::clone(stored), version });
         self
     }
 
@@ -164,8 +169,8 @@ impl Answer {
     #[must_use]
     pub fn lines(&self) -> &FieldBlock {
         match &self.lines {
-            Lines::Stored(stored) => stored.block(),
-            Lines::Own(lines) => lines,
+            HeaderLines::Stored(stored) => stored.block(),
+            HeaderLines::Built(lines) => lines,
         }
     }
 
@@ -180,17 +185,17 @@ impl Answer {
 
     /// The content to send. None in answer to HEAD.
     #[must_use]
-    pub const fn content(&self) -> &Content {
-        &self.content
+    pub const fn body(&self) -> &ResponseBody {
+        &self.body
     }
 
     /// Bytes of the content to send.
     #[must_use]
-    pub fn content_bytes(&self) -> u64 {
-        match &self.content {
-            Content::None => 0,
-            Content::One(bytes) => bytes.len() as u64,
-            Content::Several(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+    pub fn body_bytes(&self) -> u64 {
+        match &self.body {
+            ResponseBody::None => 0,
+            ResponseBody::One(bytes) => bytes.len() as u64,
+            ResponseBody::Several(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
         }
     }
 
@@ -202,13 +207,13 @@ impl Answer {
 
     /// What the cache did.
     #[must_use]
-    pub const fn report(&self) -> CacheStatus {
-        self.report
+    pub const fn cache_status(&self) -> CacheStatus {
+        self.cache_status
     }
 
     /// Present if every request of the same bytes gets the same answer for a while.
     #[must_use]
-    pub const fn standing(&self) -> Option<&Standing> {
-        self.standing.as_ref()
+    pub const fn validity(&self) -> Option<&Validity> {
+        self.validity.as_ref()
     }
 }

@@ -9,8 +9,8 @@
 use breme_http1::list_members;
 
 use crate::Settings;
-use crate::bytes_inline::InlineBytes;
 use crate::fields::FieldValues;
+use crate::inline_bytes::InlineBytes;
 
 /// A response that varies with more fields is not stored.
 const NAMES_MAX: usize = 16;
@@ -26,14 +26,14 @@ const PERSONAL: &[u8] = b"\x01";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vary {
     /// These; sorted, in lower case; perhaps none.
-    Names(Vec<Vec<u8>>),
+    Fields(Vec<Vec<u8>>),
     /// With something that nobody knows (`*`), that is for one client, or with too many.
     Unknown,
 }
 
 impl Vary {
     /// What the response says.
-    pub(crate) fn of(fields: &impl FieldValues) -> Self {
+    pub(crate) fn from_fields(fields: &impl FieldValues) -> Self {
         let mut names: Vec<Vec<u8>> =
             fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
         names.sort_unstable();
@@ -41,27 +41,27 @@ impl Vary {
         let cannot_be_known =
             |name: &Vec<u8>| name == b"*" || OF_THE_CLIENT.contains(&&name[..]) || std::str::from_utf8(name).is_err();
         let is_unknown = names.len() > NAMES_MAX || names.iter().any(cannot_be_known);
-        if is_unknown { Self::Unknown } else { Self::Names(names) }
+        if is_unknown { Self::Unknown } else { Self::Fields(names) }
     }
 
     /// The names, as far as they are known.
     pub(crate) fn names(&self) -> &[Vec<u8>] {
-        if let Self::Names(names) = self { names } else { &[] }
+        if let Self::Fields(names) = self { names } else { &[] }
     }
 
     pub(crate) fn has_cookie(&self) -> bool {
-        matches!(self, Self::Names(names) if names.iter().any(|name| name == b"cookie"))
+        matches!(self, Self::Fields(names) if names.iter().any(|name| name == b"cookie"))
     }
 }
 
 /// How cookies are looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cookies<'s> {
+pub(crate) struct CookieRules<'s> {
     session: &'s [String],
     ignored: &'s [String],
 }
 
-impl<'s> Cookies<'s> {
+impl<'s> CookieRules<'s> {
     pub(crate) fn new(settings: &'s Settings) -> Self {
         Self { session: &settings.session_cookies, ignored: &settings.ignored_cookies }
     }
@@ -105,7 +105,7 @@ fn contains_ignoring_case(text: &[u8], word: &[u8]) -> bool {
 }
 
 /// The variant that a response with this Vary is, by the request that it answers.
-pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: Cookies<'_>) -> InlineBytes {
+pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: CookieRules<'_>) -> InlineBytes {
     let mut out = InlineBytes::new();
     for name in names {
         write(name, request, cookies, &mut out);
@@ -114,7 +114,7 @@ pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: Co
 }
 
 /// Whether a request gets this variant.
-pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: Cookies<'_>) -> bool {
+pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>) -> bool {
     if variant.is_empty() {
         return true;
     }
@@ -126,7 +126,7 @@ pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: Cooki
 }
 
 /// The variant of a request by the names of another one.
-pub(crate) fn same_names(variant: &[u8], request: &impl FieldValues, cookies: Cookies<'_>) -> InlineBytes {
+pub(crate) fn same_names(variant: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>) -> InlineBytes {
     let mut own = InlineBytes::new();
     for name in names_of(variant) {
         write(name, request, cookies, &mut own);
@@ -139,7 +139,7 @@ fn names_of(variant: &[u8]) -> impl Iterator<Item = &[u8]> {
     entries.filter_map(|entry| entry.split(|&byte| byte == 0).next())
 }
 
-fn write(name: &[u8], request: &impl FieldValues, cookies: Cookies<'_>, out: &mut InlineBytes) {
+fn write(name: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut InlineBytes) {
     out.extend(name);
     let text = std::str::from_utf8(name).unwrap_or_default();
     if request.has(text) && !(text == "cookie" && cookies.are_all_ignored(request)) {
@@ -154,7 +154,7 @@ fn write(name: &[u8], request: &impl FieldValues, cookies: Cookies<'_>, out: &mu
 }
 
 /// Cookies in their order, without those that nothing depends on.
-fn write_cookies(request: &impl FieldValues, cookies: Cookies<'_>, out: &mut InlineBytes) {
+fn write_cookies(request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut InlineBytes) {
     if cookies.are_personal(request) {
         return out.extend(PERSONAL);
     }
@@ -228,13 +228,13 @@ fn leading_blanks(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::block;
+    use crate::test_support::block;
 
     fn is_same(vary: &str, first: &[(&str, &str)], second: &[(&str, &str)]) -> bool {
         let settings =
             Settings { ignored_cookies: ["visitor", "_ga*"].map(str::to_owned).to_vec(), ..Settings::new(1) };
-        let cookies = Cookies::new(&settings);
-        let Vary::Names(names) = Vary::of(&block(&[("Vary", vary)])) else { panic!("{vary} is known") };
+        let cookies = CookieRules::new(&settings);
+        let Vary::Fields(names) = Vary::from_fields(&block(&[("Vary", vary)])) else { panic!("{vary} is known") };
         let (first, second) = (block(first), block(second));
         let own = variant(&names, &first, cookies);
         assert!(matches(own.as_slice(), &first, cookies), "a request gets its own variant");
@@ -300,9 +300,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_known() {
-        let vary = |lines: &[(&str, &str)]| Vary::of(&block(lines));
-        assert_eq!(vary(&[]), Vary::Names(vec![]));
-        assert_eq!(vary(&[("Vary", "Foo, bar"), ("vary", "foo")]), Vary::Names(vec![b"bar".to_vec(), b"foo".to_vec()]));
+        let vary = |lines: &[(&str, &str)]| Vary::from_fields(&block(lines));
+        assert_eq!(vary(&[]), Vary::Fields(vec![]));
+        assert_eq!(
+            vary(&[("Vary", "Foo, bar"), ("vary", "foo")]),
+            Vary::Fields(vec![b"bar".to_vec(), b"foo".to_vec()])
+        );
         for unknown in ["*", "*, *", "Foo, *", "*, Foo", "X-Forwarded-For", "foo, FORWARDED"] {
             assert_eq!(vary(&[("Vary", unknown)]), Vary::Unknown);
         }

@@ -10,7 +10,7 @@ use breme_http1::{ByteRange, FieldBlock, Ranges, is_targeted_cache_control, only
 
 use crate::fields::{FieldValues, lines};
 use crate::ranges::is_of_sent_bytes;
-use crate::store::{Stored, Terms};
+use crate::store::{ReuseTerms, StoredResponse};
 use crate::validation::if_range_holds;
 
 /// A part is joined to one that is at most so many times as long, since all of that is copied …
@@ -20,19 +20,19 @@ const JOINED_BYTES_FREE: u64 = 64 * 1024;
 
 /// Which bytes of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ContentRange {
     range: ByteRange,
     whole: u64,
 }
 
-impl Part {
+impl ContentRange {
     /// What Content-Range says, if it says it once, validly and with the whole's length (RFC 9110, 14.4). A part of
     /// content in several (`multipart/byteranges`) has none.
-    pub(crate) fn of(fields: &impl FieldValues) -> Option<Self> {
+    pub(crate) fn from_fields(fields: &impl FieldValues) -> Option<Self> {
         let mut values = fields.values("content-range");
         let (Some(value), None) = (values.next(), values.next()) else { return None };
-        let (unit, place) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-        let (range, whole) = place.split_once('/')?;
+        let (unit, value) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+        let (range, whole) = value.split_once('/')?;
         let (first, last) = range.split_once('-')?;
         let (first, last, whole) = (number(first)?, number(last)?, number(whole)?);
         let is_valid = unit.eq_ignore_ascii_case("bytes") && first <= last && last < whole;
@@ -53,7 +53,7 @@ impl Part {
     }
 
     /// Where a range of the whole lies in this part's own content.
-    pub(crate) const fn place_of(self, range: ByteRange) -> ByteRange {
+    pub(crate) const fn offset_of(self, range: ByteRange) -> ByteRange {
         ByteRange { start: range.start - self.range.start, end: range.end - self.range.start }
     }
 
@@ -72,13 +72,13 @@ fn number(digits: &str) -> Option<u64> {
 }
 
 /// The one range that a request asks for and that a stored part holds, with the part.
-pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<(Part, ByteRange)> {
+pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<(ContentRange, ByteRange)> {
     let mut values = request.values("range");
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     if request.first_value("if-range").is_some_and(|value| !if_range_holds(value, stored)) {
         return None;
     }
-    let part = Part::of(stored)?;
+    let part = ContentRange::from_fields(stored)?;
     match parse_ranges(value, part.whole) {
         Ranges::One(range) if part.range.start <= range.start && range.end <= part.range.end => Some((part, range)),
         _ => None,
@@ -105,24 +105,24 @@ fn lacks_terms(new: &FieldBlock, old: &FieldBlock) -> bool {
 
 /// Two stored parts that can be joined.
 #[derive(Debug)]
-pub(crate) struct Joint<'s> {
-    old: &'s Stored,
-    new: &'s Stored,
-    old_part: Part,
-    new_part: Part,
-    both: Part,
+pub(crate) struct CombinedParts<'s> {
+    old: &'s StoredResponse,
+    new: &'s StoredResponse,
+    old_part: ContentRange,
+    new_part: ContentRange,
+    both: ContentRange,
 }
 
-impl<'s> Joint<'s> {
+impl<'s> CombinedParts<'s> {
     /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap. Both together are at most `bytes_max`
     /// long.
-    pub(crate) fn of(old: &'s Stored, new: &'s Stored, bytes_max: u64) -> Option<Self> {
-        let tag = |stored: &'s Stored| stored.block().first_value("etag").and_then(only_tag);
+    pub(crate) fn new(old: &'s StoredResponse, new: &'s StoredResponse, bytes_max: u64) -> Option<Self> {
+        let tag = |stored: &'s StoredResponse| stored.block().first_value("etag").and_then(only_tag);
         let (new_lines, old_lines) = (new.block(), old.block());
         let is_same = tag(old)?.is_strongly(tag(new)?)
             && !contradicts(new_lines, old_lines)
             && !lacks_terms(new_lines, old_lines);
-        let (old_part, new_part) = (Part::of(old.block())?, Part::of(new.block())?);
+        let (old_part, new_part) = (ContentRange::from_fields(old.block())?, ContentRange::from_fields(new.block())?);
         let both = old_part.joined(new_part)?;
         let length_max = new_part.length().saturating_mul(JOINED_TIMES_MAX).max(JOINED_BYTES_FREE).min(bytes_max);
         let may_join = old.is_part() && new.is_part() && both.length() <= length_max;
@@ -132,12 +132,15 @@ impl<'s> Joint<'s> {
     /// What it takes at most.
     pub(crate) fn cost_bytes(&self) -> u64 {
         let bytes = self.new.layout().content_at() + self.both.length() as usize;
-        Stored::cost_of(bytes, self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES)
+        StoredResponse::cost_of(
+            bytes,
+            self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,
+        )
     }
 
     /// The bytes of both, under the lines of both, with what the newer one means.
-    pub(crate) fn join(&self, terms: Terms) -> Arc<Stored> {
-        let (old, new) = (self.old.content(), self.new.content());
+    pub(crate) fn join(&self, terms: ReuseTerms) -> Arc<StoredResponse> {
+        let (old, new) = (self.old.body(), self.new.body());
         let (start, end) = (self.new_part.range.start, self.new_part.range.end);
         let before = start.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
         let behind = end.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
@@ -145,7 +148,7 @@ impl<'s> Joint<'s> {
         let lead = &self.new.shared_bytes()[..layout.content_at()];
         let bytes = [lead, &old[..before], &new, &old[behind..]].concat();
         let status = if self.both.is_all() { 200 } else { 206 };
-        Arc::new(Stored::new(status, self.lines(), bytes.into(), layout, terms))
+        Arc::new(StoredResponse::new(status, self.lines(), bytes.into(), layout, terms))
     }
 
     /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have; none that was about the
@@ -176,11 +179,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::store::Layout;
-    use crate::testing::block;
+    use crate::store::StoredLayout;
+    use crate::test_support::block;
 
     fn part(value: &str) -> Option<(u64, u64, u64)> {
-        let part = Part::of(&block(&[("Content-Range", value)]))?;
+        let part = ContentRange::from_fields(&block(&[("Content-Range", value)]))?;
         Some((part.range.start, part.range.end, part.whole))
     }
 
@@ -204,21 +207,21 @@ mod tests {
             assert_eq!(part(value), None, "{value}");
         }
         let twice = block(&[("Content-Range", "bytes 0-1/2"), ("Content-Range", "bytes 0-1/2")]);
-        assert_eq!(Part::of(&twice), None);
+        assert_eq!(ContentRange::from_fields(&twice), None);
     }
 
     #[test]
     fn what_lies_in_a_part() {
         let stored = block(&[("Content-Range", "bytes 4-7/10"), ("ETag", "\"a\"")]);
-        let asked = |fields: &[(&str, &str)]| {
+        let pending = |fields: &[(&str, &str)]| {
             let (part, range) = select(&block(fields), &stored)?;
-            let place = part.place_of(range);
-            Some((part.content_range(range), place.start, place.end))
+            let position = part.offset_of(range);
+            Some((part.content_range(range), position.start, position.end))
         };
-        let found = |place: &str, start, end| Some((format!("bytes {place}/10"), start, end));
-        assert_eq!(asked(&[("Range", "bytes=4-7")]), found("4-7", 0, 4));
-        assert_eq!(asked(&[("Range", "bytes=5-5")]), found("5-5", 1, 2));
-        assert_eq!(asked(&[("Range", "bytes=5-5"), ("If-Range", "\"a\"")]), found("5-5", 1, 2));
+        let found = |position: &str, start, end| Some((format!("bytes {position}/10"), start, end));
+        assert_eq!(pending(&[("Range", "bytes=4-7")]), found("4-7", 0, 4));
+        assert_eq!(pending(&[("Range", "bytes=5-5")]), found("5-5", 1, 2));
+        assert_eq!(pending(&[("Range", "bytes=5-5"), ("If-Range", "\"a\"")]), found("5-5", 1, 2));
         for fields in [
             &[][..],
             &[("Range", "bytes=3-7")],
@@ -231,34 +234,34 @@ mod tests {
             &[("Range", "bytes=4-7"), ("Range", "bytes=4-7")],
             &[("Range", "bytes=4-7"), ("If-Range", "\"b\"")],
         ] {
-            assert_eq!(asked(fields), None, "{fields:?}");
+            assert_eq!(pending(fields), None, "{fields:?}");
         }
         let end = block(&[("Content-Range", "bytes 6-9/10")]);
-        let suffix = select(&block(&[("Range", "bytes=-2")]), &end).map(|(part, range)| part.place_of(range));
+        let suffix = select(&block(&[("Range", "bytes=-2")]), &end).map(|(part, range)| part.offset_of(range));
         assert_eq!(suffix, Some(ByteRange { start: 2, end: 4 }));
     }
 
-    fn stored(range: &str, tag: &str, content: &'static str) -> Stored {
-        let lines = block(&[("Content-Range", range), ("ETag", tag), ("X", content)]);
-        let layout = Layout { key_bytes: 3, variant_bytes: 1 };
-        Stored::new(206, lines, Bytes::from(format!("keyv{content}")), layout, Terms::default())
+    fn stored(range: &str, tag: &str, body: &'static str) -> StoredResponse {
+        let lines = block(&[("Content-Range", range), ("ETag", tag), ("X", body)]);
+        let layout = StoredLayout { key_bytes: 3, variant_bytes: 1 };
+        StoredResponse::new(206, lines, Bytes::from(format!("keyv{body}")), layout, ReuseTerms::default())
     }
 
-    fn joined(old: &Stored, new: &Stored) -> Option<(u16, Option<String>, String)> {
-        let joint = Joint::of(old, new, u64::MAX)?;
-        let both = joint.join(Terms::default());
-        assert!(both.cost_bytes() <= joint.cost_bytes());
+    fn joined(old: &StoredResponse, new: &StoredResponse) -> Option<(u16, Option<String>, String)> {
+        let combined = CombinedParts::new(old, new, u64::MAX)?;
+        let both = combined.join(ReuseTerms::default());
+        assert!(both.cost_bytes() <= combined.cost_bytes());
         assert_eq!((both.key(), both.variant()), (b"key" as &[u8], b"v" as &[u8]));
         assert_eq!(both.block().first_value("x"), new.block().first_value("x"), "the newer one's lines count");
         let range = both.block().first_value("content-range");
         let range = range.map(|value| String::from_utf8_lossy(value).into_owned());
-        Some((both.status(), range, String::from_utf8(both.content().to_vec()).unwrap()))
+        Some((both.status(), range, String::from_utf8(both.body().to_vec()).unwrap()))
     }
 
     #[test]
     fn parts_that_touch_become_one() {
         let middle = stored("bytes 3-5/9", "\"a\"", "345");
-        for (range, content, place, all) in [
+        for (range, body, position, all) in [
             ("bytes 6-7/9", "67", Some("bytes 3-7/9"), "34567"),
             ("bytes 1-2/9", "12", Some("bytes 1-5/9"), "12345"),
             ("bytes 5-7/9", "567", Some("bytes 3-7/9"), "34567"),
@@ -267,9 +270,9 @@ mod tests {
             ("bytes 2-6/9", "23456", Some("bytes 2-6/9"), "23456"),
             ("bytes 0-8/9", "012345678", None, "012345678"),
         ] {
-            let status = if place.is_some() { 206 } else { 200 };
-            let expected = Some((status, place.map(str::to_owned), all.to_owned()));
-            assert_eq!(joined(&middle, &stored(range, "\"a\"", content)), expected, "{range}");
+            let status = if position.is_some() { 206 } else { 200 };
+            let expected = Some((status, position.map(str::to_owned), all.to_owned()));
+            assert_eq!(joined(&middle, &stored(range, "\"a\"", body)), expected, "{range}");
         }
         let (first, last) = (stored("bytes 0-1/4", "\"a\"", "01"), stored("bytes 2-3/4", "\"a\"", "23"));
         let whole = Some((200, None, "0123".to_owned()));
@@ -287,10 +290,10 @@ mod tests {
             ("bytes 6-6/9", "W/\"a\""),
             ("bytes 6-6/9", "a"),
         ] {
-            assert!(Joint::of(&old, &stored(range, tag, "6"), u64::MAX).is_none(), "{range} {tag}");
+            assert!(CombinedParts::new(&old, &stored(range, tag, "6"), u64::MAX).is_none(), "{range} {tag}");
         }
         let weak = stored("bytes 3-5/9", "W/\"a\"", "345");
-        assert!(Joint::of(&weak, &stored("bytes 6-6/9", "W/\"a\"", "6"), u64::MAX).is_none());
+        assert!(CombinedParts::new(&weak, &stored("bytes 6-6/9", "W/\"a\"", "6"), u64::MAX).is_none());
     }
 
     #[test]
@@ -298,7 +301,7 @@ mod tests {
         let range = |start: u64, length: u64| format!("bytes {start}-{}/99999999", start + length - 1);
         let is_joined = |old: u64, new: u64| {
             let (old, new) = (stored(&range(0, old), "\"a\"", ""), stored(&range(old, new), "\"a\"", ""));
-            Joint::of(&old, &new, 31 << 20).is_some()
+            CombinedParts::new(&old, &new, 31 << 20).is_some()
         };
         assert!(is_joined(JOINED_BYTES_FREE - 1, 1) && !is_joined(JOINED_BYTES_FREE, 1));
         assert!(is_joined(15 << 20, 1 << 20) && !is_joined(16 << 20, 1 << 20));

@@ -20,27 +20,27 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use breme_http1::FieldBlock;
 
-use crate::asking::{Fault, Told, Waiter, Wakes};
-use crate::fields::Kept;
+use crate::fields::SavedFields;
 use crate::groups::{GroupId, Groups};
-use crate::selecting::{Cookies, matches};
-use crate::store::{self, Charge, Layout, Stored, Terms};
+use crate::request::{FailureInfo, FetchError, Waiter, Wakes};
+use crate::store::{self, Charge, ReuseTerms, StoredLayout, StoredResponse};
+use crate::vary::{CookieRules, matches};
 
 /// Answers that are being fetched for the keys of a shard, by the hashes of these.
-pub(crate) type Fills = HashMap<u64, Vec<Arc<FillState>>>;
+pub(crate) type Fills = HashMap<u64, Vec<Arc<Fill>>>;
 /// A shard of the store with what is being fetched for it.
 pub(crate) type Shard = store::Shard<Fills>;
 
 /// What the requests for one key share while its answer is being fetched.
 #[derive(Debug)]
-pub(crate) struct FillState {
+pub(crate) struct Fill {
     pub(crate) key: Box<[u8]>,
-    fate: Arc<Fate>,
+    record: Arc<FillRecord>,
     /// Purges of groups that had been when it began.
     pub(crate) purges: u64,
     is_open: AtomicBool,
     is_purged: AtomicBool,
-    inner: Mutex<Inner>,
+    inner: Mutex<FillProgress>,
     /// What this itself costs.
     _charge: Charge,
 }
@@ -48,11 +48,11 @@ pub(crate) struct FillState {
 /// What is left of a fill when it is over, for those who waited for the one before it and learn late that they waited
 /// in vain.
 #[derive(Debug)]
-struct Fate {
+struct FillRecord {
     /// The variant that the answer is expected to be, by what is known of earlier ones; empty: nothing is known.
     expected: Box<[u8]>,
     /// There is no answer, and what is said of that to all. Known before the fill is closed.
-    told: OnceLock<Told>,
+    failure: OnceLock<FailureInfo>,
 }
 
 /// Answers to one key that are noted while they are fetched; more are passed on. Each of them is looked at by all that
@@ -60,8 +60,8 @@ struct Fate {
 const KEY_FILLS_MAX: usize = 256;
 
 /// Notes that an answer is being fetched, so that purges find it, and those who may follow. None if there are too many.
-pub(crate) fn note(shard: &mut Shard, place: u64, fill: Arc<FillState>) -> Option<Arc<FillState>> {
-    let fills = shard.fills.entry(place).or_default();
+pub(crate) fn register(shard: &mut Shard, key_hash: u64, fill: Arc<Fill>) -> Option<Arc<Fill>> {
+    let fills = shard.fills.entry(key_hash).or_default();
     if fills.len() >= KEY_FILLS_MAX {
         return None;
     }
@@ -74,87 +74,93 @@ pub(crate) const FILL_BYTES: u64 = 1024;
 
 /// How far it has come, and who follows.
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) phase: Phase,
-    pub(crate) stream: Option<Stream>,
-    pub(crate) seats: Vec<Option<Seat>>,
+pub(crate) struct FillProgress {
+    pub(crate) phase: FillPhase,
+    pub(crate) stream: Option<StreamedResponse>,
+    pub(crate) subscriptions: Vec<Option<Subscription>>,
     pub(crate) free: Vec<usize>,
     /// The next fill for the same, which one of those began or joined who waited for this one in vain.
-    next: Option<Arc<Fate>>,
+    next: Option<Arc<FillRecord>>,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) enum Phase {
-    Asking,
+pub(crate) enum FillPhase {
+    AwaitingHead,
     Streaming,
     /// Whole, and being put into the store.
-    Settling,
-    Done(Arc<Stored>),
-    Stale(Arc<Stored>, Option<u16>),
+    Storing,
+    Done(Arc<StoredResponse>),
+    Stale(Arc<StoredResponse>, Option<u16>),
     /// No head has come.
-    Failed(Fault),
+    Failed(FetchError),
     /// It is of no use to wait for the next one either.
     Released,
-    Broken,
+    Aborted,
 }
 
 /// A response whose content is coming.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct StreamedResponse {
     pub(crate) status: u16,
     pub(crate) lines: FieldBlock,
     pub(crate) length: Option<u64>,
-    pub(crate) layout: Layout,
-    pub(crate) terms: Terms,
+    pub(crate) layout: StoredLayout,
+    pub(crate) terms: ReuseTerms,
     pub(crate) groups: Vec<GroupId>,
     /// Key, variant and what has come of the content.
     pub(crate) bytes: Vec<u8>,
     pub(crate) charge: Charge,
     /// Bytes of the content that everybody has read and that are gone, once it was too long to be stored.
-    pub(crate) dropped: u64,
+    pub(crate) discarded_bytes: u64,
     pub(crate) is_storable: bool,
 }
 
-impl Stream {
+impl StreamedResponse {
     pub(crate) fn variant(&self) -> &[u8] {
         &self.bytes[self.layout.key_bytes as usize..self.layout.content_at()]
     }
 
     /// What has come, whether it is still here or not.
-    fn came(&self) -> u64 {
-        self.dropped + (self.bytes.len() - self.layout.content_at()) as u64
+    fn received_bytes(&self) -> u64 {
+        self.discarded_bytes + (self.bytes.len() - self.layout.content_at()) as u64
     }
 
     pub(crate) fn since(&self, position: u64) -> &[u8] {
-        let start = self.layout.content_at() + position.saturating_sub(self.dropped) as usize;
+        let start = self.layout.content_at() + position.saturating_sub(self.discarded_bytes) as usize;
         self.bytes.get(start..).unwrap_or_default()
     }
 }
 
 /// A follower's place.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Subscription {
     pub(crate) waiter: Waiter,
     pub(crate) position: u64,
     pub(crate) has_begun: bool,
-    pub(crate) is_asleep: bool,
+    pub(crate) is_waiting: bool,
     /// It was too slow for content that is too long.
     pub(crate) is_cut_off: bool,
 }
 
-impl Seat {
+impl Subscription {
     const fn new(waiter: Waiter) -> Self {
-        Self { waiter, position: 0, has_begun: false, is_asleep: true, is_cut_off: false }
+        Self { waiter, position: 0, has_begun: false, is_waiting: true, is_cut_off: false }
     }
 }
 
-impl FillState {
+impl Fill {
     pub(crate) fn new(key: &[u8], expected: &[u8], purges: u64, is_open: bool, charge: Charge) -> Arc<Self> {
-        let inner = Inner { phase: Phase::Asking, stream: None, seats: Vec::new(), free: Vec::new(), next: None };
+        let inner = FillProgress {
+            phase: FillPhase::AwaitingHead,
+            stream: None,
+            subscriptions: Vec::new(),
+            free: Vec::new(),
+            next: None,
+        };
         Arc::new(Self {
             key: key.into(),
-            fate: Arc::new(Fate { expected: expected.into(), told: OnceLock::new() }),
+            record: Arc::new(FillRecord { expected: expected.into(), failure: OnceLock::new() }),
             purges,
             is_open: AtomicBool::new(is_open),
             is_purged: AtomicBool::new(false),
@@ -163,7 +169,7 @@ impl FillState {
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FillProgress> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,75 +192,81 @@ impl FillState {
     }
 
     /// Takes a seat, if the answer is, or is expected to be, one for this request.
-    pub(crate) fn join(&self, request: &Kept, cookies: Cookies<'_>, groups: &Groups, waiter: Waiter) -> Option<usize> {
-        if !self.is_open() || !matches(&self.fate.expected, request, cookies) {
+    pub(crate) fn join(
+        &self,
+        request: &SavedFields,
+        cookies: CookieRules<'_>,
+        groups: &Groups,
+        waiter: Waiter,
+    ) -> Option<usize> {
+        if !self.is_open() || !matches(&self.record.expected, request, cookies) {
             return None;
         }
         let mut inner = self.lock();
         let (may_join, known) = match (&inner.phase, &inner.stream) {
-            (Phase::Asking | Phase::Settling, _) => (true, None),
-            (Phase::Streaming, Some(stream)) => {
+            (FillPhase::AwaitingHead | FillPhase::Storing, _) => (true, None),
+            (FillPhase::Streaming, Some(stream)) => {
                 (stream.is_storable && matches(stream.variant(), request, cookies), Some(stream.groups.as_slice()))
             }
             _ => (false, None),
         };
         let may_join = may_join && !groups.is_older(known, self.purges);
-        may_join.then(|| inner.seat(Seat::new(waiter)))
+        may_join.then(|| inner.subscription(Subscription::new(waiter)))
     }
 
     /// A seat for one who has had so much of the content. A part may be joined to another one when it is whole, and
     /// begin elsewhere then.
-    pub(crate) fn seat_inside(&self, position: u64, waiter: Waiter) -> Option<usize> {
+    pub(crate) fn subscribe_at(&self, position: u64, waiter: Waiter) -> Option<usize> {
         let mut inner = self.lock();
-        let is_whole = |stream: &Stream| stream.is_storable && stream.status != 206;
-        let may_sit = matches!(inner.phase, Phase::Streaming) && inner.stream.as_ref().is_some_and(is_whole);
-        may_sit.then(|| inner.seat(Seat { position, has_begun: true, ..Seat::new(waiter) }))
+        let is_whole = |stream: &StreamedResponse| stream.is_storable && stream.status != 206;
+        let may_sit = matches!(inner.phase, FillPhase::Streaming) && inner.stream.as_ref().is_some_and(is_whole);
+        may_sit.then(|| inner.subscription(Subscription { position, has_begun: true, ..Subscription::new(waiter) }))
     }
 
     /// Notes who comes next, if this one got no answer.
-    pub(crate) fn note_next(&self, next: &Self) {
+    pub(crate) fn set_successor(&self, next: &Self) {
         let mut inner = self.lock();
-        let is_known = inner.next.as_ref().is_some_and(|known| known.told.get().is_some());
-        if matches!(inner.phase, Phase::Failed(Fault::Unanswered(_))) && !is_known {
-            inner.next = Some(Arc::clone(&next.fate));
+        let is_known = inner.next.as_ref().is_some_and(|known| known.failure.get().is_some());
+        if matches!(inner.phase, FillPhase::Failed(FetchError::NoResponse(_))) && !is_known {
+            inner.next = Some(Arc::clone(&next.record));
         }
     }
 
     /// What those were told who waited for this one and for the next, if both got no answer; with a seat here. Who
     /// learns of the first failure after the second has waited for both: without that each late one would ask again.
-    pub(crate) fn seat_after_both(
+    pub(crate) fn subscribe_after_two_failures(
         &self,
-        request: &Kept,
-        cookies: Cookies<'_>,
+        request: &SavedFields,
+        cookies: CookieRules<'_>,
         waiter: Waiter,
-    ) -> Option<(usize, Told)> {
+    ) -> Option<(usize, FailureInfo)> {
         let mut inner = self.lock();
         let next = inner.next.clone().filter(|next| matches(&next.expected, request, cookies))?;
-        let told = next.told.get()?.clone();
-        Some((inner.seat(Seat::new(waiter)), told))
+        let failure = next.failure.get()?.clone();
+        Some((inner.subscription(Subscription::new(waiter)), failure))
     }
 
     /// There will be no answer: said before the fill is closed, so that nobody finds neither an open fill nor what
     /// became of it.
-    pub(crate) fn tell_fate(&self, fault: &Fault) {
-        if let Fault::Unanswered(told) | Fault::Unreached(told) = fault
-            && matches!(self.lock().phase, Phase::Asking)
+    pub(crate) fn record_failure(&self, fault: &FetchError) {
+        if let FetchError::NoResponse(failure) | FetchError::Unreachable(failure) = fault
+            && matches!(self.lock().phase, FillPhase::AwaitingHead)
         {
             // The first word counts.
-            let _ = self.fate.told.set(Arc::clone(told));
+            let _ = self.record.failure.set(Arc::clone(failure));
         }
     }
 
     pub(crate) fn has_followers(&self) -> bool {
         let inner = self.lock();
-        inner.seats.len() > inner.free.len()
+        inner.subscriptions.len() > inner.free.len()
     }
 
     /// The head has come and may be given to all that it is for.
-    pub(crate) fn begin(&self, stream: Stream, is_shared: bool, wakes: &mut Wakes) {
+    pub(crate) fn begin(&self, stream: StreamedResponse, is_shared: bool, wakes: &mut Wakes) {
         let mut inner = self.lock();
         inner.stream = Some(stream);
-        inner.phase = if is_shared { Phase::Streaming } else { Phase::Released };
+        inner.phase = if is_shared { FillPhase::Streaming } else { FillPhase::Released };
         inner.wake(wakes);
     }
 
@@ -274,8 +286,9 @@ impl FillState {
     /// only as far as the slowest of them may be behind. Tells whether there are any.
     pub(crate) fn push_overlong(&self, bytes: &[u8], window_bytes: usize, wakes: &mut Wakes) -> bool {
         let mut inner = self.lock();
-        inner.forget_read(bytes.len(), window_bytes, wakes);
-        let is_read = inner.seats.iter().flatten().any(|seat| seat.has_begun && !seat.is_cut_off);
+        inner.discard_read(bytes.len(), window_bytes, wakes);
+        let is_read =
+            inner.subscriptions.iter().flatten().any(|subscription| subscription.has_begun && !subscription.is_cut_off);
         match &mut inner.stream {
             Some(stream) if is_read => stream.bytes.extend_from_slice(bytes),
             _ => inner.stream = None,
@@ -285,29 +298,31 @@ impl FillState {
     }
 
     /// The content is whole: takes it out to be stored. None if it was too long; then it stays for those who read it.
-    pub(crate) fn take_whole(&self) -> Option<Stream> {
+    pub(crate) fn take_whole(&self) -> Option<StreamedResponse> {
         let mut inner = self.lock();
         let stream = inner.stream.take_if(|stream| stream.is_storable)?;
-        if matches!(inner.phase, Phase::Streaming) {
-            inner.phase = Phase::Settling;
+        if matches!(inner.phase, FillPhase::Streaming) {
+            inner.phase = FillPhase::Storing;
         }
         Some(stream)
     }
 
-    pub(crate) fn finish(&self, outcome: Outcome, wakes: &mut Wakes) {
+    pub(crate) fn finish(&self, outcome: FillOutcome, wakes: &mut Wakes) {
         self.close();
         let mut inner = self.lock();
         inner.phase = match (outcome, &inner.phase) {
-            (Outcome::Done(_) | Outcome::Ended | Outcome::Failed(_), Phase::Released) => Phase::Released,
-            (Outcome::Done(stored), _) => Phase::Done(stored),
-            (Outcome::Stale(stored, status), _) => Phase::Stale(stored, status),
-            (Outcome::Ended, _) => Phase::Streaming,
-            (Outcome::Failed(fault), Phase::Asking) => Phase::Failed(fault),
-            (Outcome::Failed(_), _) => Phase::Broken,
-            (Outcome::Released, _) => Phase::Released,
+            (FillOutcome::Stored(_) | FillOutcome::Ended | FillOutcome::Failed(_), FillPhase::Released) => {
+                FillPhase::Released
+            }
+            (FillOutcome::Stored(stored), _) => FillPhase::Done(stored),
+            (FillOutcome::Stale(stored, status), _) => FillPhase::Stale(stored, status),
+            (FillOutcome::Ended, _) => FillPhase::Streaming,
+            (FillOutcome::Failed(fault), FillPhase::AwaitingHead) => FillPhase::Failed(fault),
+            (FillOutcome::Failed(_), _) => FillPhase::Aborted,
+            (FillOutcome::Released, _) => FillPhase::Released,
         };
         if let Some(stream) = &mut inner.stream {
-            stream.length = stream.length.or(Some(stream.came()));
+            stream.length = stream.length.or(Some(stream.received_bytes()));
         }
         inner.wake(wakes);
     }
@@ -315,53 +330,57 @@ impl FillState {
 
 /// How a fill ends.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum FillOutcome {
     /// It is whole, and shared memory.
-    Done(Arc<Stored>),
+    Stored(Arc<StoredResponse>),
     /// Upstream failed, perhaps with this status, and this may be served.
-    Stale(Arc<Stored>, Option<u16>),
+    Stale(Arc<StoredResponse>, Option<u16>),
     /// It was too long to be stored and has ended.
     Ended,
     /// Not for everyone.
     Released,
     /// There is no answer, or it broke off.
-    Failed(Fault),
+    Failed(FetchError),
 }
 
-impl Inner {
-    fn seat(&mut self, seat: Seat) -> usize {
+impl FillProgress {
+    fn subscription(&mut self, subscription: Subscription) -> usize {
         if let Some(index) = self.free.pop() {
-            self.seats[index] = Some(seat);
+            self.subscriptions[index] = Some(subscription);
             return index;
         }
-        self.seats.push(Some(seat));
-        self.seats.len() - 1
+        self.subscriptions.push(Some(subscription));
+        self.subscriptions.len() - 1
     }
 
     fn wake(&mut self, wakes: &mut Wakes) {
-        for seat in self.seats.iter_mut().flatten().filter(|seat| seat.is_asleep) {
-            seat.is_asleep = false;
-            wakes.push(seat.waiter);
+        for subscription in self.subscriptions.iter_mut().flatten().filter(|subscription| subscription.is_waiting) {
+            subscription.is_waiting = false;
+            wakes.push(subscription.waiter);
         }
     }
 
     /// Forgets what all have read; who is too far behind to wait for is cut off. Nobody else may begin.
-    fn forget_read(&mut self, coming: usize, window_bytes: usize, wakes: &mut Wakes) {
+    fn discard_read(&mut self, coming: usize, window_bytes: usize, wakes: &mut Wakes) {
         let Some(stream) = &mut self.stream else { return };
         stream.is_storable = false;
-        let floor = (stream.came() + coming as u64).saturating_sub(window_bytes as u64);
-        let readers = self.seats.iter_mut().flatten().filter(|seat| seat.has_begun && !seat.is_cut_off);
-        let mut slowest = stream.came();
-        for seat in readers {
-            seat.is_cut_off = seat.position < floor;
-            if !seat.is_cut_off {
-                slowest = slowest.min(seat.position);
+        let floor = (stream.received_bytes() + coming as u64).saturating_sub(window_bytes as u64);
+        let readers = self
+            .subscriptions
+            .iter_mut()
+            .flatten()
+            .filter(|subscription| subscription.has_begun && !subscription.is_cut_off);
+        let mut slowest = stream.received_bytes();
+        for subscription in readers {
+            subscription.is_cut_off = subscription.position < floor;
+            if !subscription.is_cut_off {
+                slowest = slowest.min(subscription.position);
             }
         }
-        let read = slowest.saturating_sub(stream.dropped) as usize;
+        let read = slowest.saturating_sub(stream.discarded_bytes) as usize;
         let start = stream.layout.content_at();
         stream.bytes.drain(start..start + read);
-        stream.dropped += read as u64;
+        stream.discarded_bytes += read as u64;
         self.wake(wakes);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Stored;
+use super::StoredResponse;
 
 /// Places in one allocation.
 const CHUNK: usize = 64;
@@ -14,10 +14,10 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The place of a stored response.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) stored: Option<Arc<Stored>>,
+pub(super) struct SlabEntry {
+    pub(super) stored: Option<Arc<StoredResponse>>,
     /// The hash of its key.
-    pub(super) place: u64,
+    pub(super) key_hash: u64,
     previous: u32,
     /// In its queue, or in the list of free places.
     next: u32,
@@ -28,13 +28,13 @@ pub(super) struct Node {
 
 /// All places of a shard.
 #[derive(Debug)]
-pub(super) struct Nodes {
-    chunks: Vec<Box<[Node]>>,
+pub(super) struct Slab {
+    chunks: Vec<Box<[SlabEntry]>>,
     free: u32,
     pub(super) len: usize,
 }
 
-impl Nodes {
+impl Slab {
     pub(super) const fn new() -> Self {
         Self { chunks: Vec::new(), free: NONE, len: 0 }
     }
@@ -50,15 +50,15 @@ impl Nodes {
     /// What [`grow`](Self::grow) would take, in places and in bytes.
     pub(super) fn growth(&self) -> (usize, usize) {
         let list = if self.chunks.len() == self.chunks.capacity() {
-            self.chunks.capacity().max(4) * 2 * size_of::<Box<[Node]>>()
+            self.chunks.capacity().max(4) * 2 * size_of::<Box<[SlabEntry]>>()
         } else {
             0
         };
-        (CHUNK, CHUNK * size_of::<Node>() + list)
+        (CHUNK, CHUNK * size_of::<SlabEntry>() + list)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.capacity() * size_of::<Node>() + self.chunks.capacity() * size_of::<Box<[Node]>>()
+        self.capacity() * size_of::<SlabEntry>() + self.chunks.capacity() * size_of::<Box<[SlabEntry]>>()
     }
 
     /// Makes more places.
@@ -70,7 +70,7 @@ impl Nodes {
         let first = self.capacity() as u32;
         let empty = |index: usize| {
             let next = if index + 1 == CHUNK { self.free } else { first + index as u32 + 1 };
-            Node { stored: None, place: 0, previous: NONE, next, next_variant: NONE, is_main: false }
+            SlabEntry { stored: None, key_hash: 0, previous: NONE, next, next_variant: NONE, is_main: false }
         };
         let chunk = (0..CHUNK).map(empty).collect();
         self.chunks.push(chunk);
@@ -78,41 +78,41 @@ impl Nodes {
     }
 
     /// Puts a response into a free place. There is one: see [`is_full`](Self::is_full).
-    pub(super) fn insert(&mut self, place: u64, stored: Arc<Stored>) -> u32 {
+    pub(super) fn insert(&mut self, key_hash: u64, stored: Arc<StoredResponse>) -> u32 {
         let index = self.free;
-        let node = self.at_mut(index);
-        node.stored = Some(stored);
-        node.place = place;
-        node.next_variant = NONE;
-        let next_free = node.next;
+        let entry = self.at_mut(index);
+        entry.stored = Some(stored);
+        entry.key_hash = key_hash;
+        entry.next_variant = NONE;
+        let next_free = entry.next;
         self.free = next_free;
         self.len += 1;
         index
     }
 
     /// Empties a place that is in no queue any more.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Arc<Stored>> {
+    pub(super) fn remove(&mut self, index: u32) -> Option<Arc<StoredResponse>> {
         let free = self.free;
-        let node = self.at_mut(index);
-        node.next = free;
-        let stored = node.stored.take();
+        let entry = self.at_mut(index);
+        entry.next = free;
+        let stored = entry.stored.take();
         self.free = index;
         self.len -= 1;
         stored
     }
 
-    pub(super) fn at(&self, index: u32) -> &Node {
+    pub(super) fn at(&self, index: u32) -> &SlabEntry {
         &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Node {
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut SlabEntry {
         &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
     /// All responses.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Stored>)> {
-        let nodes = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
-        nodes.filter_map(|(index, node)| node.stored.as_ref().map(|stored| (index as u32, stored)))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<StoredResponse>)> {
+        let slab = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
+        slab.filter_map(|(index, entry)| entry.stored.as_ref().map(|stored| (index as u32, stored)))
     }
 
     fn cost(&self, index: u32) -> u64 {
@@ -139,30 +139,30 @@ impl Queue {
         (self.head != NONE).then_some(self.head)
     }
 
-    pub(super) fn push(&mut self, nodes: &mut Nodes, index: u32) {
+    pub(super) fn push(&mut self, slab: &mut Slab, index: u32) {
         let tail = std::mem::replace(&mut self.tail, index);
-        let node = nodes.at_mut(index);
-        (node.previous, node.next) = (tail, NONE);
+        let entry = slab.at_mut(index);
+        (entry.previous, entry.next) = (tail, NONE);
         if tail == NONE {
             self.head = index;
         } else {
-            nodes.at_mut(tail).next = index;
+            slab.at_mut(tail).next = index;
         }
-        self.bytes += nodes.cost(index);
+        self.bytes += slab.cost(index);
         self.len += 1;
     }
 
-    pub(super) fn unlink(&mut self, nodes: &mut Nodes, index: u32) {
-        let (previous, next) = (nodes.at(index).previous, nodes.at(index).next);
+    pub(super) fn unlink(&mut self, slab: &mut Slab, index: u32) {
+        let (previous, next) = (slab.at(index).previous, slab.at(index).next);
         match previous {
             NONE => self.head = next,
-            previous => nodes.at_mut(previous).next = next,
+            previous => slab.at_mut(previous).next = next,
         }
         match next {
             NONE => self.tail = previous,
-            next => nodes.at_mut(next).previous = previous,
+            next => slab.at_mut(next).previous = previous,
         }
-        self.bytes -= nodes.cost(index);
+        self.bytes -= slab.cost(index);
         self.len -= 1;
     }
 }
@@ -173,6 +173,6 @@ mod tests {
 
     #[test]
     fn a_place_is_small() {
-        assert_eq!(size_of::<Node>(), 32);
+        assert_eq!(size_of::<SlabEntry>(), 32);
     }
 }

@@ -13,9 +13,9 @@ use crate::key::Scheme;
 
 /// Now: on the run's own clock, by which everything is timed, and by the calendar, in which responses speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct Now {
     /// The run's own time.
-    pub now: Instant,
+    pub instant: Instant,
     /// The calendar's time at that instant.
     pub wall: UnixSeconds,
 }
@@ -39,9 +39,9 @@ pub struct Request<'a, 'f> {
     /// Whether upstream is not told what this request says by a name, because nobody vouches for it. Such a field
     /// counts as absent where stored responses are told apart (Vary): what upstream is told instead must follow from
     /// the target.
-    pub is_unheard: fn(&str) -> bool,
+    pub is_stripped: fn(&str) -> bool,
     /// It has content. A GET with content is passed on and its answer not stored.
-    pub has_content: bool,
+    pub has_body: bool,
 }
 
 /// The head of an upstream's final answer.
@@ -59,18 +59,18 @@ pub struct ResponseHead<'a, 'f> {
 
 /// Why there is no answer, as far as it concerns those who wait for the same one.
 #[derive(Clone, Debug)]
-pub enum Fault {
+pub enum FetchError {
     /// It lies with this request or its client: the others ask again.
-    Own,
+    Request,
     /// Nobody could be asked, whatever the request is: so there is no answer for the others either.
-    Unreached(Told),
+    Unreachable(FailureInfo),
     /// Upstream had the request and gave no answer. Another request for the same may have one, so one of those who wait
     /// asks again; who has waited for two such has none.
-    Unanswered(Told),
+    NoResponse(FailureInfo),
 }
 
 /// What a client is told where there is no answer. To the cache it means nothing.
-pub type Told = Arc<dyn Any + Send + Sync>;
+pub type FailureInfo = Arc<dyn Any + Send + Sync>;
 
 /// Whom to wake: a shard, and what to tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,34 +2,34 @@
 
 use breme_base::Instant;
 
-use crate::answer::Look;
+use crate::cached_response::ResponseOptions;
 use crate::directives::RequestDirectives;
-use crate::fields::Kept;
+use crate::fields::SavedFields;
 use crate::key::{Key, KeyHash};
-use crate::storing::RequestTraits;
-use crate::{Moment, Settings};
+use crate::storability::RequestTraits;
+use crate::{Now, Settings};
 
 /// A request, kept for as long as its answer is not there.
 #[derive(Clone, Debug)]
-pub(crate) struct AskedFor {
+pub(crate) struct PendingRequest {
     pub(crate) key: Key,
     pub(crate) hash: KeyHash,
-    pub(crate) kept: Kept,
+    pub(crate) saved_fields: SavedFields,
     pub(crate) is_head: bool,
     pub(crate) directives: RequestDirectives,
     pub(crate) traits: RequestTraits,
-    pub(crate) at: Instant,
+    pub(crate) requested_at: Instant,
     pub(crate) is_conditional: bool,
     /// It has conditions that only the origin can judge.
-    pub(crate) is_for_origin: bool,
+    pub(crate) needs_origin: bool,
     /// It has waited for an answer to the same that never came.
-    pub(crate) went_unanswered: bool,
+    pub(crate) has_waited: bool,
 }
 
-impl AskedFor {
+impl PendingRequest {
     /// How it looks at what is stored.
-    pub(crate) fn look(&self, moment: Moment, settings: &Settings) -> Look {
-        Look { is_head: self.is_head, moment, ranges_max: settings.ranges_max }
+    pub(crate) fn options(&self, now: Now, settings: &Settings) -> ResponseOptions {
+        ResponseOptions { is_head: self.is_head, now, ranges_max: settings.ranges_max }
     }
 
     /// Whether it gets the whole response, whatever the client has.

@@ -1,0 +1,171 @@
+//! What cannot be answered at once: with what is stored after all, by waiting for another request, or by asking
+//! upstream.
+
+use std::sync::Arc;
+
+use breme_http1::FieldBlock;
+
+use super::reuse::{Reuse, find};
+use crate::fill::{FILL_BYTES, Fill, Shard, register};
+use crate::follower::{Follower, WaitOptions};
+use crate::forward::FetchKind;
+use crate::pending_request::PendingRequest;
+use crate::request::Now;
+use crate::status::{CacheStatus, Forwarded};
+use crate::store::{Charge, StoredResponse};
+use crate::validation::conditions;
+use crate::vary::{CookieRules, same_names};
+use crate::{Cache, CachedResponse, Forward};
+
+/// What is to be done with a request.
+#[derive(Debug)]
+pub enum CacheDecision {
+    /// Give this answer.
+    Respond(CachedResponse),
+    /// Give this answer, which is stale, and ask upstream for a fresh one in the background, without a client.
+    RespondAndRefresh(CachedResponse, Box<Forward>),
+    /// Ask upstream.
+    Forward(Forward),
+    /// Another request is fetching it.
+    Wait(Follower),
+}
+
+impl Cache {
+    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Who may
+    /// not wait follows nobody.
+    pub(super) fn decide(
+        self: &Arc<Self>,
+        mut pending: Box<PendingRequest>,
+        now: Now,
+        waiting: Option<WaitOptions>,
+    ) -> CacheDecision {
+        pending.requested_at = now.instant;
+        let cookies = CookieRules::new(&self.settings);
+        let charge = self.store.reserve(FILL_BYTES);
+        let mut shard = self.store.write(pending.hash);
+        let stored = find(&shard, pending.hash, pending.key.as_slice(), &pending.saved_fields, cookies);
+        let newest = shard.variants(pending.hash.table, pending.key.as_slice()).next().cloned();
+        let (reuse, stored) = match stored {
+            Some((stored, _)) => (
+                self.assess(&stored, &pending.saved_fields, pending.is_head, pending.directives, now.instant),
+                Some(stored),
+            ),
+            None => (Reuse::Ignore(if newest.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss }), None),
+        };
+        let stale = stored.filter(|stored| !stored.is_pass());
+        if let (Reuse::Fresh | Reuse::Stale | Reuse::StaleWhileRevalidate, Some(stored)) = (&reuse, &stale) {
+            let is_refreshed =
+                matches!(reuse, Reuse::StaleWhileRevalidate) && !pending.is_head && !is_filling(&shard, &pending);
+            let refresh = if is_refreshed {
+                self.start_fetch(&mut shard, pending.clone(), stale.clone(), newest, &reuse, charge)
+            } else {
+                None
+            };
+            drop(shard);
+            let response = self.response(stored, &pending, now);
+            return match refresh {
+                Some(refresh) => CacheDecision::RespondAndRefresh(response, Box::new(refresh)),
+                None => CacheDecision::Respond(response),
+            };
+        }
+        if pending.directives.only_if_cached {
+            return CacheDecision::Respond(CachedResponse::not_cached(CacheStatus {
+                detail: Some("only-if-cached"),
+                ..CacheStatus::default()
+            }));
+        }
+        if let Some(follower) = waiting.as_ref().and_then(|waiting| self.follow(&shard, &pending, &reuse, waiting)) {
+            return CacheDecision::Wait(follower);
+        }
+        let Some(forward) = self.start_fetch(&mut shard, pending, stale, newest, &reuse, charge) else {
+            return CacheDecision::Forward(Forward::pass(reuse.why()));
+        };
+        if let (Some(previous), Some(fill)) = (waiting.and_then(|waiting| waiting.previous), forward.fill()) {
+            previous.set_successor(fill);
+        }
+        CacheDecision::Forward(forward)
+    }
+
+    fn response(&self, stored: &Arc<StoredResponse>, pending: &PendingRequest, now: Now) -> CachedResponse {
+        stored.count_hits(1);
+        let cache_status = CacheStatus::hit(stored.ttl_s(now.instant));
+        CachedResponse::from_stored(stored, &pending.saved_fields, pending.options(now, &self.settings), cache_status)
+    }
+
+    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too; or
+    /// to hear that the one after that for which it has waited got no answer either.
+    fn follow(
+        self: &Arc<Self>,
+        shard: &Shard,
+        pending: &PendingRequest,
+        reuse: &Reuse,
+        waiting: &WaitOptions,
+    ) -> Option<Follower> {
+        let may_follow = !pending.directives.restricts() && !pending.traits.has_authorization && !pending.needs_origin;
+        // A part of something long is not worth waiting for the whole.
+        let is_waiting_of_use = !pending.traits.has_range || matches!(reuse, Reuse::Validate(_));
+        if !may_follow || !is_waiting_of_use || matches!(reuse, Reuse::Pass) {
+            return None;
+        }
+        let cookies = CookieRules::new(&self.settings);
+        let WaitOptions { waiter, deadline, previous } = waiting;
+        let cache_status = CacheStatus::forwarded(reuse.why());
+        let follower = |fill, subscription| {
+            Follower::new(self, fill, subscription, Box::new(pending.clone()), cache_status, *deadline)
+        };
+        let fills = shard.fills.get(&pending.hash.table).map_or(&[][..], Vec::as_slice);
+        for fill in fills.iter().filter(|fill| *fill.key == *pending.key.as_slice()) {
+            if let Some(subscription) = fill.join(&pending.saved_fields, cookies, &self.store.groups, *waiter) {
+                previous.iter().for_each(|previous| previous.set_successor(fill));
+                return Some(follower(fill, subscription));
+            }
+        }
+        let previous = previous.as_ref()?;
+        let (subscription, failure) = previous.subscribe_after_two_failures(&pending.saved_fields, cookies, *waiter)?;
+        Some(follower(previous, subscription).with_failure(failure))
+    }
+
+    /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may
+    /// freshen what is stored.
+    fn start_fetch(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        pending: Box<PendingRequest>,
+        stale: Option<Arc<StoredResponse>>,
+        newest: Option<Arc<StoredResponse>>,
+        reuse: &Reuse,
+        charge: Option<Charge>,
+    ) -> Option<Forward> {
+        let may_use = matches!(reuse, Reuse::Validate(_) | Reuse::StaleWhileRevalidate);
+        let stale = stale.filter(|_| may_use);
+        let is_refresh = matches!(reuse, Reuse::StaleWhileRevalidate);
+        let cache_status = CacheStatus::forwarded(reuse.why());
+        if pending.is_head {
+            let fill = charge.filter(|_| stale.is_some()).and_then(|charge| {
+                let fill = Fill::new(pending.key.as_slice(), b"", self.store.groups.purges(), false, charge);
+                register(shard, pending.hash.table, fill)
+            });
+            return Some(Forward::new(self, FetchKind::Head, pending, None, stale, fill, cache_status));
+        }
+        let conditions =
+            stale.as_ref().and_then(|stored| conditions(stored.block())).or(is_refresh.then(FieldBlock::new));
+        let is_whole = conditions.is_some() || pending.is_plain();
+        let is_open = is_whole
+            && !matches!(reuse, Reuse::Pass)
+            && !pending.traits.has_authorization
+            && !pending.traits.no_store
+            && !pending.needs_origin;
+        let expected =
+            newest.map(|newest| same_names(newest.variant(), &pending.saved_fields, CookieRules::new(&self.settings)));
+        let expected = expected.as_ref().map_or(&b""[..], |expected| expected.as_slice());
+        let fill = Fill::new(pending.key.as_slice(), expected, self.store.groups.purges(), is_open, charge?);
+        let fill = register(shard, pending.hash.table, fill)?;
+        Some(Forward::new(self, FetchKind::Get, pending, conditions, stale, Some(fill), cache_status))
+    }
+}
+
+/// Whether an answer for this key is being fetched that others may use.
+fn is_filling(shard: &Shard, pending: &PendingRequest) -> bool {
+    let fills = shard.fills.get(&pending.hash.table);
+    fills.is_some_and(|fills| fills.iter().any(|fill| *fill.key == *pending.key.as_slice() && fill.is_open()))
+}

@@ -1,0 +1,262 @@
+//! Followers: requests that read the answer to another one, as it comes.
+
+use std::sync::Arc;
+
+use breme_base::Instant;
+use breme_http1::FieldBlock;
+use bytes::Bytes;
+
+use crate::CachedResponse;
+use crate::cache::Cache;
+use crate::fill::{Fill, FillPhase, FillProgress, StreamedResponse};
+use crate::pending_request::PendingRequest;
+use crate::request::{FailureInfo, FetchError, Now, Waiter};
+use crate::status::CacheStatus;
+use crate::store::ReuseTerms;
+use crate::vary::{CookieRules, matches};
+
+/// A request that waits for the answer to another one.
+#[derive(Debug)]
+pub struct Follower {
+    cache: Arc<Cache>,
+    fill: Arc<Fill>,
+    subscription: usize,
+    pending: Box<PendingRequest>,
+    cache_status: CacheStatus,
+    deadline: Instant,
+    /// The next asking is to be without waiting.
+    must_not_wait: bool,
+    /// It has waited for two that got no answer.
+    failure: Option<FailureInfo>,
+    /// What is left of the content, once it is whole.
+    has_ended: bool,
+}
+
+/// How a request may wait for the answer to another one.
+#[derive(Debug)]
+pub(crate) struct WaitOptions {
+    pub(crate) waiter: Waiter,
+    pub(crate) deadline: Instant,
+    /// What it has waited for before.
+    pub(crate) previous: Option<Arc<Fill>>,
+}
+
+/// What a follower finds.
+#[derive(Debug)]
+pub enum FollowerPoll {
+    /// Nothing yet. Its owner will be woken.
+    Pending,
+    /// The answer is not for it: [`Follower::ask_again`].
+    Retry,
+    /// There is no answer, and it is of no use to ask again.
+    Failed(FailureInfo),
+    /// The answer, whole.
+    Response(Box<CachedResponse>),
+    /// The answer's head; its content is to be [read](Follower::read) as it comes.
+    Stream(Box<StreamedHead>),
+}
+
+/// The head of an answer whose content is coming.
+#[derive(Clone, Debug)]
+pub struct StreamedHead {
+    /// The status code.
+    pub status: u16,
+    /// The prepared lines, as [`Answer::lines`].
+    pub lines: FieldBlock,
+    /// The length of the content, if it is known.
+    pub length: Option<u64>,
+    /// The value of Age.
+    pub age_s: u64,
+    /// What the cache did.
+    pub cache_status: CacheStatus,
+}
+
+/// What a follower reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyRead {
+    /// Nothing yet. Its owner will be woken.
+    Pending,
+    /// So many bytes were appended; there may be more.
+    Copied(usize),
+    /// All that is left, and the end.
+    Rest(Bytes),
+    /// Everything was read before.
+    End,
+    /// The content broke off: so must this answer.
+    Aborted,
+}
+
+impl Follower {
+    pub(crate) fn new(
+        cache: &Arc<Cache>,
+        fill: &Arc<Fill>,
+        subscription: usize,
+        pending: Box<PendingRequest>,
+        cache_status: CacheStatus,
+        deadline: Instant,
+    ) -> Self {
+        let cache_status = CacheStatus { collapsed: true, ..cache_status };
+        Self {
+            cache: Arc::clone(cache),
+            fill: Arc::clone(fill),
+            subscription,
+            pending,
+            cache_status,
+            deadline,
+            must_not_wait: false,
+            failure: None,
+            has_ended: false,
+        }
+    }
+
+    /// One that has waited for two that got no answer, and will find nothing else.
+    pub(crate) fn with_failure(mut self, failure: FailureInfo) -> Self {
+        self.failure = Some(failure);
+        self
+    }
+
+    /// Whoever has got nothing by then should [ask again](Self::ask_again).
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// What has become of the answer.
+    pub fn poll(&mut self, now: Now) -> FollowerPoll {
+        if let Some(failure) = &self.failure {
+            return FollowerPoll::Failed(Arc::clone(failure));
+        }
+        let settings = self.cache.settings();
+        let cookies = CookieRules::new(settings);
+        let fill = Arc::clone(&self.fill);
+        let mut inner = fill.lock();
+        let (stored, status) = match (&inner.phase, &inner.stream) {
+            (FillPhase::AwaitingHead | FillPhase::Storing, _) => return inner.wait(self.subscription),
+            (FillPhase::Streaming, Some(stream)) => {
+                if !stream.is_storable || !matches(stream.variant(), &self.pending.saved_fields, cookies) {
+                    return FollowerPoll::Retry;
+                }
+                if !self.pending.is_plain() {
+                    return inner.wait(self.subscription);
+                }
+                let head = Box::new(self.head(stream, now.instant));
+                if let Some(subscription) = &mut inner.subscriptions[self.subscription] {
+                    subscription.has_begun = true;
+                }
+                return FollowerPoll::Stream(head);
+            }
+            (FillPhase::Done(stored), _) => (Arc::clone(stored), None),
+            (FillPhase::Stale(stored, status), _) => (Arc::clone(stored), *status),
+            (FillPhase::Released, _) => {
+                self.must_not_wait = true;
+                return FollowerPoll::Retry;
+            }
+            (FillPhase::Failed(fault), _) => return self.pending.fail(fault),
+            (FillPhase::Streaming | FillPhase::Aborted, _) => return FollowerPoll::Retry,
+        };
+        drop(inner);
+        if !matches(stored.variant(), &self.pending.saved_fields, cookies) {
+            return FollowerPoll::Retry;
+        }
+        let cache_status =
+            CacheStatus { forwarded_status: status, ttl_s: Some(stored.ttl_s(now.instant)), ..self.cache_status };
+        FollowerPoll::Response(Box::new(CachedResponse::from_stored(
+            &stored,
+            &self.pending.saved_fields,
+            self.pending.options(now, settings),
+            cache_status,
+        )))
+    }
+
+    fn head(&self, stream: &StreamedResponse, now: Instant) -> StreamedHead {
+        let ReuseTerms { initial_age_s, age_from, .. } = stream.terms;
+        StreamedHead {
+            status: stream.status,
+            lines: stream.lines.clone(),
+            length: stream.length,
+            age_s: u64::from(initial_age_s) + now.since(age_from).as_secs(),
+            cache_status: self.cache_status,
+        }
+    }
+
+    /// The next bytes of the content, after [`Followed::Stream`]; at most `max_bytes` are copied.
+    pub fn read(&mut self, out: &mut Vec<u8>, max_bytes: usize) -> BodyRead {
+        let mut inner = self.fill.lock();
+        let FillProgress { phase, stream, subscriptions, .. } = &mut *inner;
+        let Some(subscription) = &mut subscriptions[self.subscription] else { return BodyRead::Aborted };
+        if self.has_ended {
+            return BodyRead::End;
+        }
+        if subscription.is_cut_off {
+            return BodyRead::Aborted;
+        }
+        match (phase, stream) {
+            (FillPhase::Done(stored), _) => {
+                self.has_ended = true;
+                let body = stored.body();
+                let start = (subscription.position as usize).min(body.len());
+                BodyRead::Rest(body.slice(start..))
+            }
+            (FillPhase::Streaming, Some(stream)) => {
+                let rest = stream.since(subscription.position);
+                let piece = &rest[..rest.len().min(max_bytes)];
+                out.extend_from_slice(piece);
+                subscription.position += piece.len() as u64;
+                let is_over = !stream.is_storable && stream.length == Some(subscription.position);
+                subscription.is_waiting = piece.is_empty() && !is_over;
+                match piece.len() {
+                    0 if is_over => BodyRead::End,
+                    0 => BodyRead::Pending,
+                    bytes => BodyRead::Copied(bytes),
+                }
+            }
+            // The end is a moment away.
+            (FillPhase::Storing, _) => {
+                subscription.is_waiting = true;
+                BodyRead::Pending
+            }
+            _ => BodyRead::Aborted,
+        }
+    }
+
+    /// What is left of it when it goes: whom it asked and for what, and how it may wait for another one.
+    pub(crate) fn into_retry(self, now: Instant) -> (Arc<Cache>, Box<PendingRequest>, Option<WaitOptions>) {
+        let deadline = self.deadline;
+        let waiter = self.waiter().filter(|_| !self.must_not_wait && now < deadline);
+        let previous = Some(Arc::clone(&self.fill));
+        let waiting = waiter.map(|waiter| WaitOptions { waiter, deadline, previous });
+        (Arc::clone(&self.cache), self.pending.clone(), waiting)
+    }
+
+    fn waiter(&self) -> Option<Waiter> {
+        self.fill.lock().subscriptions[self.subscription].as_ref().map(|subscription| subscription.waiter)
+    }
+}
+
+impl PendingRequest {
+    /// What becomes of one who has waited for an answer that will not come.
+    fn fail(&mut self, fault: &FetchError) -> FollowerPoll {
+        match fault {
+            FetchError::Request => FollowerPoll::Retry,
+            FetchError::NoResponse(_) if !std::mem::replace(&mut self.has_waited, true) => FollowerPoll::Retry,
+            FetchError::Unreachable(failure) | FetchError::NoResponse(failure) => FollowerPoll::Failed(failure.clone()),
+        }
+    }
+}
+
+impl FillProgress {
+    fn wait(&mut self, subscription: usize) -> FollowerPoll {
+        if let Some(subscription) = &mut self.subscriptions[subscription] {
+            subscription.is_waiting = true;
+        }
+        FollowerPoll::Pending
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut inner = self.fill.lock();
+        inner.subscriptions[self.subscription] = None;
+        inner.free.push(self.subscription);
+    }
+}
