@@ -26,4 +26,5 @@ pub use quantity::MeasuredOn;
 pub use terms::{
     Claim, Condition, Expression, Measure, Operation, PairCount, Quantity, Relation, TimeFigure, TimeKind, Unit,
 };
+pub(crate) use units::read as read_unit;
 pub use vocabulary::Vocabulary;

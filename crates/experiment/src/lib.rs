@@ -5,6 +5,7 @@
 //! | [`plan`] | from the text of an experiment file to all its trials; what is wrong with it, by line and column |
 //! | [`placeholder`] | `${…}`, which is filled in when a trial runs |
 //! | [`trial`] | what one trial needs: subjects to start, workloads to run, all values filled in |
+//! | [`figure`] | figures in the output of a foreign load generator |
 //! | [`record`] | what one trial showed; a line of a run's journal |
 //! | [`expression`] | measures of a trial, and claims about them |
 //! | [`judge`] | from records to a judgement |
@@ -18,6 +19,7 @@
 //! judgement.
 
 pub mod expression;
+pub mod figure;
 mod file;
 pub mod judge;
 pub mod judgement;

@@ -288,6 +288,10 @@ pub struct WorkloadRecord {
     /// Times without a successful response; null in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<AvailabilityRecord>,
+    /// Figures in the output of a foreign generator, by measure, in base units (seconds, bytes, shares of 1); all that
+    /// is known of its load. Missing for `breme load`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
     /// Responses to GET by cache result, over the whole trial; null if they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheRecord>,

@@ -10,6 +10,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::figure::Figure;
+
 /// Which trial of a run it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrialKey {
@@ -331,12 +333,35 @@ pub struct WorkloadSpec {
     pub think_mean: Duration,
     /// The arguments of `breme load` that say all the rest, with `${…}`; `${folder}` is where `files` are.
     pub arguments: Vec<String>,
+    /// Another generator, instead of `breme load`.
+    pub command: Option<GeneratorCommand>,
     /// Files that the arguments name: name → content, with `${…}`.
     pub files: BTreeMap<String, String>,
     /// It starts so long after the others.
     pub start_after: Duration,
     /// On which processors the generator runs.
     pub cpus: Cpus,
+}
+
+/// A foreign generator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GeneratorCommand {
+    /// Program and arguments, with `${…}`.
+    pub command: Vec<String>,
+    /// What its output says.
+    pub figures: Vec<Figure>,
+    /// How long it may take; none: somewhat longer than its duration.
+    pub within: Option<Duration>,
+    /// The counter of its subject that must grow by the number of its responses.
+    pub server_count: Option<String>,
+}
+
+impl WorkloadSpec {
+    /// All texts that may hold `${…}`.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let command = self.command.iter().flat_map(|command| &command.command);
+        self.arguments.iter().chain(command).chain(self.files.values()).chain([&self.url]).map(String::as_str)
+    }
 }
 
 impl SubjectKind {

@@ -20,6 +20,7 @@ fn vocabulary() -> Vocabulary {
         ],
         left_out: vec![("crowd".to_owned(), "500".to_owned())],
         measures: vec![("tail".to_owned(), ratio)],
+        captured: Vec::new(),
     }
 }
 

@@ -531,6 +531,48 @@ fn everything_is_told_at_once_with_the_line_and_a_mark() {
     assert_eq!(faults(&text).to_string(), expected);
 }
 
+/// Of workloads that are other generators.
+fn mistakes_of_commands() -> Vec<(String, &'static str)> {
+    let file = |command: &str, measures: &str, rest: &str| {
+        format!(
+            "subject.s = {{ url = \"http://h\" }}\n[workload.ab]\ncommand = [\"ab\", \"{command}\"]\n{rest}[workload.ab.measures]\n{measures}\n"
+        )
+    };
+    let rate = "rate = { pattern = 'second: ([0-9]+)' }";
+    vec![
+        (file("${urk}", rate, ""), "line 3, column 19: ${urk} is not known; did you mean ${url}?"),
+        (file("${s.port}${port}", rate, ""), "line 3, column 28: ${port} is not known; "),
+        (file("-n", "", ""), "line 2, column 11: workload `ab` measures nothing; write what its output says"),
+        (
+            file("-n", "rte = { pattern = '(x)' }", ""),
+            "line 5, column 1: there is no measure `rte`; did you mean `rate`?",
+        ),
+        (
+            file("-n", "memory = { pattern = '(x)' }", ""),
+            "line 5, column 1: `memory` is not read from an output; a command",
+        ),
+        (file("-n", "rate = '([0-9]+)'", ""), "line 5, column 8: a measure is a table; write { pattern = '([0-9]+)' }"),
+        (file("-n", "rate = { pattern = '(' }", ""), "line 5, column 20: this is not a valid pattern: unclosed group"),
+        (file("-n", "rate = { pattern = 'x' }", ""), "line 5, column 20: a pattern has one group, the number"),
+        (file("-n", "mean = { pattern = '(x)' }", ""), "line 5, column 20: `mean` needs a unit; add unit = \"ms\""),
+        (
+            file("-n", "mean = { pattern = '(x)', unit = \"kB\" }", ""),
+            "line 5, column 34: \"kB\" is not a unit of `mean`; write for example \"ms\"",
+        ),
+        (file("-n", rate, "request = \"/\"\n"), "line 4, column 1: `request` is not for a command; put it among"),
+        (file("-n", rate, "background = true\n"), "line 4, column 14: a command ends by itself"),
+        (file("-n", rate, "server_count = \"x\"\n"), "line 4, column 16: the server's count is compared with"),
+        (
+            format!("{}[[hypothesis]]\nexpect = \"p99(ab) < 5 ms\"\n", file("-n", rate, "")),
+            "line 7, column 11: `p99` is not read from the output of `ab`; add p99 = { pattern = '…' } to [workload.ab.measures]",
+        ),
+        (
+            "subject.s = { url = \"http://h\" }\n[workload.u]\nrequest = \"/\"\nserver_count = \"x\"\n".to_owned(),
+            "line 4, column 1: `server_count` belongs to a command; add command = [",
+        ),
+    ]
+}
+
 #[test]
 fn what_is_wrong_with_the_whole() {
     let subject = "subject.s = { url = \"http://h\" }\n";
@@ -594,7 +636,7 @@ fn what_is_wrong_with_the_whole() {
         (format!("{subject}{workload}[measure]\nrate = \"p99(u)\"\n"), "line 5, column 1: \"rate\" is already defined"),
         (
             format!("{subject}{workload}measures = [\"p99\", \"p99(u)\"]\n"),
-            "line 4, column 1: there is no key `measures` here; there are",
+            "line 4, column 1: a list of `measures` belongs above the first [table]",
         ),
         (
             "[subject.s]\nurl = \"http://h\"\n[workload.u]\nrequest = \"/\"\nheaders = { \"A B\" = 1 }\n".to_owned(),
@@ -607,7 +649,7 @@ fn what_is_wrong_with_the_whole() {
         (format!("design = 2\n{subject}{workload}"), "line 1, column 10: expected a table, found the number 2"),
         ("a = 1\na = 2\n".to_owned(), "line 2, column 1: this is not valid TOML: duplicate key"),
     ];
-    for (text, expected) in cases {
+    for (text, expected) in cases.into_iter().chain(mistakes_of_commands()) {
         let told = told(&text);
         assert!(told.first().is_some_and(|told| told.starts_with(expected)), "{text}\n{told:#?}");
     }

@@ -484,3 +484,44 @@ fn what_changes_nothing_is_told() {
     ];
     assert_eq!(plan(text).warnings, expected);
 }
+
+#[test]
+fn another_generator_is_a_command_with_figures() {
+    let text = r#"
+subject.left = { command = ["server", "${port}"] }
+subject.right = { command = ["server", "${port}"] }
+[workload.ab]
+to = "$side"
+connections = "$users"
+command = ["ab", "-n", "$count", "-c", "${connections}", "${url}/page", "${right.url}"]
+files = { "plan.jmx" = "threads=${connections} seed=${seed}" }
+within = "2m"
+[workload.ab.measures]
+rate = { pattern = 'Requests per second:\s+([\d.]+)', unit = "1/s" }
+count = { pattern = 'Complete requests:\s+(\d+)' }
+failed = [{ pattern = 'Failed requests:\s+(\d+)' }, { pattern = 'Non-2xx:\s+(\d+)', otherwise = 0 }]
+[factor]
+side = ["left", "right"]
+users = [1, 5]
+count = [1000]
+"#;
+    let plan = plan(text);
+    let trial = trial(&plan, 1);
+    let ab = workload(&trial, "ab");
+    let command = ab.command.as_ref().unwrap();
+    assert_eq!(command.command, ["ab", "-n", "1000", "-c", "${connections}", "${url}/page", "${right.url}"]);
+    assert_eq!((ab.connections, ab.url.as_str(), ab.is_background), (5, "${left.url}", false));
+    assert_eq!(
+        (command.within, ab.files["plan.jmx"].as_str()),
+        (Some(Duration::from_secs(120)), "threads=${connections} seed=${seed}")
+    );
+    assert_eq!(trial.subjects.iter().map(|subject| subject.name.as_str()).collect::<Vec<_>>(), ["left", "right"]);
+    let output = "Complete requests: 1000\nFailed requests: 7\nRequests per second:    98.5 [#/sec] (mean)\n";
+    let figures: Vec<(String, f64)> =
+        command.figures.iter().map(|figure| (figure.quantity.to_string(), figure.read(output).unwrap())).collect();
+    let expected = [("rate", 98.5), ("count", 1000.0), ("failed", 7.0)];
+    assert_eq!(figures, expected.map(|(name, value)| (name.to_owned(), value)));
+    let measures: Vec<&str> = plan.measures.iter().map(|measure| measure.name.as_str()).collect();
+    assert_eq!(measures, ["rate(ab)", "errors(ab)", "cpu(ab)"], "what is not read is not shown");
+    assert_eq!(plan.gate.measures.len(), 2);
+}

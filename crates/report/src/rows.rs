@@ -73,6 +73,10 @@ const TRIAL_COLUMNS: &str = "trial,block,combination,replicate,repeat,purpose,st
     response_mean_s,response_stdev_s,response_min_s,response_p50_s,response_p90_s,response_p95_s,response_p99_s,response_p999_s,response_max_s,\
     service_mean_s,service_p50_s,service_p99_s,lateness_p99_s,generator_cpu_share";
 
+/// The measures in the columns of times.
+const TIMES: [&str; 12] =
+    ["mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "service.mean", "service.p50", "service.p99"];
+
 /// One row for each workload of each trial, with every trial's levels.
 #[must_use]
 pub fn csv_trials(run: &Run<'_>) -> String {
@@ -109,8 +113,6 @@ fn trial_fields(trial: &TrialRecord) -> String {
 
 fn workload_fields(name: &str, workload: &WorkloadRecord) -> String {
     let errors: u64 = workload.errors.values().sum();
-    let response = quantiles(&workload.response.histogram, &[0.5, 0.9, 0.95, 0.99, 0.999]);
-    let service = quantiles(&workload.service.histogram, &[0.5, 0.99]);
     let mut fields = vec![
         field(name),
         field(&workload.path),
@@ -124,11 +126,7 @@ fn workload_fields(name: &str, workload: &WorkloadRecord) -> String {
         workload.offered_rate.map(number).unwrap_or_default(),
         workload.received_bytes.to_string(),
     ];
-    fields
-        .extend([workload.response.mean_ns, workload.response.stdev_ns, workload.response.min_ns as f64].map(seconds));
-    fields.extend(response);
-    fields.extend([workload.response.max_ns as f64, workload.service.mean_ns].map(seconds));
-    fields.extend(service);
+    fields.extend(times(workload));
     fields.push(workload.lateness_p99_ns.map(|nanos| seconds(nanos as f64)).unwrap_or_default());
     fields.push(number(workload.generator_cpu_share));
     fields.join(",")
@@ -153,6 +151,21 @@ pub fn csv_measures(run: &Run<'_>) -> String {
         let _ = writeln!(text, "{}", fields.join(","));
     }
     text
+}
+
+/// Times of a workload, in the order of the columns.
+fn times(workload: &WorkloadRecord) -> Vec<String> {
+    if !workload.figures.is_empty() {
+        let figure = |name: &&str| workload.figures.get(*name).copied().map(number).unwrap_or_default();
+        return TIMES.iter().map(figure).collect();
+    }
+    let (response, service) = (&workload.response, &workload.service);
+    let mut times: Vec<String> =
+        [response.mean_ns, response.stdev_ns, response.min_ns as f64].map(seconds).into_iter().collect();
+    times.extend(quantiles(&response.histogram, &[0.5, 0.9, 0.95, 0.99, 0.999]));
+    times.extend([response.max_ns as f64, service.mean_ns].map(seconds));
+    times.extend(quantiles(&service.histogram, &[0.5, 0.99]));
+    times
 }
 
 fn quantiles(histogram: &str, wanted: &[f64]) -> Vec<String> {

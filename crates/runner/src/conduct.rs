@@ -10,6 +10,7 @@
 mod casting;
 mod failing;
 mod faults;
+mod foreign;
 mod generator;
 mod searching;
 mod standing;

@@ -55,7 +55,7 @@ fn checks(trial: &TrialSpec) -> Vec<(String, Check)> {
         }
     }
     let running = trial.workloads.iter().filter(|workload| workload.connections > 0);
-    checks.extend(running.map(|workload| of_workload(trial, workload)));
+    checks.extend(running.filter_map(|workload| of_workload(trial, workload)));
     checks
 }
 
@@ -79,9 +79,13 @@ fn of_subject(subject: &SubjectSpec) -> Vec<(String, Check)> {
     checks
 }
 
-fn of_workload(trial: &TrialSpec, workload: &WorkloadSpec) -> (String, Check) {
+fn of_workload(trial: &TrialSpec, workload: &WorkloadSpec) -> Option<(String, Check)> {
+    let what = format!("workload {}", workload.name);
+    if let Some(foreign) = &workload.command {
+        return program(&what, &foreign.command);
+    }
     let arguments = generator_arguments(trial, workload);
-    (format!("workload {}", workload.name), Check::Files { command: "load".to_owned(), arguments })
+    Some((what, Check::Files { command: "load".to_owned(), arguments }))
 }
 
 /// Of a command, unless its program is made by the trial itself.

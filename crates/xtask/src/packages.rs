@@ -45,8 +45,7 @@ pub(crate) const MORE_PEERS: &[Package] = &[
     APACHE,
 ];
 
-/// Needed only by the studies. With `php-fpm` the wikis install no Apache. Its service has a version in its name, and
-/// occupies no port.
+/// Needed only by the studies. The service of `php-fpm` has a version in its name, and occupies no port.
 pub(crate) const OF_STUDIES: &[Package] = &[
     Package { name: "squid", has: "squid", service: Some("squid") },
     Package { name: "trafficserver", has: "traffic_server", service: Some("trafficserver") },
@@ -56,6 +55,10 @@ pub(crate) const OF_STUDIES: &[Package] = &[
     Package { name: "php-sqlite3", has: "/usr/share/doc/php-sqlite3", service: None },
     Package { name: "dokuwiki", has: "/usr/share/dokuwiki/doku.php", service: None },
     Package { name: "mediawiki", has: "/usr/share/mediawiki/index.php", service: None },
+    Package { name: "libapache2-mod-php", has: "/usr/share/doc/libapache2-mod-php", service: None },
+    Package { name: "php-mysql", has: "/usr/share/doc/php-mysql", service: None },
+    Package { name: "mariadb-server", has: "mariadbd", service: Some("mariadb") },
+    Package { name: "jmeter", has: "jmeter", service: None },
     Package { name: "tomcat10", has: "/usr/share/tomcat10/bin/bootstrap.jar", service: Some("tomcat10") },
     Package { name: "default-jdk-headless", has: "javac", service: None },
 ];

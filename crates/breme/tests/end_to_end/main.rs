@@ -22,6 +22,7 @@ mod laboratory;
 mod laboratory_cache;
 mod laboratory_ends;
 mod laboratory_faults;
+mod laboratory_foreign;
 mod laboratory_gate;
 mod laboratory_harness;
 mod laboratory_preflight;

@@ -90,6 +90,14 @@ impl Quantity {
         }
     }
 
+    /// Reads a name as it is written: `p99.9`, `service.mean`.
+    ///
+    /// # Errors
+    /// Says what is known, or what was perhaps meant.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        Self::read(&name.split('.').map(str::to_owned).collect::<Vec<_>>())
+    }
+
     /// Reads a name whose parts are given, as the dots divide it.
     pub(super) fn read(parts: &[String]) -> Result<Self, String> {
         let name = parts.join(".");

@@ -34,7 +34,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// A number with a unit as they are written; `is_rate` if `/s` follows. None if there is no such unit, or no rate of
 /// it.
-pub(super) fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
+pub(crate) fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
     let plain = Written("", Unit::Plain, 0, 1.0);
     let Written(_, unit, power, factor) =
         if name.is_empty() { &plain } else { WRITTEN.iter().find(|written| written.0 == name)? };

@@ -20,6 +20,8 @@ pub struct Vocabulary {
     pub left_out: Vec<(String, String)>,
     /// Measures that the experiment gives a name.
     pub measures: Vec<(String, Expression)>,
+    /// What the foreign generators among the workloads measure.
+    pub captured: Vec<(String, Vec<Quantity>)>,
 }
 
 impl Vocabulary {
@@ -32,6 +34,13 @@ impl Vocabulary {
     ) -> Result<Measure, ExpressionError> {
         let is_of_workload = quantity.measured_on() == MeasuredOn::Workload;
         let known = if is_of_workload { &self.workloads } else { &self.subjects };
+        let meant_or_named = of.as_ref().map(|(name, _)| name.as_str()).or(self.workload_meant.as_deref());
+        if let Some(name) = meant_or_named.filter(|name| is_of_workload && !self.is_captured(name, &quantity)) {
+            return Err(whole.fault(format!(
+                "`{quantity}` is not read from the output of `{name}`; add {quantity} = {{ pattern = '…' }} to \
+                 [workload.{name}.measures]"
+            )));
+        }
         let only = || if let [only] = known.as_slice() { Some(only) } else { None };
         let meant = if is_of_workload { self.workload_meant.as_ref().or_else(only) } else { only() };
         let kind = if is_of_workload { "workload" } else { "subject" };
@@ -45,6 +54,11 @@ impl Vocabulary {
             }
             (Some((name, at)), _) => Err(at.fault(self.unknown_name(&quantity, &name, kind))),
         }
+    }
+
+    /// Whether a workload measures it; `breme load` measures everything.
+    pub(crate) fn is_captured(&self, workload: &str, quantity: &Quantity) -> bool {
+        self.captured.iter().all(|(name, captured)| name != workload || captured.contains(quantity))
     }
 
     fn unknown_name(&self, quantity: &Quantity, name: &str, kind: &str) -> String {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::values::Count;
-use super::{BlockRange, Fault};
+use super::{BlockRange, Fault, FigurePattern};
 
 /// The methods of a request table.
 pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];
@@ -86,6 +86,17 @@ pub(super) enum FaultForm {
     One(Box<Fault>),
     /// These faults.
     Many(Vec<Fault>),
+}
+
+/// A figure in the schema: a pattern, or a list of patterns.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum FigureForm {
+    /// This pattern.
+    One(FigurePattern),
+    /// The sum of these.
+    Sum(Vec<FigurePattern>),
 }
 
 /// `aa` in the schema.

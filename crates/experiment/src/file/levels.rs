@@ -22,6 +22,8 @@ pub(crate) struct Levels<'a> {
     pub subjects: &'a [String],
     /// The folder of the experiment: `${experiment}`.
     pub folder: &'a str,
+    /// What the runner knows of the process that it starts.
+    pub own: &'a [&'a str],
 }
 
 /// `${experiment}`
@@ -29,7 +31,9 @@ const EXPERIMENT: &str = "experiment";
 /// What the runner knows of a subject that runs.
 pub(crate) const OF_SUBJECT: [&str; 3] = ["url", "port", "folder"];
 /// What it knows of the process that it starts.
-const OF_ITSELF: [&str; 2] = ["port", "folder"];
+pub(crate) const OF_ITSELF: [&str; 2] = ["port", "folder"];
+/// What it knows of a foreign generator.
+pub(crate) const OF_GENERATOR: [&str; 5] = ["url", "connections", "duration", "seed", "folder"];
 
 impl Levels<'_> {
     /// Whether a factor has no levels here since it could not be read.
@@ -137,7 +141,7 @@ impl Levels<'_> {
 
     fn is_for_runner(&self, name: &str) -> bool {
         let (first, rest) = name.split_once('.').unwrap_or((name, ""));
-        let is_own = OF_ITSELF.contains(&first) && (rest.is_empty() || first == "port");
+        let is_own = self.own.contains(&first) && (rest.is_empty() || first == "port");
         let of_subject = rest.split('.').next().unwrap_or_default();
         is_own || (self.subjects.iter().any(|subject| subject == first) && OF_SUBJECT.contains(&of_subject))
     }
@@ -167,7 +171,7 @@ impl Levels<'_> {
     /// What `${NAME}` could have meant.
     fn unknown(&self, name: &str) -> String {
         let of_subjects = self.subjects.iter().flat_map(|subject| OF_SUBJECT.map(|part| format!("{subject}.{part}")));
-        let own = OF_ITSELF.into_iter().chain([EXPERIMENT]).map(str::to_owned);
+        let own = self.own.iter().copied().chain([EXPERIMENT]).map(str::to_owned);
         let known: Vec<String> = self.factors.iter().cloned().chain(own).chain(of_subjects).collect();
         match breme_base::nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("${{{name}}} is not known; did you mean ${{{near}}}?"),

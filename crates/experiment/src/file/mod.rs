@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 pub(crate) use self::forms::METHODS;
-use self::forms::{BlocksForm, Factor, FaultForm, Request, SameTwice};
+use self::forms::{BlocksForm, Factor, FaultForm, FigureForm, Request, SameTwice};
 use self::values::{At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Text, Time};
 
 /// An experiment: systems under test, loads, factors, hypotheses.
@@ -238,6 +238,19 @@ pub struct Workload {
     /// The path or subject that receives its requests [default: `$path` if there is a factor of this name, else the
     /// only path, else the only subject].
     pub(crate) to: Option<At<String>>,
+    /// Another load generator: program and arguments, with `${url}`, `${connections}`, `${duration}` (seconds),
+    /// `${seed}` and `${folder}`.
+    pub(crate) command: Option<At<Command>>,
+    /// What the output of the command says, by measure: a pattern, or a list of patterns whose values are added.
+    #[schemars(with = "BTreeMap<String, FigureForm>")]
+    pub(crate) measures: Option<At<Raw>>,
+    /// Files to write to the folder of the command: a text, or `{ from = "FILE" }`.
+    pub(crate) files: Ordered<At<Content>>,
+    /// Time limit of the command [default: its duration and 1 min].
+    pub(crate) within: Option<At<Time>>,
+    /// A counter of the server that must grow by the `count` of the command, within 1 %; otherwise the trial is
+    /// INVALID.
+    pub(crate) server_count: Option<At<String>>,
     /// Users of a closed loop, or connections of an open one [default: 10].
     pub(crate) connections: Option<Count>,
     /// Number of threads of the generator.
@@ -319,6 +332,19 @@ pub struct Workload {
     pub(crate) tls: Option<At<Text>>,
     /// Whether connections resume TLS sessions [default: true].
     pub(crate) tls_resumption: Option<bool>,
+}
+
+/// A figure in the output of another load generator.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FigurePattern {
+    /// Regular expression whose first group is the number, and whose second group, if any, its unit: `'Requests per
+    /// second:\s+([\d.]+)'`. Of several matches, the last counts.
+    pub(crate) pattern: At<String>,
+    /// Unit of the number: `ms`, `/s`, `%`, `kB/s` [default: a plain number, or a number per second].
+    pub(crate) unit: Option<At<String>>,
+    /// The value if the pattern does not match [default: the trial fails].
+    pub(crate) otherwise: Option<Number>,
 }
 
 /// A fault: what happens to a subject while the load runs.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use breme_stats::Histogram;
 
-use crate::expression::{Measure, PairCount, Quantity, TimeFigure, TimeKind};
+use crate::expression::{Measure, MeasuredOn, PairCount, Quantity, TimeFigure, TimeKind};
 use crate::record::{
     AvailabilityRecord, Distribution, PairsRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord,
 };
@@ -86,6 +86,12 @@ impl<'a> Reader<'a> {
     }
 
     fn value_of(&mut self, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
+        if quantity.measured_on() == MeasuredOn::Workload
+            && let Some(figures) = self.record.workloads.get(of).map(|workload| &workload.figures)
+            && !figures.is_empty()
+        {
+            return captured(figures, quantity, of);
+        }
         match quantity {
             Quantity::Time { kind, figure } => self.time(of, *kind, *figure),
             Quantity::Step { step, figure } => step_time(self.workload(of)?, step, *figure),
@@ -198,6 +204,23 @@ impl<'a> Reader<'a> {
 fn answered_in_trial(workload: &WorkloadRecord) -> u64 {
     let by_status: u64 = workload.statuses.values().sum();
     by_status.max(workload.answered)
+}
+
+/// The output of a foreign generator says it, or what it follows from.
+fn captured(figures: &BTreeMap<String, f64>, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
+    let figure = |quantity: &Quantity| figures.get(&quantity.to_string()).copied();
+    let derived = || match quantity {
+        Quantity::ErrorShare => {
+            let of_pass = figure(&Quantity::PassShare).map(|pass| 1.0 - pass);
+            of_pass.or_else(|| {
+                let (failed, count) = (figure(&Quantity::Failed)?, figure(&Quantity::Answered)?);
+                Some(failed / count.max(failed))
+            })
+        }
+        Quantity::PassShare => captured(figures, &Quantity::ErrorShare, of).ok().map(|errors| 1.0 - errors),
+        _ => None,
+    };
+    figure(quantity).or_else(derived).ok_or_else(|| Lack::NotKept(format!("`{quantity}` of `{of}`")))
 }
 
 fn failed(workload: &WorkloadRecord) -> u64 {
@@ -410,6 +433,21 @@ mod tests {
         let mut invalid = record();
         invalid.invalid_reasons = vec!["the generator was saturated".into()];
         assert_eq!(lack(&invalid, Quantity::Rate, "user").to_string(), "INVALID: the generator was saturated");
+    }
+
+    #[test]
+    fn a_foreign_generator_has_the_figures_of_its_output_and_no_others() {
+        let mut record = record();
+        let user = record.workloads.get_mut("user").unwrap();
+        let figures = [("rate", 38.5), ("mean", 0.026), ("failed", 5.0), ("count", 50.0)];
+        user.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut reader = Reader::new(&record);
+        let mut value = |quantity| reader.value(&measure(quantity, "user"));
+        assert_eq!((value(Quantity::Rate), value(time(TimeFigure::Mean))), (Ok(38.5), Ok(0.026)));
+        assert_eq!((value(Quantity::ErrorShare), value(Quantity::PassShare)), (Ok(0.1), Ok(0.9)));
+        assert_eq!(value(Quantity::Answered), Ok(50.0));
+        assert_eq!(value(time(TimeFigure::Quantile(0.99))), Err(Lack::NotKept("`p99` of `user`".into())));
+        assert!(value(Quantity::CpuPerRequest).is_ok(), "the instruments measure the subject");
     }
 
     #[test]

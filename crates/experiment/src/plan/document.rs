@@ -12,7 +12,7 @@ use super::resolve::Resolved;
 use super::resolver::{Files, Resolver};
 use super::roles::Roles;
 use crate::file::RestartText;
-use crate::file::levels::Levels;
+use crate::file::levels::{Levels, OF_ITSELF};
 
 /// The file with its profile, and all that it names: enough to make any trial.
 #[derive(Debug, Default)]
@@ -77,6 +77,7 @@ impl Document {
             unreadable: &self.unreadable_factors,
             subjects: &self.subjects,
             folder: &self.folder,
+            own: &OF_ITSELF,
         }
     }
 }

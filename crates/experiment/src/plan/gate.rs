@@ -48,7 +48,7 @@ impl Gate {
 
     /// Rate, mean response time and errors of every foreground workload: few, so that all can pass; errors, since a
     /// server that rejects every request is fast.
-    pub(super) fn standard(resolved: &Resolved) -> Vec<GatedMeasure> {
+    pub(super) fn standard(resolved: &Resolved, vocabulary: &Vocabulary) -> Vec<GatedMeasure> {
         let quantities = || {
             [
                 Quantity::Rate,
@@ -59,6 +59,7 @@ impl Gate {
         let foreground = resolved.workloads.iter().filter(|workload| !workload.is_background);
         let measures = foreground.flat_map(|workload| quantities().map(|quantity| (quantity, workload.name.clone())));
         measures
+            .filter(|(quantity, of)| vocabulary.is_captured(of, quantity))
             .map(|(quantity, of)| {
                 let expression = Expression::Measured { measure: Measure { quantity, of }, at: Vec::new() };
                 let (name, unit) = (expression.to_string(), expression.unit());

@@ -14,6 +14,7 @@ mod document;
 mod estimate;
 mod factors;
 mod faults;
+mod foreign;
 mod gate;
 mod names;
 mod order;

@@ -134,6 +134,7 @@ pub(super) fn vocabulary(
         factors: factors.iter().map(|factor| (factor.name.clone(), levels(factor))).collect(),
         left_out: left_out.to_vec(),
         measures: Vec::new(),
+        captured: Vec::new(),
     }
 }
 
@@ -213,8 +214,11 @@ impl Questions<'_> {
             expression,
         });
         measures.extend(named);
-        measures
-            .extend(resolved.map(|resolved| standard_measures(resolved, asked_count, has_faults)).unwrap_or_default());
+        measures.extend(
+            resolved
+                .map(|resolved| standard_measures(resolved, &self.vocabulary, asked_count, has_faults))
+                .unwrap_or_default(),
+        );
         measures
     }
 
@@ -235,7 +239,7 @@ impl Questions<'_> {
         }
         let texts = file.map(|file| file.value.measures.0.as_slice()).unwrap_or_default();
         if texts.is_empty() {
-            gate.measures = resolved.map(Gate::standard).unwrap_or_default();
+            gate.measures = resolved.map(|resolved| Gate::standard(resolved, &self.vocabulary)).unwrap_or_default();
         }
         for text in texts {
             match GatedMeasure::parse(&text.value, &self.vocabulary) {
@@ -491,7 +495,12 @@ impl Questions<'_> {
 /// Rate, times and errors of those who are looked at (and gaps, where faults happen), the rate of those behind them,
 /// and what a request costs: the subject that is asked, where that is another one at other levels, so that they can be
 /// compared; else every subject.
-fn standard_measures(resolved: &Resolved, asked_count: usize, has_faults: bool) -> Vec<PlanMeasure> {
+fn standard_measures(
+    resolved: &Resolved,
+    vocabulary: &Vocabulary,
+    asked_count: usize,
+    has_faults: bool,
+) -> Vec<PlanMeasure> {
     let time = |figure| Quantity::Time { kind: TimeKind::Response, figure };
     let mut measures = Vec::new();
     for workload in &resolved.workloads {
@@ -503,6 +512,7 @@ fn standard_measures(resolved: &Resolved, asked_count: usize, has_faults: bool) 
             measures.extend(gaps.map(|quantity| (quantity, workload.name.clone())));
         }
     }
+    measures.retain(|(quantity, workload)| vocabulary.is_captured(workload, quantity));
     let started = resolved.subjects.iter().filter(|subject| !matches!(subject.kind, SubjectKind::External));
     let mut started: Vec<&str> = started.map(|subject| subject.name.as_str()).collect();
     if asked_count > resolved.workloads.len() {

@@ -14,6 +14,7 @@ use super::checked::{Plan, PlanFactor};
 use super::document::Document;
 use super::estimate::Estimate;
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
+use super::foreign;
 use super::gate::Gate;
 use super::questions::{self, Questions};
 use super::resolve::Resolved;
@@ -357,7 +358,8 @@ impl Plan {
     ) {
         let first = resolved.first.as_ref();
         let workloads: Vec<String> = document.tree.table("workload").iter().map(|entry| entry.key.clone()).collect();
-        let vocabulary = questions::vocabulary(&document.factors, left_out, &document.subjects, &workloads, first);
+        let mut vocabulary = questions::vocabulary(&document.factors, left_out, &document.subjects, &workloads, first);
+        vocabulary.captured = foreign::captured(document.tree.table("workload"));
         let searched =
             file.search.as_ref().and_then(|search| search.value.factor.as_ref()).map(|name| name.value.clone());
         let others = self.others(searched.as_deref());

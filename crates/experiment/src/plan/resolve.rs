@@ -261,7 +261,6 @@ fn circle<'s>(waiting: &[&'s Subject]) -> Vec<&'s str> {
 
 /// Subjects that the texts of a workload name.
 fn named_in(spec: &WorkloadSpec) -> impl Iterator<Item = String> {
-    let texts = spec.arguments.iter().chain(spec.files.values()).chain([&spec.url]);
-    let names = texts.flat_map(|text| crate::placeholder::find(text)).filter(|found| !found.is_escaped);
+    let names = spec.texts().flat_map(crate::placeholder::find).filter(|found| !found.is_escaped);
     names.filter_map(|found| found.name.split_once('.').map(|(subject, _)| subject.to_owned()))
 }

@@ -237,7 +237,7 @@ impl<'a> Resolver<'a, '_> {
         }
     }
 
-    fn check_file_name(&mut self, name: &At<String>) {
+    pub(super) fn check_file_name(&mut self, name: &At<String>) {
         let is_inside = !name.value.is_empty() && name.value.split('/').all(|part| !["", ".", ".."].contains(&part));
         if !is_inside {
             self.collector.note(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use breme_base::{ThinkTime, meant_or_known};
 use breme_toml::{Entry, Span, Table, Value};
 
+use super::foreign::is_command;
 use super::names::{absolute, check_name};
 use super::request::Request;
 use super::resolve::{DURATION_MAX, Design, Route, check_duration};
@@ -25,7 +26,7 @@ pub const PIPELINE_DEPTH_MAX: u64 = 4_096;
 /// The most threads of a generator, as `breme load` has it.
 pub const THREAD_COUNT_MAX: u64 = 1_024;
 /// Users where nothing else is said, as `breme load` has it.
-const CONNECTIONS_DEFAULT: u64 = 10;
+pub(super) const CONNECTIONS_DEFAULT: u64 = 10;
 /// A longer content is written into a file: a command line has its limits.
 const ARGUMENT_BYTES_MAX: usize = 8_192;
 const DRIVERS: [&str; 4] = ["auto", "uring", "events", "threads"];
@@ -81,6 +82,9 @@ impl Resolver<'_, '_> {
 
     fn workload(&mut self, entry: &Entry, routes: &[Route]) -> Option<Found> {
         check_name("workload", entry, self.collector)?;
+        if is_command(entry) {
+            return self.foreign(entry, routes);
+        }
         let before = self.collector.count();
         let node = self.fill(&entry.node)?;
         let file: Option<file::Workload> = breme_toml::read(&node, self.collector);
@@ -89,6 +93,7 @@ impl Resolver<'_, '_> {
         let file = file.filter(|_| is_filled)?;
         let route = route?;
         self.check_together(&file, &node.value);
+        self.refuse_keys_of_command(&node.value);
         let (duration, stages) = (self.positive(file.duration.as_ref()), self.stages(&file.stages.0));
         let mut files = BTreeMap::new();
         let target = self.target(entry, &file, &mut files);
@@ -109,6 +114,7 @@ impl Resolver<'_, '_> {
             is_open: file.rate.is_some() || stages.is_some() || file.over.is_some(),
             think_mean: self.think_mean(file.think.as_ref()),
             arguments: std::mem::take(&mut arguments.0),
+            command: None,
             files,
             start_after: file.start_after.map_or(Duration::ZERO, |after| after.0),
             cpus: self.cpus(file.cpus.as_ref()),
@@ -129,7 +135,7 @@ impl Resolver<'_, '_> {
     }
 
     /// The way that its requests take; where the file does not say it, what is meant must be plain.
-    fn route<'r>(
+    pub(super) fn route<'r>(
         &mut self,
         entry: &Entry,
         to: Option<&At<String>>,
@@ -248,7 +254,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    fn positive(&mut self, time: Option<&At<file::values::Time>>) -> Option<Duration> {
+    pub(super) fn positive(&mut self, time: Option<&At<file::values::Time>>) -> Option<Duration> {
         let time = time?;
         check_duration(time.value.0, &time.span, self.collector);
         Some(time.value.0)
@@ -390,9 +396,8 @@ impl Resolver<'_, '_> {
     }
 
     /// A generator has no port of its own.
-    fn check_texts(&mut self, spec: &WorkloadSpec, span: &Span) {
-        let texts = spec.arguments.iter().chain(spec.files.values()).chain([&spec.url]);
-        let names = texts.flat_map(|text| placeholder::find(text)).filter(|found| !found.is_escaped);
+    pub(super) fn check_texts(&mut self, spec: &WorkloadSpec, span: &Span) {
+        let names = spec.texts().flat_map(placeholder::find).filter(|found| !found.is_escaped);
         for found in names.filter(|found| found.name == "port" || found.name.starts_with("port.")) {
             let subject = self.levels.subjects.first().map_or("SUBJECT", String::as_str);
             self.collector.note(
@@ -404,7 +409,8 @@ impl Resolver<'_, '_> {
 
     /// Those without an end run behind those that have one.
     fn settle_background(&mut self, specs: &mut [Found]) {
-        let has_end = |found: &Found| found.spec.requests.is_some() || found.spec.duration.is_some();
+        let has_end =
+            |Found { spec, .. }: &Found| spec.requests.is_some() || spec.duration.is_some() || spec.command.is_some();
         let ends: Vec<bool> = specs.iter().map(|found| has_end(found) && found.spec.connections > 0).collect();
         for (index, found) in specs.iter_mut().enumerate() {
             let another_ends = ends.iter().enumerate().any(|(other, ends)| other != index && *ends);
@@ -440,10 +446,10 @@ impl Resolver<'_, '_> {
 }
 
 /// A workload on its way.
-struct Found {
-    spec: WorkloadSpec,
-    subject: String,
-    background: Option<bool>,
+pub(super) struct Found {
+    pub(super) spec: WorkloadSpec,
+    pub(super) subject: String,
+    pub(super) background: Option<bool>,
 }
 
 /// How long a schedule takes to send the requests that it has to.

@@ -1,13 +1,15 @@
-//! A generator: `breme load` in a process of its own, so that it has its own processors, is watched by the same
-//! instruments as the subjects, and takes nothing with it when it fails.
+//! A generator: `breme load` or a foreign one, in a process of its own, so that it has its own processors, is watched
+//! by the same instruments as the subjects, and takes nothing with it when it fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::{Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
-use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
+use breme_experiment::trial::{GeneratorCommand, TrialSpec, WarmUp, WorkloadSpec};
 
+use super::foreign;
 use super::told::Told;
 use super::window::{self, Part, Window};
 use crate::folder;
@@ -37,6 +39,15 @@ pub(super) struct Generator {
     folder: PathBuf,
     warm_up: WarmUp,
     has_faults: bool,
+    started: Started,
+}
+
+/// When a generator was started, by three clocks.
+#[derive(Clone, Copy, Debug)]
+struct Started {
+    unix_s: u64,
+    monotonic_ns: u64,
+    at: Instant,
 }
 
 /// Where a generator runs.
@@ -60,22 +71,32 @@ impl Generator {
         let mut workload = workload.clone();
         workload.url = names.fill(&workload.url, "its URL")?;
         workload.arguments = names.fill_all(&workload.arguments, "its arguments")?;
+        if workload.command.is_some() {
+            foreign::set_names(&mut names, trial, &workload);
+        }
         for (name, content) in &workload.files {
             folder::write(&folder, name, &names.fill(content, name)?)?;
         }
-        let mut command = vec![place.launcher.own_program.display().to_string(), "load".to_owned()];
-        command.extend(arguments(trial, &workload));
+        let (command, output, standard_output) = match &workload.command {
+            Some(foreign) => (names.fill_all(&foreign.command, "its command")?, output(&folder, &workload), None),
+            None => {
+                let mut command = vec![place.launcher.own_program.display().to_string(), "load".to_owned()];
+                command.extend(arguments(trial, &workload));
+                let result = folder.join(format!("{}.json", workload.name));
+                (command, folder.join(format!("{}.err", workload.name)), Some(result))
+            }
+        };
         let order = Order {
             name: workload.name.clone(),
             command,
             folder: folder.clone(),
-            output: folder.join(format!("{}.err", workload.name)),
-            standard_output: Some(folder.join(format!("{}.json", workload.name))),
+            output,
+            standard_output,
             cpus: place.cpus.to_vec(),
             ..Order::default()
         };
         let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy).map_err(|fault| fault.0)?;
-        Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty() })
+        Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty(), started: Started::now() })
     }
 
     pub(super) fn workload(&self) -> &WorkloadSpec {
@@ -104,6 +125,9 @@ impl Generator {
 
     /// What it saw, once it has ended. `fault_ns`: when the first fault happened, on the machine's monotonic clock.
     pub(super) fn result(&self, ending: &Ending, fault_ns: Option<u64>) -> Result<Seen, String> {
+        if let Some(command) = &self.workload.command {
+            return self.foreign_result(command, ending);
+        }
         if !ending.code.is_some_and(|code| RESULT_CODES.contains(&code)) {
             return Err(format!("the generator {ending}; it has no result"));
         }
@@ -127,6 +151,35 @@ impl Generator {
         let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &told, window) };
         Ok(Seen { record, told })
     }
+}
+
+impl Generator {
+    fn foreign_result(&self, command: &GeneratorCommand, ending: &Ending) -> Result<Seen, String> {
+        let elapsed = self.started.at.elapsed();
+        if !ending.is_success() {
+            return Err(format!("the generator {ending}"));
+        }
+        let figures = foreign::figures(command, &output(&self.folder, &self.workload))?;
+        let told = Told {
+            started_at_unix_s: self.started.unix_s,
+            started_at_monotonic_ns: self.started.monotonic_ns,
+            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            ..Told::default()
+        };
+        Ok(Seen { record: foreign::record(&self.workload, figures, elapsed), told })
+    }
+}
+
+impl Started {
+    fn now() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { unix_s: unix.as_secs(), monotonic_ns: breme_sys::monotonic_ns(), at: Instant::now() }
+    }
+}
+
+/// What a foreign generator prints.
+fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
+    folder.join(format!("{}.out", workload.name))
 }
 
 /// What a generator saw.
@@ -239,6 +292,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         stale: told.stale(),
         pairs: told.pairs,
         availability: None,
+        figures: BTreeMap::new(),
     }
 }
 

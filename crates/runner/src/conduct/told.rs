@@ -33,13 +33,13 @@ pub(super) struct Told {
     pub(super) steps: Vec<Step>,
     pub(super) cache: Option<CacheRecord>,
     pub(super) pairs: Option<PairsRecord>,
-    availability: Option<Availability>,
-    stale: Option<Stale>,
+    pub(super) availability: Option<Availability>,
+    pub(super) stale: Option<Stale>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Availability {
+pub(super) struct Availability {
     gap_ns: u64,
     user_gap_ns: u64,
     last_failure_ns: Option<u64>,
@@ -116,7 +116,7 @@ pub(super) struct Step {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Stale {
+pub(super) struct Stale {
     count: u64,
     judged: u64,
     unversioned: u64,

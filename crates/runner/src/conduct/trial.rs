@@ -9,6 +9,7 @@ use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
 
 use super::casting::Cast;
 use super::faults::Faults;
+use super::foreign;
 use super::generator::{self, Generator, Place, Seen};
 use super::standing::{Failure, Standing};
 use crate::instruments::{INTERVAL, Instruments};
@@ -98,6 +99,7 @@ impl Stage<'_, '_> {
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
         take_in(record, seen?);
+        foreign::complete(trial, record);
         record.faults = faults.records(record.started_monotonic_ns);
         record.invalid_reasons.extend(faults.missed());
         note_neighbours(record);
@@ -211,8 +213,12 @@ impl Stage<'_, '_> {
             }
             let Some(load) = running else { return Ok(()) };
             if begun.elapsed() > time_limit(trial, load.workload()) {
-                let what = "the load did not end in time; does the subject still respond?";
-                return Err(Failure::new(&load.workload().name, what, self.printed_by_subjects()).into());
+                let what = match &load.workload().command {
+                    Some(_) => "the command did not end in time and was killed; set within = \"5m\" if it needs longer",
+                    None => "the load did not end in time; does the subject still respond?",
+                };
+                let printed = format!("{}\n{}", load.kept().printed(), self.printed_by_subjects());
+                return Err(Failure::new(&load.workload().name, what, printed.trim()).into());
             }
             let _ = load.wait_ended(glance(faults));
         }
@@ -230,6 +236,9 @@ fn glance(faults: &Faults<'_>) -> Duration {
 }
 
 fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
+    if let Some(within) = workload.command.as_ref().and_then(|command| command.within) {
+        return workload.start_after + within;
+    }
     let time = if workload.requests.is_some() { BY_REQUESTS_MAX } else { generator::length(trial, workload) };
     time + workload.start_after + GRACE
 }

@@ -23,6 +23,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("memcached", "memcached"),
     ("java", "default-jre-headless"),
     ("node", "nodejs"),
+    ("ab", "apache2-utils"),
+    ("wrk", "wrk"),
+    ("h2load", "nghttp2-client"),
+    ("jmeter", "jmeter"),
     ("curl", "curl"),
     ("openssl", "openssl"),
 ];

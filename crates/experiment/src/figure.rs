@@ -1,0 +1,262 @@
+//! Figures in the output of a foreign load generator: a pattern finds each of them, a unit says what it is in.
+
+use std::fmt;
+
+use regex::{Captures, Regex, RegexBuilder};
+
+use crate::expression::{Quantity, Unit, read_unit};
+
+/// A figure that a generator prints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is.
+    pub quantity: Quantity,
+    /// Where it is found; the values of several patterns are added.
+    pub patterns: Vec<FigurePattern>,
+}
+
+/// Where a value stands in the output.
+#[derive(Clone, Debug)]
+pub struct FigurePattern {
+    regex: Regex,
+    /// By which a number is multiplied; none: the unit is the second group.
+    factor: Option<f64>,
+    /// The value where the pattern does not match.
+    otherwise: Option<f64>,
+}
+
+impl PartialEq for FigurePattern {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |pattern: &Self| (pattern.regex.as_str().to_owned(), pattern.factor, pattern.otherwise);
+        key(self) == key(other)
+    }
+}
+
+/// Why a value could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FigureFault {
+    /// The pattern matches nothing in the output.
+    NoMatch {
+        /// The measure.
+        quantity: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// The first group is no number.
+    NotANumber {
+        /// The measure.
+        quantity: String,
+        /// What stands there.
+        text: String,
+    },
+    /// The second group is no unit of this measure.
+    NotAUnit {
+        /// The measure.
+        quantity: String,
+        /// What stands there.
+        text: String,
+    },
+}
+
+impl fmt::Display for FigureFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMatch { quantity, pattern } => write!(
+                formatter,
+                "measures.{quantity}: the pattern '{pattern}' matches nothing in the output; correct the pattern, or \
+                 add otherwise = 0 if the line may be absent"
+            ),
+            Self::NotANumber { quantity, text } => {
+                write!(formatter, "measures.{quantity}: {text:?} is not a number; the first group must be one")
+            }
+            Self::NotAUnit { quantity, text } => write!(
+                formatter,
+                "measures.{quantity}: {text:?} is not a unit of this measure; the second group must be one, such as ms"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FigureFault {}
+
+impl FigurePattern {
+    /// A pattern of a quantity. `^` and `$` match at the ends of lines.
+    ///
+    /// # Errors
+    /// When the pattern is not valid, has no group, or the unit is missing or another kind of unit.
+    pub fn new(
+        quantity: &Quantity,
+        pattern: &str,
+        unit: Option<&str>,
+        otherwise: Option<f64>,
+    ) -> Result<Self, PatternFault> {
+        let regex = RegexBuilder::new(pattern).multi_line(true).build();
+        let regex = regex.map_err(|error| PatternFault::Pattern(invalid(&error)))?;
+        let has_unit = match regex.captures_len() {
+            2 => false,
+            3 => true,
+            _ => {
+                let problem = "a pattern has one group, the number, and perhaps a second one, its unit; write for \
+                               example 'Requests per second:\\s+([\\d.]+)'";
+                return Err(PatternFault::Pattern(problem.to_owned()));
+            }
+        };
+        let factor = match (unit, has_unit) {
+            (Some(_), true) => {
+                return Err(PatternFault::Unit(
+                    "the second group of the pattern is the unit; remove the key".to_owned(),
+                ));
+            }
+            (None, true) => None,
+            (Some(unit), false) => Some(factor_of(unit, quantity.unit()).ok_or_else(|| {
+                let example = example_of(quantity.unit());
+                PatternFault::Unit(format!("{unit:?} is not a unit of `{quantity}`; write for example {example:?}"))
+            })?),
+            (None, false) => match quantity.unit() {
+                Unit::Plain | Unit::PerSecond => Some(1.0),
+                other => {
+                    let example = example_of(other);
+                    return Err(PatternFault::Pattern(format!(
+                        "`{quantity}` needs a unit; add unit = {example:?}, or a second group for a printed unit"
+                    )));
+                }
+            },
+        };
+        Ok(Self { regex, factor, otherwise })
+    }
+
+    /// The value in the base unit; of several matches, the last, since totals are printed at the end.
+    fn read(&self, quantity: &Quantity, output: &str) -> Result<f64, FigureFault> {
+        match (self.regex.captures_iter(output).last(), self.otherwise) {
+            (Some(found), _) => self.value(quantity, &found),
+            (None, Some(otherwise)) => Ok(otherwise),
+            (None, None) => {
+                Err(FigureFault::NoMatch { quantity: quantity.to_string(), pattern: self.regex.as_str().to_owned() })
+            }
+        }
+    }
+
+    fn value(&self, quantity: &Quantity, found: &Captures<'_>) -> Result<f64, FigureFault> {
+        let group = |index| found.get(index).map_or("", |group| group.as_str().trim());
+        let text = group(1);
+        let number = text.replace([',', '_'], "").parse::<f64>().ok().filter(|number| number.is_finite());
+        let not_a_number = || FigureFault::NotANumber { quantity: quantity.to_string(), text: text.to_owned() };
+        let number = number.ok_or_else(not_a_number)?;
+        let not_a_unit = || FigureFault::NotAUnit { quantity: quantity.to_string(), text: group(2).to_owned() };
+        let factor = self.factor.or_else(|| factor_of(group(2), quantity.unit())).ok_or_else(not_a_unit)?;
+        Ok(number * factor)
+    }
+}
+
+/// What is wrong with a pattern, by the key at fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatternFault {
+    /// The pattern.
+    Pattern(String),
+    /// The unit.
+    Unit(String),
+}
+
+impl Figure {
+    /// The value in the base unit.
+    ///
+    /// # Errors
+    /// When the output does not hold it.
+    pub fn read(&self, output: &str) -> Result<f64, FigureFault> {
+        self.patterns.iter().map(|pattern| pattern.read(&self.quantity, output)).sum()
+    }
+}
+
+/// The factor that leads to the base unit. `1/s` and `/s` are the same; of a rate of bytes, `MB` is enough.
+fn factor_of(text: &str, base: Unit) -> Option<f64> {
+    let text = text.trim();
+    let text = text.strip_prefix("1/").map_or_else(|| text.to_owned(), |rest| format!("/{rest}"));
+    let (name, is_rate) = text.strip_suffix("/s").map_or((text.as_str(), false), |name| (name.trim(), true));
+    let is_rate = is_rate || base == Unit::BytesPerSecond || base == Unit::PerSecond;
+    read_unit("1", name, is_rate).filter(|(_, unit)| *unit == base).map(|(factor, _)| factor)
+}
+
+const fn example_of(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Seconds => "ms",
+        Unit::Bytes => "kB",
+        Unit::BytesPerSecond => "kB/s",
+        Unit::PerSecond => "/s",
+        Unit::Share => "%",
+        Unit::Plain => "k",
+    }
+}
+
+/// The last line of a message of `regex`; those before it draw the pattern.
+fn invalid(error: &regex::Error) -> String {
+    let message = error.to_string();
+    let last = message.lines().last().unwrap_or_default();
+    format!("this is not a valid pattern: {}", last.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::{TimeFigure, TimeKind};
+
+    const MEAN: Quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
+
+    fn read(quantity: Quantity, pattern: &str, unit: Option<&str>, output: &str) -> Result<f64, FigureFault> {
+        let pattern = FigurePattern::new(&quantity, pattern, unit, None).unwrap();
+        Figure { quantity, patterns: vec![pattern] }.read(output)
+    }
+
+    #[test]
+    fn figures_of_known_generators() {
+        let ab = "Requests per second:    1003.59 [#/sec] (mean)\n\
+                  Time per request:       99.642 [ms] (mean)\n\
+                  Time per request:       0.996 [ms] (mean, across all concurrent requests)\n";
+        let rate = read(Quantity::Rate, r"Requests per second:\s+([\d.]+)", Some("1/s"), ab);
+        assert_eq!(rate, Ok(1003.59));
+        let mean = read(MEAN, r"Time per request:\s+([\d.]+) \[ms\] \(mean\)", Some("ms"), ab).unwrap();
+        assert!((mean - 0.099_642).abs() < 1e-12);
+        let wrk = "    Latency   812.50us  101.00us   3.12ms   90.00%\nTransfer/sec:     50.62MB\n";
+        let mean = read(MEAN, r"Latency\s+([\d.]+)(\w+)", None, wrk).unwrap();
+        assert!((mean - 812.5e-6).abs() < 1e-12);
+        assert_eq!(read(Quantity::ByteRate, r"Transfer/sec:\s+([\d.]+)(\w+)", None, wrk), Ok(50.62e6));
+        let jmeter = "summary +    900 in 00:00:09 =  100.0/s Avg:    61 Err:     0 (0.00%)\n\
+                      summary =   1000 in 00:00:10 =   98.9/s Avg:    60 Err:     5 (0.50%)\n";
+        let rate = read(Quantity::Rate, r"^summary [+=] .* =\s+([\d.]+)(/s)", None, jmeter);
+        assert_eq!(rate, Ok(98.9), "the last line counts");
+        assert_eq!(read(Quantity::ErrorShare, r"Err:.*\(([\d.]+)(%)\)", None, jmeter), Ok(0.005));
+    }
+
+    #[test]
+    fn patterns_are_added_and_lines_may_be_absent() {
+        let pattern = |text| FigurePattern::new(&Quantity::Failed, text, None, Some(0.0)).unwrap();
+        let patterns = vec![pattern(r"Failed requests:\s+(\d+)"), pattern(r"Non-2xx responses:\s+([\d,]+)")];
+        let failed = Figure { quantity: Quantity::Failed, patterns };
+        assert_eq!(failed.read("Failed requests:        3\nNon-2xx responses:      1,004\n"), Ok(1007.0));
+        assert_eq!(failed.read("Failed requests:        3\n"), Ok(3.0));
+        assert_eq!(failed.read(""), Ok(0.0));
+    }
+
+    #[test]
+    fn what_the_output_does_not_hold_is_an_error() {
+        let fault = |pattern: &str, output| read(MEAN, pattern, None, output).unwrap_err().to_string();
+        assert!(
+            fault(r"mean (\d+)(\w+)", "").contains("measures.mean: the pattern 'mean (\\d+)(\\w+)' matches nothing")
+        );
+        assert!(fault(r"mean (\S+) (\w+)", "mean none ms").contains("\"none\" is not a number"));
+        assert!(fault(r"mean (\S+) (\w+)", "mean 5 MB").contains("\"MB\" is not a unit"));
+    }
+
+    #[test]
+    fn patterns_without_a_group_or_a_unit_are_refused() {
+        let fault = |pattern: &str, unit| match FigurePattern::new(&MEAN, pattern, unit, None) {
+            Err(PatternFault::Pattern(problem)) => format!("pattern: {problem}"),
+            Err(PatternFault::Unit(problem)) => format!("unit: {problem}"),
+            Ok(_) => String::new(),
+        };
+        assert!(fault("(", Some("ms")).contains("pattern: this is not a valid pattern: unclosed group"));
+        assert!(fault("mean", Some("ms")).contains("pattern: a pattern has one group"));
+        assert!(fault(r"(\d+)", None).contains("pattern: `mean` needs a unit; add unit = \"ms\""));
+        assert!(fault(r"(\d+)", Some("MB")).contains("unit: \"MB\" is not a unit of `mean`"));
+        assert!(fault(r"(\d+)(ms)", Some("ms")).contains("unit: the second group"));
+    }
+}
