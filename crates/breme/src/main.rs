@@ -3,6 +3,9 @@
 //! The binary is where roles meet drivers: each subcommand turns flags into the settings of a role, makes its nodes,
 //! and gives them to a driver.
 
+// Parts that only the applications use.
+#![cfg_attr(not(feature = "applications"), allow(dead_code))]
+
 mod admin;
 mod checks;
 mod configuration;
@@ -19,9 +22,11 @@ mod load;
 mod proxy;
 mod roles;
 mod serving;
+#[cfg(feature = "applications")]
 mod session;
 mod site;
 mod tls;
+#[cfg(feature = "applications")]
 mod wiki;
 
 use std::process::ExitCode;

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{link, load, proxy, session, site, wiki};
+use crate::{link, load, proxy, site};
+#[cfg(feature = "applications")]
+use crate::{session, wiki};
 
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
@@ -17,8 +19,10 @@ pub enum RoleCommand {
     /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
     Link(Box<link::Args>),
     /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
+    #[cfg(feature = "applications")]
     Wiki(Box<wiki::Args>),
     /// Run a node of a session cluster, with two applications that keep their data in sessions.
+    #[cfg(feature = "applications")]
     Session(Box<session::Args>),
 }
 
@@ -29,7 +33,9 @@ impl RoleCommand {
             Self::Site(args) => site::run(*args),
             Self::Proxy(args) => proxy::run(&args),
             Self::Link(args) => link::run(&args),
+            #[cfg(feature = "applications")]
             Self::Wiki(args) => wiki::run(*args),
+            #[cfg(feature = "applications")]
             Self::Session(args) => session::run(*args),
         }
     }

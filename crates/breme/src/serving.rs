@@ -2,6 +2,7 @@
 //! connections they can hold, what they say at their start, and how signals end them. The roles differ in what they
 //! answer, and in nothing of this.
 
+#[cfg(feature = "applications")]
 pub mod application;
 mod flags;
 mod place;

@@ -15,8 +15,9 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 pub fn wait_until_readable(source: &impl AsRawFd, timeout: Duration) -> io::Result<bool> {
     let mut watched = libc::pollfd { fd: source.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // The type of `tv_sec` differs between C libraries.
     let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
     };
     // SAFETY: both pointers are to values that outlive the call, the count is that of `watched`, and no mask of signals

@@ -2,7 +2,7 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `cargo xtask demo` | builds in release mode and runs an experiment with `breme site` and nginx |
+//! | `cargo xtask demo` | builds what it needs and runs an experiment with `breme site` and nginx |
 //! | `cargo xtask test` | installs the packages that the tests need, then runs `check` |
 //! | `cargo xtask check` | checks format, width of prose and crate dependencies, runs lints and all tests; installs nothing |
 //! | `cargo xtask arrows`, `width` | one of these checks |
@@ -26,7 +26,7 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
 Commands:
-  demo            Build in release mode and run an example experiment with breme site and nginx
+  demo            Build and run an example experiment with breme site and nginx
   check           Check format, width of prose and crate dependencies, run lints and all tests
   test            Install the packages that the tests need, then run `check`
   arrows          Check the dependencies between crates
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let outcome = match command {
-        "demo" => packages::install(packages::PEERS).and_then(|()| demo()),
+        "demo" => packages::install(packages::OF_DEMO).and_then(|()| demo()),
         "bench" => packages::install(packages::PEERS).and_then(|()| bench(command, rest)),
         "peers" => packages::install(packages::PEERS)
             .and_then(|()| packages::install(packages::MORE_PEERS))
@@ -91,8 +91,8 @@ fn check() -> Outcome {
 
 /// Runs an example experiment.
 fn demo() -> Outcome {
-    step("build", cargo(&["build", "--release", "--package", "breme"]))?;
-    let mut command = Command::new(release_binary("breme"));
+    step("build", cargo(&["build", "--profile", "demo", "--package", "breme", "--no-default-features"]))?;
+    let mut command = Command::new(target().join("demo").join("breme"));
     command
         .current_dir(root())
         .args(["run", "examples/experiments/site-and-nginx.toml", "--runs"])

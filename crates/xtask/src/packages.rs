@@ -14,9 +14,13 @@ pub(crate) struct Package {
     service: Option<&'static str>,
 }
 
+const NGINX: Package = Package { name: "nginx-light", has: "nginx", service: Some("nginx") };
+
+pub(crate) const OF_DEMO: &[Package] = &[NGINX];
+
 /// The servers and clients that tests and benchmarks compare breme with.
 pub(crate) const PEERS: &[Package] = &[
-    Package { name: "nginx-light", has: "nginx", service: Some("nginx") },
+    NGINX,
     Package { name: "haproxy", has: "haproxy", service: Some("haproxy") },
     Package { name: "varnish", has: "varnishd", service: Some("varnish") },
     Package { name: "wrk", has: "wrk", service: None },

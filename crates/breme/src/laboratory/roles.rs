@@ -81,7 +81,9 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
         RoleCommand::Proxy(args) => args.check_files(),
         RoleCommand::Link(_) => Ok(()),
         // Its only files are those that it makes itself, and a token.
+        #[cfg(feature = "applications")]
         RoleCommand::Wiki(_) => Ok(()),
+        #[cfg(feature = "applications")]
         RoleCommand::Session(args) => args.check_files(),
     };
     files.map_err(|failure| failure.message)
