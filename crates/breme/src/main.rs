@@ -14,6 +14,7 @@ mod doctor;
 mod driver;
 mod failure;
 mod files;
+mod import;
 mod installation;
 #[cfg(target_os = "linux")]
 mod laboratory;
@@ -79,6 +80,8 @@ enum Command {
     /// Check whether this machine is fit to measure on.
     #[cfg(target_os = "linux")]
     Doctor(doctor::Args),
+    /// Turn recorded traffic into a scenario for `breme load`.
+    Import(import::Args),
     /// Print the completions of a shell.
     Completions(installation::CompletionsArgs),
     /// Write the manual pages.
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => laboratory::runs(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Completions(args) => installation::completions(&args, Cli::command()),
         Command::Man(args) => installation::man(&args, Cli::command()),
         Command::Schema(args) => installation::schema(&args),

@@ -18,6 +18,7 @@ mod faulty_origin;
 mod gated_origin;
 mod harness;
 mod hostile;
+mod import;
 mod laboratory;
 mod laboratory_cache;
 mod laboratory_ends;

@@ -1,0 +1,103 @@
+//! `breme import`: recorded traffic becomes a scenario of `breme load`.
+
+mod access_log;
+mod curl;
+mod har;
+mod recording;
+mod secrets;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use recording::Recording;
+
+use crate::failure::{Failure, exit};
+
+/// The largest file that is read.
+const INPUT_BYTES_MAX: u64 = 256 << 20;
+
+/// Turn recorded traffic into a scenario for `breme load`
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Format of the recording
+    #[arg(value_name = "FORMAT")]
+    format: Format,
+
+    /// File with the recording; - for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// File for the scenario [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// HTTP Archive, as browsers export it: one session with the times between its requests.
+    Har,
+    /// curl commands, one per line or with `\` at line ends ("Copy as cURL").
+    Curl,
+    /// Access log in the common or combined format of nginx and Apache: a session for each visit of a client.
+    AccessLog,
+}
+
+const AFTER_HELP: &str = "Examples:
+  breme import har shop.har -o shop.scenario.toml
+  breme load --scenario shop.scenario.toml -c 20 -d 1m
+  breme import access-log /var/log/nginx/access.log -o visits.scenario.toml
+  breme load --scenario visits.scenario.toml -R 5 -d 10m http://staging:8080
+
+Cookies are left out, since each session of a load keeps those that it receives. Values of headers, query parameters
+and body fields whose names mark them as secret (authorization, password, token, …) become variables without a
+value; set them with --var NAME=VALUE.";
+
+pub fn run(args: &Args) -> ExitCode {
+    exit("import", import(args).map(|()| ExitCode::SUCCESS))
+}
+
+fn import(args: &Args) -> Result<(), Failure> {
+    let named = |problem: String| Failure::run(format!("{}: {problem}", args.file.display()));
+    let text = read(&args.file).map_err(|error| named(error.to_string()))?;
+    let recording = match args.format {
+        Format::Har => har::read(&text),
+        Format::Curl => curl::read(&text),
+        Format::AccessLog => access_log::read(&text),
+    };
+    let recording = recording.map_err(named)?;
+    write(args.output.as_deref(), &recording.scenario())?;
+    for note in recording.notes() {
+        eprintln!("breme import: {note}");
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = Vec::new();
+    let input: Box<dyn Read> = if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+    input.take(INPUT_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > INPUT_BYTES_MAX {
+        return Err(io::Error::other(format!("it is larger than {} MiB; import a part of it", INPUT_BYTES_MAX >> 20)));
+    }
+    // A log may contain any bytes that clients have sent.
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
+    match path {
+        Some(path) => std::fs::write(path, text).map_err(|error| Failure::run(format!("{}: {error}", path.display()))),
+        None => match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::run(format!("standard output cannot be written: {error}")))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// What every format gives.
+type Imported = Result<Recording, String>;

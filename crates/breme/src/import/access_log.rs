@@ -1,0 +1,178 @@
+//! Access logs in the common and combined formats.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+use regex::Regex;
+
+use super::Imported;
+use super::recording::{Recording, Request, Session};
+
+/// A client that was silent for longer begins a new visit (the convention of web analytics).
+const VISIT_ENDS_AFTER: Duration = Duration::from_secs(30 * 60);
+/// The most different visits of a scenario file; each is one scenario.
+const VISITS_MAX: usize = 500;
+/// The most requests of a visit; what follows begins another one.
+const REQUESTS_MAX: usize = 1_000;
+
+/// `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326 "referer" "agent"`.
+static LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"^(\S+) \S+ .*?\[([^\]]+)\] "([A-Z]+) (/\S*)(?: HTTP/[\d.]+)?" (\d{3}) \S+(?: "[^"]*" "([^"]*)")?"#)
+        .ok()
+});
+
+struct Line {
+    /// Address and user agent.
+    client: (String, String),
+    at: Timestamp,
+    method: String,
+    target: String,
+    status: u16,
+}
+
+/// Each visit is a session with the pauses between its requests; equal visits are one, with a weight.
+pub(super) fn read(text: &str) -> Imported {
+    let all = text.lines().filter(|line| !line.is_empty()).count();
+    let lines: Vec<Line> = text.lines().filter_map(parse).collect();
+    let (repeatable, others): (Vec<Line>, Vec<Line>) =
+        lines.into_iter().partition(|line| matches!(line.method.as_str(), "GET" | "HEAD"));
+    if repeatable.is_empty() {
+        return Err(format!("none of {all} lines is a GET or HEAD request in the common or combined format"));
+    }
+    let mut notes = Vec::new();
+    let unread = all - repeatable.len() - others.len();
+    if unread > 0 {
+        notes.push(format!("{unread} of {all} lines are not in the common or combined format, and left out"));
+    }
+    if !others.is_empty() {
+        notes.push(format!(
+            "{} requests with methods that carry bodies are left out: a log has no bodies",
+            others.len()
+        ));
+    }
+    let span = span_of(&repeatable);
+    let visits = visits(repeatable);
+    notes.push(format!(
+        "{} visits in {} s; to repeat their arrival rate: -R {:.3}",
+        visits.len(),
+        span.as_secs(),
+        visits.len() as f64 / span.as_secs_f64().max(1.0)
+    ));
+    let (sessions, left_out) = weighted(visits);
+    if left_out > 0 {
+        notes.push(format!("{left_out} rarer visits are left out; the scenario has the {VISITS_MAX} most frequent"));
+    }
+    Ok(Recording { base: None, sessions, notes })
+}
+
+fn parse(line: &str) -> Option<Line> {
+    let captures = LINE.as_ref()?.captures(line)?;
+    let at = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &captures[2]).ok()?.to_timestamp().ok()?;
+    let agent = captures.get(6).map_or("", |agent| agent.as_str());
+    Some(Line {
+        client: (captures[1].to_owned(), agent.to_owned()),
+        at,
+        method: captures[3].to_owned(),
+        target: captures[4].to_owned(),
+        status: captures[5].parse().ok()?,
+    })
+}
+
+fn span_of(lines: &[Line]) -> Duration {
+    let (first, last) = (lines.iter().map(|line| line.at).min(), lines.iter().map(|line| line.at).max());
+    first.zip(last).map_or(Duration::ZERO, |(first, last)| between(first, last))
+}
+
+fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+    Duration::from_secs(u64::try_from(later.as_second() - earlier.as_second()).unwrap_or(0))
+}
+
+/// The requests of each visit, in the order of the log.
+fn visits(lines: Vec<Line>) -> Vec<Vec<Request>> {
+    let mut visits: Vec<Vec<Request>> = Vec::new();
+    let mut current: HashMap<(String, String), (usize, Timestamp)> = HashMap::new();
+    for line in lines {
+        let request = Request {
+            method: line.method,
+            target: line.target,
+            // 304 depends on the client's cache, which a load does not have.
+            status: Some(line.status).filter(|status| *status != 304),
+            ..Request::default()
+        };
+        let open = current
+            .get(&line.client)
+            .copied()
+            .filter(|(visit, last)| between(*last, line.at) <= VISIT_ENDS_AFTER && visits[*visit].len() < REQUESTS_MAX);
+        let visit = match open {
+            Some((visit, last)) => {
+                if let Some(previous) = visits[visit].last_mut() {
+                    previous.pause = between(last, line.at);
+                }
+                visit
+            }
+            None => {
+                visits.push(Vec::new());
+                visits.len() - 1
+            }
+        };
+        visits[visit].push(request);
+        current.insert(line.client, (visit, line.at));
+    }
+    visits
+}
+
+/// The most frequent ones first; and how many are left out.
+fn weighted(visits: Vec<Vec<Request>>) -> (Vec<Session>, usize) {
+    let mut sessions: Vec<Session> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let count = visits.len();
+    for requests in visits {
+        let place = *places.entry(format!("{requests:?}")).or_insert_with(|| {
+            sessions.push(Session { requests, ..Session::default() });
+            sessions.len() - 1
+        });
+        sessions[place].weight += 1;
+    }
+    sessions.sort_by_key(|session| std::cmp::Reverse(session.weight));
+    sessions.truncate(VISITS_MAX);
+    for (number, session) in sessions.iter_mut().enumerate() {
+        session.name = format!("visit {}", number + 1);
+    }
+    let kept: usize = sessions.iter().map(|session| session.weight as usize).sum();
+    (sessions, count - kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = r#"1.1.1.1 - - [10/Oct/2026:13:55:36 +0200] "GET /a HTTP/1.1" 200 5 "-" "X"
+1.1.1.1 - - [10/Oct/2026:13:55:37 +0200] "GET /other-agent HTTP/1.1" 404 5 "-" "Y"
+1.1.1.1 - - [10/Oct/2026:13:55:40 +0200] "GET /b?c={d} HTTP/1.1" 304 0 "-" "X"
+2.2.2.2 - frank [10/Oct/2026:11:56:00 +0000] "POST /p HTTP/1.1" 200 5 "-" "X"
+1.1.1.1 - - [10/Oct/2026:15:00:00 +0200] "GET /a HTTP/1.1" 200 5 "-" "X"
+3.3.3.3 - - [10/Oct/2026:15:00:00 +0200] "GET /a HTTP/1.0" 200 5
+broken line
+"#;
+
+    #[test]
+    fn visits_have_pauses_and_weights() {
+        let recording = read(LOG).unwrap();
+        let sessions = &recording.sessions;
+        assert_eq!(sessions.iter().map(|session| session.weight).collect::<Vec<_>>(), [2, 1, 1]);
+        let visit = sessions.iter().find(|session| session.requests.len() == 2).unwrap();
+        assert_eq!((visit.requests[0].pause.as_secs(), visit.requests[1].status), (4, None));
+        assert_eq!(visit.requests[1].target, "/b?c={d}");
+        let notes = recording.notes.join("\n");
+        assert!(notes.contains("1 of 7 lines") && notes.contains("1 requests with methods"), "{notes}");
+        assert!(notes.contains("4 visits in 3864 s"), "{notes}");
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        assert!(read("a\nb\n").unwrap_err().contains("none of 2 lines"));
+    }
+}

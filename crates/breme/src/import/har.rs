@@ -1,0 +1,153 @@
+//! HTTP Archives (HAR 1.2), as the developer tools of browsers export them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::Imported;
+use super::recording::{Recording, Request, Session};
+
+#[derive(Deserialize)]
+struct Archive {
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    started_date_time: Timestamp,
+    /// Milliseconds until the response was complete.
+    #[serde(default)]
+    time: f64,
+    request: HarRequest,
+    response: HarResponse,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HarRequest {
+    method: String,
+    url: String,
+    #[serde(default)]
+    headers: Vec<Header>,
+    post_data: Option<PostData>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct PostData {
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct HarResponse {
+    status: u16,
+}
+
+/// The requests to the origin that has most of them; a browser also loads from others, which are nobody's to load-test.
+pub(super) fn read(text: &str) -> Imported {
+    let archive: Archive = serde_json::from_str(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| format!("it is not an HTTP Archive: {error}"))?;
+    let mut entries: Vec<(String, String, Entry)> = archive
+        .log
+        .entries
+        .into_iter()
+        .filter_map(|entry| {
+            let (origin, target) = split_url(&entry.request.url)?;
+            Some((origin, target, entry))
+        })
+        .collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (origin, ..) in &entries {
+        *counts.entry(origin).or_default() += 1;
+    }
+    let Some(base) = counts.iter().max_by_key(|(_, count)| **count).map(|(origin, _)| (*origin).to_owned()) else {
+        return Err(String::from("it contains no request to http:// or https://"));
+    };
+    let count = entries.len();
+    entries.retain(|(origin, ..)| *origin == base);
+    entries.sort_by_key(|(.., entry)| entry.started_date_time);
+    let mut notes = Vec::new();
+    if entries.len() < count {
+        notes.push(format!("{} requests to other origins than {base} are left out", count - entries.len()));
+    }
+    let requests = entries.iter().enumerate().map(|(position, (_, target, entry))| {
+        let next = entries.get(position + 1).map(|(.., next)| next.started_date_time);
+        request(target, entry, next)
+    });
+    let session = Session { name: String::from("recorded"), weight: 1, requests: requests.collect() };
+    Ok(Recording { base: Some(base), sessions: vec![session], notes })
+}
+
+fn request(target: &str, entry: &Entry, next: Option<Timestamp>) -> Request {
+    let HarRequest { method, headers, post_data, .. } = &entry.request;
+    let until_next = next.map_or(0, |next| next.as_millisecond() - entry.started_date_time.as_millisecond());
+    // A browser sends requests side by side, a scenario one after another: there is no negative pause.
+    let pause_ms = (until_next as f64 - entry.time.max(0.0)).max(0.0);
+    Request {
+        method: method.clone(),
+        target: target.to_owned(),
+        headers: headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),
+        body: post_data.as_ref().and_then(|data| data.text.clone()),
+        // 304 depends on the browser's cache, which a load does not have; 0: no response.
+        status: Some(entry.response.status).filter(|status| !matches!(status, 0 | 304)),
+        pause: Duration::from_millis(pause_ms as u64),
+    }
+}
+
+/// `http://host:port` and path with query, without a fragment.
+pub(super) fn split_url(url: &str) -> Option<(String, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    if !matches!(scheme, "http" | "https") {
+        return None;
+    }
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (host, target) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    (!host.is_empty()).then(|| (format!("{scheme}://{host}"), target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_statuses_and_bodies_are_kept() {
+        let recording = read(
+            r#"{"log": {"entries": [
+                {"startedDateTime": "2026-11-23T10:00:02.000+01:00", "time": 100.5,
+                 "request": {"method": "POST", "url": "https://shop/buy#top", "headers": [{"name": "A", "value": "b"}],
+                             "postData": {"mimeType": "text/plain", "text": "x"}},
+                 "response": {"status": 303}},
+                {"startedDateTime": "2026-11-23T09:00:00.000Z", "time": 250,
+                 "request": {"method": "GET", "url": "https://shop?q=1"}, "response": {"status": 304}},
+                {"startedDateTime": "2026-11-23T09:00:00.100Z",
+                 "request": {"method": "GET", "url": "https://ads/x"}, "response": {"status": 200}}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(recording.base.as_deref(), Some("https://shop"));
+        let [first, second] = recording.sessions[0].requests.as_slice() else { panic!("{recording:?}") };
+        assert_eq!((first.target.as_str(), first.pause.as_millis(), first.status), ("/?q=1", 1_750, None));
+        assert_eq!((second.target.as_str(), second.body.as_deref(), second.status), ("/buy", Some("x"), Some(303)));
+        assert!(recording.notes[0].starts_with("1 requests to other origins"), "{:?}", recording.notes);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(read("{}").unwrap_err().contains("not an HTTP Archive"));
+        assert!(read(r#"{"log": {"entries": []}}"#).unwrap_err().contains("no request"));
+    }
+}

@@ -1,0 +1,60 @@
+//! `breme import`: what was recorded is what a load sends.
+
+use std::fs;
+
+use crate::harness::{breme, load};
+use crate::recorder::Recorder;
+
+/// The targets that a load of one session sends after the import of `text`, and the text of the scenario.
+fn repeated(format: &str, text: &str, variables: &[&str]) -> (Vec<String>, String) {
+    let recorder = Recorder::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (recording, scenario) = (folder.path().join("recording"), folder.path().join("scenario.toml"));
+    fs::write(&recording, text.replace("ORIGIN", &recorder.address.to_string())).unwrap();
+    let output = breme().args(["import", format]).arg(&recording).arg("-o").arg(&scenario).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let url = format!("http://{}", recorder.address);
+    let scenario_path = scenario.to_str().unwrap();
+    let output = load(&[&["--scenario", scenario_path, "-n", "1", "-c", "1", &url][..], variables].concat());
+    assert!(output.status.code().is_some_and(|code| code == 0 || code == 3), "{output:?}");
+    let record = recorder.take();
+    assert_eq!(record.faults, [""; 0]);
+    (record.targets, fs::read_to_string(scenario).unwrap())
+}
+
+#[test]
+fn an_archive_is_repeated_without_its_secrets() {
+    let archive = r#"{"log": {"entries": [
+        {"startedDateTime": "2026-11-23T09:00:00.000Z", "time": 1,
+         "request": {"method": "GET", "url": "http://ORIGIN/a?x={1}&token=abc",
+                     "headers": [{"name": "Authorization", "value": "Bearer abc"}, {"name": "Cookie", "value": "abc"}]},
+         "response": {"status": 200}},
+        {"startedDateTime": "2026-11-23T09:00:00.020Z", "time": 1,
+         "request": {"method": "POST", "url": "http://ORIGIN/b", "headers": [],
+                     "postData": {"text": "{\"password\": \"abc\", \"list\": [{\"n\": 1}]}"}},
+         "response": {"status": 200}}]}}"#;
+    let (targets, scenario) = repeated("har", archive, &["--var", "token=t2", "--var", "password=p2"]);
+    assert_eq!(targets, ["/a?x={1}&token=t2", "/b"]);
+    assert!(!scenario.contains("abc"), "{scenario}");
+    assert!(scenario.contains("think = \"19ms,constant\""), "{scenario}");
+}
+
+#[test]
+fn commands_and_logs_are_repeated() {
+    let commands = "curl 'http://ORIGIN/a' -H 'X-A: {seq}'\ncurl http://ORIGIN/b \\\n  -d 'x=1'\n";
+    assert_eq!(repeated("curl", commands, &[]).0, ["/a", "/b"]);
+    let log = "::1 - - [10/Oct/2026:13:55:36 +0200] \"GET /a HTTP/1.1\" 200 5 \"-\" \"X\"\n\
+               ::1 - - [10/Oct/2026:13:55:36 +0200] \"GET /b?{ HTTP/1.1\" 200 5 \"-\" \"X\"\n";
+    assert_eq!(repeated("access-log", log, &[]).0, ["/a", "/b?{"]);
+}
+
+#[test]
+fn a_wrong_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.har");
+    fs::write(&path, "{}").unwrap();
+    let output = breme().args(["import", "har"]).arg(&path).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("x.har") && message.contains("not an HTTP Archive"), "{message}");
+}
