@@ -1,4 +1,4 @@
-//! What everything that is under way shares: the settings and the store.
+//! The settings and the store, shared by all requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::fields;
 use crate::fill::Fills;
 use crate::store::Store;
 
-/// The least memory that a cache can do anything with.
+/// The smallest useful memory size.
 const MEMORY_BYTES_MIN: u64 = 64 * 1024;
 
 /// A shared cache for all shards of a process.
@@ -28,15 +28,12 @@ impl std::fmt::Debug for Cache {
     }
 }
 
-/// Settings with which no cache can work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsError {
-    /// Too little memory.
     Memory {
-        /// What was given.
         bytes: u64,
     },
-    /// The name for Cache-Status is not a token.
+    /// `Settings::name` is not a token.
     Name(String),
 }
 
@@ -57,19 +54,16 @@ impl std::fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 impl Cache {
-    /// An empty cache.
-    ///
     /// # Errors
-    /// If it could hold nothing, or cannot say its name.
+    /// If `settings` are invalid.
     pub fn new(settings: Settings) -> Result<Arc<Self>, SettingsError> {
         Self::check(&settings)?;
         let store = Arc::new(Store::new(&settings));
         Ok(Arc::new(Self { settings, store, draws: AtomicU64::new(0) }))
     }
 
-    /// The same cache with other settings: what is stored stays, as far as there is room for it. What is under way goes
-    /// on as it began. The seed and the [fields with keys](Settings::key_fields) stay what they were, and so does the
-    /// number of parts that the memory was cut into.
+    /// A cache with the same store and new settings; evicts responses that no longer fit. Fills in progress keep the
+    /// old settings. The seed, [`Settings::key_fields`] and the number of shards do not change.
     ///
     /// # Errors
     /// As [`Cache::new`]; nothing changes then.
@@ -82,10 +76,8 @@ impl Cache {
         Ok(Arc::new(Self { settings, store: Arc::clone(&self.store), draws }))
     }
 
-    /// Whether a cache can work with these settings.
-    ///
     /// # Errors
-    /// If it cannot.
+    /// If the memory is too small or the name is not a token.
     pub fn check(settings: &Settings) -> Result<(), SettingsError> {
         let is_token = Method::from_token(settings.name.as_bytes()).is_some();
         if !is_token || !settings.name.starts_with(|first: char| first.is_ascii_alphabetic()) {
@@ -97,20 +89,19 @@ impl Cache {
         Ok(())
     }
 
-    /// What was chosen.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Whether a field of an answer is for this cache alone.
+    /// Whether a response header is for this cache only (`Surrogate-Key`) and not sent to clients.
     #[must_use]
     pub fn is_hidden_field(&self, name: &str) -> bool {
         let Settings { hides_keys, key_fields, .. } = &self.settings;
         *hides_keys && key_fields.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// The lines of an answer that clients are told.
+    /// `lines` without the headers that are hidden from clients.
     #[must_use]
     pub fn client_lines<'l>(&self, lines: &'l FieldBlock) -> Cow<'l, FieldBlock> {
         let is_hidden_field = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| self.is_hidden_field(name));
@@ -119,7 +110,7 @@ impl Cache {
         }
         let mut visible = FieldBlock::with_capacity(lines.as_bytes().len());
         for (name, value) in fields::lines(lines.as_bytes()).filter(|(name, _)| !is_hidden_field(name)) {
-            // It could be sent where it was.
+            // The line was valid in its source.
             let _ = visible.push(std::str::from_utf8(name).unwrap_or_default(), value);
         }
         Cow::Owned(visible)

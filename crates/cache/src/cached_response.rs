@@ -1,4 +1,4 @@
-//! An answer out of the store: status, lines, content, and what is to be said of it beside them.
+//! A response from the cache: status, headers, body and `Cache-Status`.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::status::CacheStatus;
 use crate::store::StoredResponse;
 use crate::validation::{self, ConditionResult};
 
-/// What the client gets. The lines hold no framing, no Connection, no Age and no Cache-Status; they hold the Date of
-/// who made the answer, if it said one.
+/// What the client gets. The lines have no framing headers, Connection, Age or Cache-Status; Date is the origin's, if
+/// it sent one.
 #[derive(Debug)]
 pub struct CachedResponse {
     status: u16,
     lines: HeaderLines,
     body: ResponseBody,
-    /// Length of what a GET would get.
+    /// Length of the body in response to GET.
     length: u64,
     age_s: Option<u64>,
     cache_status: CacheStatus,
@@ -34,19 +34,17 @@ enum HeaderLines {
     Built(FieldBlock),
 }
 
-/// The content of an answer, in as many pieces as it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseBody {
-    /// None, by the status or by the method.
+    /// No body, because of the status or the method.
     None,
-    /// One piece of memory that is shared with the store.
+    /// One buffer, shared with the store.
     One(Bytes),
-    /// Several, to be sent one after the other.
+    /// Several buffers, to be sent in order.
     Several(Vec<Bytes>),
 }
 
-/// A stored answer that holds for every request of the same bytes, as long as it stands. Who remembers requests byte
-/// for byte keeps it beside them.
+/// Checks whether a stored response is still the right one for byte-identical requests; kept in replay caches.
 #[derive(Clone, Debug)]
 pub struct Validity {
     stored: Arc<StoredResponse>,
@@ -54,34 +52,32 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Whether a request of the same bytes would get the same answer now, but for its age: the response is fresh and in
-    /// the store, and nothing else has come that could be chosen.
+    /// Whether an identical request would get the same response (except Age) now: the response is fresh and stored, and
+    /// no newer variant of its URL exists.
     #[inline]
     #[must_use]
     pub fn is_valid(&self, now: Instant) -> bool {
         self.stored.version() == self.version && self.stored.is_fresh(now)
     }
 
-    /// The value of Age.
     #[must_use]
     pub fn age_s(&self, now: Instant) -> u64 {
         self.stored.age_s(now)
     }
 
-    /// What Cache-Status says.
     #[must_use]
     pub fn cache_status(&self, now: Instant) -> CacheStatus {
         CacheStatus::hit(self.stored.ttl_s(now))
     }
 
-    /// Tells the store of hits that it has not seen, so that what is used stays. Once a second is enough.
+    /// Counts hits that bypassed the store, so that the response is not evicted. Once a second is enough.
     #[inline]
     pub fn count_hits(&self, hits: u32) {
         self.stored.count_hits(hits);
     }
 }
 
-/// How a stored response is looked at.
+/// How to build a response from a stored one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResponseOptions {
     pub(crate) is_head: bool,
@@ -90,7 +86,7 @@ pub(crate) struct ResponseOptions {
 }
 
 impl CachedResponse {
-    /// What a stored response is to a request: the whole, a part, or that the client has it already.
+    /// Builds 200, 206, 304 or 416 from a stored response.
     pub(crate) fn from_stored(
         stored: &Arc<StoredResponse>,
         request: &impl FieldValues,
@@ -122,7 +118,7 @@ impl CachedResponse {
         if stored.is_part()
             && let Some((part, range)) = partial_content::select(request, stored.block())
         {
-            return whole.from_part(stored, part, range);
+            return whole.partial_content(stored, part, range);
         }
         if options.is_head { whole } else { Self { body: ResponseBody::One(stored.body()), ..whole } }
     }
@@ -133,7 +129,7 @@ impl CachedResponse {
         Self { status, lines: HeaderLines::Built(lines), body: ResponseBody::Several(pieces), length, ..self }
     }
 
-    fn from_part(self, stored: &StoredResponse, part: ContentRange, range: ByteRange) -> Self {
+    fn partial_content(self, stored: &StoredResponse, part: ContentRange, range: ByteRange) -> Self {
         let offset = part.offset_of(range);
         let body = stored.body().slice(offset.start as usize..offset.end as usize);
         let lines = ranges::with(stored.block(), &[("Content-Range", part.content_range(range))]);
@@ -141,7 +137,7 @@ impl CachedResponse {
         Self { lines: HeaderLines::Built(lines), body: ResponseBody::One(body), length, ..self }
     }
 
-    /// 504: the client wants what is stored or nothing (RFC 9111, 5.2.1.7).
+    /// 504 for `only-if-cached` (RFC 9111, 5.2.1.7).
     pub(crate) fn not_cached(cache_status: CacheStatus) -> Self {
         Self {
             status: 504,
@@ -159,13 +155,12 @@ impl CachedResponse {
         self
     }
 
-    /// The status code.
     #[must_use]
     pub const fn status(&self) -> u16 {
         self.status
     }
 
-    /// The prepared lines.
+    /// Serialised header lines.
     #[must_use]
     pub fn lines(&self) -> &FieldBlock {
         match &self.lines {
@@ -174,7 +169,7 @@ impl CachedResponse {
         }
     }
 
-    /// How the content is framed: by its length, which is also told in answer to HEAD; not at all in a 304 or 204.
+    /// Content-Length, also in response to HEAD; none for 204 and 304.
     #[must_use]
     pub const fn framing(&self) -> Framing {
         match self.status {
@@ -183,13 +178,12 @@ impl CachedResponse {
         }
     }
 
-    /// The content to send. None in answer to HEAD.
+    /// Empty in response to HEAD.
     #[must_use]
     pub const fn body(&self) -> &ResponseBody {
         &self.body
     }
 
-    /// Bytes of the content to send.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         match &self.body {
@@ -199,19 +193,18 @@ impl CachedResponse {
         }
     }
 
-    /// The value of Age; none if the answer was not stored.
+    /// The value of Age; none if the response was not stored.
     #[must_use]
     pub const fn age_s(&self) -> Option<u64> {
         self.age_s
     }
 
-    /// What the cache did.
     #[must_use]
     pub const fn cache_status(&self) -> CacheStatus {
         self.cache_status
     }
 
-    /// Present if every request of the same bytes gets the same answer for a while.
+    /// Set if identical requests get the same response for a while.
     #[must_use]
     pub const fn validity(&self) -> Option<&Validity> {
         self.validity.as_ref()

@@ -1,8 +1,7 @@
-//! Dates in fields (RFC 9110, 5.6.7), read as a cache has to read them.
+//! Dates in header fields (RFC 9110, 5.6.7), parsed by the rules for caches.
 //!
-//! A cache takes letters of either case (RFC 9111, 4.2), which readers for other purposes do not; and the name of the
-//! day, which says nothing that the rest does not say, need only be a name. Everything else is strict: a date that is
-//! not one of the three formats is none, and none means stale.
+//! Case-insensitive (RFC 9111, 4.2), unlike other date parsers. The day name need only be a valid name, since it is
+//! redundant. Everything else is strict: other formats are no date, and no date means stale.
 
 use breme_base::UnixSeconds;
 
@@ -11,21 +10,21 @@ use crate::fields::FieldValues;
 const MONTHS: [&[u8]; 12] =
     [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
 const DAYS: [&[u8]; 7] = [b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday", b"sunday"];
-/// The longest: `Wednesday, 09-Nov-94 08:49:37 GMT`.
+/// `Wednesday, 09-Nov-94 08:49:37 GMT`
 const DATE_BYTES_MAX: usize = 33;
-/// Years of two digits below this one are of this century.
+/// Two-digit years below this are in this century.
 const PIVOT_YEAR: u64 = 70;
 const EPOCH_YEAR: u64 = 1970;
 const DAY_S: u64 = 24 * 3600;
 
-/// The date in a field that stands there once.
+/// The date in a field that occurs exactly once.
 pub(crate) fn date(fields: &impl FieldValues, name: &str) -> Option<UnixSeconds> {
     let mut lines = fields.values(name);
     let (Some(value), None) = (lines.next(), lines.next()) else { return None };
     parse_date(value)
 }
 
-/// See the module. What lies before 1970 is none.
+/// None before 1970.
 pub(crate) fn parse_date(value: &[u8]) -> Option<UnixSeconds> {
     let value = value.trim_ascii();
     let mut lowercase = [0; DATE_BYTES_MAX];
@@ -101,7 +100,7 @@ impl Date<'_> {
     }
 }
 
-/// `08:49:37`; the last second may be one too many.
+/// `08:49:37`; 60 is a valid second.
 fn seconds_of_day(time: &[u8]) -> Option<u64> {
     let is_shaped = has_at(time, b':', &[2, 5]);
     let (hour, minute, second) = (number(&time[..2])?, number(&time[3..5])?, number(&time[6..])?);
@@ -120,7 +119,7 @@ fn days_in(year: u64, month: usize) -> u64 {
     }
 }
 
-/// Days from the year 1 to the beginning of this one.
+/// Days from year 1 to the start of `year`.
 const fn days_before(year: u64) -> u64 {
     let years = year - 1;
     years * 365 + years / 4 - years / 100 + years / 400
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn three_formats_in_letters_of_any_case() {
+    fn parses_three_date_formats() {
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "sun, 06 NOV 1994 08:49:37 gmt",
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date() {
+    fn rejects_invalid_dates() {
         for text in [
             "",
             "0",
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_stands_once() {
+    fn rejects_repeated_date_field() {
         let text = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(date(&block(&[("Date", text)]), "date"), Some(UnixSeconds(784_111_777)));
         assert_eq!(date(&block(&[("Date", text), ("Date", text)]), "date"), None);

@@ -1,4 +1,4 @@
-//! What is to be done with a request: answer it, wait for another one, or ask upstream.
+//! Decides on each request: respond from the store, wait for another request, or forward it.
 
 mod miss;
 mod reuse;
@@ -28,7 +28,7 @@ use crate::vary::CookieRules;
 use crate::{Cache, CachedResponse, Follower, Forward};
 
 impl Cache {
-    /// What is to be done with a request. If it has to wait, `waiter` is woken.
+    /// Looks up a request. If it has to wait, `waiter` is woken.
     #[must_use]
     pub fn look_up(self: &Arc<Self>, request: &Request<'_, '_>, now: Now, waiter: Waiter) -> CacheDecision {
         let Request { method, has_body, .. } = *request;
@@ -39,7 +39,7 @@ impl Cache {
             {
                 self.look_up_stored(request, is_head, now, waiter)
             }
-            // What its content means nobody knows (RFC 9110, 9.3.1), and it is in no key.
+            // The body of a GET has no defined meaning (RFC 9110, 9.3.1) and is not part of the key.
             Method::Get | Method::Head => CacheDecision::Forward(Forward::pass(Forwarded::Bypass)),
             Method::Post if !has_override_header(request.fields) && !has_custom_option(request.fields) => {
                 CacheDecision::Forward(self.look_up_post(request, now))
@@ -51,8 +51,7 @@ impl Cache {
         }
     }
 
-    /// A request that shall have nothing to do with the cache. Only methods that change something still make stored
-    /// responses invalid.
+    /// For a request that bypasses the cache. Unsafe methods still invalidate stored responses.
     #[must_use]
     pub fn bypass(self: &Arc<Self>, request: &Request<'_, '_>) -> Forward {
         match request.method {
@@ -67,7 +66,7 @@ impl Cache {
         Key::new(request.scheme, request.authority, request.path, request.query)
     }
 
-    /// The way of almost all requests: one hash, one lock to read, no allocation.
+    /// The hot path: one hash, one read lock, no allocation.
     fn look_up_stored(
         self: &Arc<Self>,
         request: &Request<'_, '_>,
@@ -108,8 +107,8 @@ impl Cache {
         self.decide(Box::new(pending), now, Some(WaitOptions { waiter, deadline, previous: None }))
     }
 
-    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody
-    /// follows it. It is noted before it is sent, so that purges find it.
+    /// The response to a POST may be stored for later GETs (RFC 9110, 9.3.3), but no request follows it. The fill is
+    /// registered before the request is sent, so that purges find it.
     fn look_up_post(self: &Arc<Self>, request: &Request<'_, '_>, now: Now) -> Forward {
         let key = Self::key(request);
         let Some(charge) = self.store.reserve(FILL_BYTES) else {
@@ -157,8 +156,8 @@ impl Cache {
 }
 
 impl Follower {
-    /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same
-    /// deadline.
+    /// Looks the request up again after [`FollowerPoll::Retry`] or the deadline. It may follow another fill until the
+    /// same deadline.
     #[must_use]
     pub fn retry(self, now: Now) -> CacheDecision {
         let (cache, pending, waiting) = self.into_retry(now.instant);
@@ -166,8 +165,8 @@ impl Follower {
     }
 }
 
-/// Fields by which some servers take a request for another one than it is: what they answer must not be stored under
-/// the target, and they are in no key ("Practical Web Cache Poisoning", Kettle, 2018).
+/// Headers that make some servers serve another target. They are not part of the key, so the response must not be
+/// stored ("Practical Web Cache Poisoning", Kettle, 2018).
 const OVERRIDES: [&str; 5] =
     ["X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"];
 
@@ -176,18 +175,18 @@ fn has_override_header(fields: Fields<'_, '_>) -> bool {
     names.any(|name| OVERRIDES.iter().any(|known| is_alike(name, known)))
 }
 
-/// Whether an application may take both names for one: it may be given `-` and `_` alike as `_` (RFC 3875, 4.1.18).
+/// CGI passes `-` and `_` alike as `_` (RFC 3875, 4.1.18).
 fn is_alike(name: &str, known: &str) -> bool {
     let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
     name.len() == known.len() && name.bytes().zip(known.bytes()).all(is_alike)
 }
 
-/// What Connection says of the connection itself, and the fields that are never passed on.
+/// Connection options, and headers that are never forwarded.
 const CONNECTION_OPTIONS: [&str; 8] =
     ["close", "keep-alive", "te", "upgrade", "http2-settings", "proxy-connection", "trailer", "transfer-encoding"];
 
-/// Whether Connection names other fields. They are not passed on, so upstream answers as if they had not been said, and
-/// that must not be stored for those who say them and vary with them.
+/// Whether Connection lists other headers. They are not forwarded, so the response must not be stored for requests that
+/// have them and match its Vary.
 fn has_custom_option(fields: Fields<'_, '_>) -> bool {
     let mut options =
         fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);

@@ -1,16 +1,15 @@
-//! Cache-Control, of requests and of responses (RFC 9111, 5.2).
+//! Cache-Control of requests and responses (RFC 9111, 5.2).
 //!
-//! A number that cannot be read counts as 0: a response whose lifetime is not understood is stale (4.2.1). Of several
-//! numbers the smallest counts. A value may be a token or a quoted string, whichever the directive is defined with.
+//! An invalid number counts as 0, since a response with an invalid lifetime is stale (4.2.1). Of duplicate directives
+//! the smallest value counts. Values may be tokens or quoted strings.
 
 use breme_http1::list_members;
 
 use crate::fields::FieldValues;
 
-/// More than RFC 9111, 1.2.2, asks for, and it leaves room for sums.
+/// More than RFC 9111, 1.2.2, requires, and small enough to add without overflow.
 pub(crate) const SECONDS_MAX: u32 = 1 << 31;
 
-/// What a response says about being stored and used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResponseDirectives {
     pub(crate) no_store: bool,
@@ -28,7 +27,6 @@ pub(crate) struct ResponseDirectives {
     pub(crate) stale_if_error_s: Option<u32>,
 }
 
-/// What a request allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
     pub(crate) no_cache: bool,
@@ -41,13 +39,12 @@ pub(crate) struct RequestDirectives {
 }
 
 impl ResponseDirectives {
-    /// What Cache-Control says. Pragma has no meaning in a response (RFC 9111, 5.4).
+    /// Pragma has no meaning in a response (RFC 9111, 5.4).
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
         gathered(fields, Self::add)
     }
 
-    /// Takes one directive in. An unqualified `no-cache` or `private` is about the whole response; qualified by names,
-    /// about those fields.
+    /// `no-cache` and `private` with field names apply to those fields only.
     fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match () {
@@ -66,20 +63,19 @@ impl ResponseDirectives {
         }
     }
 
-    /// Whether a stale response may not be served, whoever asks (RFC 9111, 4.2.4). `s-maxage` says that too (5.2.2.10).
+    /// Whether a stale response may never be served (RFC 9111, 4.2.4); includes `s-maxage` (5.2.2.10).
     pub(crate) const fn forbids_stale(&self) -> bool {
         self.no_cache || self.must_revalidate || self.proxy_revalidate || self.s_maxage_s.is_some()
     }
 
-    /// Whether it may be stored although the request had Authorization (RFC 9111, 3.5).
+    /// Whether a response to a request with Authorization may be stored (RFC 9111, 3.5).
     pub(crate) const fn allows_authorization(&self) -> bool {
         self.public || self.must_revalidate || self.s_maxage_s.is_some()
     }
 }
 
 impl RequestDirectives {
-    /// What Cache-Control says. `Pragma: no-cache` is not obeyed: it has been deprecated, and a client that means it
-    /// says `no-cache` too.
+    /// `Pragma: no-cache` is deprecated and ignored; clients that mean it send Cache-Control too.
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
         gathered(fields, Self::add)
     }
@@ -100,14 +96,13 @@ impl RequestDirectives {
         }
     }
 
-    /// Whether the client asks for something that a stored response may not be.
+    /// Whether the client restricts which stored responses it accepts.
     pub(crate) fn restricts(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// Names of fields that a response keeps from being stored or used without validation: `no-cache="a, b"`,
-/// `private="c"`.
+/// Field names in `no-cache="a, b"` and `private="c"`, which are not stored.
 pub(crate) fn qualified_names(fields: &impl FieldValues) -> impl Iterator<Item = &[u8]> {
     let qualifies = |name: &[u8]| name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
     let values = members(fields).filter(move |(name, value)| qualifies(name) && value.is_some());
@@ -120,7 +115,7 @@ fn gathered<D: Default>(fields: &impl FieldValues, mut add: impl FnMut(&mut D, &
     directives
 }
 
-/// All directives of all lines: name, and value if there is one.
+/// All directives of all lines: name and value.
 fn members(fields: &impl FieldValues) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     fields.values("cache-control").flat_map(list_members).map(|member| {
         let equals = member.iter().position(|&byte| byte == b'=');
@@ -136,7 +131,7 @@ fn seconds(value: Option<&[u8]>) -> u32 {
     value.and_then(number).unwrap_or(0)
 }
 
-/// Digits only. What is longer than 64 bits is long.
+/// Digits only; saturates at [`SECONDS_MAX`].
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     let digits = unquoted(value);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -165,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_as_they_come() {
+    fn parses_seconds() {
         for (value, expected) in [
             ("max-age=3600", Some(3600)),
             ("MAX-AGE=003600", Some(3600)),
@@ -192,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn words_as_they_come() {
+    fn parses_response_directives() {
         let found = response("private, No-Store,no-cache, must-revalidate , proxy-revalidate, public, must-understand");
         assert!(found.private && found.no_store && found.no_cache && found.must_revalidate && found.proxy_revalidate);
         assert!(found.public && found.must_understand && found.max_age_s.is_none());
@@ -206,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn qualified_ones_are_about_their_fields() {
+    fn qualified_directives_apply_to_their_fields() {
         let fields = block(&[("Cache-Control", "no-cache=\"a, B\", max-age=1"), ("cache-control", "private=c")]);
         let found = ResponseDirectives::read(&fields);
         assert!(!found.no_cache && !found.private);
@@ -215,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_asks_for() {
+    fn parses_request_directives() {
         let read = |value: &str| RequestDirectives::read(&block(&[("Cache-Control", value)]));
         let found = read("no-cache, no-store, only-if-cached, max-age=5, min-fresh=6, max-stale=7, stale-if-error=8");
         assert!(found.no_cache && found.no_store && found.only_if_cached && found.restricts());

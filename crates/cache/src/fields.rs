@@ -1,15 +1,11 @@
-//! Field values, wherever they are: in a head as it was received, in lines that are stored, or in a request that was
-//! kept.
-//!
-//! What is read of them is the same, so the decisions do not ask where they come from.
+//! Access to header values in a received head, in stored lines or in a saved request.
 
 use breme_http1::{FieldBlock, Fields};
 
 use crate::request::Request;
 
-/// Where field values come from: a head as it was received, or one that was kept.
 pub(crate) trait FieldValues {
-    /// The values of all lines of this name.
+    /// The values of all lines with this name.
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]>;
 
     fn first_value<'s>(&'s self, name: &'s str) -> Option<&'s [u8]> {
@@ -35,7 +31,7 @@ impl FieldValues for FieldBlock {
     }
 }
 
-/// A request's fields by which stored responses are told apart: those that upstream hears.
+/// The request headers that are forwarded upstream and so may select a variant.
 pub(crate) struct ForwardedFields<'r, 'a, 'f>(pub(crate) &'r Request<'a, 'f>);
 
 impl FieldValues for ForwardedFields<'_, '_, '_> {
@@ -57,8 +53,7 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What is kept of a request that is not answered at once: its fields that upstream hears, as lines in one buffer. No
-/// value holds a line feed.
+/// The forwarded headers of a pending request, as lines in one buffer. No value contains LF.
 #[derive(Clone, Debug)]
 pub(crate) struct SavedFields {
     lines: Box<[u8]>,

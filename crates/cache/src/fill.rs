@@ -1,18 +1,18 @@
-//! Answers that are being fetched, and the requests that wait for them (RFC 9111, 4: collapsed requests).
+//! Fills: responses being fetched, and the requests that wait for them (request collapsing; RFC 9111, 4).
 //!
-//! The first request for something that is not stored asks upstream and fills; those that come meanwhile follow.
-//! Nothing polls: who has read all that there is sleeps, and the fill wakes it with the next piece. When it turns out
-//! that the answer is not for everyone, all are let go in that moment.
+//! The first request for a response that is not stored is forwarded and fills; later ones follow. Nothing polls: a
+//! follower that has read everything waits, and the fill wakes it with the next piece. If the response turns out to be
+//! private, all followers are released at once.
 //!
 //! ```text
-//!             ┌─ Streaming ─── Settling ─── Done        in the store, or at least whole
-//!   Asking ───┤      └──────── Broken      broke off; who has not begun asks again
-//!             ├─ Stale                     upstream failed; an older response may be served
-//!             ├─ Failed                    there is no answer; the fault says for whom
-//!             └─ Released                  not for everyone: each asks for itself
+//!                   ┌─ Streaming ─── Storing ─── Stored   in the store, or at least complete
+//!   AwaitingHead ───┤      └──────── Aborted     followers that have not started reading retry
+//!                   ├─ Stale                     upstream failed; a stale response may be served
+//!                   ├─ Failed                    no response; the error says for which requests
+//!                   └─ Released                  not shareable: each follower forwards its own request
 //! ```
 //!
-//! Locks: whoever holds a shard may lock a fill, never the reverse.
+//! Lock order: a shard, then a fill.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,40 +26,38 @@ use crate::request::{FailureInfo, FetchError, Waiter, Wakes};
 use crate::store::{self, Charge, ReuseTerms, StoredLayout, StoredResponse};
 use crate::vary::{CookieRules, matches};
 
-/// Answers that are being fetched for the keys of a shard, by the hashes of these.
+/// Fills by the hash of their key.
 pub(crate) type Fills = HashMap<u64, Vec<Arc<Fill>>>;
-/// A shard of the store with what is being fetched for it.
+/// A shard of the store with the fills of its keys.
 pub(crate) type Shard = store::Shard<Fills>;
 
-/// What the requests for one key share while its answer is being fetched.
+/// A response being fetched, shared by all requests that wait for it.
 #[derive(Debug)]
 pub(crate) struct Fill {
     pub(crate) key: Box<[u8]>,
     record: Arc<FillRecord>,
-    /// Purges of groups that had been when it began.
+    /// Number of group purges when it started.
     pub(crate) purges: u64,
     is_open: AtomicBool,
     is_purged: AtomicBool,
     inner: Mutex<FillProgress>,
-    /// What this itself costs.
+    /// Memory of this struct.
     _charge: Charge,
 }
 
-/// What is left of a fill when it is over, for those who waited for the one before it and learn late that they waited
-/// in vain.
+/// The part of a fill that outlives it: followers of its predecessor may look it up late.
 #[derive(Debug)]
 struct FillRecord {
-    /// The variant that the answer is expected to be, by what is known of earlier ones; empty: nothing is known.
+    /// The variant that the response is expected to have, from earlier responses; empty if unknown.
     expected: Box<[u8]>,
-    /// There is no answer, and what is said of that to all. Known before the fill is closed.
+    /// Set before the fill is closed, if it failed for all requests.
     failure: OnceLock<FailureInfo>,
 }
 
-/// Answers to one key that are noted while they are fetched; more are passed on. Each of them is looked at by all that
-/// comes for the key.
+/// Fills per key; further requests are passed. Each lookup of the key scans them all.
 const KEY_FILLS_MAX: usize = 256;
 
-/// Notes that an answer is being fetched, so that purges find it, and those who may follow. None if there are too many.
+/// Makes a fill visible to purges and followers. None if the key has too many.
 pub(crate) fn register(shard: &mut Shard, key_hash: u64, fill: Arc<Fill>) -> Option<Arc<Fill>> {
     let fills = shard.fills.entry(key_hash).or_default();
     if fills.len() >= KEY_FILLS_MAX {
@@ -69,37 +67,35 @@ pub(crate) fn register(shard: &mut Shard, key_hash: u64, fill: Arc<Fill>) -> Opt
     Some(fill)
 }
 
-/// What a fill costs beside the content that it collects.
+/// Memory of a fill, without the body.
 pub(crate) const FILL_BYTES: u64 = 1024;
 
-/// How far it has come, and who follows.
 #[derive(Debug)]
 pub(crate) struct FillProgress {
     pub(crate) phase: FillPhase,
     pub(crate) stream: Option<StreamedResponse>,
     pub(crate) subscriptions: Vec<Option<Subscription>>,
     pub(crate) free: Vec<usize>,
-    /// The next fill for the same, which one of those began or joined who waited for this one in vain.
+    /// The next fill of the same variant, started or joined by a follower of this one after it failed.
     next: Option<Arc<FillRecord>>,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) enum FillPhase {
     AwaitingHead,
     Streaming,
-    /// Whole, and being put into the store.
+    /// Complete, and being inserted into the store.
     Storing,
     Done(Arc<StoredResponse>),
     Stale(Arc<StoredResponse>, Option<u16>),
-    /// No head has come.
+    /// No head was received.
     Failed(FetchError),
-    /// It is of no use to wait for the next one either.
+    /// Waiting for the next fill would not help either.
     Released,
     Aborted,
 }
 
-/// A response whose content is coming.
+/// A response whose body is being received.
 #[derive(Debug)]
 pub(crate) struct StreamedResponse {
     pub(crate) status: u16,
@@ -108,10 +104,10 @@ pub(crate) struct StreamedResponse {
     pub(crate) layout: StoredLayout,
     pub(crate) terms: ReuseTerms,
     pub(crate) groups: Vec<GroupId>,
-    /// Key, variant and what has come of the content.
+    /// Key, variant and the body so far.
     pub(crate) bytes: Vec<u8>,
     pub(crate) charge: Charge,
-    /// Bytes of the content that everybody has read and that are gone, once it was too long to be stored.
+    /// Body bytes removed from the front because all followers have read them; only for bodies too long to store.
     pub(crate) discarded_bytes: u64,
     pub(crate) is_storable: bool,
 }
@@ -121,7 +117,7 @@ impl StreamedResponse {
         &self.bytes[self.layout.key_bytes as usize..self.layout.content_at()]
     }
 
-    /// What has come, whether it is still here or not.
+    /// Including discarded bytes.
     fn received_bytes(&self) -> u64 {
         self.discarded_bytes + (self.bytes.len() - self.layout.content_at()) as u64
     }
@@ -132,14 +128,14 @@ impl StreamedResponse {
     }
 }
 
-/// A follower's place.
+/// A follower's read position.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) waiter: Waiter,
     pub(crate) position: u64,
     pub(crate) has_begun: bool,
     pub(crate) is_waiting: bool,
-    /// It was too slow for content that is too long.
+    /// It was too slow for a body that is too long to store.
     pub(crate) is_cut_off: bool,
 }
 
@@ -181,7 +177,7 @@ impl Fill {
         self.is_open.store(false, Ordering::Release);
     }
 
-    /// The answer was asked for before a purge: it will not be stored, and nobody may join.
+    /// The request was sent before a purge: its response is not stored, and no request may join.
     pub(crate) fn purge(&self) {
         self.is_purged.store(true, Ordering::Release);
         self.close();
@@ -191,7 +187,7 @@ impl Fill {
         self.is_purged.load(Ordering::Acquire)
     }
 
-    /// Takes a seat, if the answer is, or is expected to be, one for this request.
+    /// Subscribes if the response has, or is expected to have, a matching variant.
     pub(crate) fn join(
         &self,
         request: &SavedFields,
@@ -214,8 +210,8 @@ impl Fill {
         may_join.then(|| inner.subscription(Subscription::new(waiter)))
     }
 
-    /// A seat for one who has had so much of the content. A part may be joined to another one when it is whole, and
-    /// begin elsewhere then.
+    /// Subscribes a reader that already has `position` bytes. Not for partial content: merging may change where it
+    /// starts.
     pub(crate) fn subscribe_at(&self, position: u64, waiter: Waiter) -> Option<usize> {
         let mut inner = self.lock();
         let is_whole = |stream: &StreamedResponse| stream.is_storable && stream.status != 206;
@@ -223,7 +219,7 @@ impl Fill {
         may_sit.then(|| inner.subscription(Subscription { position, has_begun: true, ..Subscription::new(waiter) }))
     }
 
-    /// Notes who comes next, if this one got no answer.
+    /// Records the next fill, if this one failed without a response.
     pub(crate) fn set_successor(&self, next: &Self) {
         let mut inner = self.lock();
         let is_known = inner.next.as_ref().is_some_and(|known| known.failure.get().is_some());
@@ -232,8 +228,8 @@ impl Fill {
         }
     }
 
-    /// What those were told who waited for this one and for the next, if both got no answer; with a seat here. Who
-    /// learns of the first failure after the second has waited for both: without that each late one would ask again.
+    /// If this fill and its successor both failed: the second failure, with a subscription here. Without it each
+    /// follower that wakes late would start another request.
     pub(crate) fn subscribe_after_two_failures(
         &self,
         request: &SavedFields,
@@ -246,13 +242,12 @@ impl Fill {
         Some((inner.subscription(Subscription::new(waiter)), failure))
     }
 
-    /// There will be no answer: said before the fill is closed, so that nobody finds neither an open fill nor what
-    /// became of it.
+    /// Records a failure before the fill is closed, so that a request finds either an open fill or its failure.
     pub(crate) fn record_failure(&self, fault: &FetchError) {
         if let FetchError::NoResponse(failure) | FetchError::Unreachable(failure) = fault
             && matches!(self.lock().phase, FillPhase::AwaitingHead)
         {
-            // The first word counts.
+            // The first failure counts.
             let _ = self.record.failure.set(Arc::clone(failure));
         }
     }
@@ -262,7 +257,7 @@ impl Fill {
         inner.subscriptions.len() > inner.free.len()
     }
 
-    /// The head has come and may be given to all that it is for.
+    /// The head was received.
     pub(crate) fn begin(&self, stream: StreamedResponse, is_shared: bool, wakes: &mut Wakes) {
         let mut inner = self.lock();
         inner.stream = Some(stream);
@@ -270,7 +265,7 @@ impl Fill {
         inner.wake(wakes);
     }
 
-    /// A piece of content has come. Its room was made before.
+    /// Appends to the body; its memory was reserved before.
     pub(crate) fn push(&self, bytes: &[u8], more: Option<(usize, Charge)>, wakes: &mut Wakes) {
         let mut inner = self.lock();
         let Some(stream) = &mut inner.stream else { return };
@@ -282,8 +277,8 @@ impl Fill {
         inner.wake(wakes);
     }
 
-    /// A piece of content has come that is too much to be stored. It is kept only for those who have begun to read, and
-    /// only as far as the slowest of them may be behind. Tells whether there are any.
+    /// Appends to a body that is too long to store. Only the window that current followers have not read is kept. False
+    /// if there are none.
     pub(crate) fn push_overlong(&self, bytes: &[u8], window_bytes: usize, wakes: &mut Wakes) -> bool {
         let mut inner = self.lock();
         inner.discard_read(bytes.len(), window_bytes, wakes);
@@ -297,7 +292,7 @@ impl Fill {
         is_read
     }
 
-    /// The content is whole: takes it out to be stored. None if it was too long; then it stays for those who read it.
+    /// Takes the complete response to store it. None if it was too long; its bytes stay for the followers.
     pub(crate) fn take_whole(&self) -> Option<StreamedResponse> {
         let mut inner = self.lock();
         let stream = inner.stream.take_if(|stream| stream.is_storable)?;
@@ -328,18 +323,17 @@ impl Fill {
     }
 }
 
-/// How a fill ends.
 #[derive(Debug)]
 pub(crate) enum FillOutcome {
-    /// It is whole, and shared memory.
+    /// Complete, in shared memory.
     Stored(Arc<StoredResponse>),
-    /// Upstream failed, perhaps with this status, and this may be served.
+    /// Upstream failed, with this status if it responded; a stale response may be served.
     Stale(Arc<StoredResponse>, Option<u16>),
-    /// It was too long to be stored and has ended.
+    /// The body was too long to store and is complete.
     Ended,
-    /// Not for everyone.
+    /// Not shareable.
     Released,
-    /// There is no answer, or it broke off.
+    /// No response, or it was aborted.
     Failed(FetchError),
 }
 
@@ -360,7 +354,8 @@ impl FillProgress {
         }
     }
 
-    /// Forgets what all have read; who is too far behind to wait for is cut off. Nobody else may begin.
+    /// Discards what all followers have read; cuts off those that are more than the window behind. No new follower can
+    /// join.
     fn discard_read(&mut self, coming: usize, window_bytes: usize, wakes: &mut Wakes) {
         let Some(stream) = &mut self.stream else { return };
         stream.is_storable = false;

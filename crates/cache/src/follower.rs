@@ -1,4 +1,4 @@
-//! Followers: requests that read the answer to another one, as it comes.
+//! Followers: requests that stream the response of another request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use crate::status::CacheStatus;
 use crate::store::ReuseTerms;
 use crate::vary::{CookieRules, matches};
 
-/// A request that waits for the answer to another one.
 #[derive(Debug)]
 pub struct Follower {
     cache: Arc<Cache>,
@@ -24,65 +23,56 @@ pub struct Follower {
     pending: Box<PendingRequest>,
     cache_status: CacheStatus,
     deadline: Instant,
-    /// The next asking is to be without waiting.
+    /// The retry must not follow another fill.
     must_not_wait: bool,
-    /// It has waited for two that got no answer.
+    /// Two fills in a row failed.
     failure: Option<FailureInfo>,
-    /// What is left of the content, once it is whole.
     has_ended: bool,
 }
 
-/// How a request may wait for the answer to another one.
 #[derive(Debug)]
 pub(crate) struct WaitOptions {
     pub(crate) waiter: Waiter,
     pub(crate) deadline: Instant,
-    /// What it has waited for before.
+    /// The failed fill it followed before.
     pub(crate) previous: Option<Arc<Fill>>,
 }
 
-/// What a follower finds.
 #[derive(Debug)]
 pub enum FollowerPoll {
-    /// Nothing yet. Its owner will be woken.
+    /// Not yet; the waiter is woken.
     Pending,
-    /// The answer is not for it: [`Follower::ask_again`].
+    /// The response does not match: call [`Follower::retry`].
     Retry,
-    /// There is no answer, and it is of no use to ask again.
+    /// No response, and a retry would not help.
     Failed(FailureInfo),
-    /// The answer, whole.
     Response(Box<CachedResponse>),
-    /// The answer's head; its content is to be [read](Follower::read) as it comes.
+    /// The head; [read](Follower::read) the body as it arrives.
     Stream(Box<StreamedHead>),
 }
 
-/// The head of an answer whose content is coming.
+/// The head of a response whose body is arriving.
 #[derive(Clone, Debug)]
 pub struct StreamedHead {
-    /// The status code.
     pub status: u16,
-    /// The prepared lines, as [`Answer::lines`].
+    /// As [`CachedResponse::lines`].
     pub lines: FieldBlock,
-    /// The length of the content, if it is known.
+    /// Body length, if known.
     pub length: Option<u64>,
-    /// The value of Age.
     pub age_s: u64,
-    /// What the cache did.
     pub cache_status: CacheStatus,
 }
 
-/// What a follower reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyRead {
-    /// Nothing yet. Its owner will be woken.
+    /// Not yet; the waiter is woken.
     Pending,
-    /// So many bytes were appended; there may be more.
+    /// Bytes appended to the buffer; there may be more.
     Copied(usize),
-    /// All that is left, and the end.
+    /// All remaining bytes.
     Rest(Bytes),
-    /// Everything was read before.
     End,
-    /// The content broke off: so must this answer.
+    /// Upstream aborted the body: abort this response too.
     Aborted,
 }
 
@@ -109,19 +99,18 @@ impl Follower {
         }
     }
 
-    /// One that has waited for two that got no answer, and will find nothing else.
+    /// A follower that already knows that both fills failed.
     pub(crate) fn with_failure(mut self, failure: FailureInfo) -> Self {
         self.failure = Some(failure);
         self
     }
 
-    /// Whoever has got nothing by then should [ask again](Self::ask_again).
+    /// A follower without a response by then should [retry](Self::retry).
     #[must_use]
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// What has become of the answer.
     pub fn poll(&mut self, now: Now) -> FollowerPoll {
         if let Some(failure) = &self.failure {
             return FollowerPoll::Failed(Arc::clone(failure));
@@ -179,7 +168,7 @@ impl Follower {
         }
     }
 
-    /// The next bytes of the content, after [`Followed::Stream`]; at most `max_bytes` are copied.
+    /// Reads the next bytes of the body, after [`FollowerPoll::Stream`]; copies at most `max_bytes`.
     pub fn read(&mut self, out: &mut Vec<u8>, max_bytes: usize) -> BodyRead {
         let mut inner = self.fill.lock();
         let FillProgress { phase, stream, subscriptions, .. } = &mut *inner;
@@ -210,7 +199,7 @@ impl Follower {
                     bytes => BodyRead::Copied(bytes),
                 }
             }
-            // The end is a moment away.
+            // About to be stored.
             (FillPhase::Storing, _) => {
                 subscription.is_waiting = true;
                 BodyRead::Pending
@@ -219,7 +208,7 @@ impl Follower {
         }
     }
 
-    /// What is left of it when it goes: whom it asked and for what, and how it may wait for another one.
+    /// The cache, the request, and whether it may follow another fill.
     pub(crate) fn into_retry(self, now: Instant) -> (Arc<Cache>, Box<PendingRequest>, Option<WaitOptions>) {
         let deadline = self.deadline;
         let waiter = self.waiter().filter(|_| !self.must_not_wait && now < deadline);
@@ -234,7 +223,7 @@ impl Follower {
 }
 
 impl PendingRequest {
-    /// What becomes of one who has waited for an answer that will not come.
+    /// What a follower of a failed fill does.
     fn fail(&mut self, fault: &FetchError) -> FollowerPoll {
         match fault {
             FetchError::Request => FollowerPoll::Retry,

@@ -1,7 +1,7 @@
-//! What is asked upstream, and what its answer does to the store.
+//! A request forwarded upstream, and what its response does to the store.
 //!
-//! Every request that is not answered out of the store has one of these, whatever its method. It is told what comes
-//! back and says what the client gets: upstream's answer, or something else instead.
+//! Every request without a cached response has one, whatever its method. It receives upstream's response and decides
+//! what the client gets.
 
 mod body;
 mod head;
@@ -20,9 +20,8 @@ use crate::status::{CacheStatus, Forwarded};
 use crate::store::StoredResponse;
 use crate::{CachedResponse, Follower, invalidation};
 
-/// A client that leaves does not end the fetching of an answer of which no more than this is missing.
+/// If the client disconnects, a fill continues if no more than this is missing.
 const WORTH_FINISHING_BYTES: u64 = 256 * 1024;
-/// A request that goes upstream.
 #[derive(Debug)]
 pub struct Forward {
     work: ForwardKind,
@@ -32,22 +31,23 @@ pub struct Forward {
 
 #[derive(Debug)]
 enum ForwardKind {
-    /// Nothing: the answer is passed on.
+    /// No effect on the store.
     Pass,
-    /// It changes something: a good answer makes stored ones invalid.
-    Unsafe { cache: Arc<Cache>, key: Box<Key> },
-    /// GET, HEAD or POST.
+    /// An unsafe method: a successful response invalidates stored ones.
+    Unsafe {
+        cache: Arc<Cache>,
+        key: Box<Key>,
+    },
     Fetch(Box<Fetch>),
 }
 
-/// What is fetched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchKind {
-    /// To be stored.
+    /// The response may be stored.
     Get,
-    /// What is stored may be freshened.
+    /// The response may freshen a stored one.
     Head,
-    /// What is stored is invalid afterwards, but the answer may take its place (RFC 9110, 9.3.3).
+    /// The response invalidates stored ones and may be stored for GET (RFC 9110, 9.3.3).
     Post,
 }
 
@@ -56,34 +56,31 @@ struct Fetch {
     cache: Arc<Cache>,
     role: FetchKind,
     pending: Box<PendingRequest>,
-    /// What is stored and may not be used as it is.
+    /// The stored response that is being validated or may be served stale.
     stale: Option<Arc<StoredResponse>>,
-    /// Present until it is finished.
+    /// None once finished.
     fill: Option<Arc<Fill>>,
     has_head: bool,
-    /// What the answer varies with, if it may be stored.
+    /// Field names of the response's Vary, if it may be stored.
     names: Vec<Vec<u8>>,
     progress: Option<BodyProgress>,
 }
 
-/// How far the content has come.
 #[derive(Clone, Copy, Debug)]
 struct BodyProgress {
     length: Option<u64>,
-    /// Of the content.
     bytes: u64,
-    /// Key and variant, which come before it.
+    /// Key and variant, stored before the body.
     lead_bytes: usize,
     capacity: usize,
     is_overlong: bool,
 }
 
-/// What the client gets.
 #[derive(Debug)]
 pub enum HeadAction {
-    /// Upstream's answer.
+    /// Relay upstream's response.
     Relay,
-    /// This instead. Upstream's content is of no use to anybody.
+    /// Send this response, and discard upstream's body.
     Replace(Box<CachedResponse>),
 }
 
@@ -119,23 +116,22 @@ impl Forward {
         Self { work: ForwardKind::Fetch(Box::new(fetch)), conditions, cache_status }
     }
 
-    /// If present, the client's own conditions and ranges (If-Match, If-None-Match, If-Modified-Since,
-    /// If-Unmodified-Since, If-Range, Range) are not sent upstream, and these lines are. If not, the request goes as it
-    /// came.
+    /// If set, send these lines upstream in place of the client's conditions and ranges (If-Match, If-None-Match,
+    /// If-Modified-Since, If-Unmodified-Since, If-Range, Range). Otherwise forward the request as it is.
     #[must_use]
     pub const fn conditions(&self) -> Option<&FieldBlock> {
         self.conditions.as_ref()
     }
 
-    /// What the cache says of an answer that is relayed. Known when [`handle_head`](Self::handle_head) was called.
+    /// For a relayed response; valid after [`handle_head`](Self::handle_head).
     #[must_use]
     pub const fn cache_status(&self) -> CacheStatus {
         self.cache_status
     }
 
-    /// One who reads on what this fetches from where its content is now, at a pace of its own; `waiter` is woken when
-    /// there is more. None if it is not certain that all of it will be there to read: if it is not for the store and
-    /// for others, or of unknown length, which may grow too long.
+    /// A follower that continues from the current position of the body at its own pace; `waiter` is woken when there is
+    /// more. None if the body may not stay readable: if it is not stored and shared, or of unknown length, which may
+    /// turn out too long.
     #[must_use]
     pub fn reader(&self, waiter: Waiter) -> Option<Follower> {
         let ForwardKind::Fetch(fetch) = &self.work else { return None };
@@ -147,7 +143,7 @@ impl Forward {
         Some(Follower::new(&fetch.cache, fill, subscription, fetch.pending.clone(), self.cache_status, Instant::FAR))
     }
 
-    /// What others may wait for; none if it is for nobody else.
+    /// The fill, if other requests may follow it.
     pub(crate) fn fill(&self) -> Option<&Arc<Fill>> {
         match &self.work {
             ForwardKind::Fetch(fetch) => fetch.fill.as_ref().filter(|fill| fill.is_open()),
@@ -155,7 +151,7 @@ impl Forward {
         }
     }
 
-    /// The head of the final answer has come.
+    /// Handles the head of the final response.
     pub fn handle_head(&mut self, now: Now, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> HeadAction {
         let has_conditions = self.conditions.is_some();
         match &mut self.work {
@@ -174,28 +170,26 @@ impl Forward {
         }
     }
 
-    /// Whether the content is to be given to [`handle_content`](Self::handle_content) as it comes.
+    /// Whether to pass the body to [`handle_body`](Self::handle_body).
     #[must_use]
     pub fn wants_body(&self) -> bool {
         matches!(&self.work, ForwardKind::Fetch(fetch) if fetch.fill.is_some() && fetch.progress.is_some())
     }
 
-    /// A piece of the content has come.
     pub fn handle_body(&mut self, bytes: &[u8], wakes: &mut Wakes) {
         if let ForwardKind::Fetch(fetch) = &mut self.work {
             fetch.handle_body(bytes, wakes);
         }
     }
 
-    /// The answer is complete.
+    /// The response is complete.
     pub fn handle_end(mut self, wakes: &mut Wakes) {
         if let ForwardKind::Fetch(fetch) = &mut self.work {
             fetch.handle_end(wakes);
         }
     }
 
-    /// There is no answer, or it broke off. Before its head, what comes back may be given to the client instead of an
-    /// error.
+    /// No response, or it was aborted. Before the head, a stale response may be returned to send instead of an error.
     pub fn handle_failure(mut self, now: Now, fault: FetchError, wakes: &mut Wakes) -> Option<CachedResponse> {
         match &mut self.work {
             ForwardKind::Fetch(fetch) => fetch.handle_failure(now, self.cache_status, fault, wakes),
@@ -203,8 +197,8 @@ impl Forward {
         }
     }
 
-    /// Whether to go on although the client has gone: others read what comes, or little is missing for the store. If
-    /// not: `handle_failure`.
+    /// Whether to continue after the client disconnected: other requests follow, or little is missing. If not, call
+    /// `handle_failure`.
     #[must_use]
     pub fn should_finish(&self) -> bool {
         let ForwardKind::Fetch(fetch) = &self.work else { return false };
@@ -224,13 +218,13 @@ impl Fetch {
         wakes: &mut Wakes,
     ) -> Option<CachedResponse> {
         let response = if self.has_head { None } else { self.stale_response(now, None, cache_status, wakes) };
-        // Where this client has its own wishes, there may be something stale for the others.
+        // The client's own directives may have ruled out a stale response that others accept.
         let fault = if self.pending.directives.restricts() { FetchError::Request } else { fault };
         self.finish(FillOutcome::Failed(fault), wakes);
         response
     }
 
-    /// The fill is over, one way or another. The first word counts.
+    /// The first outcome counts.
     fn finish(&mut self, outcome: FillOutcome, wakes: &mut Wakes) {
         if let (Some(fill), FillOutcome::Failed(fault)) = (&self.fill, &outcome) {
             fill.record_failure(fault);
@@ -241,7 +235,7 @@ impl Fetch {
         }
     }
 
-    /// Nobody finds the fill any more.
+    /// Hides the fill from lookups.
     fn unregister(&self) {
         if let Some(fill) = &self.fill {
             fill.close();
@@ -250,7 +244,7 @@ impl Fetch {
     }
 }
 
-/// Who forgets to say how it ended has failed. Nobody is woken then: those who wait find out at their deadlines.
+/// Dropping an unfinished fetch counts as a failure. Followers are not woken and retry at their deadlines.
 impl Drop for Fetch {
     fn drop(&mut self) {
         self.finish(FillOutcome::Failed(FetchError::Request), &mut Wakes::new());

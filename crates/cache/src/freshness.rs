@@ -1,4 +1,4 @@
-//! For how long a response is fresh, and how old it was when it came (RFC 9111, 4.2).
+//! Freshness lifetime and age (RFC 9111, 4.2).
 
 use std::time::Duration;
 
@@ -11,27 +11,25 @@ use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
 use crate::fields::FieldValues;
 use crate::request::Now;
 
-/// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1).
+/// Statuses that are heuristically cacheable (RFC 9110, 15.1).
 const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
-/// Shorter lifetimes are not shortened.
+/// Shorter computes_lifetimes are not randomised.
 const SPREAD_FROM_S: u32 = 60;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Freshness {
-    /// corrected_initial_age (4.2.3), of this instant.
+    /// corrected_initial_age (4.2.3) at `age_from`.
     pub(crate) initial_age_s: u32,
-    /// Up to a second before it came: the part of a second that it was on its way is not forgotten.
+    /// Up to a second before the head was received, so that fractions of the response delay count.
     pub(crate) age_from: Instant,
-    /// freshness_lifetime (4.2.1); 0 if nothing says that it is fresh.
+    /// freshness_lifetime (4.2.1); 0 if unspecified.
     pub(crate) lifetime_s: u32,
-    /// The response says itself for how long.
+    /// The response specifies its lifetime.
     pub(crate) is_explicit: bool,
 }
 
 impl Freshness {
-    /// What a response says. `is_targeted`: only `directives` count, and not what else stands in the response (RFC
-    /// 9213, 2.2).
+    /// With `is_targeted`, only `directives` count, not Expires (RFC 9213, 2.2).
     pub(crate) fn read(
         status: u16,
         fields: &impl FieldValues,
@@ -55,8 +53,8 @@ impl Freshness {
         }
     }
 
-    /// Seconds for which it is fresh from now on; not above 0 if it is stale. The bound is on this and not on the
-    /// lifetime: of that, caches in front of the origin may have used up more than the bound.
+    /// Remaining freshness in seconds; at most 0 if stale. The limit applies to this and not to the lifetime, part of
+    /// which caches nearer to the origin may have used up.
     pub(crate) fn fresh_for_s(&self, settings: &Settings, random: &mut Random) -> i64 {
         let fresh_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
         let spread_over = self.lifetime_s.min(fresh_max);
@@ -70,15 +68,15 @@ impl Freshness {
     }
 }
 
-/// When a response was asked for and when its head came.
+/// When the request was sent and when the response head was received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) requested: Instant,
     pub(crate) received: Now,
 }
 
-/// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time
-/// that it was on its way; and when it was so old.
+/// corrected_initial_age (4.2.3), from Date or from Age plus the response delay; and the instant at which the response
+/// had it.
 fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> (u32, Instant) {
     let Times { requested, received } = times;
     let apparent = received.wall.0.saturating_sub(date.0);
@@ -91,13 +89,13 @@ fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> (u32, Instant) {
     (u32::try_from(age).unwrap_or(SECONDS_MAX).min(SECONDS_MAX), from)
 }
 
-/// The first member of the Age field; what is no number says nothing (RFC 9111, 5.1).
+/// The first member of Age; invalid values are ignored (RFC 9111, 5.1).
 fn age(fields: &impl FieldValues) -> u32 {
     let first = fields.values("age").flat_map(list_members).next();
     first.filter(|value| value.first().is_some_and(u8::is_ascii_digit)).and_then(number).unwrap_or(0)
 }
 
-/// Expires, less Date. What cannot be read is in the past (5.3), as `0` is.
+/// Expires minus Date. An invalid date is in the past (5.3), like `0`.
 fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
     if !fields.has("expires") {
         return None;
@@ -106,7 +104,7 @@ fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
     Some(u32::try_from(until.0.saturating_sub(date.0)).unwrap_or(SECONDS_MAX))
 }
 
-/// A share of the time since the last change (4.2.2).
+/// A fraction of the time since the last modification (4.2.2).
 fn heuristic(
     status: u16,
     fields: &impl FieldValues,
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes() {
+    fn computes_lifetimes() {
         let cc = |value: &str| ("Cache-Control", value.to_owned());
         for (fields, expected) in [
             (vec![cc("max-age=60")], (60, true)),
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn ages() {
+    fn computes_initial_age() {
         let age = |value: &str| ("Age", value.to_owned());
         let fresh = ("Cache-Control", "max-age=60".to_owned());
         for (fields, expected) in [
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_of_a_second_on_the_way_counts() {
+    fn age_counts_fractions_of_a_second() {
         let now = |time_ms, wall| Now { instant: Instant::ZERO + Duration::from_millis(time_ms), wall };
         let requested = now(1_000, NOON).instant;
         for (came_ms, date_s, expected) in [
@@ -214,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_of_a_minute_are_spread() {
+    fn long_lifetimes_are_randomised() {
         let age_from = Instant::ZERO;
         let fresh = |lifetime_s| Freshness { initial_age_s: 10, age_from, lifetime_s, is_explicit: true };
         let (settings, mut random) = (Settings::new(1), Random::new(1));
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fresh_for_longer_than_the_bound() {
+    fn freshness_is_limited() {
         let fresh_for = |lifetime_s, max_s, seed| {
             let settings = Settings { lifetime_max: Duration::from_secs(max_s), ..Settings::new(1) };
             let age_from = Instant::ZERO;

@@ -1,9 +1,8 @@
-//! Responses that belong together: Cache-Groups (RFC 9875) and surrogate keys, so that a purge of a group finds its
-//! members without looking at everything.
+//! Groups of responses: Cache-Groups (RFC 9875) and surrogate keys. A purge of a group finds its members through an
+//! index.
 //!
-//! A group of RFC 9875 is one of an origin: the name on another origin is another group. A surrogate key is one of the
-//! whole cache, and purging a key by the admin's hand reaches the groups of that name on all origins. The index holds
-//! hashes only; who is found is asked again by name.
+//! An RFC 9875 group belongs to one origin. A surrogate key spans the cache; purging it through the admin API also
+//! purges the groups of that name on all origins. The index holds hashes only, so members are checked by name.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,17 +12,15 @@ use breme_http1::FieldBlock;
 use crate::key::KeyHasher;
 use crate::structured::PurgeNames;
 
-/// What a membership costs at worst: a group of its own, in two tables that have just grown.
+/// Upper bound for a membership: a group of its own, in two tables that have just grown.
 const MEMBERSHIP_BYTES: u64 = 256;
-/// Purges of groups that are remembered for answers that are on their way; when there are more, such answers are not
-/// stored.
+/// Group purges recorded for responses in flight; beyond that such responses are not stored.
 const PURGES_MAX: usize = 4096;
 
-/// The hash of a group's name and of where it holds.
+/// Hash of a group's name and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GroupId(u64);
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Groups {
     hasher: KeyHasher,
@@ -33,12 +30,12 @@ pub(crate) struct Groups {
 
 #[derive(Debug, Default)]
 struct GroupIndex {
-    /// Members by the hashes of their keys; several variants of one key may belong to it.
+    /// Counts of selects_variants by the hash of their key.
     members: HashMap<GroupId, HashMap<u64, u32>>,
-    /// When each group was last purged, as far as that is remembered.
+    /// Number of the last purge of each recorded group.
     purged: HashMap<GroupId, u64>,
     purges: u64,
-    /// Purges up to this one are no longer remembered each by itself.
+    /// Purges up to this number are no longer recorded.
     forgotten: u64,
 }
 
@@ -51,17 +48,16 @@ impl Groups {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What so many memberships cost.
     pub(crate) const fn cost_bytes(count: usize) -> u64 {
         count as u64 * MEMBERSHIP_BYTES
     }
 
-    /// The group of this name at this origin (RFC 9875).
+    /// An RFC 9875 group.
     pub(crate) fn at_origin(&self, origin: &[u8], name: &[u8]) -> GroupId {
         self.id(origin, name)
     }
 
-    /// The surrogate key of this name.
+    /// A surrogate key.
     pub(crate) fn key(&self, name: &[u8]) -> GroupId {
         self.id(b"", name)
     }
@@ -70,7 +66,7 @@ impl Groups {
         GroupId(self.hasher.hash(&[origin, b"\n", name].concat()).table)
     }
 
-    /// All that a response with these lines belongs to.
+    /// All groups of a response with these lines.
     pub(crate) fn ids(&self, key: &[u8], lines: &FieldBlock) -> Vec<GroupId> {
         let names = PurgeNames::from_fields(lines, &self.key_fields);
         let mut ids: Vec<GroupId> = names.keys.iter().chain(&names.groups).map(|name| self.key(name)).collect();
@@ -81,8 +77,8 @@ impl Groups {
         ids
     }
 
-    /// A response is being put in that was asked for when so many `purges` had been. False if one of its groups was
-    /// purged since: it may not go in. The check and the entry are one step, so that no purge comes between them.
+    /// Adds a response whose request was sent after `purges` purges. False if one of its groups was purged since: do
+    /// not store it. Check and insertion are atomic.
     pub(crate) fn admit(&self, groups: &[GroupId], key_hash: u64, purges: u64) -> bool {
         if groups.is_empty() {
             return true;
@@ -97,7 +93,7 @@ impl Groups {
         true
     }
 
-    /// A response that belonged to these is gone. Tells what its memberships cost.
+    /// Removes a response; returns the memory of its memberships.
     pub(crate) fn forget(&self, groups: &[GroupId], key_hash: u64) -> u64 {
         let mut index = self.lock();
         for group in groups {
@@ -115,8 +111,7 @@ impl Groups {
         Self::cost_bytes(groups.len())
     }
 
-    /// Purges groups: the hashes of their members' keys. Answers on their way that belong to one of them will not be
-    /// stored.
+    /// Purges groups: returns the key hashes of their members. Members in flight will not be stored.
     pub(crate) fn purge(&self, groups: &[GroupId]) -> Vec<u64> {
         let mut index = self.lock();
         let mut key_hashes = Vec::new();
@@ -129,14 +124,14 @@ impl Groups {
         key_hashes
     }
 
-    /// Whether an answer that was asked for when so many `purges` had been is older than a purge that means it. As long
-    /// as it is not known what it belongs to, every purge may mean it.
+    /// Whether a response whose request was sent after `purges` purges may have been purged since. If its groups are
+    /// unknown, any purge counts.
     pub(crate) fn is_older(&self, groups: Option<&[GroupId]>, purges: u64) -> bool {
         let index = self.lock();
         groups.map_or(index.purges > purges, |groups| index.was_purged_since(groups, purges))
     }
 
-    /// The number of purges so far: an answer that is asked for now is younger than all of them.
+    /// Number of purges so far.
     pub(crate) fn purges(&self) -> u64 {
         self.lock().purges
     }

@@ -1,14 +1,12 @@
-//! Bytes that mostly are few: on the stack, and on the heap only when they are many. So that a hit allocates nothing.
+//! Byte strings that are kept on the stack while short, so that a hit does not allocate.
 
-/// So many stay on the stack.
 const INLINE_BYTES: usize = 256;
 
-/// A byte string under construction.
 #[derive(Clone)]
 pub(crate) struct InlineBytes {
     inline: [u8; INLINE_BYTES],
     length: usize,
-    /// All of them, once they do not fit.
+    /// The whole string, once it exceeds the inline buffer.
     spilled: Vec<u8>,
 }
 
@@ -66,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_bytes_are_the_same_bytes() {
+    fn spills_to_heap() {
         for length in [0, 1, 255, 256, 257, 1000] {
             let (mut found, mut expected) = (InlineBytes::new(), Vec::new());
             while expected.len() < length {

@@ -1,8 +1,7 @@
-//! What an answer to a request that changes something makes invalid (RFC 9111, 4.4; RFC 9875, 3).
+//! Invalidation by unsafe requests (RFC 9111, 4.4; RFC 9875, 3).
 //!
-//! Only a good answer does: the target, what Location and Content-Location name, and the groups that
-//! Cache-Group-Invalidation names, all of the same origin; so no site can empty another's cache. An answer to a safe
-//! request makes nothing invalid.
+//! A successful response invalidates the target, the URLs in Location and Content-Location, and the groups in
+//! Cache-Group-Invalidation, all on the same origin only.
 
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use crate::key::Key;
 use crate::request::ResponseHead;
 use crate::structured;
 
-/// Groups that one answer may name; it may not keep the cache busy.
+/// Groups per response, so that no response blocks the cache.
 const GROUPS_MAX: usize = 256;
 
-/// See the module. `own` is what collects this very answer: that is not out of date.
+/// `own` is the fill of this response, which stays valid.
 pub(crate) fn after(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_>, own: Option<&Arc<Fill>>) {
     if !(200..400).contains(&head.status) {
         return;
@@ -34,7 +33,7 @@ pub(crate) fn after(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_
     }
 }
 
-/// Whether the answer says that it is the target's own representation, as a GET would get it (RFC 9110, 8.7).
+/// Whether the response is the representation that a GET of the target would get (RFC 9110, 8.7).
 pub(crate) fn is_of_target(target: &Key, head: &ResponseHead<'_, '_>) -> bool {
     let is_single = head.fields.all("content-location").count() == 1;
     is_single && named(target, head, "content-location").is_some_and(|key| key.as_slice() == target.as_slice())

@@ -1,9 +1,9 @@
-//! What a request is for: scheme, authority, path and query, in one byte string that no two different targets share.
+//! Cache keys: scheme, authority, path and query in one byte string, different for different targets.
 //!
-//! The whole key is compared, the hash only finds the place. Scheme and authority are in it always: a key without them
-//! let one site's answers be given for another's (CVE-2026-2836). What has no meaning in the authority is taken out
-//! (case, the default port, a dot at the end of the name; RFC 9110, 4.2.3), and [`normalise_authority`] does the same
-//! for what is sent upstream, so that both mean one thing. Path and query stay byte for byte as they were sent.
+//! Lookups compare the whole key; the hash only finds the table slot. Scheme and authority are always included: without
+//! them one site's responses were served for another's (CVE-2026-2836). The authority is normalised (case, default
+//! port, trailing dot; RFC 9110, 4.2.3), and [`normalise_authority`] does the same for the forwarded request, so that
+//! both mean the same target. Path and query stay as received.
 
 use std::borrow::Cow;
 use std::hash::Hasher as _;
@@ -12,17 +12,13 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::inline_bytes::InlineBytes;
 
-/// How a target is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// `http`
     Http,
-    /// `https`
     Https,
 }
 
 impl Scheme {
-    /// As it stands in a URL.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -31,7 +27,6 @@ impl Scheme {
         }
     }
 
-    /// As a URL begins.
     const fn as_front(self) -> &'static [u8] {
         match self {
             Self::Http => b"http://",
@@ -47,7 +42,7 @@ impl Scheme {
     }
 }
 
-/// The target of a request, as a URL without what has no meaning.
+/// The normalised target URL of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     bytes: InlineBytes,
@@ -74,8 +69,7 @@ impl Key {
         Self { bytes, origin_bytes }
     }
 
-    /// The key of an absolute URL (`http://host/path?query`); none if it is not one that could have been asked for. A
-    /// fragment is left out.
+    /// Parses an absolute URL (`http://host/path?query`) without its fragment.
     pub(crate) fn from_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let scheme = match scheme {
@@ -101,12 +95,12 @@ impl Key {
         self.bytes.as_slice()
     }
 
-    /// `scheme://authority`: within it, one response may make another invalid.
+    /// `scheme://authority`: a response may only invalidate others of the same origin.
     pub(crate) fn as_origin(&self) -> &[u8] {
         &self.as_slice()[..self.origin_bytes]
     }
 
-    /// The URL that a reference in a field of the response means (RFC 3986, 5.2), if it is of the same origin.
+    /// Resolves a URL reference from a response header (RFC 3986, 5.2); none if of another origin.
     pub(crate) fn same_origin(&self, reference: &[u8]) -> Option<Self> {
         let reference = std::str::from_utf8(reference).ok()?;
         let key = self.resolve(reference)?;
@@ -135,14 +129,14 @@ impl Key {
     }
 }
 
-/// Whether a reference begins with `scheme:` (RFC 3986, 3.1).
+/// RFC 3986, 3.1.
 fn has_scheme(reference: &str) -> bool {
     let Some((scheme, _)) = reference.split_once(':') else { return false };
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_scheme)
 }
 
-/// Takes `.` and `..` out of a path (RFC 3986, 5.2.4).
+/// remove_dot_segments (RFC 3986, 5.2.4).
 fn without_dots(target: &str) -> String {
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
     let mut kept: Vec<&str> = Vec::new();
@@ -163,7 +157,7 @@ fn without_dots(target: &str) -> String {
     format!("/{}{query}", kept.join("/"))
 }
 
-/// Host and port that mean something: no default port, no dot at the end of the name.
+/// Host without trailing dot, and port unless default.
 fn parts(scheme: Scheme, authority: &str) -> (&str, Option<&str>) {
     let digit_count = authority.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (front, port) = authority.split_at(authority.len() - digit_count);
@@ -174,8 +168,8 @@ fn parts(scheme: Scheme, authority: &str) -> (&str, Option<&str>) {
     (host, (!is_default).then_some(if digits.is_empty() { "0" } else { digits }))
 }
 
-/// An authority without what has no meaning in it: lower case, no default port, no dot at the end of the name. Keys of
-/// stored responses are made the same way, so an upstream that is told this is asked for what is stored.
+/// The authority in lower case, without default port and trailing dot, as in cache keys. Forward this, so that upstream
+/// serves the target under which its response is stored.
 #[must_use]
 pub fn normalise_authority(scheme: Scheme, authority: &str) -> Cow<'_, str> {
     let (host, port) = parts(scheme, authority);
@@ -191,7 +185,7 @@ pub fn normalise_authority(scheme: Scheme, authority: &str) -> Cow<'_, str> {
     })
 }
 
-/// Where a key's place is. Keyed with secret numbers, so that nobody can choose targets that meet in one place.
+/// Keyed SipHash, so that clients cannot choose colliding targets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHasher {
     keys: (u64, u64),
@@ -211,12 +205,11 @@ impl KeyHasher {
     }
 }
 
-/// 128 bits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyHash {
-    /// Finds the place in a shard's table.
+    /// Hash for the shard's table.
     pub(crate) table: u64,
-    /// Finds the shard, and stands for what was there in the ghost queue.
+    /// Selects the shard; also the ghost fingerprint.
     pub(crate) shard: u64,
 }
 
@@ -229,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_is_not_in_the_key() {
+    fn normalises_authority() {
         let key = |scheme, authority: &str| text(&Key::new(scheme, authority, "/A", Some("b?c=D"))).to_owned();
         for (scheme, authority, expected) in [
             (Scheme::Http, "Example.ORG", "http://example.org/A?b?c=D"),
@@ -270,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn references_of_the_same_origin() {
+    fn resolves_same_origin_references() {
         let base = Key::new(Scheme::Http, "a.example:8080", "/b/c/d", Some("q"));
         for (reference, expected) in [
             ("http://A.example:8080/x", Some("http://a.example:8080/x")),

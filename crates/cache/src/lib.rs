@@ -1,30 +1,29 @@
-//! A shared HTTP cache (RFC 9111): what may be stored and for how long, what a stored response may answer, and the
-//! bounded store itself.
+//! A shared HTTP cache (RFC 9111) with a bounded store.
 //!
-//! Pure: the instant and the seed are arguments, and what waits is woken by its caller. One [`Cache`] serves all shards
-//! of a process.
+//! No I/O: time and seed are arguments, and callers wake waiting requests. One [`Cache`] serves all shards of a process.
 //!
 //! ```text
-//!                        ┌─ Answer       out of the store (Refresh: with a Forward to be done in the background)
-//!   Cache::ask(Request) ─┼─ Forward      ask upstream, perhaps with other conditions; feed it the answer: head, content, end, or failure
-//!                        └─ Wait         another request is fetching it: a Follower, read like a stream, whose owner is woken
+//!                              ┌─ Respond   from the store (RespondAndRefresh: with a Forward to run in the background)
+//!   Cache::look_up(Request) ───┼─ Forward   send upstream, maybe with other conditions; feed it head, body, end or failure
+//!                              └─ Wait      another request is fetching it: a Follower streams its response
 //! ```
 //!
-//! Every request passes here, also those that no cache may answer: a POST's answer makes stored ones invalid. What is
-//! to be woken comes back as [`Wakes`]; whoever gets them turns them into wake-ups of shards.
+//! Every request passes through the cache, also uncacheable ones: a response to POST invalidates stored ones. Calls
+//! return [`Wakes`], the waiting requests that the caller must wake.
 //!
-//! | file | says |
+//! | file | contents |
 //! |---|---|
-//! | `key`, `fields` | what a request is for, and what stands in it |
-//! | `directives`, `structured`, `dates` | Cache-Control, the fields that are written by RFC 9651, and dates |
-//! | `freshness`, `storing` | for how long a response is fresh, and whether it may be stored at all |
-//! | `selecting` | which variant a request gets (Vary) |
-//! | `validation`, `ranges`, `parts` | conditional requests, partial ones, and parts that are stored |
-//! | `invalidation`, `groups`, `purge` | what makes stored responses go before their time |
-//! | `store` | the bounded store: shards, S3-FIFO, the budget |
-//! | `filling`, `forward`, `following` | answers that are being fetched, and who waits for them |
-//! | `cache`, `deciding` | the whole of it, and what is to be done with a request |
-//! | `status` | Cache-Status |
+//! | `request`, `fields` | requests, their headers, and what the cache keeps of them while they wait |
+//! | `key` | cache keys |
+//! | `directives`, `structured`, `dates` | parsers: Cache-Control, structured fields (RFC 9651), dates |
+//! | `freshness`, `storability` | freshness lifetime; whether a response may be stored |
+//! | `vary` | selects_variants |
+//! | `validation`, `ranges`, `partial_content` | conditional requests, range requests, stored 206 responses |
+//! | `invalidation`, `groups`, `purge` | invalidation by unsafe requests, surrogate keys, purging |
+//! | `store` | the bounded store: shards, S3-FIFO, memory budget |
+//! | `decision` | lookup: respond, forward or wait |
+//! | `fill`, `forward`, `follower` | responses being fetched, and the requests that wait for them |
+//! | `cached_response`, `status` | the response to the client, and Cache-Status |
 
 mod cache;
 mod cached_response;

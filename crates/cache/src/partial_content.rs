@@ -1,8 +1,8 @@
-//! Parts of a representation that are stored as such: 206 responses (RFC 9111, 3.3 and 3.4; RFC 9110, 15.3.7).
+//! Stored 206 responses (RFC 9111, 3.3 and 3.4; RFC 9110, 15.3.7).
 //!
-//! A part answers requests for ranges that lie in it, as long as it is fresh, and nothing else. A part that came later
-//! is joined to one that touches it if both have the same strong entity tag; otherwise it takes its place, so there is
-//! one run of bytes for each variant. When all bytes are there, they are an ordinary complete response.
+//! A part serves ranges within it while it is fresh. An adjacent or overlapping part with the same strong entity tag is
+//! merged with it; any other part replaces it, so a variant has one contiguous range. A complete range becomes an
+//! ordinary 200.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::ranges::is_of_sent_bytes;
 use crate::store::{ReuseTerms, StoredResponse};
 use crate::validation::if_range_holds;
 
-/// A part is joined to one that is at most so many times as long, since all of that is copied …
+/// A part is merged with one of at most this many times its length, since merging copies both,
 const JOINED_TIMES_MAX: u64 = 16;
-/// … or if both together are no longer than this.
+/// or if the result is at most this long.
 const JOINED_BYTES_FREE: u64 = 64 * 1024;
 
-/// Which bytes of how many.
+/// A byte range and the complete length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentRange {
     range: ByteRange,
@@ -26,8 +26,8 @@ pub(crate) struct ContentRange {
 }
 
 impl ContentRange {
-    /// What Content-Range says, if it says it once, validly and with the whole's length (RFC 9110, 14.4). A part of
-    /// content in several (`multipart/byteranges`) has none.
+    /// Parses Content-Range, if there is exactly one with a complete length (RFC 9110, 14.4). `multipart/byteranges`
+    /// has none.
     pub(crate) fn from_fields(fields: &impl FieldValues) -> Option<Self> {
         let mut values = fields.values("content-range");
         let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -47,17 +47,17 @@ impl ContentRange {
         self.length() == self.whole
     }
 
-    /// The value of Content-Range for a range of the whole.
+    /// The value of Content-Range for a range of the representation.
     pub(crate) fn content_range(self, range: ByteRange) -> String {
         format!("bytes {}-{}/{}", range.start, range.end - 1, self.whole)
     }
 
-    /// Where a range of the whole lies in this part's own content.
+    /// A range of the representation as offsets into this part's body.
     pub(crate) const fn offset_of(self, range: ByteRange) -> ByteRange {
         ByteRange { start: range.start - self.range.start, end: range.end - self.range.start }
     }
 
-    /// Both together, if nothing lies between them.
+    /// Both together, if adjacent or overlapping.
     fn joined(self, other: Self) -> Option<Self> {
         let touches = self.range.start <= other.range.end && other.range.start <= self.range.end;
         let range =
@@ -66,12 +66,11 @@ impl ContentRange {
     }
 }
 
-/// Digits only.
 fn number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// The one range that a request asks for and that a stored part holds, with the part.
+/// The single requested range, if the stored part contains it.
 pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<(ContentRange, ByteRange)> {
     let mut values = request.values("range");
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -85,16 +84,15 @@ pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<
     }
 }
 
-/// Whether a part says that its content is something else than the older one's is, whatever their tags say. There are
-/// origins that have one tag for all codings.
+/// Whether the new part has another Content-Type or Content-Encoding: some origins use one tag for all codings.
 fn contradicts(new: &FieldBlock, old: &FieldBlock) -> bool {
     let is_other = |name: &str| new.first_value(name).is_some_and(|value| old.first_value(name) != Some(value));
     is_other("content-encoding") || is_other("content-type")
 }
 
-/// Whether the older part says for how long or for whom it may be used by a line that the newer one lacks. What is
-/// joined has the lines of both (RFC 9110, 15.3.7.3) and is used by the newer one's own, which must then be all that
-/// there are. They always are where an origin says in each part what it says of the whole (15.3.7).
+/// Whether the old part has a header on caching that the new one lacks. The merged part has the headers of both (RFC
+/// 9110, 15.3.7.3), but its terms of reuse come from the new one alone, so those must be complete. Origins that repeat
+/// their headers on each 206 (15.3.7) meet this.
 fn lacks_terms(new: &FieldBlock, old: &FieldBlock) -> bool {
     let mut names = lines(old.as_bytes()).filter_map(|(name, _)| std::str::from_utf8(name).ok());
     names.any(|name| {
@@ -103,7 +101,7 @@ fn lacks_terms(new: &FieldBlock, old: &FieldBlock) -> bool {
     })
 }
 
-/// Two stored parts that can be joined.
+/// Two stored parts that can be merged.
 #[derive(Debug)]
 pub(crate) struct CombinedParts<'s> {
     old: &'s StoredResponse,
@@ -114,8 +112,7 @@ pub(crate) struct CombinedParts<'s> {
 }
 
 impl<'s> CombinedParts<'s> {
-    /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap. Both together are at most `bytes_max`
-    /// long.
+    /// RFC 9110, 15.3.7.3: same strong tag, no gap, together at most `bytes_max`.
     pub(crate) fn new(old: &'s StoredResponse, new: &'s StoredResponse, bytes_max: u64) -> Option<Self> {
         let tag = |stored: &'s StoredResponse| stored.block().first_value("etag").and_then(only_tag);
         let (new_lines, old_lines) = (new.block(), old.block());
@@ -129,7 +126,7 @@ impl<'s> CombinedParts<'s> {
         (is_same && may_join).then_some(Self { old, new, old_part, new_part, both })
     }
 
-    /// What it takes at most.
+    /// Upper bound.
     pub(crate) fn cost_bytes(&self) -> u64 {
         let bytes = self.new.layout().content_at() + self.both.length() as usize;
         StoredResponse::cost_of(
@@ -138,7 +135,6 @@ impl<'s> CombinedParts<'s> {
         )
     }
 
-    /// The bytes of both, under the lines of both, with what the newer one means.
     pub(crate) fn join(&self, terms: ReuseTerms) -> Arc<StoredResponse> {
         let (old, new) = (self.old.body(), self.new.body());
         let (start, end) = (self.new_part.range.start, self.new_part.range.end);
@@ -151,8 +147,7 @@ impl<'s> CombinedParts<'s> {
         Arc::new(StoredResponse::new(status, self.lines(), bytes.into(), layout, terms))
     }
 
-    /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have; none that was about the
-    /// bytes of one of them.
+    /// RFC 9111, 3.4: the new part's headers, and the old one's others; without those about the bytes of one part.
     fn lines(&self) -> FieldBlock {
         let mut out = FieldBlock::with_capacity(
             self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,
@@ -171,7 +166,7 @@ impl<'s> CombinedParts<'s> {
     }
 }
 
-/// A line that says Content-Range with numbers of any length.
+/// Longest Content-Range line.
 const RANGE_LINE_BYTES: usize = 88;
 
 #[cfg(test)]
@@ -188,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_content_range_says() {
+    fn parses_content_range() {
         assert_eq!(part("bytes 4-9/10"), Some((4, 10, 10)));
         assert_eq!(part("BYTES 0-0/1"), Some((0, 1, 1)));
         for value in [
@@ -211,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_part() {
+    fn selects_ranges_within_a_part() {
         let stored = block(&[("Content-Range", "bytes 4-7/10"), ("ETag", "\"a\"")]);
         let pending = |fields: &[(&str, &str)]| {
             let (part, range) = select(&block(fields), &stored)?;
@@ -259,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_touch_become_one() {
+    fn merges_adjacent_parts() {
         let middle = stored("bytes 3-5/9", "\"a\"", "345");
         for (range, body, position, all) in [
             ("bytes 6-7/9", "67", Some("bytes 3-7/9"), "34567"),
@@ -281,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_different_things_stay_apart() {
+    fn does_not_merge_different_representations() {
         let old = stored("bytes 3-5/9", "\"a\"", "345");
         for (range, tag) in [
             ("bytes 7-7/9", "\"a\""),
@@ -297,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_part_is_not_worth_copying_a_long_one() {
+    fn does_not_merge_small_part_into_large() {
         let range = |start: u64, length: u64| format!("bytes {start}-{}/99999999", start + length - 1);
         let is_joined = |old: u64, new: u64| {
             let (old, new) = (stored(&range(0, old), "\"a\"", ""), stored(&range(old, new), "\"a\"", ""));

@@ -1,4 +1,4 @@
-//! A request whose answer is not there yet.
+//! A request without a response yet.
 
 use breme_base::Instant;
 
@@ -9,7 +9,6 @@ use crate::key::{Key, KeyHash};
 use crate::storability::RequestTraits;
 use crate::{Now, Settings};
 
-/// A request, kept for as long as its answer is not there.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {
     pub(crate) key: Key,
@@ -20,19 +19,18 @@ pub(crate) struct PendingRequest {
     pub(crate) traits: RequestTraits,
     pub(crate) requested_at: Instant,
     pub(crate) is_conditional: bool,
-    /// It has conditions that only the origin can judge.
+    /// It has If-Match or If-Unmodified-Since, which only the origin evaluates.
     pub(crate) needs_origin: bool,
-    /// It has waited for an answer to the same that never came.
+    /// It followed a fill that failed.
     pub(crate) has_waited: bool,
 }
 
 impl PendingRequest {
-    /// How it looks at what is stored.
     pub(crate) fn options(&self, now: Now, settings: &Settings) -> ResponseOptions {
         ResponseOptions { is_head: self.is_head, now, ranges_max: settings.ranges_max }
     }
 
-    /// Whether it gets the whole response, whatever the client has.
+    /// Whether it gets the complete response with 200.
     pub(crate) const fn is_plain(&self) -> bool {
         !self.is_head && !self.is_conditional && !self.traits.has_range
     }

@@ -1,7 +1,7 @@
-//! Responses that go before their time, by somebody's word.
+//! Purging.
 //!
-//! A purge is done when the call returns: what it meant is gone from every shard, and an answer that was asked for
-//! before it will not be stored. Those who asked before may still get it.
+//! A purge is complete on return: matching responses are removed from all shards, and responses to requests sent before
+//! are not stored, but still sent to their clients.
 
 use std::sync::Arc;
 
@@ -13,39 +13,33 @@ use crate::groups::GroupId;
 use crate::key::Key;
 use crate::store::StoredResponse;
 
-/// What goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All responses of an absolute URL.
+    /// All selects_variants of an absolute URL.
     Url(String),
-    /// All URLs that begin with an absolute URL, compared as text behind the authority.
+    /// All URLs with this prefix, an absolute URL.
     Prefix(String),
-    /// Everything with this surrogate key, and the cache groups of this name on all origins.
+    /// A surrogate key, and the cache groups of this name on all origins.
     Key(String),
-    /// The cache group of this name at one origin (`https://example.org`; RFC 9875).
+    /// A cache group (RFC 9875) of one origin (`https://example.org`).
     Group {
-        /// Scheme and authority.
         origin: String,
-        /// The group's name.
         name: String,
     },
-    /// Everything.
     All,
 }
 
-/// How it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeMode {
-    /// It is gone.
+    /// Remove.
     Hard,
-    /// It is stale from now on: validated, and served where stale responses may be.
+    /// Mark as stale: validated on the next use, and served where stale responses may be.
     Soft,
 }
 
-/// A purge that cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeError {
-    /// What was given for a URL.
+    /// The invalid URL.
     pub url: String,
 }
 
@@ -58,10 +52,10 @@ impl std::fmt::Display for PurgeError {
 impl std::error::Error for PurgeError {}
 
 impl Cache {
-    /// Purges, and tells how many responses that were.
+    /// Purges, and returns the number of responses.
     ///
     /// # Errors
-    /// If a URL is none.
+    /// If a URL is not absolute.
     pub fn purge(&self, purge: &Purge, manner: PurgeMode, now: Instant) -> Result<usize, PurgeError> {
         Ok(match purge {
             Purge::Url(url) => self.purge_key(&key(url)?, manner, now, |_| true),
@@ -78,8 +72,7 @@ impl Cache {
         })
     }
 
-    /// What is stored for this is no longer right, nor what is being fetched for it, but for the fill that knows
-    /// better.
+    /// Removes the responses of a key and cancels the storing of its fills, except `own`.
     pub(crate) fn invalidate(&self, key: &Key, own: Option<&Arc<Fill>>) {
         let is_other = |fill: &Arc<Fill>| !own.is_some_and(|own| Arc::ptr_eq(own, fill));
         self.purge_key(key, PurgeMode::Hard, Instant::ZERO, is_other);
@@ -98,7 +91,7 @@ impl Cache {
         match manner {
             PurgeMode::Hard => self.store.remove_from(&mut shard, hash.table, key.as_slice(), |_| true),
             PurgeMode::Soft => {
-                shard.variants(hash.table, key.as_slice()).filter(|stored| make_stale(stored, now)).count()
+                shard.selects_variants(hash.table, key.as_slice()).filter(|stored| make_stale(stored, now)).count()
             }
         }
     }
@@ -120,8 +113,7 @@ impl Cache {
         }
     }
 
-    /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked
-    /// at again.
+    /// The index holds key hashes only, so each candidate is checked for membership.
     fn purge_groups(&self, groups: &[GroupId], manner: PurgeMode, now: Instant) -> usize {
         let is_member =
             |stored: &StoredResponse| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
@@ -145,7 +137,7 @@ fn key(url: &str) -> Result<Key, PurgeError> {
     Key::from_url(url).ok_or_else(|| PurgeError { url: url.to_owned() })
 }
 
-/// Passing on is a matter of the fetching; there is nothing to make stale.
+/// Pass markers do not count.
 fn make_stale(stored: &Arc<StoredResponse>, now: Instant) -> bool {
     stored.make_stale(now);
     !stored.is_pass()

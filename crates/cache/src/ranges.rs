@@ -1,5 +1,4 @@
-//! Parts of a complete stored response (RFC 9110, 14; RFC 9111, 3.4): every one can be given. What is given of stored
-//! parts is in `parts`.
+//! Ranges of a complete stored response (RFC 9110, 14; RFC 9111, 3.4). See `partial_content` for stored parts.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -9,7 +8,6 @@ use bytes::Bytes;
 use crate::fields::{FieldValues, lines};
 use crate::validation::if_range_holds;
 
-/// What a request gets instead of the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SelectedRanges {
     /// 206 with one part.
@@ -20,7 +18,7 @@ pub(crate) enum SelectedRanges {
     Unsatisfiable,
 }
 
-/// What the Range field selects; none: the whole is to be sent, as when If-Range names another representation.
+/// None: send the complete response, for example because If-Range does not match.
 pub(crate) fn select(
     request: &impl FieldValues,
     stored: &FieldBlock,
@@ -41,7 +39,7 @@ pub(crate) fn select(
     }
 }
 
-/// Status, lines and content of a partial answer.
+/// Status, headers and body.
 pub(crate) fn partial(stored: &FieldBlock, body: &Bytes, selected: SelectedRanges) -> (u16, FieldBlock, Vec<Bytes>) {
     let length = body.len() as u64;
     match selected {
@@ -61,7 +59,7 @@ pub(crate) fn partial(stored: &FieldBlock, body: &Bytes, selected: SelectedRange
     }
 }
 
-/// RFC 9110, 14.6.
+/// `multipart/byteranges` (RFC 9110, 14.6).
 fn several(stored: &FieldBlock, body: &Bytes, ranges: &[ByteRange]) -> (u16, FieldBlock, Vec<Bytes>) {
     let boundary = boundary(stored);
     let media_type = stored.first_value("content-type").map(|value| String::from_utf8_lossy(value).into_owned());
@@ -78,7 +76,7 @@ fn several(stored: &FieldBlock, body: &Bytes, ranges: &[ByteRange]) -> (u16, Fie
     (206, lines, pieces)
 }
 
-/// The same for the same response, so that equal requests get equal answers.
+/// Derived from the response, so that equal requests get equal responses.
 fn boundary(stored: &FieldBlock) -> String {
     let mut hasher = DefaultHasher::new();
     stored.as_bytes().hash(&mut hasher);
@@ -93,13 +91,12 @@ fn slice(body: &Bytes, range: ByteRange) -> Bytes {
     body.slice(range.start as usize..range.end as usize)
 }
 
-/// Whether a field is about exactly the bytes that were sent with it (RFC 9530, 2), and so not about fewer, more or
-/// others of the same content.
+/// Whether a header describes exactly the bytes of its message (RFC 9530, 2), and so no other range.
 pub(crate) fn is_of_sent_bytes(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-digest") || name.eq_ignore_ascii_case(b"content-md5")
 }
 
-/// The stored lines for other bytes than those that are stored, with these in the place of those of the same names.
+/// Stored headers with replacements, without those about the stored bytes.
 pub(crate) fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
     let mut out = FieldBlock::new();
     let is_new = |name: &[u8]| new.iter().any(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
@@ -133,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part() {
+    fn serves_one_range() {
         for (range, position, text) in
             [("0-1", "0-1", "01"), ("8-", "8-9", "89"), ("-3", "7-9", "789"), ("0-4,3-5", "0-5", "012345")]
         {
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn several_parts() {
+    fn serves_several_ranges() {
         let (status, lines, body) = pending(&[("Range", "bytes=0-1,5-5")]).unwrap();
         let media_type = String::from_utf8(lines.first_value("content-type").unwrap().to_vec()).unwrap();
         let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
@@ -159,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_where_that_is_better() {
+    fn ignores_unsuitable_ranges() {
         for fields in [
             &[][..],
             &[("Range", "bytes=0-0,2-2,4-4,6-6")],
@@ -174,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_give() {
+    fn rejects_unsatisfiable_range() {
         let (status, lines, body) = pending(&[("Range", "bytes=10-")]).unwrap();
         assert_eq!((status, body.as_str()), (416, ""));
         assert_eq!(lines.first_value("content-range"), Some(&b"bytes */10"[..]));

@@ -1,7 +1,6 @@
-//! What the cache is asked and told.
+//! The interface to the cache: requests, response heads, errors, wake-ups.
 //!
-//! A request is borrowed for the call. What may be needed later, by a fill or a follower, is
-//! [kept](crate::fields::Kept).
+//! A request is borrowed for the call. Pending requests are [saved](crate::fields::SavedFields).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,82 +10,72 @@ use breme_http1::{FieldBlock, Fields, Method};
 
 use crate::key::Scheme;
 
-/// Now: on the run's own clock, by which everything is timed, and by the calendar, in which responses speak.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// The run's own time.
+    /// Monotonic time.
     pub instant: Instant,
-    /// The calendar's time at that instant.
+    /// Calendar time, as in Date.
     pub wall: UnixSeconds,
 }
 
-/// A request as the client sent it. The target's normalisation must be the same for the upstream
-/// ([`crate::normalise_authority`]).
+/// A request as received. Forward its authority [normalised](crate::normalise_authority).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a, 'f> {
-    /// The method.
     pub method: Method<'a>,
-    /// How the target is reached.
     pub scheme: Scheme,
-    /// Host and port, as received.
+    /// As received.
     pub authority: &'a str,
-    /// The path, byte for byte.
+    /// As received.
     pub path: &'a str,
-    /// What stands behind the first `?`, byte for byte.
+    /// What follows the first `?`, as received.
     pub query: Option<&'a str>,
-    /// The field section.
     pub fields: Fields<'a, 'f>,
-    /// Whether upstream is not told what this request says by a name, because nobody vouches for it. Such a field
-    /// counts as absent where stored responses are told apart (Vary): what upstream is told instead must follow from
-    /// the target.
+    /// Headers that the proxy removes or replaces before forwarding, since the client is not trusted. They count as
+    /// absent for Vary: the forwarded value must depend only on the target.
     pub is_stripped: fn(&str) -> bool,
-    /// It has content. A GET with content is passed on and its answer not stored.
+    /// A GET with a body is passed, and its response not stored.
     pub has_body: bool,
 }
 
-/// The head of an upstream's final answer.
+/// The head of the final response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a, 'f> {
-    /// The status code.
     pub status: u16,
-    /// The field section as received.
     pub fields: Fields<'a, 'f>,
-    /// The length of the content, if its framing tells it. 0 where no content follows.
+    /// Body length, if known from the framing; 0 without body.
     pub length: Option<u64>,
-    /// Lines that the proxy adds to each answer that comes this way (Via), stored with it.
+    /// Headers that the proxy adds to each such response (Via); stored with it.
     pub added: &'a FieldBlock,
 }
 
-/// Why there is no answer, as far as it concerns those who wait for the same one.
+/// Why there is no response, as seen by the followers.
 #[derive(Clone, Debug)]
 pub enum FetchError {
-    /// It lies with this request or its client: the others ask again.
+    /// Caused by this request or its client: followers retry.
     Request,
-    /// Nobody could be asked, whatever the request is: so there is no answer for the others either.
+    /// No upstream could be reached: followers fail too.
     Unreachable(FailureInfo),
-    /// Upstream had the request and gave no answer. Another request for the same may have one, so one of those who wait
-    /// asks again; who has waited for two such has none.
+    /// Upstream did not respond. One follower retries; a follower of two such failures fails.
     NoResponse(FailureInfo),
 }
 
-/// What a client is told where there is no answer. To the cache it means nothing.
+/// What to report to clients; opaque to the cache.
 pub type FailureInfo = Arc<dyn Any + Send + Sync>;
 
-/// Whom to wake: a shard, and what to tell it.
+/// A request to wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// The shard's number.
     pub shard: usize,
-    /// What it is woken with.
+    /// Passed to the shard.
     pub message: u64,
 }
 
-/// Who is to be woken after a call.
+/// The requests to wake after a call.
 #[derive(Debug, Default)]
 pub struct Wakes(Vec<Waiter>);
 
 impl Wakes {
-    /// Nobody.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -96,12 +85,10 @@ impl Wakes {
         self.0.push(waiter);
     }
 
-    /// All of them; then there are none.
     pub fn drain(&mut self) -> impl Iterator<Item = Waiter> + '_ {
         self.0.drain(..)
     }
 
-    /// Whether there is nobody to wake.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,63 +1,55 @@
-//! What a user may choose, each bound with its name and its default.
+//! Settings of the cache.
 
 use std::time::Duration;
 
-/// The settings of a cache.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The name that Cache-Status says (RFC 9211): a token.
+    /// The cache's name in Cache-Status (RFC 9211): a token.
     pub name: String,
-    /// All that the cache holds: stored responses with their fields and keys, answers that are being fetched, tables
-    /// and queues.
+    /// Total memory: stored responses with headers and keys, fills, tables and queues.
     pub memory_bytes: u64,
-    /// Longer content is not stored. At most a quarter of the memory, whatever is said here.
+    /// Longer bodies are not stored. At most a quarter of the memory.
     pub object_bytes_max: u64,
-    /// Stored responses of one URL that differ by Vary; past it the oldest goes.
+    /// Stored selects_variants of one URL; beyond that the oldest is removed.
     pub variants_max: usize,
-    /// Where a response does not say how long it is fresh: this share of the time since it was last modified (RFC 9111,
-    /// 4.2.2) …
+    /// Heuristic lifetime as a percentage of the time since the last modification (RFC 9111, 4.2.2).
     pub heuristic_percent: u32,
-    /// … but no longer than this.
+    /// Upper bound of the heuristic lifetime.
     pub heuristic_max: Duration,
-    /// No response is fresh for longer from when it came, whatever it says; what is stored keeps the time that it has
-    /// when this changes.
+    /// Upper bound of the remaining freshness when a response is stored. Changes do not affect stored responses.
     pub lifetime_max: Duration,
-    /// Lifetimes of a minute and more are shortened by up to this share, at random, so that what was stored together
-    /// does not end together.
+    /// Lifetimes of a minute or more are reduced at random by up to this percentage, so that responses stored together
+    /// do not expire together.
     pub lifetime_spread_percent: u32,
-    /// A stale response may be served for so long after its end when no upstream can be asked (RFC 9111, 4.2.4), if
-    /// neither it nor the request says otherwise.
+    /// How long a stale response may be served when no upstream is available (RFC 9111, 4.2.4), unless it or the
+    /// request specifies otherwise.
     pub stale_on_failure: Duration,
-    /// What turned out not to be for everyone is passed on for so long without making others wait.
+    /// How long requests for an uncacheable response are passed without waiting for each other.
     pub pass_for: Duration,
-    /// A request that waits for another's answer asks for itself when no head has come for so long.
+    /// How long a request waits for the head of another request's response before it is forwarded itself.
     pub follow_max: Duration,
-    /// Bytes that may be kept for followers of content that grew too long to be stored; who is further behind is cut
-    /// off.
+    /// Buffer for followers of a body that is too long to store; slower followers are cut off.
     pub overlong_window_bytes: usize,
-    /// Fields that hold directives for caches like this one, the first before the others (RFC 9213).
+    /// Headers with targeted cache control, by priority (RFC 9213).
     pub targeted_fields: Vec<String>,
-    /// Fields with the keys by which stored responses may be purged, separated by white space; beside Cache-Groups (RFC
-    /// 9875).
+    /// Headers with surrogate keys, separated by white space; beside Cache-Groups (RFC 9875).
     pub key_fields: Vec<String>,
-    /// Those fields are for this cache alone: no client sees them.
+    /// Do not send `key_fields` to clients.
     pub hides_keys: bool,
-    /// What stands in the name of a cookie that says who somebody is. A response that varies with such a cookie is
-    /// never stored.
+    /// Substrings of the names of session cookies. A response that varies by such a cookie is not stored.
     pub session_cookies: Vec<String>,
-    /// Cookies that responses do not depend on, whatever Vary says: that of visitors, which is added after the cache,
-    /// and those of scripts. A `*` at the end stands for any end.
+    /// Cookies that do not affect responses, despite Vary: visitor cookies that are added after the cache, and those of
+    /// scripts. A trailing `*` matches any suffix.
     pub ignored_cookies: Vec<String>,
-    /// Do what clients' Cache-Control asks for (RFC 9111, 5.2.1). If not, clients cannot get past the cache.
+    /// Honour Cache-Control of requests (RFC 9111, 5.2.1). If not, clients cannot bypass the cache.
     pub client_directives: bool,
-    /// Ranges in one answer; if more are asked for, the whole is sent.
+    /// Ranges per response; for more, the complete response is sent.
     pub ranges_max: usize,
-    /// For the hash of keys and everything random.
+    /// Seed of the key hash and of all random choices.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Content that is longer is not stored.
     pub(crate) fn content_bytes_max(&self) -> u64 {
         self.object_bytes_max.min(self.memory_bytes / 4)
     }

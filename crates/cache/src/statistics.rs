@@ -1,4 +1,4 @@
-//! What the cache holds and has done, for those who look at it.
+//! Statistics of the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,44 +8,36 @@ use breme_base::Instant;
 use crate::cache::Cache;
 use crate::store::StoredResponse;
 
-/// What the cache holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Stored responses.
     pub objects: u64,
-    /// All memory in use.
+    /// Used memory.
     pub bytes: u64,
-    /// All memory that may be used.
     pub bytes_max: u64,
-    /// Responses stored so far.
+    /// Total.
     pub inserted: u64,
-    /// Responses that went because others needed their memory.
+    /// Total.
     pub evicted: u64,
-    /// Responses that were purged or made invalid.
+    /// Purged or invalidated responses, total.
     pub purged: u64,
-    /// Answers that are being fetched.
+    /// Responses being fetched.
     pub fills: u64,
 }
 
-/// A stored response that is asked for often.
+/// A frequently used response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotObject {
-    /// What it is the answer to.
     pub url: String,
-    /// How often it answered.
     pub hits: u32,
-    /// Its status.
     pub status: u16,
-    /// The memory that it takes.
     pub bytes: u64,
-    /// Its age.
     pub age_s: u64,
-    /// For how long it is still fresh; negative: since when it is stale.
+    /// Remaining freshness; negative if stale.
     pub ttl_s: i64,
 }
 
 impl Cache {
-    /// What the cache holds and has done.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -62,7 +54,7 @@ impl Cache {
         }
     }
 
-    /// The stored responses that have answered most often.
+    /// The responses with the most hits.
     #[must_use]
     pub fn hottest(&self, count: usize, now: Instant) -> Vec<HotObject> {
         let mut hot: Vec<(u32, Arc<StoredResponse>)> = Vec::new();

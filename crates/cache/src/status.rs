@@ -1,40 +1,37 @@
-//! Cache-Status: what the cache did with a request, in words that every cache shares (RFC 9211).
+//! Cache-Status (RFC 9211).
 
 use breme_http1::push_decimal;
 
-/// What the cache did with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// Answered from the store, without asking upstream; otherwise why not.
+    /// Why the request was forwarded; none: it was not.
     pub forwarded: Option<Forwarded>,
-    /// What upstream answered, where that is not what the client gets.
+    /// Upstream's status, if different from the response's.
     pub forwarded_status: Option<u16>,
-    /// Seconds for which the answer is still fresh; negative if it is stale.
+    /// Remaining freshness in seconds; negative if stale.
     pub ttl_s: Option<i64>,
-    /// Upstream's answer goes into the store.
+    /// The response is being stored.
     pub stored: bool,
-    /// Another request's answer served this one.
+    /// The response came from another request's fill.
     pub collapsed: bool,
-    /// What the other words cannot say.
     pub detail: Option<&'static str>,
 }
 
-/// Why upstream was asked (RFC 9211, 2.2).
+/// Reasons for forwarding (RFC 9211, 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forwarded {
-    /// The cache was told to stand aside.
+    /// The cache was bypassed.
     Bypass,
-    /// The method is not one that a cache answers.
+    /// The method is not cacheable.
     Method,
-    /// Nothing is stored for the URL.
+    /// No response of the URL is stored.
     UriMiss,
-    /// What is stored for the URL was chosen for other requests.
+    /// No stored variant matches.
     VaryMiss,
-    /// What is stored may not be used for this request.
+    /// The request's directives rule out the stored response.
     Request,
-    /// What is stored is stale.
     Stale,
-    /// Only a part is stored, and not the one that is asked for.
+    /// Only another part is stored.
     Partial,
 }
 
@@ -53,7 +50,6 @@ impl Forwarded {
 }
 
 impl CacheStatus {
-    /// Answered from the store.
     #[must_use]
     pub const fn hit(ttl_s: i64) -> Self {
         let none = Self {
@@ -67,19 +63,17 @@ impl CacheStatus {
         Self { ttl_s: Some(ttl_s), ..none }
     }
 
-    /// Upstream was asked.
     #[must_use]
     pub const fn forwarded(why: Forwarded) -> Self {
         Self { forwarded: Some(why), ttl_s: None, ..Self::hit(0) }
     }
 
-    /// Whether it was answered without asking upstream, and fresh.
     #[must_use]
     pub fn is_fresh_hit(&self) -> bool {
         self.forwarded.is_none() && self.ttl_s.is_some_and(|ttl| ttl >= 0)
     }
 
-    /// Appends the value of the field. `name` is a token.
+    /// Appends the field value. `name` is a token.
     pub fn write(&self, name: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(name.as_bytes());
         match self.forwarded {
@@ -116,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_field() {
+    fn writes_cache_status() {
         let text = |status: CacheStatus| {
             let mut out = Vec::new();
             status.write("breme", &mut out);

@@ -1,7 +1,7 @@
-//! Whether a response may be stored, and with what meaning (RFC 9111, 3).
+//! Whether a response may be stored, and how it may be reused (RFC 9111, 3).
 //!
-//! The response alone decides, never the look of its URL. What is refused for a reason that will be there again is
-//! worth remembering: then the next requests for it do not wait for each other in vain.
+//! The response alone decides, never the URL. Refusals that will recur are recorded as pass markers, so that later
+//! requests do not wait for each other in vain.
 
 use breme_base::Random;
 use breme_http1::{list_members, reason_phrase};
@@ -15,33 +15,31 @@ use crate::store::ReuseTerms;
 use crate::structured::{self, PurgeNames};
 use crate::vary::{CookieRules, Vary};
 
-/// What is to be done with a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Storability {
-    /// It may be stored, for the requests that Vary says.
-    Store { terms: ReuseTerms, names: Vec<Vec<u8>> },
-    /// It may not.
+    /// `names`: the fields of Vary.
+    Store {
+        terms: ReuseTerms,
+        names: Vec<Vec<u8>>,
+    },
     Refused(StoreRefusal),
 }
 
-/// Why a response may not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreRefusal {
-    /// It is to be expected that the next answer may not be stored either, for the requests that these names tell
-    /// apart.
+    /// Later responses are expected to be refused too, for requests with the same values of `names`.
     pub(crate) is_lasting: bool,
     pub(crate) names: Vec<Vec<u8>>,
 }
 
-/// What the request has to do with it.
+/// The properties of a request that matter for storing its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestTraits {
     pub(crate) no_store: bool,
     pub(crate) has_authorization: bool,
     pub(crate) is_personal: bool,
-    /// Only a response that says itself for how long it is fresh may be stored (RFC 9110, 9.3.3).
+    /// Only a response with explicit freshness may be stored (RFC 9110, 9.3.3).
     pub(crate) needs_lifetime: bool,
-    /// It asks for a part.
     pub(crate) has_range: bool,
 }
 
@@ -57,7 +55,6 @@ impl RequestTraits {
     }
 }
 
-/// See the module.
 pub(crate) fn judge(
     request: RequestTraits,
     status: u16,
@@ -69,7 +66,7 @@ pub(crate) fn judge(
     let targeted = structured::targeted(fields, &settings.targeted_fields);
     let directives = targeted.unwrap_or_else(|| ResponseDirectives::read(fields));
     let vary = Vary::from_fields(fields);
-    // Upstream's troubles pass.
+    // Server errors are transient.
     let lasting = |names| Storability::Refused(StoreRefusal { is_lasting: status < 500, names });
     let is_unasked = status == 304 || (status == 206 && !request.has_range);
     if request.no_store || is_unasked || is_about_the_request(status) {
@@ -99,30 +96,27 @@ pub(crate) fn judge(
     lasting(names)
 }
 
-/// Whether a status judges the request and not its target: its conditions (412), its range (416), its expectation
-/// (417), or who asks, how often and with how many fields (428, 429, 431, 511: RFC 6585 forbids to store these). None
-/// of that is in the key, so whoever asked plainly would get it.
+/// Whether a status is about the request and not its target: its conditions (412), range (416), expectation (417), or
+/// client, rate and headers (428, 429, 431, 511; RFC 6585 forbids storing these). None of that is in the key.
 pub(crate) const fn is_about_the_request(status: u16) -> bool {
     matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
 }
 
 impl ResponseDirectives {
-    /// Whether they forbid storing, whatever else is said. `no-store` beside `must-understand` is for those who do not
-    /// know the status (5.2.2.3).
+    /// Whether storing is forbidden. `no-store` with `must-understand` applies only to unknown statuses (5.2.2.3).
     fn is_closed(&self, status: u16) -> bool {
         let is_understood = !reason_phrase(status).is_empty();
         let no_store = if self.must_understand { !is_understood } else { self.no_store };
         no_store || self.private
     }
 
-    /// The last condition of RFC 9111, 3: something allows it.
+    /// The last condition of RFC 9111, 3.
     fn allows(&self, status: u16, freshness: Freshness) -> bool {
         self.public || freshness.is_explicit || may_be_heuristic(status)
     }
 }
 
-/// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`,
-/// but not beside `must-revalidate`, which is about all of it.
+/// `stale-*` directives apply despite `s-maxage`, but not despite `must-revalidate`.
 fn terms(
     directives: &ResponseDirectives,
     freshness: Freshness,
@@ -144,14 +138,13 @@ fn terms(
     }
 }
 
-/// A response that is stale when it comes is kept if it can be validated, or if it says that it may be used stale.
+/// Stale responses are stored if they can be validated or may be served stale.
 fn is_of_use(fields: &impl FieldValues, terms: ReuseTerms) -> bool {
     let may_be_stale = terms.stale_while_revalidate_s > 0 || terms.stale_if_error_s.is_some_and(|seconds| seconds > 0);
     terms.fresh_for_s > 0 || may_be_stale || fields.has("etag") || fields.has("last-modified")
 }
 
-/// Fields that are about a connection or a hop and not about the response (RFC 9110, 7.6.1; RFC 9111, 3.1), or that are
-/// made anew for each answer.
+/// Headers about a connection or hop (RFC 9110, 7.6.1; RFC 9111, 3.1), and those generated for each response.
 const NOT_STORED: [&str; 14] = [
     "connection",
     "keep-alive",
@@ -169,7 +162,7 @@ const NOT_STORED: [&str; 14] = [
     "set-cookie",
 ];
 
-/// Whether a field of a response goes into the store.
+/// Selects the headers to store.
 pub(crate) struct StoredFields {
     /// Named by Connection, or by a qualified `no-cache` or `private`.
     named: Vec<Vec<u8>>,
@@ -187,11 +180,10 @@ impl StoredFields {
     }
 }
 
-/// The lines of a response as they are stored. A line that cannot be sent is left out; `http1` receives none. They get
-/// the room that they need and no more from the beginning: what is made larger step by step and smaller in the end
-/// leaves holes in the memory, 80 bytes for each response.
+/// The header lines to store, allocated with their exact size: growing and shrinking would leave holes in the heap, 80
+/// bytes for each response.
 pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlock {
-    /// `: ` and the line's end.
+    /// `: ` and CRLF.
     const AROUND_BYTES: usize = 4;
     let stored = StoredFields::new(&head.fields);
     let fields = || head.fields.iter().filter(|field| stored.has(field.name.as_bytes()));
@@ -230,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_judges_the_request_is_not_stored_for_the_target() {
+    fn refuses_statuses_about_the_request() {
         for status in [412, 416, 417, 428, 429, 431, 511] {
             assert!(!is_stored(PLAIN, status, &[("Cache-Control", "public, max-age=600")]), "{status}");
         }
@@ -250,7 +242,7 @@ mod tests {
     const FRESH: (&str, &str) = ("Cache-Control", "max-age=59");
 
     #[test]
-    fn what_may_be_stored() {
+    fn stores_cacheable_responses() {
         for status in [200, 203, 299, 301, 302, 404, 410, 500, 503, 599] {
             assert!(is_stored(PLAIN, status, &[FRESH]), "{status}");
         }
@@ -267,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not() {
+    fn refuses_uncacheable_responses() {
         for status in [206, 304] {
             assert!(!is_stored(PLAIN, status, &[FRESH]), "{status}");
         }
@@ -288,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn parts_where_they_were_asked_for() {
+    fn stores_partial_content_for_range_requests() {
         let ranged = RequestTraits { has_range: true, ..PLAIN };
         assert!(is_stored(ranged, 206, &[FRESH]) && !is_stored(ranged, 304, &[FRESH]));
         assert!(is_stored(ranged, 206, &[("Last-Modified", &http_date(-1000))]));
     }
 
     #[test]
-    fn some_need_a_lifetime_of_their_own() {
+    fn post_needs_explicit_lifetime() {
         let posted = RequestTraits { needs_lifetime: true, ..PLAIN };
         let modified = http_date(-1000);
         assert!(is_stored(posted, 200, &[FRESH]));
@@ -307,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn targeted_directives_count_alone() {
+    fn targeted_directives_replace_cache_control() {
         assert!(is_stored(PLAIN, 200, &[("Cache-Control", "no-store"), ("CDN-Cache-Control", "max-age=59")]));
         assert!(!is_stored(PLAIN, 200, &[("Cache-Control", "no-store"), ("CDN-Cache-Control", "max-age=59, &&")]));
         let expires = http_date(10_000);
@@ -316,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn authorization_needs_a_word() {
+    fn authorization_needs_permission() {
         let authorized = RequestTraits { has_authorization: true, ..PLAIN };
         assert!(!is_stored(authorized, 200, &[FRESH]));
         for value in ["max-age=59, public", "max-age=59, must-revalidate", "s-maxage=59"] {
@@ -325,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_with_who_one_is_is_for_one() {
+    fn refuses_vary_by_session_cookie() {
         let personal = RequestTraits { is_personal: true, ..PLAIN };
         assert!(is_stored(personal, 200, &[FRESH]));
         assert!(!is_stored(personal, 200, &[FRESH, ("Vary", "Cookie")]));
@@ -333,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn must_understand_takes_the_place_of_no_store() {
+    fn must_understand_overrides_no_store() {
         let value = [("Cache-Control", "max-age=59, must-understand, no-store")];
         assert!(is_stored(PLAIN, 200, &value) && !is_stored(PLAIN, 299, &value));
     }
 
     #[test]
-    fn meanings() {
+    fn derives_reuse_terms() {
         let terms = |value: &str| match judged(PLAIN, 200, &[("Cache-Control", value), ("ETag", "\"a\"")]) {
             Storability::Store { terms, .. } => terms,
             refused => panic!("{value}: {refused:?}"),
@@ -356,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_stored() {
+    fn drops_connection_headers() {
         let fields = block(&[("Connection", "a, B"), ("Cache-Control", "no-cache=\"c\", private=\"d\"")]);
         let stored = StoredFields::new(&fields);
         for name in

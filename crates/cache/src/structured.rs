@@ -1,19 +1,18 @@
-//! Fields that are written by RFC 9651 (Structured Fields): targeted Cache-Control (RFC 9213) and Cache-Groups (RFC
-//! 9875).
+//! Structured fields (RFC 9651): targeted cache control (RFC 9213) and Cache-Groups (RFC 9875).
 //!
-//! Such a field is all or nothing: what cannot be parsed is as if it were not there.
+//! A field that cannot be parsed counts as absent.
 
 use sfv::{BareItem, Dictionary, List, ListEntry, Parser};
 
 use crate::directives::{ResponseDirectives, SECONDS_MAX};
 use crate::fields::FieldValues;
 
-/// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could
-/// not be purged.
+/// Groups and keys per response; RFC 9875, 2.1, requires at least 32. A response with more is not stored, since it
+/// could not be purged.
 const GROUPS_MAX: usize = 128;
 
-/// The first of these fields that is there, valid and not empty says what the cache does, and neither the others nor
-/// Cache-Control and Expires say anything beside it (RFC 9213, 2.2).
+/// The first of these fields that is present, valid and not empty replaces the others, Cache-Control and Expires (RFC
+/// 9213, 2.2).
 pub(crate) fn targeted(fields: &impl FieldValues, names: &[String]) -> Option<ResponseDirectives> {
     names.iter().find_map(|name| {
         let dictionary: Dictionary = parse(fields, name)?;
@@ -25,8 +24,7 @@ pub(crate) fn targeted(fields: &impl FieldValues, names: &[String]) -> Option<Re
     })
 }
 
-/// A lifetime that is no integer is not understood, and a response whose lifetime is not understood is stale (RFC 9111,
-/// 4.2.1).
+/// A lifetime that is not an integer makes the response stale (RFC 9111, 4.2.1).
 fn take(directives: &mut ResponseDirectives, key: &str, entry: &ListEntry) {
     let ListEntry::Item(item) = entry else { return };
     let is_true = !matches!(item.bare_item, BareItem::Boolean(false));
@@ -51,8 +49,7 @@ fn take(directives: &mut ResponseDirectives, key: &str, entry: &ListEntry) {
     }
 }
 
-/// The strings of a list, as Cache-Groups and Cache-Group-Invalidation have them. Other members mean nothing there, nor
-/// do parameters.
+/// The strings of a list, as in Cache-Groups and Cache-Group-Invalidation; other members and parameters are ignored.
 pub(crate) fn strings(fields: &impl FieldValues, name: &str) -> Vec<Vec<u8>> {
     let Some(list) = parse::<List>(fields, name) else { return Vec::new() };
     let string = |entry: &ListEntry| match entry {
@@ -65,7 +62,7 @@ pub(crate) fn strings(fields: &impl FieldValues, name: &str) -> Vec<Vec<u8>> {
     list.iter().filter_map(string).collect()
 }
 
-/// All lines of this name as one value (RFC 9651, 4.2).
+/// All lines of a field as one value (RFC 9651, 4.2).
 fn parse<T: sfv::FieldType>(fields: &impl FieldValues, name: &str) -> Option<T> {
     let mut values = fields.values(name);
     let first = values.next()?;
@@ -77,12 +74,10 @@ fn parse<T: sfv::FieldType>(fields: &impl FieldValues, name: &str) -> Option<T> 
     Parser::new(&joined).parse().ok()
 }
 
-/// By which names a response can be purged.
+/// The groups and surrogate keys of a response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PurgeNames {
-    /// Cache-Groups.
     pub(crate) groups: Vec<Vec<u8>>,
-    /// Surrogate keys.
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
@@ -115,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_valid_field_counts() {
+    fn first_valid_targeted_field_applies() {
         let max_age = |fields: &[(&str, &str)]| read(fields).map(|found| found.max_age_s);
         let cdn = |value| max_age(&[("CDN-Cache-Control", value)]);
         assert_eq!(cdn("max-age=600"), Some(Some(600)));
@@ -139,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_true_unless_they_say_otherwise() {
+    fn parses_boolean_directives() {
         let found = read(&[("CDN-Cache-Control", "no-store, private, no-cache=?0, must-revalidate, stale-if-error=9")])
             .unwrap();
         assert!(found.no_store && found.private && !found.no_cache && found.must_revalidate);
@@ -149,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_response() {
+    fn parses_groups_and_keys() {
         let fields = block(&[
             ("Cache-Groups", "\"a b\", \"c\";x=1, token, 5"),
             ("cache-groups", "\"d\""),

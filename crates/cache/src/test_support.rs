@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Support for unit tests.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,7 +8,6 @@ use breme_http1::{ClientConnection, ClientProgress, FieldBlock, FieldStorage, Fi
 
 use crate::store::{ReuseTerms, StoredLayout, StoredResponse};
 
-/// A field section.
 pub(crate) fn block(fields: &[(&str, &str)]) -> FieldBlock {
     let mut block = FieldBlock::new();
     for (name, value) in fields {
@@ -17,18 +16,17 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> FieldBlock {
     block
 }
 
-/// Seconds of a day.
 pub(crate) const DAY: i64 = 24 * 3600;
-/// The calendar's time at which tests begin.
+/// Calendar time at the start of a test.
 pub(crate) const NOON: UnixSeconds = UnixSeconds(1_600_000_000);
 
-/// A date so many seconds after [`NOON`].
+/// `offset_s` seconds after [`NOON`].
 pub(crate) fn http_date(offset_s: i64) -> String {
     let seconds = NOON.0.saturating_add_signed(offset_s);
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// A stored response of a key, with so many bytes of content, fresh for an hour.
+/// A stored response with `body_bytes` of body, fresh for an hour.
 pub(crate) fn object(key: &str, body_bytes: usize) -> Arc<StoredResponse> {
     let mut bytes = key.as_bytes().to_vec();
     bytes.resize(key.len() + body_bytes, b'x');
@@ -42,7 +40,7 @@ pub(crate) fn object(key: &str, body_bytes: usize) -> Arc<StoredResponse> {
     ))
 }
 
-/// Hands the received fields of a response's head to `read`.
+/// Parses a response head and passes its fields to `read`.
 pub(crate) fn with_fields<T>(head: &str, read: impl FnOnce(Fields<'_, '_>) -> T) -> T {
     let mut client = ClientConnection::new();
     let mut storage = FieldStorage::new();

@@ -1,5 +1,4 @@
-//! Conditional requests: whether the client has it already, what upstream is asked, and what its 304 changes (RFC 9111,
-//! 4.3).
+//! Conditional requests: evaluation for clients, conditions for upstream, updates by 304 (RFC 9111, 4.3).
 
 use breme_http1::{FieldBlock, Fields, any_tag, only_tag};
 
@@ -7,17 +6,15 @@ use crate::dates::{date, parse_date};
 use crate::fields::{FieldValues, lines};
 use crate::storability::StoredFields;
 
-/// What a request's conditions say of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionResult {
-    /// Answer as if there were none.
+    /// The conditions do not apply.
     Proceed,
-    /// 304.
     NotModified,
 }
 
-/// The conditions that a cache evaluates (RFC 9111, 4.3.2): If-None-Match, else If-Modified-Since. If-Match and
-/// If-Unmodified-Since are for the origin. A stored response without Last-Modified is compared by its Date.
+/// Evaluates If-None-Match, else If-Modified-Since (RFC 9111, 4.3.2). If-Match and If-Unmodified-Since are left to the
+/// origin. Without Last-Modified, Date is compared.
 pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> ConditionResult {
     let is_unchanged = if request.has("if-none-match") {
         let tag = stored.first_value("etag").and_then(only_tag);
@@ -29,8 +26,7 @@ pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Condi
     if is_unchanged { ConditionResult::NotModified } else { ConditionResult::Proceed }
 }
 
-/// Whether If-Range names exactly the stored representation: by a strong tag, or by a date that is strong (RFC 9110,
-/// 13.1.5 and 8.8.2.2).
+/// Whether If-Range matches the stored representation by a strong tag or a strong date (RFC 9110, 13.1.5 and 8.8.2.2).
 pub(crate) fn if_range_holds(value: &[u8], stored: &FieldBlock) -> bool {
     if let Some(tag_in_request) = only_tag(value) {
         return stored.first_value("etag").and_then(only_tag).is_some_and(|tag| tag.is_strongly(tag_in_request));
@@ -40,26 +36,25 @@ pub(crate) fn if_range_holds(value: &[u8], stored: &FieldBlock) -> bool {
     is_strong && parse_date(value) == modified
 }
 
-/// What asks upstream whether a stored response is still right; none if it has no validator.
+/// Conditions to validate a stored response; none without a validator.
 pub(crate) fn conditions(stored: &FieldBlock) -> Option<FieldBlock> {
     let mut lines = FieldBlock::new();
     for (name, validator) in [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")] {
         if let Some(value) = stored.first_value(validator) {
-            // What was received can be sent.
+            // A received value can be sent.
             let _ = lines.push(name, value);
         }
     }
     (!lines.is_empty()).then_some(lines)
 }
 
-/// Whether the client asks under conditions that a cache looks at.
 pub(crate) fn is_conditional(request: &impl FieldValues) -> bool {
     ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"]
         .iter()
         .any(|name| request.has(name))
 }
 
-/// Fields of a representation, which a 304 does not repeat (RFC 9110, 15.4.5).
+/// Representation headers, which a 304 omits (RFC 9110, 15.4.5).
 const OF_CONTENT: [&str; 7] = [
     "content-type",
     "content-encoding",
@@ -70,7 +65,7 @@ const OF_CONTENT: [&str; 7] = [
     "content-digest",
 ];
 
-/// The lines of a 304 for a client that has the stored response.
+/// The headers of a 304.
 pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
     let mut out = FieldBlock::new();
     for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_one_of(name, &OF_CONTENT)) {
@@ -79,12 +74,11 @@ pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
     out
 }
 
-/// Fields that say what the stored content is. A 304 is about that content and cannot make it another one (RFC 9111,
-/// 3.2), whether it said so before or not.
+/// Headers that describe the stored body, which a 304 must not change (RFC 9111, 3.2).
 const KEPT: [&str; 5] = ["content-digest", "content-encoding", "content-length", "content-md5", "content-range"];
 
-/// The lines of a stored response after a 304, or after an answer to HEAD that agrees with it: what is in the new ones
-/// takes the place of what has the same name (RFC 9111, 3.2).
+/// The headers of a stored response after a 304 or a matching response to HEAD: new values replace old ones (RFC 9111,
+/// 3.2).
 pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
     let may_store = StoredFields::new(&fresh);
     let is_known_tag = |name: &[u8]| name.eq_ignore_ascii_case(b"etag") && has(stored, name);
@@ -103,7 +97,7 @@ pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBloc
     out
 }
 
-/// Whether an answer to HEAD is about the stored response, and so may freshen it (RFC 9111, 4.3.5).
+/// Whether a response to HEAD matches the stored response and may freshen it (RFC 9111, 4.3.5).
 pub(crate) fn agrees(stored: &FieldBlock, body_bytes: u64, fresh: Fields<'_, '_>) -> bool {
     let is_same = |name: &str| match (stored.first_value(name), fresh.first(name)) {
         (Some(known), Some(found)) => known == found,
@@ -121,7 +115,7 @@ fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Adds a line that is known to be valid, as it came out of another block or out of a head.
+/// Adds a line that is valid, since it comes from another block or a received head.
 fn push(out: &mut FieldBlock, name: &[u8], value: &[u8]) {
     let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
 }
@@ -132,7 +126,7 @@ mod tests {
     use crate::test_support::{block, http_date, with_fields};
 
     #[test]
-    fn what_the_client_has() {
+    fn evaluates_client_conditions() {
         let (then, before, after) = (http_date(0), http_date(-1), http_date(1));
         let stored = block(&[("ETag", "\"a,b\""), ("Last-Modified", &then)]);
         for (request, expected) in [
@@ -160,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range_needs_the_very_same() {
+    fn if_range_needs_strong_match() {
         let (then, before, after) = (http_date(0), http_date(-1), http_date(1));
         let stored = block(&[("ETag", "\"a\""), ("Last-Modified", &then), ("Date", &after)]);
         assert!(if_range_holds(b"\"a\"", &stored) && if_range_holds(then.as_bytes(), &stored));
@@ -173,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn both_validators_are_sent() {
+    fn sends_both_validators() {
         let text = |fields: &[(&str, &str)]| {
             conditions(&block(fields)).map(|lines| String::from_utf8(lines.as_bytes().to_vec()).unwrap())
         };
@@ -183,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_changes_what_it_says() {
+    fn freshening_replaces_headers() {
         let stored = block(&[
             ("ETag", "\"a\""),
             ("X", "1"),
@@ -200,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_does_not_say_what_the_content_is() {
+    fn freshening_keeps_body_headers() {
         let stored = block(&[("X", "1")]);
         let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nContent-Encoding: br\r\nContent-Range: bytes 0-0/2\r\nContent-Digest: x\r\n\r\n";
         let found = with_fields(head, |fields| freshened(&stored, fields));
@@ -208,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_head_must_agree() {
+    fn head_response_must_match() {
         let stored = block(&[("ETag", "\"a\"")]);
         let check = |line: &str| {
             with_fields(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"), |fields| agrees(&stored, 5, fields))
@@ -218,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_has_no_fields_of_the_content() {
+    fn not_modified_omits_body_headers() {
         let stored = block(&[
             ("Content-Type", "a/b"),
             ("ETag", "\"a\""),

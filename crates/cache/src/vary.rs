@@ -1,10 +1,8 @@
-//! Which of a URL's responses a request gets (RFC 9111, 4.1): Vary names request fields, and their values must be the
-//! same.
+//! Vary (RFC 9111, 4.1): selects among the selects_variants of a URL by request headers.
 //!
-//! Values are compared as far as they mean the same: several lines are one list, blanks around commas mean nothing, and
-//! of the fields that negotiate neither case nor order does. A variant is written down as bytes, `name NUL value LF` or
-//! `name LF` where the field was absent; no name or value can hold NUL or LF. So two variants are the same if their
-//! bytes are.
+//! Values are normalised: several lines are one list, blanks around commas are ignored, and for negotiation headers so
+//! are case and order. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
+//! contain neither NUL nor LF, so selects_variants are equal if their bytes are.
 
 use breme_http1::list_members;
 
@@ -12,27 +10,24 @@ use crate::Settings;
 use crate::fields::FieldValues;
 use crate::inline_bytes::InlineBytes;
 
-/// A response that varies with more fields is not stored.
+/// A response that varies by more headers is not stored.
 const NAMES_MAX: usize = 16;
-/// Members of a list that are put in order; longer lists stay as they are.
+/// Longer lists are not sorted.
 const SORTED_MAX: usize = 32;
-/// What the proxy itself tells upstream of each client, whatever the client said: what varies with these is for one
-/// client.
+/// Headers that the proxy sets per client: a response that varies by these is private.
 const OF_THE_CLIENT: [&[u8]; 3] = [b"forwarded", b"x-forwarded-for", b"x-real-ip"];
-/// What all that say who they are have in common, so that what is said of one counts for all of them.
+/// One variant for all requests with session cookies, so that a pass marker applies to all of them.
 const PERSONAL: &[u8] = b"\x01";
 
-/// Which request fields a response varies with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vary {
-    /// These; sorted, in lower case; perhaps none.
+    /// Sorted, in lower case.
     Fields(Vec<Vec<u8>>),
-    /// With something that nobody knows (`*`), that is for one client, or with too many.
+    /// `*`, a header of the client's address, or too many names.
     Unknown,
 }
 
 impl Vary {
-    /// What the response says.
     pub(crate) fn from_fields(fields: &impl FieldValues) -> Self {
         let mut names: Vec<Vec<u8>> =
             fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
@@ -44,7 +39,6 @@ impl Vary {
         if is_unknown { Self::Unknown } else { Self::Fields(names) }
     }
 
-    /// The names, as far as they are known.
     pub(crate) fn names(&self) -> &[Vec<u8>] {
         if let Self::Fields(names) = self { names } else { &[] }
     }
@@ -54,7 +48,6 @@ impl Vary {
     }
 }
 
-/// How cookies are looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CookieRules<'s> {
     session: &'s [String],
@@ -66,7 +59,7 @@ impl<'s> CookieRules<'s> {
         Self { session: &settings.session_cookies, ignored: &settings.ignored_cookies }
     }
 
-    /// Whether a request says who it is from.
+    /// Whether the request has a session cookie.
     pub(crate) fn are_personal(self, request: &impl FieldValues) -> bool {
         pairs(request).any(|pair| self.is_personal(pair))
     }
@@ -76,7 +69,7 @@ impl<'s> CookieRules<'s> {
         !self.is_ignored(pair) && self.session.iter().any(|word| contains_ignoring_case(name, word.as_bytes()))
     }
 
-    /// Whether a request with such cookies is as good as one without any.
+    /// Whether the request counts as one without cookies.
     fn are_all_ignored(self, request: &impl FieldValues) -> bool {
         let mut pairs = pairs(request).peekable();
         pairs.peek().is_some() && pairs.all(|pair| self.is_ignored(pair))
@@ -104,7 +97,7 @@ fn contains_ignoring_case(text: &[u8], word: &[u8]) -> bool {
     !word.is_empty() && text.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
 
-/// The variant that a response with this Vary is, by the request that it answers.
+/// The variant of a response to this request.
 pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: CookieRules<'_>) -> InlineBytes {
     let mut out = InlineBytes::new();
     for name in names {
@@ -113,7 +106,6 @@ pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: Co
     out
 }
 
-/// Whether a request gets this variant.
 pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>) -> bool {
     if variant.is_empty() {
         return true;
@@ -125,7 +117,7 @@ pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: Cooki
     own.as_slice() == variant
 }
 
-/// The variant of a request by the names of another one.
+/// The request's variant by the names of another variant.
 pub(crate) fn same_names(variant: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>) -> InlineBytes {
     let mut own = InlineBytes::new();
     for name in names_of(variant) {
@@ -153,7 +145,7 @@ fn write(name: &[u8], request: &impl FieldValues, cookies: CookieRules<'_>, out:
     out.push(b'\n');
 }
 
-/// Cookies in their order, without those that nothing depends on.
+/// In order, without ignored cookies.
 fn write_cookies(request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut InlineBytes) {
     if cookies.are_personal(request) {
         return out.extend(PERSONAL);
@@ -164,7 +156,7 @@ fn write_cookies(request: &impl FieldValues, cookies: CookieRules<'_>, out: &mut
     }
 }
 
-/// Members in order, in lower case and without blanks: `en;q=0.5, DE` is `de,en;q=0.5`.
+/// Sorted, in lower case and without blanks: `en;q=0.5, DE` becomes `de,en;q=0.5`.
 fn write_sorted(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
     let mut sorted: [&[u8]; SORTED_MAX] = [b""; SORTED_MAX];
     let mut members = request.values(name).flat_map(list_members);
@@ -188,7 +180,7 @@ fn lowercase_without_blanks(member: &[u8]) -> impl Iterator<Item = u8> {
     member.iter().filter(|byte| !matches!(byte, b' ' | b'\t')).map(u8::to_ascii_lowercase)
 }
 
-/// All lines as one list, without the blanks around commas. What stands in quotes stays as it is.
+/// All lines as one list without blanks around commas. Quoted strings stay unchanged.
 fn write_list(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
     for (index, value) in request.values(name).enumerate() {
         if index > 0 {
@@ -204,7 +196,7 @@ fn write_without_blanks(value: &[u8], out: &mut InlineBytes) {
     while let Some((&byte, behind)) = rest.split_first() {
         let blanks = if is_quoted { &[][..] } else { leading_blanks(rest) };
         if !blanks.is_empty() {
-            // All of them at once, so that a client's long run of them costs no more than its length.
+            // All at once, so that a long run of blanks takes linear time.
             rest = &rest[blanks.len()..];
             if before != b',' && rest.first() != Some(&b',') {
                 out.extend(blanks);
@@ -245,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_mean_the_same() {
+    fn equal_values_match() {
         for (vary, first, second) in [
             ("Foo", &[("Foo", "1, 2")][..], &[("Foo", "1"), ("foo", "2")][..]),
             ("foo", &[("Foo", "1,2")], &[("Foo", "1 ,\t2")]),
@@ -267,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not() {
+    fn different_values_do_not_match() {
         for (vary, first, second) in [
             ("Foo", &[("Foo", "1")][..], &[("Foo", "2")][..]),
             ("Foo", &[("Foo", "1")], &[]),
@@ -288,9 +280,9 @@ mod tests {
         }
     }
 
-    /// If each blank looked for the end of its run anew, this would not end before tomorrow.
+    /// In quadratic time this would not finish.
     #[test]
-    fn a_run_of_blanks_is_read_once() {
+    fn long_blank_runs_take_linear_time() {
         let blanks = " \t".repeat(2 << 20);
         let (long, comma) = (format!("a{blanks}b"), format!("a{blanks},b"));
         assert!(is_same("Foo", &[("Foo", &long)], &[("Foo", &long)]));
@@ -299,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known() {
+    fn rejects_unknowable_vary() {
         let vary = |lines: &[(&str, &str)]| Vary::from_fields(&block(lines));
         assert_eq!(vary(&[]), Vary::Fields(vec![]));
         assert_eq!(

@@ -1,5 +1,4 @@
-//! What cannot be answered at once: with what is stored after all, by waiting for another request, or by asking
-//! upstream.
+//! Requests without a fresh stored response: use a stale one, follow another request, or forward.
 
 use std::sync::Arc;
 
@@ -17,22 +16,19 @@ use crate::validation::conditions;
 use crate::vary::{CookieRules, same_names};
 use crate::{Cache, CachedResponse, Forward};
 
-/// What is to be done with a request.
 #[derive(Debug)]
 pub enum CacheDecision {
-    /// Give this answer.
     Respond(CachedResponse),
-    /// Give this answer, which is stale, and ask upstream for a fresh one in the background, without a client.
+    /// Respond with a stale response, and fetch a fresh one in the background.
     RespondAndRefresh(CachedResponse, Box<Forward>),
-    /// Ask upstream.
     Forward(Forward),
-    /// Another request is fetching it.
+    /// Another request is fetching the response.
     Wait(Follower),
 }
 
 impl Cache {
-    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Who may
-    /// not wait follows nobody.
+    /// Decides on a request without a usable stored response, or on a retry. Without `waiting` it does not follow
+    /// another fill.
     pub(super) fn decide(
         self: &Arc<Self>,
         mut pending: Box<PendingRequest>,
@@ -44,7 +40,7 @@ impl Cache {
         let charge = self.store.reserve(FILL_BYTES);
         let mut shard = self.store.write(pending.hash);
         let stored = find(&shard, pending.hash, pending.key.as_slice(), &pending.saved_fields, cookies);
-        let newest = shard.variants(pending.hash.table, pending.key.as_slice()).next().cloned();
+        let newest = shard.selects_variants(pending.hash.table, pending.key.as_slice()).next().cloned();
         let (reuse, stored) = match stored {
             Some((stored, _)) => (
                 self.assess(&stored, &pending.saved_fields, pending.is_head, pending.directives, now.instant),
@@ -92,8 +88,8 @@ impl Cache {
         CachedResponse::from_stored(stored, &pending.saved_fields, pending.options(now, &self.settings), cache_status)
     }
 
-    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too; or
-    /// to hear that the one after that for which it has waited got no answer either.
+    /// Subscribes to a fill whose response may match the request. After a failed fill, subscribes to the failure of its
+    /// successor, if that failed too.
     fn follow(
         self: &Arc<Self>,
         shard: &Shard,
@@ -102,7 +98,7 @@ impl Cache {
         waiting: &WaitOptions,
     ) -> Option<Follower> {
         let may_follow = !pending.directives.restricts() && !pending.traits.has_authorization && !pending.needs_origin;
-        // A part of something long is not worth waiting for the whole.
+        // Waiting for a whole large body to serve one range is not worthwhile.
         let is_waiting_of_use = !pending.traits.has_range || matches!(reuse, Reuse::Validate(_));
         if !may_follow || !is_waiting_of_use || matches!(reuse, Reuse::Pass) {
             return None;
@@ -125,8 +121,8 @@ impl Cache {
         Some(follower(previous, subscription).with_failure(failure))
     }
 
-    /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may
-    /// freshen what is stored.
+    /// None if memory is short or the key has too many fills. HEAD gets a fill only if its response may freshen a
+    /// stored one.
     fn start_fetch(
         self: &Arc<Self>,
         shard: &mut Shard,
@@ -164,7 +160,7 @@ impl Cache {
     }
 }
 
-/// Whether an answer for this key is being fetched that others may use.
+/// Whether an open fill for the key exists.
 fn is_filling(shard: &Shard, pending: &PendingRequest) -> bool {
     let fills = shard.fills.get(&pending.hash.table);
     fills.is_some_and(|fills| fills.iter().any(|fill| *fill.key == *pending.key.as_slice() && fill.is_open()))

@@ -1,4 +1,4 @@
-//! May what is stored be used for a request (RFC 9111, 4)?
+//! Whether a stored response may be used for a request (RFC 9111, 4).
 
 use std::sync::Arc;
 
@@ -14,19 +14,17 @@ use crate::status::Forwarded;
 use crate::store::StoredResponse;
 use crate::vary::{CookieRules, matches};
 
-/// What a stored response is good for.
 pub(super) enum Reuse {
-    /// The answer.
     Fresh,
-    /// The answer, although it is stale: the client said so.
+    /// Stale, but allowed by the request's `max-stale`.
     Stale,
-    /// The answer, while a fresh one is fetched.
+    /// Stale; a fresh one is fetched in the background.
     StaleWhileRevalidate,
-    /// Ask upstream whether it is still right.
+    /// Stale; forward with conditions.
     Validate(Forwarded),
-    /// Ask upstream as if it were not there.
+    /// Forward as if nothing were stored.
     Ignore(Forwarded),
-    /// Others' answers are of no use here, and waiting for them neither.
+    /// Forward, and do not wait for other requests.
     Pass,
 }
 
@@ -41,7 +39,7 @@ impl Reuse {
 }
 
 impl Cache {
-    /// RFC 9111, 4: may it be used, and how. A part is used while it is fresh, or not at all.
+    /// RFC 9111, 4. A partial response is used only while fresh.
     pub(super) fn assess(
         &self,
         stored: &StoredResponse,
@@ -98,7 +96,7 @@ impl Cache {
     }
 }
 
-/// The newest response that a request may get, with the state in which it was found.
+/// The newest matching response, and its version.
 pub(super) fn find(
     shard: &Shard,
     hash: KeyHash,
@@ -106,7 +104,7 @@ pub(super) fn find(
     request: &impl FieldValues,
     cookies: CookieRules<'_>,
 ) -> Option<(Arc<StoredResponse>, u32)> {
-    let stored = shard.variants(hash.table, key).find(|stored| matches(stored.variant(), request, cookies))?;
-    // Read while the shard is locked, so that what comes later is seen.
+    let stored = shard.selects_variants(hash.table, key).find(|stored| matches(stored.variant(), request, cookies))?;
+    // Read under the lock, so that later changes are detected.
     Some((Arc::clone(stored), stored.version()))
 }

@@ -1,4 +1,4 @@
-//! Content that comes and is to be stored: its room, its pieces, its end.
+//! The body of a response that is stored while it is received.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::storability::{StoreRefusal, stored_lines};
 use crate::store::{Charge, ReuseTerms, StoredLayout, StoredResponse};
 use crate::vary::{self, CookieRules};
 
-/// Room that is made at first for content of unknown length; it doubles then.
+/// Initial buffer for a body of unknown length; doubled as needed.
 const BODY_BYTES_INITIAL: usize = 16 * 1024;
-/// While the memory is all in use, responses of this part of it are taken in once in e times; smaller ones more often
-/// (Berger et al., "AdaptSize", NSDI 2017).
+/// When the memory is full, a response of 1/128 of it is admitted with probability 1/e, smaller ones more often (Berger
+/// et al., "AdaptSize", NSDI 2017).
 const ADMISSION_SHARE: u64 = 128;
 
 impl Fetch {
-    /// Begins to collect an answer that may be stored.
+    /// Starts to collect a response that may be stored.
     pub(super) fn begin(
         &mut self,
         terms: ReuseTerms,
@@ -77,8 +77,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// While there is room everything comes in. When something else has to go for it: small ones, what others wait for,
-    /// and what came back soon after it had gone.
+    /// While there is free memory, every response is admitted. After that: small responses, those with followers, and
+    /// those evicted recently.
     fn is_admitted(&self, cost: u64, fill: &Fill) -> bool {
         let store = &self.cache.store;
         if !store.is_full(cost) || fill.has_followers() || self.stale.is_some() {
@@ -127,8 +127,8 @@ impl Fetch {
         self.finish(outcome, wakes);
     }
 
-    /// Puts a whole answer into the store, unless there was a purge meanwhile. Those who wait for it get it in any
-    /// case: they asked before.
+    /// Stores a complete response, unless it was purged meanwhile. Followers get it in any case: they were sent before
+    /// the purge.
     fn store(&self, stream: StreamedResponse, fill: &Arc<Fill>) -> Arc<StoredResponse> {
         let StreamedResponse { status, lines, layout, terms, mut bytes, charge, .. } = stream;
         bytes.shrink_to_fit();
@@ -143,8 +143,8 @@ impl Fetch {
         stored
     }
 
-    /// The same for a part, together with the one that is stored for the same requests if they can be merged. That one
-    /// must still be there then: what purged it, or took its place, meant its bytes too.
+    /// Stores partial content, merged with the stored part of the same variant if possible. That part must still be
+    /// stored: whatever purged or replaced it applied to its bytes too.
     fn store_part(
         &self,
         new: Arc<StoredResponse>,
@@ -154,11 +154,10 @@ impl Fetch {
     ) -> Arc<StoredResponse> {
         let (store, hash) = (&self.cache.store, self.pending.hash);
         let is_same = |old: &&Arc<StoredResponse>| old.variant() == new.variant();
-        let old = store.read(hash).variants(hash.table, new.key()).find(is_same).cloned();
+        let old = store.read(hash).selects_variants(hash.table, new.key()).find(is_same).cloned();
         let merged = old.as_ref().and_then(|old| self.merged(old, &new, &mut charge, terms));
         let old = old.filter(|_| merged.is_some());
-        // Who says If-Range has the other fields already and need not be told them again (RFC 9110, 15.3.7). Others
-        // must.
+        // A 206 to a request with If-Range may omit headers that the client has (RFC 9110, 15.3.7); others need them.
         let lacks_fields = merged.is_none() && self.pending.saved_fields.has("if-range");
         let part = merged.unwrap_or(new);
         store.insert(hash, Arc::clone(&part), charge, fill.purges, |shard| {
@@ -169,7 +168,7 @@ impl Fetch {
         part
     }
 
-    /// Both together, if they can be merged and there is memory for both. Whatever purges the older one purges it.
+    /// Merges two parts, if they fit together and memory allows. Purging either group purges the result.
     fn merged(
         &self,
         old: &StoredResponse,
@@ -182,16 +181,16 @@ impl Fetch {
         Some(combined.join(ReuseTerms { has_groups: terms.has_groups || old.has_groups(), ..terms }))
     }
 
-    /// What is whole, and what says that nothing is to be stored here, stays.
+    /// A complete response or a pass marker is not replaced by a part.
     fn has_more_than_part(&self, shard: &Shard, part: &StoredResponse) -> bool {
-        let mut others = shard.variants(self.pending.hash.table, part.key());
+        let mut others = shard.selects_variants(self.pending.hash.table, part.key());
         others.any(|other| !other.is_part() && other.variant() == part.variant())
     }
 }
 
 struct TooLong;
 
-/// Room for what has come. Of known length, all of it was reserved at once; of unknown length, it doubles.
+/// A body of known length was reserved in advance; otherwise the reservation doubles.
 fn grow_reservation(
     progress: &mut BodyProgress,
     object_bytes_max: u64,

@@ -1,4 +1,4 @@
-//! What an answer's head means: for the client, for what is stored, and for those who wait.
+//! What the head of a response means for the client, the store and the followers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::validation::{agrees, freshened};
 use crate::vary::{self, CookieRules};
 
 impl Fetch {
-    /// What the client gets instead of upstream's answer, if anything.
+    /// Returns the response that replaces upstream's, if any.
     pub(super) fn handle_head(
         &mut self,
         now: Now,
@@ -71,7 +71,7 @@ impl Fetch {
         None
     }
 
-    /// With conditions of the cache's, upstream was not told the client's range.
+    /// With the cache's own conditions, the client's range was not forwarded.
     fn judged(&self, now: Now, head: &ResponseHead<'_, '_>, has_conditions: bool) -> Storability {
         let times = Times { requested: self.pending.requested_at, received: now };
         let (settings, random) = (self.cache.settings(), &mut self.cache.random());
@@ -80,8 +80,8 @@ impl Fetch {
         judge(traits, head.status, &head.fields, times, settings, random)
     }
 
-    /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells
-    /// whether it is being stored.
+    /// Handles the response to a POST: invalidates stored responses, and may store this one for GET. Returns whether it
+    /// is stored.
     fn handle_post_head(&mut self, now: Now, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> bool {
         let target = &self.pending.key;
         invalidation::after(&self.cache, target, head, self.fill.as_ref());
@@ -96,7 +96,7 @@ impl Fetch {
         false
     }
 
-    /// Upstream says that what is stored is still right (RFC 9111, 4.3.4).
+    /// Handles a 304 (RFC 9111, 4.3.4).
     fn validated(
         &mut self,
         stale: &Arc<StoredResponse>,
@@ -123,9 +123,8 @@ impl Fetch {
         )
     }
 
-    /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer
-    /// be stored goes, and is given to this client only; so does what varies with something else now, since nobody
-    /// knows for which of those requests its content was.
+    /// Replaces the headers of a stored response, unless it was removed meanwhile. If it may no longer be stored, or
+    /// its variant changes, it is removed and only this client gets it: which requests its body fits is unknown.
     fn freshen(
         &self,
         stale: &Arc<StoredResponse>,
@@ -157,8 +156,8 @@ impl Fetch {
         (fresh, is_stored)
     }
 
-    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date.
-    /// Only where it was noted, so that a purge meanwhile is known.
+    /// RFC 9111, 4.3.5: a matching response to HEAD freshens the stored one, others make it stale. Only with a
+    /// registered fill, so that a purge meanwhile is detected.
     fn freshen_by_head(&self, now: Now, head: &ResponseHead<'_, '_>) {
         let (Some(stale), Some(_)) = (&self.stale, &self.fill) else { return };
         if head.status != 200 || stale.status() != 200 || self.pending.traits.no_store {
@@ -171,7 +170,7 @@ impl Fetch {
         }
     }
 
-    /// A stale response in the place of an error, if that is allowed for so long (RFC 5861, 4; RFC 9111, 4.2.4).
+    /// A stale response to send instead of an error, within the allowed time (RFC 5861, 4; RFC 9111, 4.2.4).
     pub(super) fn stale_response(
         &mut self,
         now: Now,
@@ -180,7 +179,7 @@ impl Fetch {
         wakes: &mut Wakes,
     ) -> Option<CachedResponse> {
         let stale = self.stale.clone().filter(|stale| self.may_serve(stale, now.instant, status))?;
-        // What this client allows, others need not.
+        // This client's permission does not extend to others.
         let is_for_all = !self.pending.directives.restricts();
         let outcome = if is_for_all {
             FillOutcome::Stale(Arc::clone(&stale), status)
@@ -202,8 +201,8 @@ impl Fetch {
         ))
     }
 
-    /// What the request and the response say goes; where neither does, the settings speak, for failures that say that
-    /// upstream cannot be reached.
+    /// The directives of request and response decide. Without any, the settings do, for failures that mean that
+    /// upstream is unavailable.
     fn may_serve(&self, stale: &StoredResponse, now: Instant, status: Option<u16>) -> bool {
         let directives = self.pending.directives;
         if directives.no_cache
@@ -226,7 +225,7 @@ impl Fetch {
         }
     }
 
-    /// Whether something is stored that is worth more than an error.
+    /// Whether a stored response is preferable to an error.
     fn has_better_response(&self, now: Instant) -> bool {
         let grace_ns = i64::try_from(self.cache.settings().stale_on_failure.as_nanos()).unwrap_or(i64::MAX);
         let is_better = |stored: &Arc<StoredResponse>| {
@@ -235,11 +234,11 @@ impl Fetch {
                 && stored.fresh_for_ns(now) > if stored.forbids_stale() { 0 } else { -grace_ns }
         };
         let shard = self.cache.store.read(self.pending.hash);
-        shard.variants(self.pending.hash.table, self.pending.key.as_slice()).any(is_better)
+        shard.selects_variants(self.pending.hash.table, self.pending.key.as_slice()).any(is_better)
     }
 
-    /// The answer is not for the store: those who wait are let go, and if the next answers will not be for it either,
-    /// nobody waits for them.
+    /// Releases the followers of a response that is not stored. If later responses will not be stored either, stores a
+    /// pass marker.
     fn refuse(&mut self, refusal: &StoreRefusal, now: Instant, status: u16, wakes: &mut Wakes) {
         let is_for_all =
             !self.pending.traits.has_authorization && !self.pending.traits.no_store && self.pending.is_plain();
@@ -257,7 +256,7 @@ impl Fetch {
         self.finish(FillOutcome::Released, wakes);
     }
 
-    /// Notes that what is asked for here is to be passed on for a while, in the place of what was stored.
+    /// Stores a marker by which requests are passed without waiting for each other, in place of the stored response.
     pub(super) fn store_pass_marker(&self, names: &[Vec<u8>], now: Instant) {
         let settings = self.cache.settings();
         let variant = vary::variant(names, &self.pending.saved_fields, CookieRules::new(settings));
@@ -285,7 +284,7 @@ impl Fetch {
     }
 }
 
-/// A part is kept if it is what it says, and fresh: it is neither validated nor used stale.
+/// Partial content is stored only if it matches its Content-Range and is fresh: it is never validated or served stale.
 fn is_part_of_use(terms: ReuseTerms, head: &ResponseHead<'_, '_>) -> bool {
     let is_exact = ContentRange::from_fields(&head.fields).is_some_and(|part| head.length == Some(part.length()));
     is_exact && terms.fresh_for_s > 0

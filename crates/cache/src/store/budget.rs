@@ -1,10 +1,8 @@
-//! The memory that the cache may use, in bytes: taken before anything is made, given back when it goes. So the bound is
-//! never passed, not even for a moment.
+//! The memory budget, in bytes: charged before an allocation, released after, so that the limit is never exceeded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicU64,
@@ -24,12 +22,12 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// From now on so much may be taken. What is taken already may be more, until it is given back.
+    /// Current charges may exceed a lower limit until they are released.
     pub(crate) fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Takes so many bytes, if there are.
+    /// None if the budget is exhausted.
     pub(crate) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         let max = self.max();
         let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
@@ -37,14 +35,14 @@ impl Budget {
         Some(Charge { budget: Arc::clone(self), bytes })
     }
 
-    /// Gives back what a [kept](Charge::keep) charge had taken.
+    /// Releases the bytes of a charge after [`Charge::into_bytes`].
     pub(crate) fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::AcqRel);
         debug_assert!(before >= bytes, "{bytes} bytes given back of {before}");
     }
 }
 
-/// Bytes that were taken; given back when this goes.
+/// Charged bytes; released on drop.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Charge {
@@ -57,19 +55,19 @@ impl Charge {
         self.bytes
     }
 
-    /// Both together.
+    /// Adds the other charge to this one.
     pub(crate) fn join(&mut self, other: Self) {
         self.bytes += other.into_bytes();
     }
 
-    /// Divides so many bytes from it, as many as there are.
+    /// Splits off at most `bytes`.
     pub(crate) fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         Self { budget: Arc::clone(&self.budget), bytes }
     }
 
-    /// From now on whoever gets the number must give the bytes back.
+    /// The caller must release the bytes.
     pub(crate) fn into_bytes(mut self) -> u64 {
         std::mem::take(&mut self.bytes)
     }
@@ -86,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_than_there_is() {
+    fn budget_is_never_exceeded() {
         let budget = Budget::new(100);
         let mut first = budget.try_charge(60).unwrap();
         assert!(budget.try_charge(41).is_none() && budget.try_charge(u64::MAX).is_none());

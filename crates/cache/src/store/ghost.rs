@@ -1,31 +1,28 @@
-//! What was thrown out a short while ago: fingerprints only, so that a response which comes back is known to be wanted.
+//! The ghost queue: fingerprints of recently evicted responses.
 //!
-//! A table of small buckets instead of a queue and a set: each place holds a fingerprint and the number of the
-//! insertion. What is older than the table is long counts as forgotten. Eight bytes each, no allocation but the table,
-//! and that is made when the first thing goes: a store that never fills up remembers nothing.
+//! A table of small buckets in place of a queue and a set: each slot holds a fingerprint and the insertion number, and
+//! expires after as many insertions as the table has slots. Eight bytes per slot, allocated at the first eviction.
 
-/// Places that one hash may have.
+/// Slots per bucket.
 const BUCKET: usize = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct GhostSlot {
     fingerprint: u32,
-    /// 0: never used.
+    /// 0: empty.
     inserted: u32,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Ghost {
-    /// Empty as long as nothing went.
+    /// Empty until the first eviction.
     slots: Vec<GhostSlot>,
-    /// How long the table is, or will be.
+    /// Size of the table, allocated or not.
     capacity: usize,
     insertions: u32,
 }
 
 impl Ghost {
-    /// Bytes of a table for so many fingerprints.
     pub(crate) const fn bytes_for(capacity: usize) -> usize {
         if capacity == 0 { 0 } else { rounded(capacity) * size_of::<GhostSlot>() }
     }
@@ -34,7 +31,7 @@ impl Ghost {
         self.capacity
     }
 
-    /// Makes room for so many. What was in it is put into the larger table.
+    /// Rehashes into a larger table.
     pub(crate) fn grow(&mut self, capacity: usize) {
         if capacity <= self.capacity {
             return;
@@ -57,13 +54,13 @@ impl Ghost {
         if self.slots.is_empty() {
             self.slots = vec![GhostSlot::default(); self.capacity];
         }
-        // After four thousand million insertions the oldest look young once; nothing depends on it.
+        // After the number wraps, the oldest entries look new once, which is harmless.
         self.insertions = self.insertions.wrapping_add(1).max(1);
         let slot = GhostSlot { fingerprint: fingerprint(hash), inserted: self.insertions };
         *self.slot(slot.fingerprint) = slot;
     }
 
-    /// Whether it was thrown out among the last `depth` ones. It is forgotten then.
+    /// Removes the entry; true if it was among the last `depth` evictions.
     pub(crate) fn take(&mut self, hash: u64, depth: usize) -> bool {
         if self.slots.is_empty() {
             return false;
@@ -78,7 +75,7 @@ impl Ghost {
         is_recent
     }
 
-    /// Its own place, an empty one, or the oldest of its bucket.
+    /// The matching, an empty, or the oldest slot of the bucket.
     fn slot(&mut self, fingerprint: u32) -> &mut GhostSlot {
         let insertions = self.insertions;
         let bucket = self.bucket(fingerprint);
@@ -101,7 +98,7 @@ const fn rounded(capacity: usize) -> usize {
     if power < BUCKET { BUCKET } else { power }
 }
 
-/// Other bits than those that chose the shard.
+/// Not the bits that select the shard.
 const fn fingerprint(hash: u64) -> u32 {
     (hash >> 16) as u32
 }
@@ -112,7 +109,7 @@ mod tests {
     use breme_base::Random;
 
     #[test]
-    fn what_went_lately_is_known_once() {
+    fn remembers_evicted_entry_once() {
         let mut ghost = Ghost::default();
         assert!(!ghost.take(1 << 16, 9), "without room nothing is remembered");
         ghost.grow(1024);
@@ -127,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_long_ago_is_forgotten() {
+    fn forgets_old_evictions() {
         let mut ghost = Ghost::default();
         ghost.grow(4096);
         let mut random = Random::new(2);
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_before() {
+    fn predicts_table_size() {
         for capacity in [1, 3, 4, 5, 1000, 1024] {
             let mut ghost = Ghost::default();
             ghost.grow(capacity);

@@ -1,7 +1,7 @@
-//! The bounded store: shards by the hash of keys, one budget for all of them.
+//! The bounded store: shards by key hash, with one memory budget.
 //!
-//! A lookup takes one hash and the read lock of one shard. Whatever is put in has its bytes [reserved](Store::reserve)
-//! before; eviction goes round the shards, so that a large response does not empty a small one.
+//! A lookup takes one hash and one read lock. Insertions [reserve](Store::reserve) their bytes first; eviction rotates
+//! through the shards, so that a large response does not empty a small shard.
 
 mod budget;
 mod ghost;
@@ -20,26 +20,24 @@ use crate::Settings;
 use crate::groups::{GroupId, Groups};
 use crate::key::{Key, KeyHash, KeyHasher};
 
-/// More shards than cores, so that two seldom meet in one.
+/// More shards than cores, to limit contention.
 const SHARDS_MAX: usize = 64;
-/// A shard has at least so many bytes to work with.
+/// Least memory per shard.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 
-/// See the module. `F` is what is being fetched for a shard's keys, of which the store knows nothing but that it is
-/// under the same lock.
+/// `F`: the fills of a shard's keys, under the same lock.
 #[derive(Debug)]
 pub(crate) struct Store<F> {
     shards: Box<[RwLock<Shard<F>>]>,
     pub(crate) budget: Arc<Budget>,
     hasher: KeyHasher,
     pub(crate) groups: Groups,
-    /// The shard that loses something next.
+    /// The shard to evict from next.
     hand: AtomicUsize,
     variants_max: AtomicUsize,
     pub(crate) counters: StoreCounters,
 }
 
-/// What has happened.
 #[derive(Debug, Default)]
 pub(crate) struct StoreCounters {
     pub(crate) inserted: AtomicU64,
@@ -66,7 +64,7 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Takes the bounds of other settings. What is too much for them goes at once.
+    /// Applies new limits, and evicts down to them.
     pub(crate) fn bound(&self, settings: &Settings) {
         self.variants_max.store(settings.variants_max, Ordering::Relaxed);
         self.budget.set_max(settings.memory_bytes);
@@ -89,7 +87,7 @@ impl<F: Default> Store<F> {
         write(self.shard(hash))
     }
 
-    /// Each shard in turn, for those who look at all of them.
+    /// Locks each shard in turn.
     pub(crate) fn each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard<F>>> {
         self.shards.iter().map(read)
     }
@@ -98,7 +96,7 @@ impl<F: Default> Store<F> {
         self.each().map(|shard| shard.len()).sum()
     }
 
-    /// Takes bytes from the budget; for them, other responses may have to go. No shard may be locked by the caller.
+    /// Charges the budget, evicting other responses if needed. The caller must hold no shard lock.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Charge> {
         loop {
             if let Some(charge) = self.budget.try_charge(bytes) {
@@ -110,7 +108,7 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Whether the memory is all in use, so that what comes in drives something out.
+    /// Whether an insertion of this size evicts.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         self.budget.used() + bytes > self.budget.max()
     }
@@ -126,8 +124,8 @@ impl<F: Default> Store<F> {
         })
     }
 
-    /// Gives back what responses took that are no longer in the store. Their shard is still locked, so that nobody puts
-    /// them in again meanwhile.
+    /// Releases the memory of removed responses. Their shard is still locked, so they cannot be inserted again
+    /// meanwhile.
     fn release(&self, removed: &[Arc<StoredResponse>]) {
         for stored in removed {
             let mut bytes = stored.cost_bytes();
@@ -138,8 +136,8 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Puts a response in, for which `charge` was reserved, if `may_stay` holds when its shard is locked, and if none
-    /// of its groups was purged since there had been `purges` of groups.
+    /// Inserts a response with its charge, if `may_stay` holds under the lock and none of its groups was purged after
+    /// the first `purges` purges.
     pub(crate) fn insert(
         &self,
         hash: KeyHash,
@@ -178,7 +176,7 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// The growth of a shard's tables stays with it; what was reserved beyond it goes back.
+    /// Grows the shard's tables and releases what was reserved beyond that.
     fn grow(&self, shard: &mut Shard<F>, reserved: Option<Charge>) {
         let before = shard.structure_bytes();
         shard.grow();
@@ -191,7 +189,7 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Takes out the responses of a key for which `is_meant` holds. The shard is locked by the caller.
+    /// Removes matching responses of a key. The caller holds the lock.
     pub(crate) fn remove_from(
         &self,
         shard: &mut Shard<F>,
@@ -205,8 +203,7 @@ impl<F: Default> Store<F> {
         removed.len()
     }
 
-    /// Looks through all shards, one after the other: `at_shard` may do what it wants with each while it is locked,
-    /// then what is meant goes.
+    /// Removes matching responses from all shards; `at_shard` runs on each first, under its lock.
     pub(crate) fn remove_everywhere(
         &self,
         is_meant: impl Fn(&StoredResponse) -> bool,
@@ -224,12 +221,12 @@ impl<F: Default> Store<F> {
         count
     }
 
-    /// Does something with each shard while nobody else may change it.
+    /// Runs on each shard under its write lock.
     pub(crate) fn at_each_shard(&self, mut act: impl FnMut(&mut Shard<F>)) {
         self.shards.iter().for_each(|lock| act(&mut write(lock)));
     }
 
-    /// The responses whose keys have these hashes, each with its key's place, out of whichever shard.
+    /// The responses with these key hashes, in any shard.
     pub(crate) fn with_hashes(&self, key_hashes: &[u64]) -> Vec<Arc<StoredResponse>> {
         let of_shard = |shard: RwLockReadGuard<'_, Shard<F>>| {
             key_hashes.iter().flat_map(|&key_hash| shard.with_hash(key_hash)).collect::<Vec<_>>()
@@ -237,7 +234,6 @@ impl<F: Default> Store<F> {
         self.each().flat_map(of_shard).collect()
     }
 
-    /// All groups that a stored response belongs to.
     pub(crate) fn groups_of(&self, stored: &StoredResponse) -> Vec<GroupId> {
         if stored.has_groups() { self.groups.ids(stored.key(), stored.block()) } else { Vec::new() }
     }
@@ -254,8 +250,7 @@ fn joined(first: Option<Charge>, mut second: Charge) -> Charge {
     second
 }
 
-/// A thread that panicked while it held a shard left tables that are whole: every change of them is complete before
-/// anything can panic.
+/// A panic under the lock leaves valid tables: each change completes before anything can panic.
 fn read<F>(lock: &RwLock<Shard<F>>) -> RwLockReadGuard<'_, Shard<F>> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,9 @@
-//! One shard of the store: a table from keys to responses, two queues that decide what goes when memory is needed, and
-//! the answers that are being fetched for its keys.
+//! A shard of the store: a table from keys to responses, the eviction queues, and the fills of its keys.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023): what is new enters the small queue, a tenth of the bytes. What was used there by
-//! the time it gets to its end moves on to the main queue; the rest goes and leaves its fingerprint. What comes back
-//! while that is remembered enters the main queue at once. At the end of the main queue, what was used goes round again
-//! with one use less. A hit changes a counter of two bits and nothing else.
+//! S3-FIFO (Yang et al., SOSP 2023): new responses enter the small queue, a tenth of the bytes. At its end, used
+//! responses move to the main queue; others are evicted and leave a fingerprint. Responses that return while remembered
+//! enter the main queue directly. At the end of the main queue, used responses are reinserted with one use less. A hit
+//! only changes a two-bit counter.
 
 use std::sync::Arc;
 
@@ -15,24 +14,21 @@ use super::ghost::Ghost;
 use super::slab::{NONE, Queue, Slab};
 use crate::key::KeyHash;
 
-/// The small queue's share of a shard's bytes: one in so many.
+/// The small queue gets one byte in this many.
 const SMALL_SHARE: u64 = 10;
-/// Uses in the small queue that keep a response. (The paper takes two. On requests by Zipf's law, with memory for half
-/// of the objects, two hit as often as an LRU, one half a percent more often.)
+/// Uses in the small queue that promote a response. (The paper has two. With Zipf-distributed requests and memory for
+/// half the objects, two give the hit rate of LRU, one gives half a percent more.)
 const USES_TO_STAY: u8 = 1;
-/// Places of the smallest table.
 const TABLE_MIN: usize = 16;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Shard<F> {
     slab: Slab,
-    /// The newest response of each key; the others hang behind it.
+    /// The newest response of each key; older selects_variants are linked to it.
     table: HashTable<u32>,
     small: Queue,
     main: Queue,
     ghost: Ghost,
-    /// What is being fetched for its keys.
     pub(crate) fills: F,
 }
 
@@ -48,8 +44,8 @@ impl<F: Default> Shard<F> {
         }
     }
 
-    /// All responses of a key, the newest first.
-    pub(crate) fn variants<'s>(
+    /// All selects_variants of a key, newest first.
+    pub(crate) fn selects_variants<'s>(
         &'s self,
         key_hash: u64,
         key: &[u8],
@@ -84,13 +80,12 @@ impl<F: Default> Shard<F> {
         self.slab.len
     }
 
-    /// Bytes of the tables, which stay when responses go.
+    /// Bytes of the tables, which do not shrink.
     pub(super) fn structure_bytes(&self) -> u64 {
         (self.slab.bytes() + self.table.allocation_size() + Ghost::bytes_for(self.ghost.capacity())) as u64
     }
 
-    /// Bytes that must be there, beside what the response itself takes, before one more can be put in. While tables are
-    /// made larger, the old ones are there too.
+    /// Bytes to reserve for the tables before one insertion. While a table grows, the old one exists too.
     pub(super) fn growth_bytes(&self) -> u64 {
         let mut bytes = 0;
         if self.slab.is_full() {
@@ -122,8 +117,8 @@ impl<F: Default> Shard<F> {
         }
     }
 
-    /// Puts a response in, in the place of the one for the same requests if there is one. There is room: see
-    /// [`growth_bytes`](Self::growth_bytes). What it takes the place of, and what is one variant too many, comes back.
+    /// Inserts a response, replacing the same variant. The caller has [reserved](Self::growth_bytes) and grown the
+    /// tables. Returns the replaced variant and those beyond `variants_max`.
     pub(super) fn insert(
         &mut self,
         hash: KeyHash,
@@ -150,9 +145,9 @@ impl<F: Default> Shard<F> {
         removed
     }
 
-    /// Whoever remembers another response of this key must look again.
+    /// Makes validity checks of the key's other selects_variants fail.
     fn bump_version(&self, key_hash: u64, key: &[u8]) {
-        self.variants(key_hash, key).for_each(|other| other.bump_version());
+        self.selects_variants(key_hash, key).for_each(|other| other.bump_version());
     }
 
     fn link(&mut self, key_hash: u64, stored: Arc<StoredResponse>, is_main: bool) {
@@ -175,7 +170,7 @@ impl<F: Default> Shard<F> {
         queue.push(&mut self.slab, index);
     }
 
-    /// Takes a response out of everything.
+    /// Removes a response from queue, chain and table.
     fn remove(&mut self, index: u32) -> Option<Arc<StoredResponse>> {
         let queue = if self.slab.at(index).is_main { &mut self.main } else { &mut self.small };
         queue.unlink(&mut self.slab, index);
@@ -203,7 +198,7 @@ impl<F: Default> Shard<F> {
         }
     }
 
-    /// Takes out the response that is worth least.
+    /// Removes the least valuable response.
     pub(super) fn evict(&mut self) -> Option<Arc<StoredResponse>> {
         loop {
             let is_small_due = self.small.bytes * SMALL_SHARE >= self.small.bytes + self.main.bytes;
@@ -237,13 +232,11 @@ impl<F: Default> Shard<F> {
         self.main.push(&mut self.slab, index);
     }
 
-    /// Takes out all responses for which `is_meant` holds.
     pub(super) fn remove_if(&mut self, is_meant: impl Fn(&StoredResponse) -> bool) -> Vec<Arc<StoredResponse>> {
         let meant: Vec<u32> = self.slab.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
         meant.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 
-    /// Takes out all responses of a key for which `is_meant` holds.
     pub(super) fn remove_key(
         &mut self,
         key_hash: u64,
@@ -255,7 +248,6 @@ impl<F: Default> Shard<F> {
         chain.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 
-    /// All responses whose keys have this hash.
     pub(super) fn with_hash(&self, key_hash: u64) -> Vec<Arc<StoredResponse>> {
         let firsts: Vec<u32> =
             self.table.iter_hash(key_hash).copied().filter(|&index| self.slab.at(index).key_hash == key_hash).collect();
@@ -263,7 +255,7 @@ impl<F: Default> Shard<F> {
         chains.filter_map(|index| self.slab.at(index).stored.clone()).collect()
     }
 
-    /// Whether a response that was thrown out a short while ago has come back.
+    /// Whether the response was evicted recently.
     pub(crate) fn is_remembered(&mut self, key_hash: u64) -> bool {
         let depth = self.main.len.max(self.small.len);
         let is_remembered = self.ghost.take(key_hash, depth);
@@ -274,7 +266,7 @@ impl<F: Default> Shard<F> {
     }
 }
 
-/// What a table with so many places takes: a number and a control byte each, and what stands behind them.
+/// Bytes of a table: an index and a control byte per bucket, and the trailing group.
 const fn table_bytes(buckets: usize) -> usize {
     const GROUP_BYTES: usize = 16;
     buckets * (size_of::<u32>() + 1) + 2 * GROUP_BYTES
@@ -285,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_growth_is_told_before() {
+    fn predicts_table_growth() {
         let mut shard = Shard::<()>::new();
         for index in 0..10_000_u32 {
             let (before, growth) = (shard.structure_bytes(), shard.growth_bytes());

@@ -1,32 +1,29 @@
-//! The places of stored responses in a shard, and the queues through them.
+//! Slab of a shard's responses, and the queues linked through it.
 //!
-//! Places are given out of chunks, so that growing moves nothing and what a shard's tables cost is known before. A
-//! queue is a list through the places: what leaves it early (replaced, purged) leaves nothing behind.
+//! Entries are allocated in chunks, so that growth moves nothing and its cost is known in advance. Removal from the
+//! middle of a queue leaves no tombstone.
 
 use std::sync::Arc;
 
 use super::StoredResponse;
 
-/// Places in one allocation.
+/// Entries per allocation.
 const CHUNK: usize = 64;
-/// No place.
+/// Null index.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The place of a stored response.
 #[derive(Debug)]
 pub(super) struct SlabEntry {
     pub(super) stored: Option<Arc<StoredResponse>>,
-    /// The hash of its key.
     pub(super) key_hash: u64,
     previous: u32,
-    /// In its queue, or in the list of free places.
+    /// In its queue or in the free list.
     next: u32,
-    /// The next, older, response of the same key.
+    /// The next older variant of the same key.
     pub(super) next_variant: u32,
     pub(super) is_main: bool,
 }
 
-/// All places of a shard.
 #[derive(Debug)]
 pub(super) struct Slab {
     chunks: Vec<Box<[SlabEntry]>>,
@@ -47,7 +44,7 @@ impl Slab {
         self.free == NONE
     }
 
-    /// What [`grow`](Self::grow) would take, in places and in bytes.
+    /// What [`grow`](Self::grow) adds, in entries and bytes.
     pub(super) fn growth(&self) -> (usize, usize) {
         let list = if self.chunks.len() == self.chunks.capacity() {
             self.chunks.capacity().max(4) * 2 * size_of::<Box<[SlabEntry]>>()
@@ -61,7 +58,6 @@ impl Slab {
         self.capacity() * size_of::<SlabEntry>() + self.chunks.capacity() * size_of::<Box<[SlabEntry]>>()
     }
 
-    /// Makes more places.
     pub(super) fn grow(&mut self) {
         if self.chunks.len() == self.chunks.capacity() {
             let capacity = self.chunks.capacity().max(4) * 2;
@@ -77,7 +73,7 @@ impl Slab {
         self.free = first;
     }
 
-    /// Puts a response into a free place. There is one: see [`is_full`](Self::is_full).
+    /// The slab must not be [full](Self::is_full).
     pub(super) fn insert(&mut self, key_hash: u64, stored: Arc<StoredResponse>) -> u32 {
         let index = self.free;
         let entry = self.at_mut(index);
@@ -90,7 +86,7 @@ impl Slab {
         index
     }
 
-    /// Empties a place that is in no queue any more.
+    /// The entry must be in no queue.
     pub(super) fn remove(&mut self, index: u32) -> Option<Arc<StoredResponse>> {
         let free = self.free;
         let entry = self.at_mut(index);
@@ -109,7 +105,6 @@ impl Slab {
         &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
-    /// All responses.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<StoredResponse>)> {
         let slab = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
         slab.filter_map(|(index, entry)| entry.stored.as_ref().map(|stored| (index as u32, stored)))
@@ -120,7 +115,7 @@ impl Slab {
     }
 }
 
-/// First in, first out.
+/// FIFO queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     head: u32,
@@ -134,7 +129,6 @@ impl Queue {
         Self { head: NONE, tail: NONE, bytes: 0, len: 0 }
     }
 
-    /// The one that came first.
     pub(super) fn first(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
@@ -172,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_small() {
+    fn slab_entry_size() {
         assert_eq!(size_of::<SlabEntry>(), 32);
     }
 }

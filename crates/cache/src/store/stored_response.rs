@@ -1,7 +1,7 @@
-//! A stored response: immutable, its fields already serialised, with holes for Age and Cache-Status.
+//! A stored response: immutable, with serialised headers; Age and Cache-Status are added when it is sent.
 //!
-//! Key, variant and content lie in one piece of memory, so that an object costs three allocations: this one, its
-//! fields, its bytes. What changes on a hit is two counters; what changes otherwise says that it is over.
+//! Key, variant and body share one buffer, so a response takes three allocations: struct, headers, bytes. A hit changes
+//! two counters.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 
@@ -9,39 +9,37 @@ use breme_base::Instant;
 use breme_http1::FieldBlock;
 use bytes::Bytes;
 
-/// Hits that are remembered for eviction: two bits (Yang et al., "FIFO queues are all you need for cache eviction",
-/// SOSP 2023).
+/// Two-bit use counter (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
 const USES_MAX: u8 = 3;
-/// What an allocation costs beyond its bytes.
+/// Allocator overhead per allocation.
 const ALLOCATION_BYTES: usize = 16;
 const REMOVED: u32 = 1 << 31;
 
-/// What a stored response may be used for.
+/// How a stored response may be reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReuseTerms {
-    /// When its age was `initial_age_s`: when it came, or up to a second before.
+    /// When its age was `initial_age_s`: up to a second before its head was received.
     pub(crate) age_from: Instant,
     pub(crate) initial_age_s: u32,
-    /// From then on; negative: it was stale already.
+    /// From `age_from`; negative if already stale.
     pub(crate) fresh_for_s: i64,
     pub(crate) stale_while_revalidate_s: u32,
-    /// None: as the settings say.
+    /// None: as configured.
     pub(crate) stale_if_error_s: Option<u32>,
     pub(crate) forbids_stale: bool,
     pub(crate) allows_authorization: bool,
     pub(crate) has_groups: bool,
-    /// Not a response: what is asked for here is passed on.
+    /// A pass marker and not a response.
     pub(crate) is_pass: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct StoredResponse {
-    /// Key, variant, content.
+    /// Key, variant, body.
     bytes: Bytes,
     block: FieldBlock,
     age_from: Instant,
-    /// On the run's clock; below zero if it was over before the run began.
+    /// Monotonic time; may be negative.
     fresh_until_ns: AtomicI64,
     initial_age_s: u32,
     stale_while_revalidate_s: u32,
@@ -49,7 +47,7 @@ pub(crate) struct StoredResponse {
     key_bytes: u32,
     variant_bytes: u32,
     hits: AtomicU32,
-    /// Its highest bit says that it is gone; the others count what should make one look again.
+    /// Highest bit: removed. Others: count of newer selects_variants stored.
     version: AtomicU32,
     status: u16,
     flags: u8,
@@ -60,11 +58,11 @@ const FORBIDS_STALE: u8 = 1;
 const ALLOWS_AUTHORIZATION: u8 = 2;
 const HAS_GROUPS: u8 = 4;
 const IS_PASS: u8 = 8;
-/// As the settings say.
+/// As configured.
 const UNSET_S: u32 = u32::MAX;
 const NANOS: i64 = 1_000_000_000;
 
-/// Where key and variant end in the bytes of a stored response.
+/// Lengths of key and variant in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredLayout {
     pub(crate) key_bytes: u32,
@@ -78,7 +76,7 @@ impl StoredLayout {
 }
 
 impl StoredResponse {
-    /// `bytes` are key, variant and content, as `layout` says.
+    /// `bytes` are key, variant and body.
     pub(crate) fn new(
         status: u16,
         mut block: FieldBlock,
@@ -115,7 +113,7 @@ impl StoredResponse {
         &self.bytes[..self.key_bytes as usize]
     }
 
-    /// What requests it is for, as its Vary tells them apart; empty: all.
+    /// The request headers it matches, by its Vary; empty: all.
     pub(crate) fn variant(&self) -> &[u8] {
         &self.bytes[self.key_bytes as usize..self.content_at()]
     }
@@ -128,7 +126,7 @@ impl StoredResponse {
         StoredLayout { key_bytes: self.key_bytes, variant_bytes: self.variant_bytes }
     }
 
-    /// Key, variant and content, shared.
+    /// Key, variant and body.
     pub(crate) fn shared_bytes(&self) -> Bytes {
         self.bytes.clone()
     }
@@ -153,7 +151,7 @@ impl StoredResponse {
         self.flags & IS_PASS != 0
     }
 
-    /// Not all of a representation. It has a Content-Range, and one only.
+    /// Partial content; has exactly one Content-Range.
     pub(crate) const fn is_part(&self) -> bool {
         self.status == 206
     }
@@ -174,17 +172,17 @@ impl StoredResponse {
         self.stale_while_revalidate_s
     }
 
-    /// None: it does not say.
+    /// None if unspecified.
     pub(crate) const fn stale_if_error_s(&self) -> Option<u32> {
         if self.stale_if_error_s == UNSET_S { None } else { Some(self.stale_if_error_s) }
     }
 
-    /// RFC 9111, 4.2.3: current_age.
+    /// current_age (RFC 9111, 4.2.3).
     pub(crate) fn age_s(&self, now: Instant) -> u64 {
         u64::from(self.initial_age_s) + now.since(self.age_from).as_secs()
     }
 
-    /// Nanoseconds until it is stale; negative: since.
+    /// Remaining freshness; negative if stale.
     pub(crate) fn fresh_for_ns(&self, now: Instant) -> i64 {
         let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         self.fresh_until_ns.load(Ordering::Acquire).saturating_sub(now_ns)
@@ -194,7 +192,7 @@ impl StoredResponse {
         self.fresh_for_ns(now) > 0
     }
 
-    /// Its lifetime less its age, in whole seconds; above zero while it is fresh, below zero when it is stale.
+    /// Remaining freshness in whole seconds: above 0 while fresh, below 0 when stale.
     pub(crate) fn ttl_s(&self, now: Instant) -> i64 {
         match self.fresh_for_ns(now) {
             fresh_ns @ 1.. => (fresh_ns - 1) / NANOS + 1,
@@ -202,24 +200,22 @@ impl StoredResponse {
         }
     }
 
-    /// Whether it has been stale for no longer than this: to the nanosecond, since who says a second does not mean
-    /// almost two. Zero allows nothing, not even the moment in which it ends.
+    /// Whether it has been stale for at most `seconds`, to the nanosecond. Zero allows nothing.
     pub(crate) fn is_stale_at_most(&self, seconds: u32, now: Instant) -> bool {
         seconds > 0 && self.fresh_for_ns(now) >= -(i64::from(seconds) * NANOS)
     }
 
-    /// From now on it is stale (a soft purge).
+    /// For a soft purge.
     pub(crate) fn make_stale(&self, now: Instant) {
         let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         self.fresh_until_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
-    /// Another response of the same URL has come: who remembers this one must look again.
+    /// Another variant of the URL was stored: validity checks fail.
     pub(crate) fn bump_version(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It is no longer in the store.
     pub(crate) fn mark_removed(&self) {
         self.version.fetch_or(REMOVED, Ordering::AcqRel);
     }
@@ -232,7 +228,7 @@ impl StoredResponse {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Remembers `hits` for eviction and for those who ask what is hot.
+    /// Counts hits for eviction and statistics.
     #[inline]
     pub(crate) fn count_hits(&self, hits: u32) {
         let uses = self.uses.load(Ordering::Relaxed);
@@ -254,20 +250,19 @@ impl StoredResponse {
         self.uses.store(uses, Ordering::Relaxed);
     }
 
-    /// Goes on with the counts of what it takes the place of.
+    /// Continues the counters of the replaced response.
     pub(crate) fn inherit(&self, old: &Self) {
         self.set_uses(old.uses());
         self.hits.store(old.hits(), Ordering::Relaxed);
     }
 
-    /// All memory that goes when it goes.
+    /// Memory released when it is removed.
     pub(crate) fn cost_bytes(&self) -> u64 {
         Self::cost_of(self.bytes.len(), self.block.as_bytes().len())
     }
 
-    /// The same before it is made.
     pub(crate) const fn cost_of(bytes: usize, block_bytes: usize) -> u64 {
-        // Two counters of Arc; and a shared header of the bytes, once they are lent.
+        // The counters of Arc, and the shared header of `Bytes` after its first clone.
         const HEADERS_BYTES: usize = 16 + 32;
         let own = size_of::<Self>() + HEADERS_BYTES;
         (own + bytes + block_bytes + 4 * ALLOCATION_BYTES) as u64
@@ -285,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_times() {
+    fn computes_layout_and_freshness() {
         let start = Instant::ZERO + Duration::from_secs(100);
         let object = stored(ReuseTerms { age_from: start, initial_age_s: 5, fresh_for_s: 10, ..ReuseTerms::default() });
         assert_eq!(
@@ -306,13 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_came_stale_may_have_ended_before_the_run_began() {
+    fn accepts_expiry_before_start() {
         let object = stored(ReuseTerms { fresh_for_s: -7200, ..ReuseTerms::default() });
         assert_eq!(object.ttl_s(Instant::ZERO), -7200);
     }
 
     #[test]
-    fn two_bits_of_use() {
+    fn use_counter_saturates() {
         let object = stored(ReuseTerms::default());
         for expected in [1, 2, 3, 3, 3] {
             object.count_hits(1);
@@ -327,9 +322,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_response_is_small() {
-        // With the two counters of Arc it is 120 bytes, which with the allocator's own eight are a whole number of its
-        // sixteens.
+    fn stored_response_size() {
+        // With the counters of Arc 120 bytes: plus the allocator's 8, a multiple of 16.
         assert_eq!(size_of::<StoredResponse>(), 104);
     }
 }

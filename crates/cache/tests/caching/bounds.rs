@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn many_small_objects_stay_within_the_bound() {
+fn small_objects_stay_within_memory_limit() {
     const MEMORY_BYTES: u64 = 3 << 20;
     let mut world = World::with(Settings::new(MEMORY_BYTES));
     for page in 0..12_000 {
@@ -156,7 +156,7 @@ fn many_small_objects_stay_within_the_bound() {
 }
 
 #[test]
-fn other_settings_hold_for_what_is_stored_already() {
+fn new_settings_apply_to_stored_responses() {
     const MEMORY_BYTES: u64 = 3 << 20;
     let mut world = World::with(Settings::new(MEMORY_BYTES));
     (0..12_000).for_each(|page| drop(world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=60", "x")));
@@ -175,7 +175,7 @@ fn other_settings_hold_for_what_is_stored_already() {
 }
 
 #[test]
-fn large_ones_do_not_empty_the_store() {
+fn large_objects_do_not_empty_the_store() {
     let mut world = World::with(Settings::new(8 << 20));
     for page in 0..4_000 {
         world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=600", &"x".repeat(1_000));
@@ -191,7 +191,7 @@ fn large_ones_do_not_empty_the_store() {
 }
 
 #[test]
-fn answers_under_way_for_one_key_are_bounded() {
+fn fills_per_key_are_bounded() {
     const NOTED: u64 = 256;
     let mut world = World::new();
     let mut posts: Vec<_> = (0..200).map(|_| world.miss("POST /", "Content-Length: 0")).collect();

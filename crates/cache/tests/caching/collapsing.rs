@@ -34,7 +34,7 @@ fn begin(world: &mut World, count: usize, lines: &str, length: Option<u64>) -> (
 }
 
 #[test]
-fn a_thousand_read_what_one_fetches_as_it_comes() {
+fn thousand_followers_stream_one_fill() {
     let mut world = World::new();
     let (mut forward, mut followers) = begin(&mut world, 999, "Cache-Control: max-age=60\nX: y", Some(6));
     assert_eq!(world.take_wakes(), 999);
@@ -59,7 +59,7 @@ fn a_thousand_read_what_one_fetches_as_it_comes() {
 }
 
 #[test]
-fn who_comes_late_reads_from_the_beginning() {
+fn late_follower_reads_from_start() {
     let mut world = World::new();
     let (mut forward, _) = begin(&mut world, 0, FRESH, None);
     forward.handle_body(b"abc", &mut world.wakes);
@@ -75,7 +75,7 @@ fn who_comes_late_reads_from_the_beginning() {
 }
 
 #[test]
-fn private_answers_let_all_go_at_once_and_nobody_waits_for_the_next() {
+fn private_response_releases_followers() {
     for lines in [
         "Cache-Control: private",
         "Cache-Control: no-store",
@@ -101,7 +101,7 @@ fn private_answers_let_all_go_at_once_and_nobody_waits_for_the_next() {
 }
 
 #[test]
-fn what_is_stale_at_once_is_for_nobody_else() {
+fn stale_response_is_not_shared() {
     let mut world = World::new();
     let (forward, mut followers) = begin(&mut world, 2, "Cache-Control: no-cache\nETag: \"a\"", Some(3));
     assert!(forward.wants_body(), "it may be stored");
@@ -122,7 +122,7 @@ impl World {
 }
 
 #[test]
-fn a_failed_fill_is_taken_over_by_the_next() {
+fn follower_takes_over_failed_fill() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers: Vec<Follower> = (0..3).map(|_| world.follow("GET /", "")).collect();
@@ -152,7 +152,7 @@ fn tell(text: &'static str) -> FailureInfo {
 }
 
 #[test]
-fn whom_nobody_could_ask_for_has_no_answer_for_anybody() {
+fn unreachable_upstream_fails_all_followers() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers = [(); 3].map(|()| world.follow("GET /", ""));
@@ -166,7 +166,7 @@ fn whom_nobody_could_ask_for_has_no_answer_for_anybody() {
 }
 
 #[test]
-fn who_has_waited_for_two_that_got_no_answer_has_none() {
+fn two_failures_fail_followers() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers: Vec<Follower> = (0..4).map(|_| world.follow("GET /", "")).collect();
@@ -192,7 +192,7 @@ fn who_has_waited_for_two_that_got_no_answer_has_none() {
 
 /// It waited for both, though it was not awake between them.
 #[test]
-fn who_wakes_late_is_told_of_the_second_failure_and_does_not_ask_a_third_time() {
+fn late_follower_gets_second_failure() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let [mut awake, mut follows, mut late, mut latest] = [(); 4].map(|()| world.follow("GET /", ""));
@@ -216,7 +216,7 @@ fn who_wakes_late_is_told_of_the_second_failure_and_does_not_ask_a_third_time() 
 
 /// What lies with those who asked counts for nobody.
 #[test]
-fn who_wakes_late_asks_where_the_second_failed_by_its_own_fault() {
+fn late_follower_retries_after_request_failure() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let [mut awake, mut late, mut latest] = [(); 3].map(|()| world.follow("GET /", ""));
@@ -237,7 +237,7 @@ fn who_wakes_late_asks_where_the_second_failed_by_its_own_fault() {
 
 /// The other variant was asked for by nobody.
 #[test]
-fn who_wakes_late_is_told_of_failures_of_its_own_variant_only() {
+fn late_follower_ignores_failure_of_other_variant() {
     let mut world = World::new();
     world.fetch(
         "GET /",
@@ -266,7 +266,7 @@ fn who_wakes_late_is_told_of_failures_of_its_own_variant_only() {
 }
 
 #[test]
-fn what_was_asked_before_a_purge_is_not_for_who_wakes_after_it() {
+fn follower_after_purge_does_not_get_older_fill() {
     let mut world = World::new();
     let now = world.now;
     let forward = world.miss("GET /", "");
@@ -283,7 +283,7 @@ fn what_was_asked_before_a_purge_is_not_for_who_wakes_after_it() {
 
 /// What one client's own wishes forbid, another one may have: a stale response, say.
 #[test]
-fn the_failure_of_a_choosy_request_is_its_own() {
+fn restricted_request_failure_is_not_shared() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=1\nETag: \"a\"", "abc");
     world.wait(2);
@@ -297,7 +297,7 @@ fn the_failure_of_a_choosy_request_is_its_own() {
 }
 
 #[test]
-fn content_that_breaks_off_breaks_off_for_all_who_have_begun() {
+fn abort_reaches_started_followers() {
     let mut world = World::new();
     let (mut forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
     assert!(matches!(followers[0].poll(world.now), FollowerPoll::Stream(_)));
@@ -309,7 +309,7 @@ fn content_that_breaks_off_breaks_off_for_all_who_have_begun() {
 }
 
 #[test]
-fn content_that_is_too_short_is_not_stored() {
+fn short_body_is_not_stored() {
     let mut world = World::new();
     let (mut forward, mut followers) = begin(&mut world, 1, FRESH, Some(6));
     assert!(matches!(followers[0].poll(world.now), FollowerPoll::Stream(_)));
@@ -320,7 +320,7 @@ fn content_that_is_too_short_is_not_stored() {
 }
 
 #[test]
-fn a_fill_that_is_dropped_lets_all_go() {
+fn dropped_fill_releases_followers() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut follower = world.follow("GET /", "");
@@ -330,7 +330,7 @@ fn a_fill_that_is_dropped_lets_all_go() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn followers_have_deadlines() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let follower = world.follow("GET /", "");
@@ -343,7 +343,7 @@ fn nobody_waits_for_ever() {
 }
 
 #[test]
-fn variants_are_not_mixed() {
+fn followers_get_their_variant() {
     let mut world = World::new();
     let mut forward = world.miss("GET /", "Accept-Encoding: gzip");
     let mut same = world.follow("GET /", "accept-encoding: GZIP");
@@ -362,7 +362,7 @@ fn variants_are_not_mixed() {
 }
 
 #[test]
-fn validation_is_collapsed_too() {
+fn validations_are_collapsed() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
@@ -388,7 +388,7 @@ fn validation_is_collapsed_too() {
 }
 
 #[test]
-fn all_get_the_stale_one_when_upstream_fails() {
+fn followers_get_stale_response_on_failure() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
@@ -400,7 +400,7 @@ fn all_get_the_stale_one_when_upstream_fails() {
 }
 
 #[test]
-fn who_may_not_follow() {
+fn some_requests_do_not_follow() {
     let mut world = World::new();
     let leader = world.miss("GET /", "");
     for lines in [
@@ -422,7 +422,7 @@ fn who_may_not_follow() {
 }
 
 #[test]
-fn what_is_too_long_is_known_at_once_where_its_length_is() {
+fn declared_overlong_body_releases_followers() {
     let mut world = World::with(Settings { object_bytes_max: 5, ..Settings::new(4 << 20) });
     let (forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
     assert!(!forward.wants_body());
@@ -432,7 +432,7 @@ fn what_is_too_long_is_known_at_once_where_its_length_is() {
 }
 
 #[test]
-fn what_grows_too_long_goes_on_for_those_who_have_begun() {
+fn overlong_body_continues_for_started_followers() {
     let settings = Settings { object_bytes_max: 40_000, overlong_window_bytes: 30_000, ..Settings::new(4 << 20) };
     let mut world = World::with(settings);
     let (mut forward, mut followers) = begin(&mut world, 3, FRESH, None);
@@ -462,7 +462,7 @@ fn what_grows_too_long_goes_on_for_those_who_have_begun() {
 }
 
 #[test]
-fn an_overlong_answer_that_nobody_reads_is_not_collected() {
+fn overlong_body_without_readers_is_dropped() {
     let mut world = World::with(Settings { object_bytes_max: 40_000, ..Settings::new(4 << 20) });
     let (mut forward, _) = begin(&mut world, 0, FRESH, None);
     for _ in 0..5 {
@@ -474,7 +474,7 @@ fn an_overlong_answer_that_nobody_reads_is_not_collected() {
 }
 
 #[test]
-fn a_fill_without_a_client_goes_on_while_it_is_of_use() {
+fn fill_without_client_continues_while_useful() {
     let mut world = World::new();
     let (forward, followers) = begin(&mut world, 1, FRESH, Some(500_000));
     assert!(forward.should_finish(), "it is read");

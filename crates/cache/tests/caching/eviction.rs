@@ -84,7 +84,7 @@ fn object_bytes() -> u64 {
 /// Objects of a thousand bytes, memory for half of them. `BREME_CACHE_REQUESTS=1000000` runs the size of the published
 /// comparisons (in a release build).
 #[test]
-fn the_store_hits_more_often_than_an_lru_of_as_many_objects() {
+fn hit_rate_exceeds_lru() {
     let requests: usize =
         std::env::var("BREME_CACHE_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(REQUESTS);
     let objects = requests / 5;

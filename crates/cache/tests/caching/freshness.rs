@@ -7,7 +7,7 @@ use breme_cache::Settings;
 use crate::world::World;
 
 #[test]
-fn a_fresh_response_answers_with_its_age() {
+fn fresh_hit_has_age() {
     let mut world = World::new();
     let date = world.date(0);
     let lines = format!("Date: {date}\nCache-Control: max-age=60\nAge: 10\nX: y\nContent-Length: 5\nConnection: close");
@@ -26,7 +26,7 @@ fn a_fresh_response_answers_with_its_age() {
 
 /// Also not what a cache in front of the origin has had for longer.
 #[test]
-fn nothing_is_fresh_for_longer_than_the_bound() {
+fn freshness_is_limited() {
     let settings = Settings { lifetime_max: Duration::from_secs(5), ..Settings::new(4 << 20) };
     let mut world = World::with(settings);
     for lines in
@@ -45,7 +45,7 @@ fn nothing_is_fresh_for_longer_than_the_bound() {
 }
 
 #[test]
-fn head_is_answered_from_get() {
+fn head_is_served_from_get() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "hello");
     let hit = world.hit("HEAD /", "");
@@ -53,7 +53,7 @@ fn head_is_answered_from_get() {
 }
 
 #[test]
-fn keys_keep_apart_what_is_apart() {
+fn different_targets_do_not_share_responses() {
     let mut world = World::new();
     world.fetch("GET /a?b", "", 200, "Cache-Control: max-age=60", "one");
     for (target, host) in [
@@ -71,7 +71,7 @@ fn keys_keep_apart_what_is_apart() {
 }
 
 #[test]
-fn fields_that_are_not_in_the_key_change_nothing() {
+fn override_headers_bypass_cache() {
     let mut world = World::new();
     world.fetch("GET /", "X-Forwarded-Host: evil", 200, "Cache-Control: max-age=60", "one");
     for lines in ["", "X-Forwarded-Host: other", "Cookie: a=b", "Pragma: no-cache", "X-Anything: x"] {
@@ -88,7 +88,7 @@ fn fields_that_are_not_in_the_key_change_nothing() {
 }
 
 #[test]
-fn a_get_with_content_has_nothing_to_do_with_the_store() {
+fn get_with_body_bypasses_cache() {
     let mut world = World::new();
     let forward = world.miss("GET /", "Content-Length: 5");
     assert_eq!(world.respond(forward, 200, "Cache-Control: max-age=60", "fat").status_text, "c; fwd=bypass");
@@ -98,7 +98,7 @@ fn a_get_with_content_has_nothing_to_do_with_the_store() {
 }
 
 #[test]
-fn what_clients_ask_for() {
+fn honours_request_directives() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=100\nETag: \"a\"", "one");
     world.wait(10);
@@ -131,14 +131,14 @@ fn what_clients_ask_for() {
 }
 
 #[test]
-fn clients_may_be_kept_from_asking() {
+fn request_directives_can_be_ignored() {
     let mut world = World::with(Settings { client_directives: false, ..Settings::new(1 << 20) });
     world.fetch("GET /", "", 200, "Cache-Control: max-age=100", "one");
     assert!(world.is_hit("GET /", "Cache-Control: no-cache, no-store, max-age=0"));
 }
 
 #[test]
-fn a_request_that_forbids_storing_changes_nothing_in_the_store() {
+fn no_store_request_leaves_store_unchanged() {
     let mut world = World::new();
     let forward = world.miss("GET /", "Cache-Control: no-store");
     assert_eq!(world.respond(forward, 200, "Cache-Control: max-age=60", "secret").status_text, "c; fwd=uri-miss");
@@ -149,7 +149,7 @@ fn a_request_that_forbids_storing_changes_nothing_in_the_store() {
 }
 
 #[test]
-fn what_a_login_gets_is_only_stored_by_a_word() {
+fn authorized_response_needs_permission() {
     let mut world = World::new();
     world.fetch("GET /", "Authorization: x", 200, "Cache-Control: max-age=60", "secret");
     assert!(!world.is_hit("GET /", "") && !world.is_hit("GET /", "Authorization: x"));
@@ -164,7 +164,7 @@ fn what_a_login_gets_is_only_stored_by_a_word() {
 }
 
 #[test]
-fn a_cookie_for_somebody_is_never_stored() {
+fn set_cookie_is_not_stored() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: public, max-age=60\nSet-Cookie: id=1", "yours");
     assert!(!world.is_hit("GET /", ""));
@@ -172,7 +172,7 @@ fn a_cookie_for_somebody_is_never_stored() {
 }
 
 #[test]
-fn what_varies_with_who_somebody_is_is_passed_on_for_those_alone() {
+fn session_cookies_pass_only_their_requests() {
     let mut world = World::new();
     let lines = "Cache-Control: max-age=60\nVary: Cookie";
     world.fetch("GET /", "Cookie: session=1", 200, lines, "hello 1");
@@ -183,7 +183,7 @@ fn what_varies_with_who_somebody_is_is_passed_on_for_those_alone() {
 }
 
 #[test]
-fn targeted_directives_are_stored_and_passed_on() {
+fn targeted_fields_are_stored_and_sent() {
     let mut world = World::new();
     let lines = "Cache-Control: no-store\nCDN-Cache-Control: max-age=60";
     world.fetch("GET /", "", 200, lines, "one");
@@ -192,7 +192,7 @@ fn targeted_directives_are_stored_and_passed_on() {
 }
 
 #[test]
-fn lifetimes_over_a_minute_do_not_end_together() {
+fn lifetimes_are_spread() {
     let mut world = World::with(Settings::new(4 << 20));
     let ttl = |status_text: &str| status_text.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
     let ttls: Vec<i64> = (0..200)
@@ -206,7 +206,7 @@ fn lifetimes_over_a_minute_do_not_end_together() {
 }
 
 #[test]
-fn errors_do_not_name_the_wrong_thing() {
+fn settings_errors_name_the_setting() {
     use breme_cache::{Cache, Settings};
     let message = |settings: Settings| Cache::new(settings).unwrap_err().to_string();
     assert!(message(Settings::new(100)).contains("100 bytes"));

@@ -161,7 +161,7 @@ impl Site {
 }
 
 #[test]
-fn threads_that_ask_fill_and_purge_at_once() {
+fn concurrent_lookups_fills_and_purges() {
     let site = Arc::new(Site {
         cache: Cache::new(Settings::new(MEMORY_BYTES)).unwrap(),
         versions: (0..PAGES).map(|_| AtomicU64::new(0)).collect(),

@@ -15,7 +15,7 @@ fn url(path: &str) -> Purge {
 }
 
 #[test]
-fn good_answers_to_unsafe_requests() {
+fn successful_unsafe_requests_invalidate() {
     for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
         for (status, expected) in [(200, false), (204, false), (303, false), (400, true), (404, true), (500, true)] {
             let mut world = World::new();
@@ -33,7 +33,7 @@ fn good_answers_to_unsafe_requests() {
 }
 
 #[test]
-fn what_the_answer_names() {
+fn invalidates_location_and_content_location() {
     let mut world = World::new();
     for path in ["/a/x", "/a/y", "/z"] {
         world.fetch(&format!("GET {path}"), "", 200, FRESH, "one");
@@ -46,7 +46,7 @@ fn what_the_answer_names() {
 }
 
 #[test]
-fn all_variants_go() {
+fn invalidates_all_variants() {
     let mut world = World::new();
     for value in 0..5 {
         world.fetch("GET /", &format!("Foo: {value}"), 200, "Cache-Control: max-age=60\nVary: Foo", "one");
@@ -56,7 +56,7 @@ fn all_variants_go() {
 }
 
 #[test]
-fn prefixes_and_everything() {
+fn purges_by_prefix_and_all() {
     let mut world = World::new();
     for path in ["/a", "/a/b", "/ab", "/c"] {
         world.fetch(&format!("GET {path}"), "", 200, FRESH, "one");
@@ -74,7 +74,7 @@ fn prefixes_and_everything() {
 }
 
 #[test]
-fn groups_and_keys() {
+fn purges_by_group_and_key() {
     let mut world = World::new();
     let lines = |more: &str| format!("{FRESH}\n{more}");
     world.fetch("GET /1", "", 200, &lines("Cache-Groups: \"news\", \"all\""), "x");
@@ -94,7 +94,7 @@ fn groups_and_keys() {
 }
 
 #[test]
-fn an_answer_may_end_groups_of_its_origin() {
+fn invalidates_groups_of_same_origin() {
     let mut world = World::new();
     for (path, host) in [("/1", ""), ("/2", ""), ("/1", "Host: b.example")] {
         world.fetch(&format!("GET {path}"), host, 200, &format!("{FRESH}\nCache-Groups: \"g\", \"h\""), "x");
@@ -109,7 +109,7 @@ fn an_answer_may_end_groups_of_its_origin() {
 }
 
 #[test]
-fn soft_purges_leave_something_to_validate() {
+fn soft_purge_keeps_validators() {
     for what in [url("/"), Purge::Prefix("http://a.example/".to_owned()), Purge::All] {
         let mut world = World::new();
         world.fetch("GET /", "", 200, &format!("{FRESH}\nETag: \"a\""), "one");
@@ -133,7 +133,7 @@ fn purges() -> Vec<(Purge, &'static str)> {
 }
 
 #[test]
-fn a_fill_that_began_before_a_purge_is_not_stored() {
+fn purge_prevents_storing_older_fill() {
     for manner in [PurgeMode::Hard, PurgeMode::Soft] {
         for (what, line) in purges() {
             for is_before_head in [true, false] {
@@ -165,7 +165,7 @@ fn a_fill_that_began_before_a_purge_is_not_stored() {
 }
 
 #[test]
-fn a_validation_that_began_before_a_purge_brings_nothing_back() {
+fn purge_prevents_older_validation() {
     for (what, line) in purges() {
         let mut world = World::new();
         world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=10\nETag: \"a\"{line}"), "old");
@@ -180,7 +180,7 @@ fn a_validation_that_began_before_a_purge_brings_nothing_back() {
 }
 
 #[test]
-fn an_unsafe_request_spoils_what_is_on_its_way() {
+fn unsafe_request_prevents_storing_older_fill() {
     let mut world = World::new();
     let read = world.miss("GET /", "");
     world.fetch("POST /", "", 200, "", "");
@@ -189,7 +189,7 @@ fn an_unsafe_request_spoils_what_is_on_its_way() {
 }
 
 #[test]
-fn so_many_purges_that_not_all_are_remembered_spoil_everything_with_a_group() {
+fn purge_history_overflow_prevents_storing() {
     let mut world = World::new();
     let fill = world.miss("GET /", "");
     for number in 0..5_000 {
@@ -202,7 +202,7 @@ fn so_many_purges_that_not_all_are_remembered_spoil_everything_with_a_group() {
 }
 
 #[test]
-fn an_answer_to_head_that_was_asked_for_before_a_purge_freshens_nothing() {
+fn purge_prevents_older_head_freshening() {
     for what in [Purge::All, url("/"), Purge::Key("k".to_owned())] {
         let mut world = World::new();
         let lines = "Cache-Control: max-age=60\nETag: \"a\"\nSurrogate-Key: k";

@@ -14,7 +14,7 @@ fn fetch_part(world: &mut World, start: usize, end: usize, lines: &str) -> Recei
 }
 
 #[test]
-fn a_part_answers_what_lies_in_it() {
+fn part_serves_ranges_within_it() {
     let mut world = World::new();
     assert_eq!(fetch_part(&mut world, 2, 8, "ETag: \"a\"\nX: y").status_text, "c; fwd=uri-miss; stored");
     world.wait(5);
@@ -32,7 +32,7 @@ fn a_part_answers_what_lies_in_it() {
 }
 
 #[test]
-fn a_part_answers_nothing_else() {
+fn part_serves_no_other_request() {
     for lines in [
         "",
         "Range: bytes=1-3",
@@ -59,7 +59,7 @@ fn a_part_answers_nothing_else() {
 }
 
 #[test]
-fn a_stale_part_is_as_good_as_none() {
+fn stale_part_is_ignored() {
     let mut world = World::new();
     fetch_part(&mut world, 0, 5, "ETag: \"a\"\nX-Ignored: 1");
     world.wait(60);
@@ -72,7 +72,7 @@ fn a_stale_part_is_as_good_as_none() {
 }
 
 #[test]
-fn only_a_part_that_is_what_it_says_is_stored() {
+fn refuses_inconsistent_part() {
     let range = "Range: bytes=0-4";
     for (lines, body) in [
         ("Content-Range: bytes 0-4/10", "0123"),
@@ -107,7 +107,7 @@ fn only_a_part_that_is_what_it_says_is_stored() {
 }
 
 #[test]
-fn parts_that_touch_are_joined_until_all_is_there() {
+fn parts_merge_into_complete_response() {
     let mut world = World::new();
     fetch_part(&mut world, 0, 4, "ETag: \"a\"\nX: 1\nOnly: old");
     fetch_part(&mut world, 4, 8, "ETag: \"a\"\nX: 2");
@@ -134,7 +134,7 @@ fn parts_that_touch_are_joined_until_all_is_there() {
 }
 
 #[test]
-fn parts_of_what_may_differ_are_not_joined() {
+fn weak_or_different_parts_replace() {
     for (first, second) in [
         ("ETag: \"a\"", "ETag: \"b\""),
         ("ETag: W/\"a\"", "ETag: W/\"a\""),
@@ -156,7 +156,7 @@ fn parts_of_what_may_differ_are_not_joined() {
 }
 
 #[test]
-fn what_was_about_some_of_the_bytes_is_not_said_of_others() {
+fn merging_drops_digests() {
     let mut world = World::new();
     let digests = "Content-Digest: sha-256=:AA==:\nContent-MD5: AA==";
     fetch_part(&mut world, 0, 4, &format!("ETag: \"a\"\n{digests}"));
@@ -172,7 +172,7 @@ fn what_was_about_some_of_the_bytes_is_not_said_of_others() {
 
 /// Such an answer may lack what its client knows already (RFC 9110, 15.3.7).
 #[test]
-fn what_was_told_to_who_has_the_rest_is_stored_with_the_rest_only() {
+fn if_range_part_needs_merge() {
     let part = |world: &mut World, start: usize, more: &str| {
         let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes {start}-{}/10", start + 4);
         let range = format!("Range: bytes={start}-{}\n{more}", start + 4);
@@ -188,7 +188,7 @@ fn what_was_told_to_who_has_the_rest_is_stored_with_the_rest_only() {
 }
 
 #[test]
-fn what_is_joined_is_no_longer_than_may_be_stored() {
+fn merged_part_respects_object_limit() {
     let settings = Settings { object_bytes_max: 8, lifetime_spread_percent: 0, ..Settings::new(4 << 20) };
     let mut world = World::with(settings);
     fetch_part(&mut world, 0, 5, "ETag: \"a\"");
@@ -200,7 +200,7 @@ fn what_is_joined_is_no_longer_than_may_be_stored() {
 }
 
 #[test]
-fn what_purges_one_of_the_joined_purges_both() {
+fn merged_part_keeps_groups_of_both() {
     let mut world = World::new();
     fetch_part(&mut world, 0, 4, "ETag: \"a\"\nSurrogate-Key: k");
     fetch_part(&mut world, 4, 8, "ETag: \"a\"");
@@ -212,7 +212,7 @@ fn what_purges_one_of_the_joined_purges_both() {
 
 /// Upstream was asked whether what is stored is right, and not for a part.
 #[test]
-fn a_part_that_upstream_was_not_asked_for_is_for_nobody() {
+fn unrequested_part_is_not_stored() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", ALL);
     world.wait(20);
@@ -225,7 +225,7 @@ fn a_part_that_upstream_was_not_asked_for_is_for_nobody() {
 }
 
 #[test]
-fn a_part_takes_the_place_of_nothing_that_is_whole() {
+fn part_does_not_replace_complete_response() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10, stale-if-error=600", ALL);
     world.wait(20);
@@ -235,7 +235,7 @@ fn a_part_takes_the_place_of_nothing_that_is_whole() {
 }
 
 #[test]
-fn each_variant_has_its_own() {
+fn parts_are_kept_per_variant() {
     let mut world = World::new();
     let lines = "Cache-Control: max-age=60\nVary: Foo\nETag: \"a\"\nContent-Range: bytes 0-3/10";
     world.fetch("GET /", "Range: bytes=0-3\nFoo: 1", 206, lines, "0123");
@@ -246,7 +246,7 @@ fn each_variant_has_its_own() {
 }
 
 #[test]
-fn purges_mean_parts_too() {
+fn purge_removes_parts() {
     let mut world = World::new();
     fetch_part(&mut world, 0, 4, "ETag: \"a\"");
     let all = |world: &World, manner| world.cache.purge(&Purge::All, manner, world.now.instant).unwrap();
@@ -265,7 +265,7 @@ fn purges_mean_parts_too() {
 }
 
 #[test]
-fn the_memory_of_parts_is_bounded_and_given_back() {
+fn part_memory_is_bounded_and_released() {
     let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(256 * 1024) });
     for path in 0..100 {
         for (start, key_hash) in [(0, "0-999"), (1000, "1000-1999"), (2000, "2000-2999")] {

@@ -13,7 +13,7 @@ fn is_stored_after(target: &str, status: u16, lines: &str) -> bool {
 }
 
 #[test]
-fn an_answer_that_is_the_target_itself_is_stored() {
+fn stores_post_response_of_target() {
     let mut world = World::new();
     world.fetch("GET /page?a", "", 200, "Cache-Control: max-age=60", "old");
     let status_text = world.fetch("POST /page?a", "Content-Length: 0", 200, ITSELF, "made").status_text;
@@ -27,7 +27,7 @@ fn an_answer_that_is_the_target_itself_is_stored() {
 }
 
 #[test]
-fn only_with_a_lifetime_and_its_own_location() {
+fn post_needs_lifetime_and_content_location() {
     let itself = "Content-Location: /page";
     for (status, lines) in [
         (200, format!("Cache-Control: max-age=60\n{itself}")),
@@ -58,7 +58,7 @@ fn only_with_a_lifetime_and_its_own_location() {
 }
 
 #[test]
-fn other_methods_are_not_stored() {
+fn does_not_store_other_methods() {
     for method in ["PUT", "PATCH", "DELETE", "M-SEARCH"] {
         let mut world = World::new();
         world.fetch(&format!("{method} /page?a"), "Content-Length: 0", 200, ITSELF, "made");
@@ -67,7 +67,7 @@ fn other_methods_are_not_stored() {
 }
 
 #[test]
-fn requests_that_are_for_one_or_that_pretend_are_not_stored() {
+fn does_not_store_private_or_overridden_posts() {
     for line in [
         "Authorization: x",
         "Cache-Control: no-store",
@@ -82,14 +82,14 @@ fn requests_that_are_for_one_or_that_pretend_are_not_stored() {
 }
 
 #[test]
-fn it_is_for_the_requests_that_it_varies_with() {
+fn post_response_respects_vary() {
     let mut world = World::new();
     world.fetch("POST /page?a", "Content-Length: 0\nFoo: 1", 200, &format!("{ITSELF}\nVary: Foo"), "made");
     assert!(world.is_hit("GET /page?a", "Foo: 1") && !world.is_hit("GET /page?a", "Foo: 2"));
 }
 
 #[test]
-fn nobody_waits_for_it() {
+fn post_has_no_followers() {
     let mut world = World::new();
     let post = world.miss("POST /page?a", "Content-Length: 0");
     let get = world.miss("GET /page?a", "");
@@ -99,7 +99,7 @@ fn nobody_waits_for_it() {
 }
 
 #[test]
-fn what_changes_the_target_meanwhile_keeps_it_out() {
+fn later_change_prevents_storing_post() {
     let changes: [fn(&mut World); 3] = [
         |world| {
             let url = Purge::Url("http://a.example/page?a".to_owned());
@@ -131,7 +131,7 @@ fn what_changes_the_target_meanwhile_keeps_it_out() {
 }
 
 #[test]
-fn what_breaks_off_is_not_stored_and_leaves_nothing() {
+fn aborted_post_is_not_stored() {
     let mut world = World::new();
     let mut post = world.miss("POST /page?a", "Content-Length: 0");
     world.head(&mut post, 200, ITSELF, Some(4));

@@ -1,11 +1,11 @@
-//! Conditional and partial requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
+//! Conditional and partial requests, selects_variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
 use breme_cache::FollowerPoll;
 
 use crate::world::World;
 
 #[test]
-fn who_has_it_already_gets_a_304() {
+fn valid_client_copy_gets_304() {
     let mut world = World::new();
     let modified = world.date(-1000);
     let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nLast-Modified: {modified}\nContent-Type: text/plain");
@@ -19,7 +19,7 @@ fn who_has_it_already_gets_a_304() {
 }
 
 #[test]
-fn conditions_for_the_origin_go_there() {
+fn forwards_if_match() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60\nETag: \"a\"", "one");
     for lines in ["If-Match: \"a\"", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
@@ -30,7 +30,7 @@ fn conditions_for_the_origin_go_there() {
 }
 
 #[test]
-fn a_clients_condition_on_something_unknown_goes_as_it_came() {
+fn forwards_conditions_on_uncached_urls() {
     let mut world = World::new();
     let forward = world.miss("GET /", "If-None-Match: \"x\"");
     assert!(forward.conditions().is_none());
@@ -39,7 +39,7 @@ fn a_clients_condition_on_something_unknown_goes_as_it_came() {
 }
 
 #[test]
-fn parts_of_what_is_stored() {
+fn serves_ranges_of_stored_response() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Type: text/plain", "0123456789");
     let hit = world.hit("GET /", "Range: bytes=2-4");
@@ -56,7 +56,7 @@ fn parts_of_what_is_stored() {
 }
 
 #[test]
-fn the_whole_where_upstream_knows_no_ranges() {
+fn serves_complete_response_without_range_support() {
     let mut world = World::new();
     let forward = world.miss("GET /", "Range: bytes=0-4");
     assert!(forward.conditions().is_none());
@@ -65,7 +65,7 @@ fn the_whole_where_upstream_knows_no_ranges() {
 }
 
 #[test]
-fn variants() {
+fn selects_variants() {
     let mut world = World::new();
     let lines = "Cache-Control: max-age=60\nVary: Foo";
     world.fetch("GET /", "Foo: 1", 200, lines, "one");
@@ -88,7 +88,7 @@ fn variants_are_bounded() {
 }
 
 #[test]
-fn a_304_freshens_what_is_stored() {
+fn validation_freshens_stored_response() {
     let mut world = World::new();
     let modified = world.date(-1000);
     let lines = format!("Cache-Control: max-age=10\nETag: \"a\"\nLast-Modified: {modified}\nX: 1\nY: 1");
@@ -109,7 +109,7 @@ fn a_304_freshens_what_is_stored() {
 }
 
 #[test]
-fn validation_may_end_with_something_new() {
+fn validation_may_return_new_response() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
@@ -123,7 +123,7 @@ fn validation_may_end_with_something_new() {
 }
 
 #[test]
-fn a_validated_response_that_may_no_longer_be_stored_goes() {
+fn validation_may_remove_response() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
@@ -133,7 +133,7 @@ fn a_validated_response_that_may_no_longer_be_stored_goes() {
 }
 
 #[test]
-fn always_to_be_validated() {
+fn no_cache_is_always_validated() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: no-cache, max-age=60\nETag: \"a\"", "one");
     let forward = world.miss("GET /", "");
@@ -143,7 +143,7 @@ fn always_to_be_validated() {
 }
 
 #[test]
-fn head_freshens_what_it_agrees_with() {
+fn matching_head_freshens() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
@@ -163,7 +163,7 @@ fn head_freshens_what_it_agrees_with() {
 }
 
 #[test]
-fn what_is_passed_on_for_some_is_not_for_others() {
+fn pass_marker_applies_to_its_variant() {
     let mut world =
         World::with(breme_cache::Settings { object_bytes_max: 40_000, ..breme_cache::Settings::new(4 << 20) });
     let lines = "Cache-Control: max-age=60\nVary: Foo";
@@ -183,7 +183,7 @@ fn what_is_passed_on_for_some_is_not_for_others() {
 }
 
 #[test]
-fn what_varies_with_the_clients_address_is_for_one_client() {
+fn refuses_vary_by_client_address() {
     let mut world = World::new();
     for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP"] {
         world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=60\nVary: Accept, {name}"), "for you");
@@ -192,7 +192,7 @@ fn what_varies_with_the_clients_address_is_for_one_client() {
 }
 
 #[test]
-fn what_upstream_does_not_hear_counts_as_absent() {
+fn stripped_headers_count_as_absent() {
     let mut world = World::new();
     let lines = "Cache-Control: max-age=60\nVary: X-Said";
     world.is_stripped = |name| name.eq_ignore_ascii_case("x-said");
@@ -212,7 +212,7 @@ fn what_upstream_does_not_hear_counts_as_absent() {
 
 /// The stored content is right for who asked, but for whom else is not known.
 #[test]
-fn what_varies_with_more_since_a_304_is_for_nobody_else() {
+fn validation_with_new_vary_removes_response() {
     for (before, now, is_kept) in
         [("", "Vary: Foo", false), ("\nVary: Foo", "Vary: Foo, Bar", false), ("\nVary: Foo", "Vary: foo", true)]
     {

@@ -12,7 +12,7 @@ fn stale(value: &str) -> World {
 }
 
 #[test]
-fn one_refresh_in_the_background() {
+fn refreshes_once_in_background() {
     let mut world = stale("stale-while-revalidate=30");
     let CacheDecision::RespondAndRefresh(response, refresh) = world.look_up("GET /", "If-None-Match: \"x\"") else {
         panic!("the first one refreshes")
@@ -32,7 +32,7 @@ fn one_refresh_in_the_background() {
 }
 
 #[test]
-fn a_refresh_that_failed_is_tried_again_until_the_time_is_over() {
+fn failed_refresh_is_retried() {
     let mut world = stale("stale-while-revalidate=30");
     let CacheDecision::RespondAndRefresh(_, refresh) = world.look_up("GET /", "") else { panic!("stale for now") };
     world.fail(*refresh);
@@ -42,7 +42,7 @@ fn a_refresh_that_failed_is_tried_again_until_the_time_is_over() {
 }
 
 #[test]
-fn a_response_without_validators_is_refreshed_too() {
+fn refreshes_without_validators() {
     let mut world = World::new();
     world.fetch("GET /", "", 200, "Cache-Control: max-age=0, stale-while-revalidate=30", "one");
     let CacheDecision::RespondAndRefresh(response, refresh) = world.look_up("GET /", "Range: bytes=0-0") else {
@@ -55,7 +55,7 @@ fn a_response_without_validators_is_refreshed_too() {
 }
 
 #[test]
-fn when_upstream_fails() {
+fn serves_stale_on_failure() {
     // What the response said; the failure (a status, or none at all); whether the stale response is served after 10 and
     // after 2000 stale seconds.
     for (value, failure, soon, late) in [
@@ -102,7 +102,7 @@ fn when_upstream_fails() {
 }
 
 #[test]
-fn a_request_may_say_for_how_long() {
+fn request_limits_stale_if_error() {
     for (seconds, expected) in [(9, false), (10, true)] {
         let mut world = stale("x");
         let forward = world.miss("GET /", &format!("Cache-Control: stale-if-error={seconds}"));
@@ -114,7 +114,7 @@ fn a_request_may_say_for_how_long() {
 }
 
 #[test]
-fn an_error_does_not_take_the_place_of_what_is_better() {
+fn error_does_not_replace_better_response() {
     let mut world = stale("x");
     let mut forward = world.miss("GET /", "");
     assert!(world.head(&mut forward, 503, "Cache-Control: max-age=60", Some(3)).is_some());
@@ -133,7 +133,7 @@ fn an_error_does_not_take_the_place_of_what_is_better() {
 }
 
 #[test]
-fn what_is_about_the_request_takes_nothing_away() {
+fn status_about_request_keeps_stored_response() {
     for status in [412, 416, 417, 428, 429, 431, 511] {
         let mut world = stale("x");
         let forward = world.miss("GET /", "Cache-Control: no-cache");
@@ -144,7 +144,7 @@ fn what_is_about_the_request_takes_nothing_away() {
 }
 
 #[test]
-fn what_one_allows_is_not_given_to_others() {
+fn max_stale_does_not_extend_to_followers() {
     let mut world = stale("x");
     world.wait(2000);
     let leader = world.miss("GET /", "Cache-Control: stale-if-error=9000");
