@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
-use breme_driver::{Clock, Counting, Kind, Listener, Running, Settings, start};
+use breme_driver::{Clock, CounterReader, DriverHandle, DriverKind, DriverSettings, Listener, start};
 pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
 pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
@@ -41,9 +41,9 @@ pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
 /// What a server tells at `/metrics`: of its process and its connections, and what its role has counted.
 pub fn registry(
     role: &str,
-    kind: Kind,
+    kind: DriverKind,
     process: ProcessMetrics,
-    counting: Counting,
+    counting: CounterReader,
     maintenance: Maintenance,
     own: Box<dyn Collector>,
 ) -> Registry {
@@ -106,13 +106,13 @@ impl AdminListener {
     ) -> Result<Admin, Failure> {
         let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| attendant.take().expect("there is one shard");
-        let running = start(Kind::Events, vec![self.0], &settings(cpus), clock, node);
+        let running = start(DriverKind::Events, vec![self.0], &settings(cpus), clock, node);
         running.map(Admin).map_err(|error| Failure::run(error.to_string()))
     }
 }
 
-fn settings(cpus: Vec<usize>) -> Settings {
-    Settings {
+fn settings(cpus: Vec<usize>) -> DriverSettings {
+    DriverSettings {
         threads: 1,
         cpus,
         connections_max: node::CONNECTIONS_MAX,
@@ -120,13 +120,13 @@ fn settings(cpus: Vec<usize>) -> Settings {
         closing_bytes_max: 64 * 1024,
         send_timeout: Duration::from_secs(10),
         backlog: 128,
-        ..Settings::default()
+        ..DriverSettings::default()
     }
 }
 
 /// At work, until it is ended.
 #[derive(Debug)]
-pub struct Admin(Running<Attendant>);
+pub struct Admin(DriverHandle<Attendant>);
 
 impl Admin {
     /// Answers no more.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use breme_driver::{Kind, UnknownKind, probe_uring};
+use breme_driver::{DriverKind, probe_uring};
 
 /// What the user chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,19 +11,19 @@ pub enum DriverChoice {
     /// `uring` if the kernel offers it, or else `events`, with a line that says why.
     Auto,
     /// This one, or a message why it cannot work.
-    Kind(Kind),
+    Named(DriverKind),
 }
 
 impl DriverChoice {
     /// The driver to start. A fallback is told on standard error, since it changes what is measured.
-    pub fn resolve(self, command: &str) -> Kind {
+    pub fn resolve(self, command: &str) -> DriverKind {
         match self {
-            Self::Kind(kind) => kind,
+            Self::Named(kind) => kind,
             Self::Auto => match probe_uring() {
-                Ok(()) => Kind::Uring,
+                Ok(()) => DriverKind::Uring,
                 Err(lack) => {
                     eprintln!("breme {command}: using the driver events: {lack}");
-                    Kind::Events
+                    DriverKind::Events
                 }
             },
         }
@@ -31,7 +31,7 @@ impl DriverChoice {
 
     /// Whether this is `threads`.
     pub fn is_threads(self) -> bool {
-        self == Self::Kind(Kind::Threads)
+        self == Self::Named(DriverKind::Threads)
     }
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for DriverChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => formatter.pad("auto"),
-            Self::Kind(kind) => kind.fmt(formatter),
+            Self::Named(kind) => kind.fmt(formatter),
         }
     }
 }
@@ -50,14 +50,14 @@ impl FromStr for DriverChoice {
     fn from_str(name: &str) -> Result<Self, UnknownDriver> {
         match name {
             "auto" => Ok(Self::Auto),
-            _ => name.parse().map(Self::Kind).map_err(UnknownDriver),
+            _ => name.parse().map(Self::Named).map_err(UnknownDriver),
         }
     }
 }
 
 /// No driver has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownDriver(UnknownKind);
+pub struct UnknownDriver(breme_driver::UnknownDriver);
 
 impl fmt::Display for UnknownDriver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_choice_is_read_as_it_is_written() {
-        let kinds = [Kind::Threads, Kind::Events, Kind::Uring].map(DriverChoice::Kind);
+        let kinds = [DriverKind::Threads, DriverKind::Events, DriverKind::Uring].map(DriverChoice::Named);
         for choice in kinds.into_iter().chain([DriverChoice::Auto]) {
             assert_eq!(choice.to_string().parse(), Ok(choice));
         }

@@ -8,7 +8,7 @@ use std::sync::Once;
 
 pub use arguments::Args;
 use breme_base::grouped;
-use breme_driver::{Clock, Kind, Settings as DriverSettings, start};
+use breme_driver::{Clock, DriverKind, DriverSettings, start};
 use breme_link::{Direction, Link};
 use breme_node::ConnectError;
 use metrics::LinkMetrics;
@@ -19,7 +19,7 @@ use crate::serving::{Descriptors, SignalActions, announce, catch, listen, obey, 
 
 const ROLE: &str = "link";
 /// The only driver whose timers are finer than a millisecond.
-const DRIVER: Kind = Kind::Events;
+const DRIVER: DriverKind = DriverKind::Events;
 /// A client's connection, and the one to the server.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 

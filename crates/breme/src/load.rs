@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub use arguments::Args;
 use attendant::{Attendant, Interruption};
-use breme_driver::{ClientTls, Clock, Settings as DriverSettings, start};
+use breme_driver::{ClientTls, Clock, DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
@@ -86,7 +86,7 @@ fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
     let settings = plan.settings();
     // A connection that the server is to close is still open when the next one is opened.
     let each = if settings.keep_alive { 1 } else { 2 };
-    breme_sys::descriptors_needed(settings.connections as u64 * each + DESCRIPTORS_BESIDES)
+    breme_sys::ensure_descriptor_limit(settings.connections as u64 * each + DESCRIPTORS_BESIDES)
         .map_err(|error| Failure::run(error.to_string()))
 }
 

@@ -33,7 +33,7 @@ use api::{Kept, ProxyApi};
 pub use arguments::{Args, command};
 use arguments::{ROLE, in_force};
 use assembly::{Assembly, Parts, locate_in_list};
-use breme_driver::{Clock, Settings as DriverSettings, check, start};
+use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
 use reloading::{Files, Reloading};

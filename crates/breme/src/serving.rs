@@ -11,7 +11,7 @@ mod secured;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use breme_driver::{Counting, Listener, ServerTls, Settings as DriverSettings, ShardPanic, Stopper};
+use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
 pub use place::{Place, resolve};
@@ -51,7 +51,8 @@ impl Descriptors {
         let of_each = shards * self.of_connection;
         let allowed = breme_sys::raise_descriptor_limit().soft;
         let least = asked.map_or(CONNECTIONS_MIN, |asked| asked as u64);
-        breme_sys::descriptors_needed(besides + of_each * least).map_err(|error| Failure::run(error.to_string()))?;
+        breme_sys::ensure_descriptor_limit(besides + of_each * least)
+            .map_err(|error| Failure::run(error.to_string()))?;
         let room = usize::try_from((allowed - besides) / of_each).unwrap_or(usize::MAX);
         Ok(asked.unwrap_or_else(|| default.min(room)))
     }
@@ -148,8 +149,8 @@ pub fn panics<N>(ended: Vec<Result<N, ShardPanic>>) -> Result<(), Failure> {
 }
 
 /// What became of TLS, of which no request tells.
-pub fn tell_handshakes(role: &str, counting: &Counting) {
-    let shards = counting.all();
+pub fn tell_handshakes(role: &str, counters: &CounterReader) {
+    let shards = counters.all();
     let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
     eprintln!(
         "breme {role}: {} TLS handshakes, {} of them resumed; {} failed",

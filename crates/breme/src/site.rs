@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub use arguments::Args;
-use breme_driver::{Clock, Settings as DriverSettings, start};
+use breme_driver::{Clock, DriverSettings, start};
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
 use metrics::SiteMetrics;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use breme_driver::{ClientOptions, ClientTls, Identity, IdentityError, Trust, Validity};
+use breme_driver::{CertificateValidity, ClientOptions, ClientTls, Identity, IdentityError, Trust};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
@@ -58,9 +58,9 @@ impl IdentityFiles<'_> {
     /// What should be known of a certificate that can be used all the same.
     fn problem(&self, identity: &Identity) -> Option<String> {
         let problem = match identity.validity() {
-            Validity::Now => return None,
-            Validity::Expired => "has expired",
-            Validity::NotYet => "is not valid yet",
+            CertificateValidity::Valid => return None,
+            CertificateValidity::Expired => "has expired",
+            CertificateValidity::NotYetValid => "is not valid yet",
         };
         let (flag, path) = (self.certificate_flag, self.certificate.display());
         Some(format!("{flag} {path}: the certificate {problem}; peers that check it will refuse it"))
@@ -100,7 +100,7 @@ impl ClientFlags<'_> {
         let identity = identity.map_err(Failure::usage)?;
         let authorities = self.authorities.map(|path| authorities(self.authorities_flag, path)).transpose();
         let authorities = authorities.map_err(Failure::usage)?;
-        let named = if self.is_insecure { Some(Trust::Everybody) } else { authorities };
+        let named = if self.is_insecure { Some(Trust::AcceptAny) } else { authorities };
         Ok(ClientFiles { identity, trust: named.map_or_else(OnceLock::new, OnceLock::from) })
     }
 }
@@ -113,7 +113,7 @@ impl ClientFiles {
 
     /// How TLS is spoken with servers: in the version that both like, and going on with earlier sessions.
     pub fn options(&self) -> ClientOptions<'_> {
-        let trust = self.trust.get_or_init(Trust::of_system).clone();
+        let trust = self.trust.get_or_init(Trust::system).clone();
         let identity = self.identity.as_ref();
         ClientOptions { trust, identity, protocols: &PROTOCOLS, resumption: true, version: None }
     }
@@ -127,7 +127,7 @@ pub fn client(host: &str, options: &ClientOptions<'_>) -> Result<Arc<ClientTls>,
 /// The authorities in a file that a flag names.
 fn authorities(flag: &str, path: &Path) -> Result<Trust, String> {
     let pem = read(flag, path)?;
-    Trust::of_pem(&pem).map_err(|error| format!("{flag} {}: {error}", path.display()))
+    Trust::from_pem(&pem).map_err(|error| format!("{flag} {}: {error}", path.display()))
 }
 
 /// Reads a file that a flag names.

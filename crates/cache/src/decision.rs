@@ -156,8 +156,8 @@ impl Cache {
 }
 
 impl Follower {
-    /// Looks the request up again after [`FollowerPoll::Retry`] or the deadline. It may follow another fill until the
-    /// same deadline.
+    /// Looks the request up again after [`Retry`](crate::FollowerPoll::Retry) or the deadline. It may follow another
+    /// fill until the same deadline.
     #[must_use]
     pub fn retry(self, now: Now) -> CacheDecision {
         let (cache, pending, waiting) = self.into_retry(now.instant);

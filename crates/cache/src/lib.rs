@@ -1,6 +1,7 @@
 //! A shared HTTP cache (RFC 9111) with a bounded store.
 //!
-//! No I/O: time and seed are arguments, and callers wake waiting requests. One [`Cache`] serves all shards of a process.
+//! No I/O: time and seed are arguments, and callers wake waiting requests. One [`Cache`] serves all shards of a
+//! process.
 //!
 //! ```text
 //!                              ┌─ Respond   from the store (RespondAndRefresh: with a Forward to run in the background)

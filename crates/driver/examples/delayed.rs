@@ -1,21 +1,21 @@
-//! A server whose delays are known: what a load generator says of it can be held against arithmetic.
+//! A server with known delays, to check the results of a load generator by arithmetic.
 //!
 //! ```console
-//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms           # each answer after a millisecond
-//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms freeze    # … and a second in every ten none at all
-//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms awake     # … and never asleep, for one connection
+//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms           # responds after a millisecond
+//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms freeze    # … and pauses one second in ten
+//! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms awake     # … and never sleeps, for one connection
 //! ```
 //!
-//! A thread for each connection and blocking calls, so that nothing of breme's own measures itself. It sleeps for most
-//! of a delay and stays awake for the rest, since sleeping alone is late by as much as is to be measured. The freezes
-//! are in the seconds that end with 4 of the time since its start.
+//! It uses a thread per connection and blocking calls, so that breme does not measure itself. It sleeps for most of a
+//! delay and spins for the rest, since sleeping alone is too late. It pauses in the seconds since its start that end
+//! with 4.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/// Sleeping is not trusted for the last part of a delay.
+/// Spun instead of slept.
 const AWAKE: Duration = Duration::from_micros(150);
 const PERIOD: Duration = Duration::from_secs(10);
 const FREEZE_BEGINS: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(number.parse::<u64>().ok()? * factor))
 }
 
-/// One request at a time, each in one piece: that is how a load generator without a pipeline sends them.
+/// One request at a time, in one piece, as load generators send them without pipelining.
 fn serve(mut stream: TcpStream, delay: Duration, freezes_since: Option<Instant>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut request = [0; 4096];
@@ -72,11 +72,13 @@ fn read(stream: &mut TcpStream, request: &mut [u8]) -> std::io::Result<usize> {
     }
 }
 
-/// When work that begins at an instant is done, if nothing is done during freezes.
+/// When work that starts at `begun` is done, given the pauses.
 fn thawed(begun: Duration, work: Duration) -> Duration {
     let within = |instant: Duration| Duration::from_nanos((instant.as_nanos() % PERIOD.as_nanos()) as u64);
     let begun = match within(begun) {
-        since if since >= FREEZE_BEGINS && since < FREEZE_ENDS => begun + (FREEZE_ENDS - since),
+        connected_at if connected_at >= FREEZE_BEGINS && connected_at < FREEZE_ENDS => {
+            begun + (FREEZE_ENDS - connected_at)
+        }
         _ => begun,
     };
     let is_cut = within(begun) < FREEZE_BEGINS && within(begun) + work > FREEZE_BEGINS;

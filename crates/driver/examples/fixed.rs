@@ -1,7 +1,7 @@
-//! The least that a server of this driver costs: every head is answered with the same 13 bytes, unread.
+//! The minimum cost of a server on this driver: responds to any request with the same 13 bytes.
 //!
 //! ```text
-//! fixed [threads|events|uring] [THREADS] [CPU]     prints its address, ends with its standard input
+//! fixed [threads|events|uring] [THREADS] [CPU]     prints its address; exits at the end of standard input
 //! ```
 
 use std::env;
@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io::Read;
 
 use breme_base::Instant;
-use breme_driver::{Clock, Kind, Listener, Settings, start};
+use breme_driver::{Clock, DriverKind, DriverSettings, Listener, start};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
@@ -52,10 +52,10 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
-    let kind: Kind = arguments.next().map_or(Ok(Kind::Events), |kind| kind.parse())?;
+    let kind: DriverKind = arguments.next().map_or(Ok(DriverKind::Events), |kind| kind.parse())?;
     let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
     let cpus = arguments.next().map(|cpu| cpu.parse()).transpose()?.into_iter().collect();
-    let settings = Settings { threads, cpus, ..Settings::default() };
+    let settings = DriverSettings { threads, cpus, ..DriverSettings::default() };
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings)?;
     println!("{}", listener.address());
     let running = start(kind, vec![listener], &settings, Clock::start(), |_| Fixed)?;

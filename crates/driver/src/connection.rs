@@ -1,4 +1,4 @@
-//! One connection: what was received and not taken, what was sent and has not left, and how it ends.
+//! State of one connection: receive buffer, send queue and close sequence.
 //!
 //! ```text
 //!   Connecting ──► (Handshaking) ──► Open ──► Flushing ──► Lingering ──► Ended
@@ -6,7 +6,7 @@
 //!                                       └──────────┴────────────────┴──► Ended (reset, abort, failure)
 //! ```
 //!
-//! It calls no node: it says in its fields what has become true, and the engine looks at them.
+//! It never calls the node: it sets flags, and the engine acts on them.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -14,77 +14,73 @@ use std::ops::Range;
 use breme_node::{Action, CloseReason, ConnectTicket, Log, TlsClientId};
 use bytes::{Bytes, BytesMut};
 
-use crate::engine::RECEIPT_BYTES_MAX;
-use crate::queue::SendQueue;
-use crate::socket::{Moved, SendFailure};
+use crate::engine::RECEIVE_CHUNK_BYTES_MAX;
+use crate::send_queue::SendQueue;
+use crate::socket::{SendFailure, SendResult};
 use crate::transport::{FILE_TOO_SHORT, SEGMENTS_PER_SEND, Transport};
 
-/// One receipt brings at most so much while it is not known whether what it is passed on to reads as fast: this is what
-/// waits in memory for each slow reader.
-const SHORT_RECEIPT_BYTES: usize = 32 * 1024;
-/// So many of them that are at least half as long must have come without a pause before receipts are longer, which
-/// costs less: up to 4 MB, as much as the kernel's send buffer may take for a peer that reads nothing.
-const SHORT_RECEIPTS: u8 = 128;
+/// Receive limit while it is unknown whether data is relayed as fast as it arrives: each slow reader holds this much
+/// memory.
+const SHORT_CHUNK_BYTES: usize = 32 * 1024;
+/// After this many chunks of at least half that size without a pause, chunks become longer, which is cheaper: up to 4
+/// MB in total, as much as the kernel may buffer for a peer that reads nothing.
+const SHORT_CHUNKS: u8 = 128;
 
-/// Bytes that one connection may send before the others have their turn.
+/// Bytes sent per turn, for fairness.
 const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;
 
-/// An idle connection costs this and its place in the timers, and no buffers.
+/// An idle connection costs this struct and a timer slot, and no buffers.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
-    pub(crate) phase: Phase,
-    /// Received, and not taken by the node.
+    pub(crate) phase: ConnectionPhase,
+    /// Received, but not consumed by the node.
     pub(crate) retained: BytesMut,
-    /// There is none while nothing waits. It may be empty: then only what is sealed waits, in the transport.
+    /// None if empty. An empty queue means that only encrypted bytes wait, in the transport.
     pub(crate) queue: Option<Box<SendQueue>>,
-    /// Sending or the kernel's word has shown that the connection is broken; what was received before may still be
-    /// read.
+    /// Set when a send or an event shows that the connection is broken; data received before may still be read.
     pub(crate) failure: Option<CloseReason>,
-    pub(crate) finish: Finish,
-    /// There may be something to read.
+    pub(crate) finish: WriteShutdown,
     pub(crate) is_readable: bool,
-    /// The kernel may take something.
     pub(crate) is_writable: bool,
-    /// The kernel has said that the peer's end is near: a short read is not the last.
-    pub(crate) is_end_near: bool,
-    /// The peer's end has been read.
+    /// EPOLLRDHUP or similar: a short read is not the last.
+    pub(crate) has_hangup: bool,
+    /// The peer's end was read.
     pub(crate) has_ended: bool,
     pub(crate) is_paused: bool,
-    /// The node wants to see again what it has not taken.
+    /// The node must be called again with the retained bytes.
     pub(crate) is_relend_due: bool,
-    /// While lingering: others wait for its place, and its deadline is near. If the peer is silent until then, that is
-    /// the end.
-    pub(crate) is_hurried: bool,
+    /// While lingering under pressure: the deadline is near, and is extended only if the peer still sends.
+    pub(crate) has_short_deadline: bool,
     pub(crate) length: QueueLength,
-    /// Accepted, not opened: while its queue is long, nothing is lent, unless it is full duplex.
+    /// Accepted, not opened by us: nothing is lent while its send queue is long, unless full duplex.
     pub(crate) is_accepted: bool,
     pub(crate) is_full_duplex: bool,
-    /// The connection stands in the engine's list of those that want a turn.
-    pub(crate) is_listed: bool,
-    /// The node has been told of it, and will be told of its end.
-    pub(crate) is_known: bool,
-    /// How TLS begins when the connection is there.
+    /// Queued in the engine's `ready` list.
+    pub(crate) is_scheduled: bool,
+    /// The node knows of it and must be notified of its close.
+    pub(crate) is_reported: bool,
+    /// TLS client to start when connected.
     pub(crate) tls_client: Option<TlsClientId>,
     pub(crate) operations: Operations,
-    /// Bytes of the node that have left and that the engine has not counted yet.
+    /// Node bytes sent since the last [`take_left_bytes`](Self::take_left_bytes).
     left_bytes: usize,
-    /// So many receipts are still to be short.
-    short_receipts: u8,
+    /// Remaining short chunks.
+    short_chunks: u8,
 }
 
-/// What is in flight in the kernel for a connection, where the driver works by completion.
+/// Operations in flight in the kernel (completion driver).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Operations {
     pub(crate) receive: Receive,
-    /// So much came lately that it is received piece by piece.
+    /// Receives one chunk per operation, since chunks were long lately.
     pub(crate) is_long: bool,
-    /// It is told when the kernel takes bytes again.
-    pub(crate) is_watching_room: bool,
-    /// It is told when the connection breaks while nothing is received.
+    /// Waits for writability.
+    pub(crate) is_watching_writable: bool,
+    /// Waits for an error or hang-up while nothing is received.
     pub(crate) is_watching_break: bool,
-    /// The submission that its last gathered send belongs to.
-    pub(crate) gathered_in: u32,
+    /// The submission with its last batched send.
+    pub(crate) batched_in: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,172 +88,166 @@ pub(crate) enum Receive {
     #[default]
     Idle,
     Armed,
-    /// It brings one piece, and no more by itself.
+    /// Single shot.
     ArmedOnce,
-    /// Its last completion has not come yet.
+    /// The final completion is outstanding.
     Cancelled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     Connecting(ConnectTicket),
-    /// The connection is there; TLS is not yet.
-    Handshaking(Opening),
+    /// Connected, TLS handshake in progress.
+    Handshaking(Initiator),
     Open,
-    /// The node has closed it; the queue still leaves.
+    /// Closed by the node; the queue is being sent.
     Flushing {
         discarded_bytes: u64,
     },
-    /// All has left; the peer's rest is read into nothing.
+    /// Everything is sent; the peer's remaining data is discarded.
     Lingering {
         discarded_bytes: u64,
     },
     Ended(CloseReason),
 }
 
-/// Who began a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum Initiator {
     Accepted,
     Connected(ConnectTicket),
 }
 
-/// How far the end of our sending has come.
+/// State of half-closing our side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finish {
-    NotAsked,
-    Asked,
+pub(crate) enum WriteShutdown {
+    No,
+    Requested,
     Done,
 }
 
-/// Whether the queue became so long that the node is to produce no more until it is empty.
+/// Whether the send queue exceeds the limit, so that the node must pause until it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueLength {
     Short,
-    /// The node does not know yet.
+    /// The node is not notified yet.
     Long,
-    LongAndTold,
+    LongReported,
 }
 
 impl Connection {
-    pub(crate) fn new(transport: Transport, phase: Phase) -> Self {
+    pub(crate) fn new(transport: Transport, phase: ConnectionPhase) -> Self {
         Self {
             transport,
             phase,
             retained: BytesMut::new(),
             queue: None,
             failure: None,
-            finish: Finish::NotAsked,
+            finish: WriteShutdown::No,
             is_readable: false,
-            is_writable: matches!(phase, Phase::Open | Phase::Handshaking(_)),
-            is_end_near: false,
+            is_writable: matches!(phase, ConnectionPhase::Open | ConnectionPhase::Handshaking(_)),
+            has_hangup: false,
             has_ended: false,
             is_paused: false,
             is_relend_due: false,
-            is_hurried: false,
+            has_short_deadline: false,
             length: QueueLength::Short,
-            is_accepted: matches!(phase, Phase::Open | Phase::Handshaking(Opening::Accepted)),
+            is_accepted: matches!(phase, ConnectionPhase::Open | ConnectionPhase::Handshaking(Initiator::Accepted)),
             is_full_duplex: false,
-            is_listed: false,
-            is_known: phase == Phase::Open,
+            is_scheduled: false,
+            is_reported: phase == ConnectionPhase::Open,
             tls_client: None,
             operations: Operations::default(),
             left_bytes: 0,
-            short_receipts: SHORT_RECEIPTS,
+            short_chunks: SHORT_CHUNKS,
         }
     }
 
-    /// Whether the node may be shown bytes.
     pub(crate) fn may_lend(&self) -> bool {
         let is_held_back = self.is_accepted && !self.is_full_duplex && self.length != QueueLength::Short;
-        self.phase == Phase::Open && !self.is_paused && !is_held_back
+        self.phase == ConnectionPhase::Open && !self.is_paused && !is_held_back
     }
 
-    /// How many bytes more may wait for the node.
-    pub(crate) fn room(&self, receive_bytes_max: usize) -> usize {
+    /// Free space in the receive buffer.
+    pub(crate) fn free_bytes(&self, receive_bytes_max: usize) -> usize {
         receive_bytes_max.saturating_sub(self.retained.len())
     }
 
-    /// Nothing is lent until it is resumed.
     pub(crate) fn pause(&mut self) {
         self.is_paused = true;
-        self.short_receipts = SHORT_RECEIPTS;
+        self.short_chunks = SHORT_CHUNKS;
     }
 
-    /// So much has come.
-    pub(crate) fn note_received(&mut self, count: usize) {
-        self.short_receipts = self.short_receipts.saturating_sub(u8::from(count >= SHORT_RECEIPT_BYTES / 2));
+    pub(crate) fn count_received(&mut self, count: usize) {
+        self.short_chunks = self.short_chunks.saturating_sub(u8::from(count >= SHORT_CHUNK_BYTES / 2));
     }
 
-    /// What one receipt may bring.
-    pub(crate) fn receipt_bytes_max(&self) -> usize {
-        if self.short_receipts > 0 { SHORT_RECEIPT_BYTES } else { RECEIPT_BYTES_MAX }
+    /// Limit of one receive.
+    pub(crate) fn chunk_bytes_max(&self) -> usize {
+        if self.short_chunks > 0 { SHORT_CHUNK_BYTES } else { RECEIVE_CHUNK_BYTES_MAX }
     }
 
-    /// Whether it is over but for what its peer still sends.
     pub(crate) fn is_lingering(&self) -> bool {
-        matches!(self.phase, Phase::Lingering { .. })
+        matches!(self.phase, ConnectionPhase::Lingering { .. })
     }
 
-    /// Whether the kernel should be asked for bytes, were there any.
+    /// Whether to receive, if data arrives.
     pub(crate) fn wants_bytes(&self, receive_bytes_max: usize) -> bool {
         match self.phase {
-            Phase::Open => !self.has_ended && self.may_lend() && self.room(receive_bytes_max) > 0,
-            Phase::Flushing { .. } | Phase::Lingering { .. } => !self.has_ended,
-            Phase::Handshaking(_) => true,
-            Phase::Connecting(_) | Phase::Ended(_) => false,
+            ConnectionPhase::Open => !self.has_ended && self.may_lend() && self.free_bytes(receive_bytes_max) > 0,
+            ConnectionPhase::Flushing { .. } | ConnectionPhase::Lingering { .. } => !self.has_ended,
+            ConnectionPhase::Handshaking(_) => true,
+            ConnectionPhase::Connecting(_) | ConnectionPhase::Ended(_) => false,
         }
     }
 
-    /// Whether it waits for the kernel to take something.
     pub(crate) fn wants_to_send(&self) -> bool {
         match self.phase {
-            Phase::Connecting(_) => true,
-            Phase::Handshaking(_) => self.transport.pending_bytes() > 0,
+            ConnectionPhase::Connecting(_) => true,
+            ConnectionPhase::Handshaking(_) => self.transport.pending_bytes() > 0,
             _ => self.queue.is_some(),
         }
     }
 
-    /// Whether bytes that the kernel brought can go to the node at once.
-    pub(crate) fn takes(&self, count: usize, receive_bytes_max: usize) -> bool {
-        self.transport.is_clear()
-            && self.phase == Phase::Open
+    /// Whether received bytes can be lent to the node without buffering.
+    pub(crate) fn accepts_directly(&self, count: usize, receive_bytes_max: usize) -> bool {
+        self.transport.is_passthrough()
+            && self.phase == ConnectionPhase::Open
             && self.wants_bytes(receive_bytes_max)
-            && count <= self.room(receive_bytes_max)
+            && count <= self.free_bytes(receive_bytes_max)
     }
 
-    /// Whether bytes may leave with others', and as soon as those do as far as is known.
-    pub(crate) fn may_be_gathered(&self) -> bool {
+    /// Whether a send can join the batch and leave with it, as far as known.
+    pub(crate) fn can_be_batched(&self) -> bool {
         self.may_send() && self.queue.is_none() && self.is_writable && self.transport.pending_bytes() == 0
     }
 
-    /// Whether TLS may begin now: nothing waits on either side.
+    /// Whether TLS can start: nothing is buffered in either direction.
     pub(crate) fn may_be_secured(&self) -> bool {
-        let is_plain = self.transport.secured.is_none() && !self.is_accepted;
+        let is_plain = self.transport.tls.is_none() && !self.is_accepted;
         is_plain && self.may_send() && self.queue.is_none() && self.retained.is_empty() && !self.has_ended
     }
 
     fn may_send(&self) -> bool {
-        self.phase == Phase::Open && self.finish == Finish::NotAsked && self.failure.is_none()
+        self.phase == ConnectionPhase::Open && self.finish == WriteShutdown::No && self.failure.is_none()
     }
 
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.queue.as_ref().map_or(0, |queue| queue.bytes() + self.transport.pending_bytes() as u64)
     }
 
-    /// Bytes that have left since this was asked last.
+    /// Node bytes sent since the last call.
     pub(crate) fn take_left_bytes(&mut self) -> usize {
         std::mem::take(&mut self.left_bytes)
     }
 
-    /// What is sealed and has not left keeps a queue, so that it is not forgotten.
+    /// Unsent ciphertext keeps a queue, so that it is flushed.
     pub(crate) fn queue_pending(&mut self) {
         if self.queue.is_none() && self.failure.is_none() && self.transport.pending_bytes() > 0 {
             self.queue = Some(Box::default());
         }
     }
 
-    /// Sends the segments of `range`: directly from where they are, if nothing waits before them; the rest is queued.
+    /// Sends the segments of `range`: directly if the queue is empty; the rest is queued.
     pub(crate) fn send(&mut self, log: Log<'_>, range: Range<usize>) {
         if !self.may_send() {
             return;
@@ -282,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// One call for as many segments as it takes; what the kernel leaves of them is queued. Returns the next index.
+    /// Sends as many segments as fit one call, and queues what the kernel does not take. Returns the next index.
     fn send_directly(&mut self, log: Log<'_>, range: Range<usize>) -> usize {
         if log.memory(range.start).is_empty() {
             return range.start + 1;
@@ -333,7 +323,7 @@ impl Connection {
         }
     }
 
-    /// Sends what waits, as long as the kernel takes it and its turn lasts. Returns how many bytes left.
+    /// Sends queued bytes until the kernel's buffer is full or the turn is over. Returns the number of bytes.
     pub(crate) fn flush(&mut self) -> usize {
         let mut flushed_bytes = 0;
         while self.is_writable && flushed_bytes < FLUSH_BYTES_PER_TURN {
@@ -341,7 +331,7 @@ impl Connection {
             let is_of_node = self.transport.pending_bytes() == 0;
             let outcome = if is_of_node { queue.send_some(&mut self.transport) } else { self.transport.flush() };
             let Some(moved) = self.note(&outcome) else { break };
-            // What TLS had pending was counted when it was sealed.
+            // Pending ciphertext was counted when it was encrypted.
             self.left_bytes += if is_of_node { moved.bytes } else { 0 };
             flushed_bytes += moved.bytes;
             let is_sealed_out = self.transport.pending_bytes() == 0;
@@ -350,8 +340,8 @@ impl Connection {
         flushed_bytes
     }
 
-    /// Notes what a send says of the connection; none if it has failed.
-    fn note(&mut self, outcome: &Result<Moved, SendFailure>) -> Option<Moved> {
+    /// Updates the flags after a send; none if it failed.
+    fn note(&mut self, outcome: &Result<SendResult, SendFailure>) -> Option<SendResult> {
         match *outcome {
             Ok(moved) => {
                 self.is_writable = !moved.is_full;
@@ -367,23 +357,22 @@ impl Connection {
         None
     }
 
-    /// Nothing can be sent any more. What the peer sent before may still wait in the kernel: an early answer, for
-    /// example.
+    /// Sending is no longer possible. The kernel may still hold received data, such as an early response.
     pub(crate) fn fail(&mut self, reason: CloseReason) {
         self.failure.get_or_insert(reason);
         self.queue = None;
         self.is_readable = true;
         if self.operations.receive == Receive::Idle {
-            self.transport.socket.ask_for_rest();
+            self.transport.socket.switch_to_syscalls();
         }
     }
 
-    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since. Returns how much of
-    /// the node's has not left; what is sealed has, as far as that is concerned.
-    pub(crate) fn wait_with(&mut self, rest: Bytes) -> usize {
+    /// Queues the unsent rest of a batched send; nothing was sent since. Returns how many bytes of the node are unsent;
+    /// ciphertext counts as sent.
+    pub(crate) fn queue_unsent(&mut self, rest: Bytes) -> usize {
         self.is_writable = false;
-        if let Some(secured) = &mut self.transport.secured {
-            secured.keep_unsent(&rest);
+        if let Some(tls) = &mut self.transport.tls {
+            tls.keep_unsent(&rest);
             self.queue_pending();
             return 0;
         }
@@ -392,36 +381,36 @@ impl Connection {
         length
     }
 
-    /// Ends our sending if that was asked for and everything has left.
+    /// Half-closes the connection once everything is sent.
     pub(crate) fn finish_if_due(&mut self) {
-        if self.finish == Finish::Asked && self.queue.is_none() && self.failure.is_none() {
+        if self.finish == WriteShutdown::Requested && self.queue.is_none() && self.failure.is_none() {
             match self.transport.end_sending() {
-                Ok(true) => self.finish = Finish::Done,
+                Ok(true) => self.finish = WriteShutdown::Done,
                 Ok(false) => self.queue_pending(),
                 Err(reason) => {
-                    self.finish = Finish::Done;
+                    self.finish = WriteShutdown::Done;
                     self.fail(reason);
                 }
             }
         }
     }
 
-    /// The node closes it gracefully: nothing more is lent, what is queued leaves.
+    /// Graceful close by the node: stop lending, send the queue.
     pub(crate) fn begin_closing(&mut self) {
-        if self.phase == Phase::Open {
+        if self.phase == ConnectionPhase::Open {
             self.retained = BytesMut::new();
-            self.phase = Phase::Flushing { discarded_bytes: 0 };
+            self.phase = ConnectionPhase::Flushing { discarded_bytes: 0 };
         }
     }
 
-    /// Goes on from flushing to lingering when the queue is empty. Returns whether it just did.
-    pub(crate) fn linger_if_flushed(&mut self, is_hurried: bool) -> bool {
-        let Phase::Flushing { discarded_bytes } = self.phase else { return false };
+    /// Goes from flushing to lingering if the queue is empty. Returns whether it did.
+    pub(crate) fn linger_if_flushed(&mut self, has_short_deadline: bool) -> bool {
+        let ConnectionPhase::Flushing { discarded_bytes } = self.phase else { return false };
         if self.queue.is_some() || self.failure.is_some() {
             return false;
         }
-        if self.finish != Finish::Done && (!self.has_ended || self.transport.secured.is_some()) {
-            self.finish = Finish::Asked;
+        if self.finish != WriteShutdown::Done && (!self.has_ended || self.transport.tls.is_some()) {
+            self.finish = WriteShutdown::Requested;
             self.finish_if_due();
             if self.queue.is_some() {
                 return false; // the word of the end has not left
@@ -431,15 +420,15 @@ impl Connection {
             self.end(CloseReason::Requested);
             return false;
         }
-        self.phase = Phase::Lingering { discarded_bytes };
-        self.is_hurried = is_hurried;
+        self.phase = ConnectionPhase::Lingering { discarded_bytes };
+        self.has_short_deadline = has_short_deadline;
         true
     }
 
-    /// Counts bytes that were read into nothing, and returns how many there have been.
+    /// Counts discarded bytes, and returns the total.
     pub(crate) fn discard(&mut self, count: u64) -> u64 {
         match &mut self.phase {
-            Phase::Flushing { discarded_bytes } | Phase::Lingering { discarded_bytes } => {
+            ConnectionPhase::Flushing { discarded_bytes } | ConnectionPhase::Lingering { discarded_bytes } => {
                 *discarded_bytes += count;
                 *discarded_bytes
             }
@@ -447,15 +436,15 @@ impl Connection {
         }
     }
 
-    /// The first reason stays.
+    /// The first reason counts.
     pub(crate) fn end(&mut self, reason: CloseReason) {
-        if !matches!(self.phase, Phase::Ended(_)) {
-            self.phase = Phase::Ended(reason);
+        if !matches!(self.phase, ConnectionPhase::Ended(_)) {
+            self.phase = ConnectionPhase::Ended(reason);
         }
     }
 }
 
-/// Where the segments that lie in memory end, within `range` and what one send may hold.
+/// End of the in-memory segments within `range`, at most one send's worth.
 fn end_of_memory(log: Log<'_>, range: Range<usize>) -> usize {
     let end = range.end.min(range.start + SEGMENTS_PER_SEND);
     (range.start..end).find(|&index| !log.is_memory(index)).unwrap_or(end)

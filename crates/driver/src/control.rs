@@ -1,4 +1,4 @@
-//! What shards and the outside share: the wish to stop, a mailbox for each shard, counters.
+//! State shared by shards and handles: stop flag, mailboxes, counters.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -8,13 +8,12 @@ use std::time::Duration;
 use breme_base::nanos;
 use breme_node::{CloseReason, ListenerId, ShardId};
 
-use crate::bell::Bell;
 use crate::tls::ServerTls;
+use crate::wake_fd::WakeFd;
 
-/// Messages that wait for one shard; who finds it full tries again later.
+/// Per shard; senders retry when it is full.
 pub(crate) const MAILBOX_MESSAGES_MAX: usize = 4_096;
 
-/// How far the end of the program has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     No,
@@ -27,36 +26,34 @@ pub(crate) enum Stop {
 pub(crate) struct Control {
     stop: AtomicU8,
     mailboxes: Vec<Mailbox>,
-    /// Rung at a stop, for the acceptor of `threads`.
-    acceptor: Option<Bell>,
-    /// How each listener speaks TLS; none: it does not.
+    /// Wakes the acceptor of `threads` on stop.
+    acceptor: Option<WakeFd>,
+    /// TLS configuration by listener; none: plain.
     tls: Vec<Option<ServerTls>>,
 }
 
-/// How the thread of a shard is woken.
 #[derive(Debug)]
-pub(crate) enum Alarm {
+pub(crate) enum ShardWaker {
     Events(mio::Waker),
-    Bell(Bell),
+    Fd(WakeFd),
 }
 
-impl Alarm {
-    pub(crate) fn ring(&self) {
+impl ShardWaker {
+    pub(crate) fn wake(&self) {
         match self {
-            // It fails only if the descriptor is bad, which would be our own fault.
+            // Fails only for an invalid descriptor, which would be a bug.
             Self::Events(waker) => drop(waker.wake()),
-            Self::Bell(bell) => bell.ring(),
+            Self::Fd(wake_fd) => wake_fd.wake(),
         }
     }
 }
 
 impl Control {
-    pub(crate) fn new(alarms: Vec<Alarm>, acceptor: Option<Bell>) -> Self {
-        let mailboxes = alarms.into_iter().map(Mailbox::new).collect();
+    pub(crate) fn new(wakers: Vec<ShardWaker>, acceptor: Option<WakeFd>) -> Self {
+        let mailboxes = wakers.into_iter().map(Mailbox::new).collect();
         Self { stop: AtomicU8::new(Stop::No as u8), mailboxes, acceptor, tls: Vec::new() }
     }
 
-    /// With TLS on some listeners.
     pub(crate) fn with_tls(mut self, tls: Vec<Option<ServerTls>>) -> Self {
         self.tls = tls;
         self
@@ -74,12 +71,12 @@ impl Control {
         }
     }
 
-    /// Asks for the end; a stronger wish is not taken back.
+    /// Requests a stop; `Abort` is not downgraded to `Drain`.
     pub(crate) fn raise(&self, stop: Stop) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
-        self.ring_all();
+        self.wake_all();
         if let Some(acceptor) = &self.acceptor {
-            acceptor.ring();
+            acceptor.wake();
         }
     }
 
@@ -87,17 +84,16 @@ impl Control {
         self.mailboxes.len()
     }
 
-    pub(crate) fn ring_all(&self) {
+    pub(crate) fn wake_all(&self) {
         for mailbox in &self.mailboxes {
-            mailbox.alarm.ring();
+            mailbox.waker.wake();
         }
     }
 
-    pub(crate) fn acceptor(&self) -> Option<&Bell> {
+    pub(crate) fn acceptor(&self) -> Option<&WakeFd> {
         self.acceptor.as_ref()
     }
 
-    /// What a shard that there is counts.
     pub(crate) fn counters(&self, shard: ShardId) -> &Counters {
         &self.mailbox(shard).expect("every shard has a mailbox from the start").counters
     }
@@ -107,22 +103,22 @@ impl Control {
     }
 }
 
-/// Messages for one shard.
+/// The message queue of one shard.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    content: Mutex<Content>,
-    pub(crate) alarm: Alarm,
+    state: Mutex<MailboxState>,
+    pub(crate) waker: ShardWaker,
     pub(crate) counters: Counters,
 }
 
 #[derive(Debug, Default)]
-struct Content {
+struct MailboxState {
     messages: VecDeque<u64>,
-    /// The shard has ended: what is sent to it is for nobody.
+    /// The shard has ended; messages are dropped.
     is_closed: bool,
 }
 
-/// The mailbox holds as many messages as it may; try again later.
+/// The shard's mailbox is full; retry later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxFull;
 
@@ -135,42 +131,42 @@ impl std::fmt::Display for MailboxFull {
 impl std::error::Error for MailboxFull {}
 
 impl Mailbox {
-    fn new(alarm: Alarm) -> Self {
-        Self { content: Mutex::default(), alarm, counters: Counters::default() }
+    fn new(waker: ShardWaker) -> Self {
+        Self { state: Mutex::default(), waker, counters: Counters::default() }
     }
 
-    /// Leaves a message and wakes the shard, if no message was waiting.
+    /// Queues a message, and wakes the shard if the queue was empty.
     pub(crate) fn post(&self, message: u64) -> Result<(), MailboxFull> {
-        let mut content = lock(&self.content);
-        if content.is_closed {
+        let mut state = lock(&self.state);
+        if state.is_closed {
             return Ok(());
         }
-        if content.messages.len() >= MAILBOX_MESSAGES_MAX {
+        if state.messages.len() >= MAILBOX_MESSAGES_MAX {
             return Err(MailboxFull);
         }
-        content.messages.push_back(message);
-        let is_first = content.messages.len() == 1;
-        drop(content);
+        state.messages.push_back(message);
+        let is_first = state.messages.len() == 1;
+        drop(state);
         if is_first {
-            self.alarm.ring();
+            self.waker.wake();
         }
         Ok(())
     }
 
-    /// Exchanges the messages for the empty `messages`.
+    /// Swaps the messages with the empty `messages`.
     pub(crate) fn take(&self, messages: &mut VecDeque<u64>) {
-        std::mem::swap(&mut lock(&self.content).messages, messages);
+        std::mem::swap(&mut lock(&self.state).messages, messages);
     }
 
     pub(crate) fn close(&self) {
-        let mut content = lock(&self.content);
-        content.is_closed = true;
-        content.messages = VecDeque::new();
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        state.messages = VecDeque::new();
     }
 }
 
-/// What one shard counts, for whoever looks from outside. Apart from the other shards' by two cache lines (processors
-/// fetch them in pairs), since bytes are counted with every receipt and send.
+/// Counters of one shard. Aligned to two cache lines (processors prefetch pairs), since they are written with each
+/// receive and send.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -185,7 +181,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes_resumed: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     spun_ns: AtomicU64,
-    ended: [AtomicU64; END_COUNT],
+    ended: [AtomicU64; CLOSE_KIND_COUNT],
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
 }
@@ -195,30 +191,28 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection has ended.
     pub(crate) fn add_end(&self, reason: CloseReason) {
         Self::add(&self.closed);
-        Self::add(&self.ended[End::of(reason) as usize]);
+        Self::add(&self.ended[CloseKind::from_reason(reason) as usize]);
     }
 
-    /// Bytes that the node is shown for the first time.
+    /// Bytes lent to the node for the first time.
     pub(crate) fn add_received(&self, bytes: usize) {
-        add_alone(&self.received_bytes, bytes as u64);
+        add_local(&self.received_bytes, bytes as u64);
     }
 
-    /// Bytes of the node that have left.
     pub(crate) fn add_sent(&self, bytes: usize) {
-        add_alone(&self.sent_bytes, bytes as u64);
+        add_local(&self.sent_bytes, bytes as u64);
     }
 
-    /// The thread looked for events again and again because a deadline was near, and found none.
+    /// Time spent busy-polling before a deadline without an event.
     pub(crate) fn add_spun(&self, duration: Duration) {
-        add_alone(&self.spun_ns, nanos(duration));
+        add_local(&self.spun_ns, nanos(duration));
     }
 
-    /// Bytes that had been counted, and have not left after all.
-    pub(crate) fn take_back_sent(&self, bytes: usize) {
-        add_alone(&self.sent_bytes, (bytes as u64).wrapping_neg());
+    /// Corrects for bytes that were counted, but not sent.
+    pub(crate) fn uncount_sent(&self, bytes: usize) {
+        add_local(&self.sent_bytes, (bytes as u64).wrapping_neg());
     }
 
     pub(crate) fn snapshot(&self) -> ShardCounters {
@@ -242,38 +236,38 @@ impl Counters {
     }
 }
 
-/// Only the shard's own thread writes here, so that nothing must be locked for it.
-fn add_alone(counter: &AtomicU64, number: u64) {
+/// Only the shard's own thread writes these, so a plain store suffices.
+fn add_local(counter: &AtomicU64, number: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);
 }
 
-/// How connections end, without the details of a [`CloseReason`].
+/// [`CloseReason`] without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The node asked for it.
+pub enum CloseKind {
+    /// Closed by the node.
     Requested,
-    /// The peer reset it.
+    /// Reset by the peer.
     Reset,
-    /// The peer ended it without the word that TLS demands.
+    /// Closed by the peer without close_notify.
     Truncated,
-    /// The driver ended it: closing took too long, or the program stops.
+    /// Closed by the driver: close timeout, or stop.
     Dropped,
-    /// Its handshake failed, or what came later was against the rules of TLS.
+    /// Failed handshake or TLS protocol error.
     Tls,
-    /// An error of the transport, or a peer that read nothing for too long.
+    /// Transport error, or send timeout.
     Failed,
-    /// Others waited, and its peer read too slowly.
+    /// Slow reader, closed under pressure.
     Evicted,
 }
 
-const END_COUNT: usize = End::ALL.len();
+const CLOSE_KIND_COUNT: usize = CloseKind::ALL.len();
 
-impl End {
-    /// Every one, in the order of [`ShardCounters::ended`].
+impl CloseKind {
+    /// In the order of [`ShardCounters::ended`].
     pub const ALL: [Self; 7] =
         [Self::Requested, Self::Reset, Self::Truncated, Self::Dropped, Self::Tls, Self::Failed, Self::Evicted];
 
-    fn of(reason: CloseReason) -> Self {
+    fn from_reason(reason: CloseReason) -> Self {
         match reason {
             CloseReason::Requested => Self::Requested,
             CloseReason::Reset => Self::Reset,
@@ -286,44 +280,43 @@ impl End {
     }
 }
 
-/// What one shard has counted since its start.
+/// Counters of one shard since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardCounters {
-    /// Connections accepted.
     pub accepted: u64,
-    /// Connections that the node opened.
+    /// Connections opened by the node.
     pub connected: u64,
-    /// Connections that ended, for any reason.
+    /// Closed connections, for any reason.
     pub closed: u64,
-    /// Connections among those that the driver ended: a limit of time or bytes, or the end of the program.
+    /// Of these, closed by the driver: time or byte limits, or stop.
     pub dropped: u64,
-    /// Times that accepting failed for lack of descriptors or memory, after which it pauses. (The acceptor of `threads`
-    /// counts at shard 0.)
+    /// Failures to accept for lack of descriptors or memory, after each of which accepting pauses. (The acceptor of
+    /// `threads` counts at shard 0.)
     pub accepts_failed: u64,
-    /// Wake-ups to others that found a full mailbox and were tried again.
+    /// Messages to other shards that found a full mailbox and were retried.
     pub wakes_delayed: u64,
-    /// Wake-ups to others that were given up, since too many were waiting to be tried again.
+    /// Messages to other shards that were dropped because too many were waiting for a retry.
     pub wakes_lost: u64,
-    /// Handshakes of TLS that succeeded, of both sides.
+    /// Successful TLS handshakes, as server and client.
     pub handshakes: u64,
-    /// Of these, those that went on with the keys of an earlier session.
+    /// Of these, resumed sessions.
     pub handshakes_resumed: u64,
-    /// Handshakes of TLS that failed, or came to no end in time.
+    /// Failed TLS handshakes, timeouts included.
     pub handshakes_failed: u64,
-    /// CPU time spent on spinning before deadlines ([`Settings::spin_before_deadline`](crate::Settings)), in ns: it was
-    /// free for work, had there been any.
+    /// CPU time spent busy-polling before deadlines
+    /// ([`spin_before_deadline`](crate::DriverSettings::spin_before_deadline)), in ns: idle time that was available for
+    /// work.
     pub spun_ns: u64,
-    /// [`closed`](Self::closed) by how they ended, in the order of [`End::ALL`].
-    pub ended: [u64; END_COUNT],
-    /// Bytes that were shown to the node, of both sides of a relay; without those that were read into nothing, and
-    /// without TLS's own.
+    /// [`closed`](Self::closed) by kind, in the order of [`CloseKind::ALL`].
+    pub ended: [u64; CLOSE_KIND_COUNT],
+    /// Bytes received for the node, from clients and upstreams; without discarded bytes and TLS overhead.
     pub received_bytes: u64,
-    /// Bytes of the node that the kernel has taken, in the same way.
+    /// Bytes of the node taken by the kernel, likewise.
     pub sent_bytes: u64,
 }
 
-/// A panic of another thread does not spoil what these locks guard: nothing of ours can panic in between.
+/// A panic elsewhere leaves valid data: nothing panics while these locks are held.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -333,7 +326,7 @@ mod tests {
     use super::*;
 
     fn control() -> Control {
-        Control::new(vec![Alarm::Bell(Bell::new().unwrap())], None)
+        Control::new(vec![ShardWaker::Fd(WakeFd::new().unwrap())], None)
     }
 
     #[test]
@@ -364,7 +357,7 @@ mod tests {
     fn what_did_not_leave_is_taken_back() {
         let counters = Counters::default();
         counters.add_sent(100);
-        counters.take_back_sent(30);
+        counters.uncount_sent(30);
         counters.add_end(CloseReason::Dropped);
         let snapshot = counters.snapshot();
         assert_eq!((snapshot.sent_bytes, snapshot.closed, snapshot.ended), (70, 1, [0, 0, 0, 1, 0, 0, 0]));

@@ -1,27 +1,26 @@
-//! What all drivers have in common: one node, its connections, and what becomes of each event.
+//! The part common to all drivers: one node, its connections, and the handling of each event.
 //!
-//! A driver's loop finds out what the kernel has to say and tells the engine: that a socket is ready
-//! ([`Engine::handle_readiness`]), or what has come of it ([`Engine::handle_arrival`]). The engine reads, lends,
-//! carries out the actions and writes. What does not fit into the turn of a connection, or is a consequence of an
-//! action, waits in the list `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
+//! A driver's loop collects kernel events and passes them on: readiness ([`Engine::handle_readiness`]) or completions
+//! ([`Engine::handle_arrival`]). The engine receives, lends to the node, runs the node's actions and sends. Work beyond
+//! a connection's turn, or caused by an action, waits in `ready` for [`Engine::handle_turn`]; so node calls never nest.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `serving` | the turn of an open connection: sending what waits, receiving, lending |
-//! | `arrivals` | bytes that the kernel brings by itself |
-//! | `gathering` | small sends that leave together |
-//! | `connecting`, `handshaking`, `closing` | the beginning and the end of connections |
-//! | `reading` | peers that read too slowly while others wait |
-//! | `wishes` | the log of actions |
+//! | `turn` | an open connection: sending the queue, receiving, lending |
+//! | `arrivals` | bytes delivered by completions |
+//! | `send_batch` | small sends submitted together |
+//! | `connect`, `handshake`, `close` | start and end of connections |
+//! | `slow_readers` | eviction of slow readers under pressure |
+//! | `actions` | the node's actions |
 
+mod actions;
 mod arrivals;
-mod closing;
-mod connecting;
-mod gathering;
-mod handshaking;
-mod reading;
-mod serving;
-mod wishes;
+mod close;
+mod connect;
+mod handshake;
+mod send_batch;
+mod slow_readers;
+mod turn;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -35,97 +34,102 @@ use breme_node::{
     TlsFailure,
 };
 use breme_sys::{Clock, Stamps};
-pub(crate) use reading::Reading;
+pub(crate) use slow_readers::ReadRate;
 
-use crate::Settings;
-use crate::connection::{Connection, Phase};
+use crate::DriverSettings;
+use crate::connection::{Connection, ConnectionPhase};
+use crate::connection_table::ConnectionTable;
 use crate::control::{Control, Counters, Stop};
 use crate::memory_return::MemoryReturn;
 use crate::port::Port;
-use crate::table::Table;
 use crate::transport::Transport;
 
-/// One call to the node sees at most so much that is new, and so much may wait for a peer beyond
-/// [`Settings::send_queue_high_bytes`](crate::Settings::send_queue_high_bytes) if it is passed on.
-pub const RECEIPT_BYTES_MAX: usize = 64 * 1024;
-/// Calls about a deadline that has passed, one after another, before the connections have their turn.
+/// Most new bytes per call of the node, and so the most by which relaying may exceed
+/// [`DriverSettings::send_queue_high_bytes`].
+pub const RECEIVE_CHUNK_BYTES_MAX: usize = 64 * 1024;
+/// Consecutive deadline calls before connections get their turn.
 const DEADLINES_PER_TURN: usize = 16;
-/// What comes may wait so long for the node's next deadline.
-const GATHERING_MAX: Duration = Duration::from_micros(100);
-/// After how long they are tried again.
+/// Longest delay of events in favour of the node's next deadline.
+const COALESCE_MAX: Duration = Duration::from_micros(100);
+/// Retry interval for messages to full mailboxes.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
-/// When the program is to end, handshakes that are under way have so long.
+/// Time left for handshakes when the driver stops.
 const STOPPING_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the kernel has said of a connection.
+/// Kernel events of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Readiness {
     pub(crate) is_readable: bool,
     pub(crate) is_writable: bool,
-    /// The peer's end, or the end of both sides.
-    pub(crate) is_end_near: bool,
+    /// The peer closed its side, or both sides.
+    pub(crate) has_hangup: bool,
     pub(crate) is_broken: bool,
 }
 
-/// What a shard receives into. It has memory from the first receipt on.
+/// The receive buffer of a shard, allocated at first use.
 #[derive(Default)]
 struct ReceiveBuffer(Box<[u8]>);
 
 impl ReceiveBuffer {
     fn memory(&mut self) -> &mut [u8] {
         if self.0.is_empty() {
-            self.0 = vec![0; RECEIPT_BYTES_MAX].into_boxed_slice();
+            self.0 = vec![0; RECEIVE_CHUNK_BYTES_MAX].into_boxed_slice();
         }
         &mut self.0
     }
 }
 
 pub(crate) struct Engine<N, P> {
-    /// First, so that it is dropped before the sockets that its wishes name are closed.
+    /// First, so that it is dropped before the sockets that its operations use.
     pub(crate) port: P,
     node: N,
     id: ShardId,
     clock: Clock,
     /// The last reading of the clock.
     now: Instant,
-    settings: Arc<Settings>,
+    settings: Arc<DriverSettings>,
     control: Arc<Control>,
     actions: Actions,
-    table: Table,
+    table: ConnectionTable,
     timers: Timers,
-    /// Connections that want a turn without the kernel having said so. Each stands in it at most once.
+    /// Connections that need a turn without a kernel event, each at most once.
     ready: VecDeque<ConnectionId>,
-    /// Connections whose queues became long, of which the node is told before anything more is received.
-    lengthened: Vec<ConnectionId>,
+    /// Connections whose queues have become long; the node is notified before more is received.
+    long_queues: Vec<ConnectionId>,
     connects_failed: VecDeque<(ConnectTicket, ConnectError)>,
     wakes_delayed: VecDeque<(ShardId, u64)>,
     messages: VecDeque<u64>,
     receive_buffer: ReceiveBuffer,
     memory: MemoryReturn,
-    /// Accepted connections whose handshake is not done.
+    /// Accepted connections in their handshake.
     handshaking_count: usize,
-    /// When what is left is dropped; known from the moment at which the node was told to stop.
+    /// When remaining connections are dropped; set on stop.
     stop_deadline: Option<Instant>,
-    /// How late the node's deadline may be, beyond what waking takes.
+    /// Tolerated lateness of the node's deadline, beside wake-up latency.
     slack: Duration,
-    /// For a node that wants to know when bytes came.
+    /// For nodes that use arrival times.
     stamps: Option<Stamps>,
-    /// The node wants the bytes of accepted connections also while their send queues are long.
+    /// The node accepts bytes of accepted connections while their send queues are long.
     is_full_duplex: bool,
-    /// What the node was told last: whether connections wait that nobody can serve.
+    /// As last reported to the node.
     pressure: Pressure,
-    /// When to look which peers read too slowly.
-    look_again: Option<Instant>,
-    /// The node has been told.
-    has_told_stop: bool,
-    /// The shard ends: nothing but the end of its connections is told to the node any more.
+    /// When to look for slow readers.
+    check_readers_at: Option<Instant>,
+    has_notified_stop: bool,
+    /// The shard is ending: the node is only notified of closed connections.
     is_exiting: bool,
-    /// The node asked for it.
+    /// The node requested the exit.
     has_exited: bool,
 }
 
 impl<N: Node, P: Port> Engine<N, P> {
-    pub(crate) fn new(node: N, id: ShardId, port: P, clock: Clock, shared: (Arc<Settings>, Arc<Control>)) -> Self {
+    pub(crate) fn new(
+        node: N,
+        id: ShardId,
+        port: P,
+        clock: Clock,
+        shared: (Arc<DriverSettings>, Arc<Control>),
+    ) -> Self {
         let stamps = node.times_arrivals().then(|| Stamps::new(clock));
         let is_full_duplex = node.is_full_duplex();
         Self {
@@ -137,10 +141,10 @@ impl<N: Node, P: Port> Engine<N, P> {
             settings: shared.0,
             control: shared.1,
             actions: Actions::new(),
-            table: Table::default(),
+            table: ConnectionTable::default(),
             timers: Timers::new(),
             ready: VecDeque::new(),
-            lengthened: Vec::new(),
+            long_queues: Vec::new(),
             connects_failed: VecDeque::new(),
             wakes_delayed: VecDeque::new(),
             messages: VecDeque::new(),
@@ -152,21 +156,20 @@ impl<N: Node, P: Port> Engine<N, P> {
             stamps,
             is_full_duplex,
             pressure: Pressure::default(),
-            look_again: None,
-            has_told_stop: false,
+            check_readers_at: None,
+            has_notified_stop: false,
             is_exiting: false,
             has_exited: false,
         }
     }
 
-    /// The node's first call.
     pub(crate) fn handle_started(&mut self) {
         self.read_clock();
         self.node.handle_started(self.now, &mut self.actions);
         self.run_actions();
     }
 
-    /// Takes an accepted socket. None if it could not be registered: then it is closed.
+    /// None if the socket could not be registered; it is closed.
     pub(crate) fn handle_accepted(&mut self, socket: OwnedFd, accepted: Accepted) -> Option<ConnectionId> {
         let tls = self.control.tls_of(accepted.listener).cloned();
         let Ok(transport) = self.port.accepted(socket, self.table.next_id()) else {
@@ -177,37 +180,36 @@ impl<N: Node, P: Port> Engine<N, P> {
         if let Some(tls) = tls {
             return self.begin_server_handshake(transport, &tls, accepted); // the node is told when the handshake is done
         }
-        let id = self.insert_accepted(transport, Phase::Open);
+        let id = self.insert_accepted(transport, ConnectionPhase::Open);
         self.read_clock();
         self.node.handle_accepted(self.now, id, accepted, &mut self.actions);
         self.run_actions();
-        self.keep_in_step(id);
+        self.update_interest(id);
         Some(id)
     }
 
-    fn insert_accepted(&mut self, transport: Transport, phase: Phase) -> ConnectionId {
+    fn insert_accepted(&mut self, transport: Transport, phase: ConnectionPhase) -> ConnectionId {
         let mut connection = Connection::new(transport, phase);
         connection.is_full_duplex = self.is_full_duplex;
         self.table.insert(connection)
     }
 
-    /// The kernel has something to say of a connection.
     pub(crate) fn handle_readiness(&mut self, id: ConnectionId, readiness: Readiness) {
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.is_readable |= readiness.is_readable;
         connection.is_writable |= readiness.is_writable;
-        if readiness.is_end_near {
+        if readiness.has_hangup {
             connection.is_readable = true;
-            connection.is_end_near = true;
+            connection.has_hangup = true;
         }
-        if readiness.is_broken && !matches!(connection.phase, Phase::Connecting(_)) {
+        if readiness.is_broken && !matches!(connection.phase, ConnectionPhase::Connecting(_)) {
             connection.fail(CloseReason::Reset);
         }
         self.serve(id);
     }
 
-    /// Somebody rang: there may be messages.
-    pub(crate) fn handle_alarm(&mut self) {
+    /// Delivers the messages in the mailbox.
+    pub(crate) fn handle_wake(&mut self) {
         let mut messages = std::mem::take(&mut self.messages);
         if let Some(mailbox) = self.control.mailbox(self.id) {
             mailbox.take(&mut messages);
@@ -223,60 +225,59 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.messages = messages;
     }
 
-    /// Whether connections wait that nobody can serve. The node is told when that changes.
+    /// Sets whether connections wait that cannot be served, and notifies the node of changes.
     pub(crate) fn set_pressure(&mut self, is_high: bool) {
         if is_high != self.pressure.is_high() && !self.is_exiting {
             self.read_clock();
             self.pressure.set(self.now, is_high);
-            self.look_again = is_high.then_some(self.now);
+            self.check_readers_at = is_high.then_some(self.now);
             if is_high {
-                self.hurry_handshakes(PRESSURE_TURN);
+                self.shorten_handshakes(PRESSURE_TURN);
             }
             self.node.handle_pressure(self.now, is_high, &mut self.actions);
             self.run_actions();
         }
     }
 
-    /// What the node was told last of those who wait.
     pub(crate) fn is_under_pressure(&self) -> bool {
         self.pressure.is_high()
     }
 
-    /// Tells the node to stop, once, when those who are shaking hands are in; the listeners are closed already.
+    /// Notifies the node once to stop, after handshakes in progress. The listeners are closed already.
     pub(crate) fn handle_stopping(&mut self) {
         if self.stop_deadline.is_none() && !self.is_exiting {
             self.read_clock();
             self.stop_deadline = Some(self.now + self.settings.stopping_timeout);
-            self.hurry_handshakes(STOPPING_HANDSHAKE_TIMEOUT);
-            self.tell_stop_if_due();
+            self.shorten_handshakes(STOPPING_HANDSHAKE_TIMEOUT);
+            self.notify_stop_if_due();
         }
     }
 
-    fn tell_stop_if_due(&mut self) {
-        let is_due = self.stop_deadline.is_some() && !self.has_told_stop && self.handshaking_count == 0;
+    fn notify_stop_if_due(&mut self) {
+        let is_due = self.stop_deadline.is_some() && !self.has_notified_stop && self.handshaking_count == 0;
         if is_due && !self.is_exiting {
-            self.has_told_stop = true;
+            self.has_notified_stop = true;
             self.read_clock();
             self.node.handle_stopping(self.now, &mut self.actions);
             self.run_actions();
         }
     }
 
-    /// What is due after the events of a turn: connections that wait for one, deadlines, wake-ups.
+    /// Runs what is due after the events of a turn: scheduled connections, deadlines, retries.
     pub(crate) fn handle_turn(&mut self) {
         self.report_failed_connects();
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { break };
             if let Some(connection) = self.table.get_mut(id) {
-                connection.is_listed = false;
+                connection.is_scheduled = false;
                 self.serve(id);
             }
         }
         self.handle_deadlines();
         self.retry_wakes();
-        self.tell_stop_if_due();
+        self.notify_stop_if_due();
         if self.memory.is_due(self.table.len(), self.now) {
-            breme_sys::return_unused_memory();
+            breme_sys::trim_heap();
         }
         if let Some(stamps) = &mut self.stamps {
             stamps.begin_batch();
@@ -304,54 +305,53 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// The one deadline of a connection has passed; which one it was follows from its phase.
+    /// Each connection has one deadline, whose meaning follows from its phase.
     fn handle_timeout(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
-            Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
-            Phase::Handshaking(_) => {
+            ConnectionPhase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            ConnectionPhase::Handshaking(_) => {
                 self.fail_handshaking(id, TlsFailure::TimedOut);
                 return self.release_if_ended(id);
             }
-            Phase::Lingering { .. } => {
+            ConnectionPhase::Lingering { .. } => {
                 self.end_lingering(id);
                 return self.release_if_ended(id);
             }
-            Phase::Open | Phase::Flushing { .. } => {
+            ConnectionPhase::Open | ConnectionPhase::Flushing { .. } => {
                 connection.transport.reset_on_close();
                 connection.end(CloseReason::Failed(std::io::ErrorKind::TimedOut));
             }
-            Phase::Ended(_) => {}
+            ConnectionPhase::Ended(_) => {}
         }
         Counters::add(&self.counters().dropped);
         self.release_if_ended(id);
     }
 
-    /// Whether the node's deadlines are to be met more exactly than the kernel's usual waiting does. What they may be
-    /// late all the same is added to each wait.
-    pub(crate) fn begin_exactness(&mut self) -> bool {
+    /// Whether the node's deadlines need more precision than the kernel's default. Its tolerance is added to each wait.
+    pub(crate) fn enable_precise_deadlines(&mut self) -> bool {
         let slack = self.node.deadline_slack();
         let is_exact = slack < breme_node::DEADLINE_SLACK;
         self.slack = if is_exact { slack } else { Duration::ZERO };
         is_exact
     }
 
-    /// How long the driver may wait for events; none: until there is one.
+    /// How long to wait for events; none: until one occurs.
     pub(crate) fn time_to_wait(&mut self, also: Option<Instant>) -> Option<Duration> {
         if !self.ready.is_empty() || !self.connects_failed.is_empty() || self.is_exiting {
             return Some(Duration::ZERO);
         }
         let retry = (!self.wakes_delayed.is_empty()).then(|| self.now + WAKE_RETRY);
         let of_node = self.node.next_deadline().map(|deadline| deadline + self.slack);
-        let own = [self.timers.next(), self.stop_deadline, retry, self.memory.deadline(), self.next_look()];
+        let own = [self.timers.next(), self.stop_deadline, retry, self.memory.deadline(), self.next_reader_check()];
         let nearest = own.into_iter().chain([of_node, also]).flatten().min()?;
         self.read_clock();
         Some(nearest.since(self.now))
     }
 
-    /// After a wait of `timeout` that began at the last reading of the clock: if it was too short to sleep
-    /// (`timeout ≤ spin`) and nothing came, the thread has spun since then.
-    pub(crate) fn note_spin(&mut self, timeout: Option<Duration>, spin: Duration, is_idle: bool) {
+    /// Counts a busy-polled wait: it began at the last clock reading, was too short to sleep (`timeout ≤ spin`), and
+    /// had no event.
+    pub(crate) fn count_spin(&mut self, timeout: Option<Duration>, spin: Duration, is_idle: bool) {
         if is_idle && timeout.is_some_and(|timeout| !timeout.is_zero() && timeout <= spin) {
             let began = self.now;
             let spun = self.read_clock().since(began);
@@ -359,26 +359,24 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// Gives up the memory that the next event can have anew: nothing happens for a while.
-    pub(crate) fn give_up_buffers(&mut self) {
+    /// Frees buffers that are only needed with the next event.
+    pub(crate) fn release_buffers(&mut self) {
         self.receive_buffer = ReceiveBuffer::default();
         self.actions = Actions::new();
     }
 
-    /// Whether [`give_up_buffers`](Self::give_up_buffers) would give up anything.
     pub(crate) fn has_buffers(&self) -> bool {
         !self.receive_buffer.0.is_empty()
     }
 
-    /// Whether so short a wait is not worth being woken from: the node is to act soon, by a deadline that may be late,
-    /// and will know all the same when things came.
-    pub(crate) fn may_gather(&self, timeout: Duration) -> bool {
-        self.stamps.is_some() && !self.slack.is_zero() && timeout <= GATHERING_MAX
+    /// Whether events may be delayed for such a short wait: the node will act soon, its deadline may be late, and
+    /// arrival times are stamped.
+    pub(crate) fn may_coalesce(&self, timeout: Duration) -> bool {
+        self.stamps.is_some() && !self.slack.is_zero() && timeout <= COALESCE_MAX
     }
 
-    /// Whether the node has no more to do here.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_exiting || (self.has_told_stop && self.table.len() == 0 && self.connects_failed.is_empty())
+        self.is_exiting || (self.has_notified_stop && self.table.len() == 0 && self.connects_failed.is_empty())
     }
 
     pub(crate) fn is_exiting(&self) -> bool {
@@ -393,12 +391,11 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.table.len()
     }
 
-    /// Whether one more may be accepted.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether another connection may be accepted.
+    pub(crate) fn has_capacity(&self) -> bool {
         self.connection_count() < self.settings.connections_max
     }
 
-    /// Connections that are over but for what their peers still send, which is read into nothing.
     pub(crate) fn lingering_count(&self) -> usize {
         self.table.iter().filter(|(_, connection)| connection.is_lingering()).count()
     }
@@ -411,7 +408,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.table.iter()
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &DriverSettings {
         &self.settings
     }
 
@@ -428,12 +425,12 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.control.counters(self.id)
     }
 
-    /// Drops what is open, tells the node so, and hands it back.
+    /// Closes all connections, notifies the node, and returns it.
     pub(crate) fn into_node(mut self) -> N {
         self.submit();
         self.is_exiting = true;
         while let Some((ticket, error)) = self.connects_failed.pop_front() {
-            self.tell_connected(ticket, Err(error));
+            self.notify_connected(ticket, Err(error));
         }
         let left: Vec<ConnectionId> = self.table.iter().map(|(id, _)| id).collect();
         for id in left {
@@ -443,19 +440,19 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.node
     }
 
-    fn list(&mut self, id: ConnectionId) {
+    fn schedule(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
-            && !connection.is_listed
+            && !connection.is_scheduled
         {
-            connection.is_listed = true;
+            connection.is_scheduled = true;
             self.ready.push_back(id);
         }
     }
 
-    /// Lets the kernel know what the connection now wants of it.
-    fn keep_in_step(&mut self, id: ConnectionId) {
+    /// Updates the kernel's interest in the connection.
+    fn update_interest(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id) {
-            self.port.keep_in_step(id, connection, self.settings.receive_bytes_max);
+            self.port.update_interest(id, connection, self.settings.receive_bytes_max);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The driver by readiness: one thread, one node, many connections.
+//! The readiness driver: one thread, one node, many connections (epoll, kqueue).
 //!
-//! Each socket is registered once, for both directions, edge-triggered. What a connection can do stands in its flags
-//! from then on, so the usual request costs one wait (shared with all that came meanwhile), one receive and one send.
+//! Each socket is registered once, for both directions, edge-triggered, and its readiness is cached in flags. So a
+//! typical request costs a share of one wait, one receive and one send.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,20 +14,19 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
-use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
+use crate::accept_backlog::{AcceptBacklog, has_waiting};
+use crate::accept_error::{ACCEPT_PAUSE, AcceptError};
 use crate::control::{Counters, Stop};
 use crate::engine::{Engine, Readiness};
-use crate::exactness::Exactness;
-use crate::outside::{Outside, has_waiting};
 use crate::port::Port;
 use crate::socket::Socket;
+use crate::timer_precision::TimerPrecision;
 use crate::transport::Transport;
 
-/// Events fetched by one wait.
 const EVENTS_PER_TURN: usize = 256;
-/// Connections accepted before those that there are have their turn.
+/// Per turn, for fairness.
 const ACCEPTS_PER_TURN: usize = 64;
-/// From here on a wait has a long part that need not be exact.
+/// Longer waits have a coarse part in milliseconds.
 const COARSE_WAIT_MIN: Duration = Duration::from_millis(3);
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -42,19 +41,19 @@ fn id_of(token: Token) -> ConnectionId {
     ConnectionId::new(token.0 as u32, (token.0 >> 32) as u32)
 }
 
-/// The listeners have the largest numbers below the waker: indices of connections do not come near.
+/// Below the waker's token and far above connection indices.
 fn listener_token(listener: ListenerId) -> Token {
     Token(WAKER.0 - 1 - listener.0)
 }
 
-/// Makes new sockets known to the poll; closing them ends that.
+/// Registers new sockets; closing them deregisters them.
 pub(crate) struct EventPort(Registry);
 
 impl EventPort {
     fn register(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
         let source = socket.as_raw_fd();
         self.0.register(&mut SourceFd(&source), token_of(id), Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Transport::new(Socket::asked(socket)))
+        Ok(Transport::new(Socket::with_syscalls(socket)))
     }
 }
 
@@ -68,16 +67,14 @@ impl Port for EventPort {
     }
 }
 
-/// What one shard needs besides its engine.
 pub(crate) struct Events {
     poll: Poll,
-    listeners: Vec<Listening>,
-    /// Nothing is accepted before.
+    listeners: Vec<EventListener>,
     accept_again: Option<Instant>,
-    outside: Outside,
+    accept_backlog: AcceptBacklog,
 }
 
-struct Listening {
+struct EventListener {
     socket: TcpListener,
     id: ListenerId,
     /// There may be connections to accept.
@@ -92,9 +89,9 @@ impl Events {
             let id = ListenerId(index);
             let source = socket.as_raw_fd();
             poll.registry().register(&mut SourceFd(&source), listener_token(id), Interest::READABLE)?;
-            listeners.push(Listening { socket, id, is_pending: true });
+            listeners.push(EventListener { socket, id, is_pending: true });
         }
-        Ok(Self { poll, listeners, accept_again: None, outside: Outside::default() })
+        Ok(Self { poll, listeners, accept_again: None, accept_backlog: AcceptBacklog::default() })
     }
 
     pub(crate) fn waker(&self) -> io::Result<mio::Waker> {
@@ -105,66 +102,65 @@ impl Events {
         Ok(EventPort(self.poll.registry().try_clone()?))
     }
 
-    /// Runs the node to its end.
     pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventPort>) -> N {
         let mut events = mio::Events::with_capacity(EVENTS_PER_TURN);
         engine.handle_started();
-        let exactness = Exactness::wanted_by(&mut engine);
+        let precision = TimerPrecision::for_node(&mut engine);
         while !engine.is_done() {
             let timeout = if self.may_accept(&engine) { Some(Duration::ZERO) } else { self.time_to_wait(&mut engine) };
-            let waited = match &exactness {
+            let waited = match &precision {
                 None => self.poll.poll(&mut events, timeout),
-                Some(_) if timeout.is_some_and(|timeout| engine.may_gather(timeout)) => {
-                    self.gather(&mut events, timeout)
+                Some(_) if timeout.is_some_and(|timeout| engine.may_coalesce(timeout)) => {
+                    self.sleep_and_poll(&mut events, timeout)
                 }
-                Some(exactness) => self.wait_exactly(&mut events, timeout, exactness),
+                Some(precision) => self.wait_precisely(&mut events, timeout, precision),
             };
             if waited.is_err() {
                 events.clear(); // a signal: what is due is looked at all the same
             }
-            if let Some(exactness) = &exactness {
-                engine.note_spin(timeout, exactness.spin, events.is_empty());
+            if let Some(precision) = &precision {
+                engine.count_spin(timeout, precision.spin, events.is_empty());
             }
             let mut is_woken = false;
             for event in &events {
                 is_woken |= self.handle_event(&mut engine, event);
             }
             if is_woken {
-                engine.handle_alarm();
+                engine.handle_wake();
                 self.handle_stop(&mut engine);
             }
             self.accept(&mut engine, ACCEPTS_PER_TURN);
-            self.look_outside(&mut engine);
+            self.check_accept_backlog(&mut engine);
             engine.handle_turn();
         }
         drop(self);
         engine.into_node()
     }
 
-    fn look_outside<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
-        let Self { outside, listeners, .. } = self;
-        outside.look(engine, listeners.is_empty(), || listeners.iter().any(|listener| has_waiting(&listener.socket)));
+    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
+        let Self { accept_backlog, listeners, .. } = self;
+        accept_backlog
+            .check(engine, listeners.is_empty(), || listeners.iter().any(|listener| has_waiting(&listener.socket)));
     }
 
     fn time_to_wait<N: Node>(&self, engine: &mut Engine<N, EventPort>) -> Option<Duration> {
-        engine.time_to_wait(self.accept_again.into_iter().chain(self.outside.next_look()).min())
+        engine.time_to_wait(self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min())
     }
 
-    /// Lets events gather for all of a short wait.
-    fn gather(&mut self, events: &mut mio::Events, timeout: Option<Duration>) -> io::Result<()> {
+    /// Sleeps, then collects all events.
+    fn sleep_and_poll(&mut self, events: &mut mio::Events, timeout: Option<Duration>) -> io::Result<()> {
         std::thread::sleep(timeout.unwrap_or_default());
         self.poll.poll(events, Some(Duration::ZERO))
     }
 
-    /// Waits to the nanosecond. `epoll_wait` knows milliseconds only, so it does the long part of a wait; it does all
-    /// of it where the time is up already.
-    fn wait_exactly(
+    /// Waits with nanosecond precision: `epoll_wait` has milliseconds, so it does the coarse part, `ppoll` the rest.
+    fn wait_precisely(
         &mut self,
         events: &mut mio::Events,
         timeout: Option<Duration>,
-        exactness: &Exactness,
+        precision: &TimerPrecision,
     ) -> io::Result<()> {
-        let Some(timeout) = timeout.map(|timeout| timeout.saturating_sub(exactness.spin)) else {
+        let Some(timeout) = timeout.map(|timeout| timeout.saturating_sub(precision.spin)) else {
             return self.poll.poll(events, None);
         };
         if timeout >= COARSE_WAIT_MIN {
@@ -178,7 +174,7 @@ impl Events {
         Ok(())
     }
 
-    /// Returns whether it was the waker.
+    /// Returns true for the waker.
     fn handle_event<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, event: &Event) -> bool {
         let token = event.token();
         if token.0 > listener_token(ListenerId(self.listeners.len())).0 {
@@ -191,7 +187,7 @@ impl Events {
         let readiness = Readiness {
             is_readable: event.is_readable(),
             is_writable: event.is_writable(),
-            is_end_near: event.is_read_closed(),
+            has_hangup: event.is_read_closed(),
             is_broken: event.is_error(),
         };
         engine.handle_readiness(id_of(token), readiness);
@@ -202,11 +198,11 @@ impl Events {
         if engine.control().stop() != Stop::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
-        // Who stands in the backlog has connected to us: serve them, since closing the listener would reset them.
+        // Connections in the backlog are established: closing the listener would reset them.
         let backlog = engine.settings().backlog as usize;
         for listener in &mut self.listeners {
             listener.is_pending = true;
-            // A lack of descriptors now is for good: there will be no later.
+            // On stop, a shortage is final.
             let _ = listener.accept(engine, backlog, usize::MAX);
         }
         self.listeners.clear();
@@ -214,7 +210,9 @@ impl Events {
     }
 
     fn may_accept<N: Node>(&self, engine: &Engine<N, EventPort>) -> bool {
-        self.accept_again.is_none() && engine.has_room() && self.listeners.iter().any(|listener| listener.is_pending)
+        self.accept_again.is_none()
+            && engine.has_capacity()
+            && self.listeners.iter().any(|listener| listener.is_pending)
     }
 
     fn accept<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, count_max: usize) {
@@ -234,16 +232,15 @@ impl Events {
     }
 }
 
-/// Accepting must pause.
-struct Lack;
+struct AcceptPaused;
 
-impl Listening {
+impl EventListener {
     fn accept<N: Node>(
         &mut self,
         engine: &mut Engine<N, EventPort>,
         count_max: usize,
         connections_max: usize,
-    ) -> Result<(), Lack> {
+    ) -> Result<(), AcceptPaused> {
         for _ in 0..count_max {
             if engine.connection_count() >= connections_max || engine.is_exiting() {
                 break;
@@ -252,15 +249,15 @@ impl Listening {
                 Ok((socket, peer)) => {
                     engine.handle_accepted(socket, Accepted { listener: self.id, peer });
                 }
-                Err(error) => match AcceptFailure::of(&error) {
-                    AcceptFailure::None => {
+                Err(error) => match AcceptError::from_io(&error) {
+                    AcceptError::WouldBlock => {
                         self.is_pending = false;
                         break;
                     }
-                    AcceptFailure::One => {}
-                    AcceptFailure::Pause => {
+                    AcceptError::Connection => {}
+                    AcceptError::Pause => {
                         Counters::add(&engine.counters().accepts_failed);
-                        return Err(Lack);
+                        return Err(AcceptPaused);
                     }
                 },
             }

@@ -1,14 +1,13 @@
-//! Listening addresses. They are bound before anything is started, so that a program can fail with a clear message, or
-//! tell its port, while it is still one thread.
+//! Listening sockets. They are bound before the driver starts, so that a program can report errors and its port early.
 
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use crate::Settings;
+use crate::DriverSettings;
 use crate::tls::ServerTls;
 
-/// An address that listens. Connections that come before the driver is started wait in the kernel.
+/// A listening socket. Connections before the driver's start wait in the backlog.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -17,36 +16,34 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `address`; port 0 chooses a free one.
+    /// Port 0 selects a free port.
     ///
     /// # Errors
-    /// When the address cannot be had; the message says what to do.
-    pub fn bind(address: SocketAddr, settings: &Settings) -> Result<Self, BindError> {
+    /// If the address cannot be bound; the message says what to do.
+    pub fn bind(address: SocketAddr, settings: &DriverSettings) -> Result<Self, BindError> {
         let socket = breme_sys::listen(address, settings.backlog).map_err(|source| BindError { address, source })?;
         let address = socket.local_addr().map_err(|source| BindError { address, source })?;
         Ok(Self { socket, address, tls: None })
     }
 
-    /// With TLS on every connection.
     #[must_use]
     pub fn secured_by(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// How it speaks TLS, if it does.
     pub(crate) fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref()
     }
 
-    /// The address, with the port that was chosen.
+    /// The address, with the selected port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `count` sockets that listen here, the first of them this one.
-    pub(crate) fn into_sockets(self, count: usize, settings: &Settings) -> io::Result<Vec<TcpListener>> {
+    /// `count` sockets on this address; the first is this one.
+    pub(crate) fn into_sockets(self, count: usize, settings: &DriverSettings) -> io::Result<Vec<TcpListener>> {
         let mut sockets = Vec::with_capacity(count);
         for _ in 1..count {
             sockets.push(breme_sys::listen_beside(&self.socket, settings.backlog)?);
@@ -60,7 +57,6 @@ impl Listener {
     }
 }
 
-/// An address could not be had.
 #[derive(Debug)]
 pub struct BindError {
     address: SocketAddr,
@@ -102,19 +98,19 @@ mod tests {
     use super::*;
 
     fn message(address: SocketAddr) -> String {
-        Listener::bind(address, &Settings::default()).unwrap_err().to_string()
+        Listener::bind(address, &DriverSettings::default()).unwrap_err().to_string()
     }
 
     #[test]
     fn a_port_in_use_is_named_even_among_our_own() {
-        let first = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &Settings::default()).unwrap();
+        let first = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &DriverSettings::default()).unwrap();
         let taken = message(first.address());
         assert!(taken.contains(&first.address().to_string()) && taken.contains("in use"), "{taken}");
     }
 
     #[test]
     fn a_foreign_address_is_named() {
-        // 192.0.2.0/24 is for documentation (RFC 5737): no machine has it.
+        // Reserved for documentation (RFC 5737).
         let foreign = message(([192, 0, 2, 1], 0).into());
         assert!(foreign.contains("192.0.2.1 is not an address of this machine"), "{foreign}");
     }

@@ -1,50 +1,48 @@
-//! When memory goes back to the system.
+//! Returns freed memory to the operating system.
 //!
-//! An allocator keeps what is freed, for the next one who asks. Where many connections have gone, that may be all that
-//! they had: so a thread asks the allocator for it when the number of its connections has fallen by half and stays
-//! there for a moment. Where connections come and go all the time, nothing is returned that will be wanted again.
+//! The allocator keeps freed memory, which may be all that many closed connections had used. A thread trims the heap
+//! when its number of connections has halved and stays low for a moment; with constant churn nothing is returned that
+//! is needed again.
 
 use std::time::Duration;
 
 use breme_base::Instant;
 
-use crate::Kind;
-use crate::engine::RECEIPT_BYTES_MAX;
+use crate::DriverKind;
+use crate::engine::RECEIVE_CHUNK_BYTES_MAX;
 
-/// Fewer connections than this leave nothing behind that is worth the time.
-const GONE_MIN: usize = 64;
-/// The number must stay low for so long.
+/// Fewer closed connections are not worth the time.
+const CLOSED_MIN: usize = 64;
+/// How long the number must stay low.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sets how much the allocator keeps by itself. A pool has many threads, whose buffers should go back as soon as they
-/// are given up; a shard's are used all the time.
-pub(crate) fn bound(kind: Kind) {
+/// Limits what the allocator retains: little for a pool of many threads, more for shards, which reuse their buffers all
+/// the time.
+pub(crate) fn configure_allocator(kind: DriverKind) {
     match kind {
-        Kind::Threads => breme_sys::bound_unused_memory(128 * 1024, RECEIPT_BYTES_MAX as i32),
-        Kind::Events | Kind::Uring => breme_sys::bound_unused_memory(512 * 1024, 1024 * 1024),
+        DriverKind::Threads => breme_sys::limit_retained_memory(128 * 1024, RECEIVE_CHUNK_BYTES_MAX as i32),
+        DriverKind::Events | DriverKind::Uring => breme_sys::limit_retained_memory(512 * 1024, 1024 * 1024),
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryReturn {
-    /// The most connections since memory was returned last.
+    /// Most connections since the last trim.
     peak: usize,
     due: Option<Instant>,
 }
 
 impl MemoryReturn {
-    /// When to look again, if nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether [`is_due`](Self::is_due) should be asked at once. `count`: connections that are open.
+    /// Whether to call [`is_due`](Self::is_due) now. `count`: open connections.
     pub(crate) fn has_fallen(&mut self, count: usize) -> bool {
         self.peak = self.peak.max(count);
-        self.peak - count >= GONE_MIN.max(count)
+        self.peak - count >= CLOSED_MIN.max(count)
     }
 
-    /// Whether memory is to be returned now.
     pub(crate) fn is_due(&mut self, count: usize, now: Instant) -> bool {
         if !self.has_fallen(count) {
             self.due = None;

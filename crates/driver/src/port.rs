@@ -1,8 +1,7 @@
-//! What an engine asks of the kernel's side of its driver.
+//! What the engine needs from its driver.
 //!
-//! Where readiness is told, a new socket is registered once and the rest is done by calls on it. Where operations are
-//! completed, they must be begun and ended as the connection's wishes change ([`Port::keep_in_step`]), and small sends
-//! can leave together.
+//! With readiness, a socket is registered once and the rest is system calls. With completions, operations start and end
+//! as the connection's interest changes ([`Port::update_interest`]), and small sends can be batched.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,47 +14,44 @@ use crate::connection::Connection;
 use crate::transport::Transport;
 
 pub(crate) trait Port {
-    /// Whether sends are gathered.
-    const GATHERS: bool = false;
+    const BATCHES_SENDS: bool = false;
 
-    /// A connection was accepted; it will have this id.
+    /// `id`: the connection's future id.
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport>;
 
-    /// Begins to open a connection, which will have this id.
+    /// `id`: the connection's future id.
     fn connect(&mut self, address: SocketAddr, id: ConnectionId) -> io::Result<Transport>;
 
-    /// Ends what the kernel does for a connection, and closes it.
+    /// Cancels operations in flight, and closes the socket.
     fn close(&mut self, _id: ConnectionId, connection: Connection) {
         drop(connection);
     }
 
-    /// Begins and ends operations so that they fit what the connection wants.
-    fn keep_in_step(&mut self, _id: ConnectionId, _connection: &mut Connection, _receive_bytes_max: usize) {}
+    /// Starts and cancels operations according to the connection's state.
+    fn update_interest(&mut self, _id: ConnectionId, _connection: &mut Connection, _receive_bytes_max: usize) {}
 
-    /// Puts a send aside that is to leave with others. Returns whether it did.
-    fn gather(&mut self, _id: ConnectionId, _connection: &mut Connection, _pieces: &[&[u8]]) -> bool {
+    /// Adds a send to the batch. Returns whether it did.
+    fn batch_send(&mut self, _id: ConnectionId, _connection: &mut Connection, _pieces: &[&[u8]]) -> bool {
         false
     }
 
-    /// The same for one segment that is shared, and need not be copied.
-    fn gather_shared(&mut self, _id: ConnectionId, _connection: &mut Connection, _segment: &Bytes) -> bool {
+    /// Likewise for one shared segment, without a copy.
+    fn batch_shared_send(&mut self, _id: ConnectionId, _connection: &mut Connection, _segment: &Bytes) -> bool {
         false
     }
 
-    /// Whether a send of this connection is among those that were gathered.
-    fn has_gathered(&self, _connection: &Connection) -> bool {
+    fn has_batched(&self, _connection: &Connection) -> bool {
         false
     }
 
-    /// Whether what was gathered should leave.
+    /// Whether the batch should be submitted.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Lets everything leave that was gathered.
     fn submit(&mut self) {}
 
-    /// What did not leave: the rest, or why nothing will.
+    /// What the last submission did not send: the rest, or the reason.
     fn next_unsent(&mut self) -> Option<(ConnectionId, Result<Bytes, CloseReason>)> {
         None
     }

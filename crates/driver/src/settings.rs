@@ -1,4 +1,4 @@
-//! What a user may choose, each bound with its name and its default.
+//! Driver settings with their defaults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use crate::tls::TlsClients;
 
-/// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A pool of threads, each of which serves one accepted connection at a time.
+pub enum DriverKind {
+    /// A pool of threads, each serving one accepted connection at a time.
     Threads,
-    /// One thread per shard, each of which serves many connections by readiness (epoll, kqueue).
+    /// One thread per shard, serving many connections by readiness (epoll, kqueue).
     Events,
-    /// One thread per shard, each of which serves many connections by completion (io_uring, Linux).
+    /// One thread per shard, serving many connections by completion (io_uring, Linux).
     Uring,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for DriverKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
             Self::Threads => "threads",
@@ -27,76 +26,71 @@ impl fmt::Display for Kind {
     }
 }
 
-impl FromStr for Kind {
-    type Err = UnknownKind;
+impl FromStr for DriverKind {
+    type Err = UnknownDriver;
 
-    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+    fn from_str(name: &str) -> Result<Self, UnknownDriver> {
         match name {
             "threads" => Ok(Self::Threads),
             "events" => Ok(Self::Events),
             "uring" => Ok(Self::Uring),
-            _ => Err(UnknownKind(name.to_owned())),
+            _ => Err(UnknownDriver(name.to_owned())),
         }
     }
 }
 
-/// No driver has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownKind(String);
+pub struct UnknownDriver(String);
 
-impl fmt::Display for UnknownKind {
+impl fmt::Display for UnknownDriver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "there is no driver `{}`: choose `uring`, `events` or `threads`", self.0)
     }
 }
 
-impl std::error::Error for UnknownKind {}
+impl std::error::Error for UnknownDriver {}
 
-/// The bounds of a driver, for each of its shards where not said otherwise.
+/// The limits of a driver, per shard unless stated otherwise.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Shards of `events` and `uring`, each with a thread of its own; size of the pool of `threads`. At least one is
-    /// started.
+pub struct DriverSettings {
+    /// Shards of `events` and `uring`, each with its own thread; pool size of `threads`. At least one.
     pub threads: usize,
-    /// Shard `i` runs on processor `cpus[i % cpus.len()]` only; empty: where the scheduler puts it.
+    /// Shard `i` is pinned to processor `cpus[i % cpus.len()]`; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Connections that one shard holds, in both directions; past it the shard stops accepting, new ones wait in the
-    /// kernel's backlog, and the node is told so ([`handle_pressure`](breme_node::Node::handle_pressure)). Connections
-    /// that the node opens are counted, but never refused. For `threads` the size of the pool is the bound.
+    /// Connections per shard, accepted and opened. At the limit the shard stops accepting, new connections wait in the
+    /// kernel's backlog, and the node is notified ([`handle_pressure`](breme_node::Node::handle_pressure)). Connections
+    /// that the node opens count, but are never refused. For `threads` the pool size is the limit.
     pub connections_max: usize,
-    /// Bytes of one connection that the node has not taken; from there on the driver reads no more of it. It must be
-    /// more than what the node may want to see in one piece.
+    /// Receive buffer per connection; the driver stops reading when it is full. Must exceed what the node needs in one
+    /// piece.
     pub receive_bytes_max: usize,
-    /// Length of a connection's send queue past which the node is told ([`handle_sent`](breme_node::Node::handle_sent))
-    /// and nothing more of that connection is lent until the queue is empty. What one receipt brings may still be sent
-    /// beyond it ([`RECEIPT_BYTES_MAX`](crate::RECEIPT_BYTES_MAX)).
+    /// High-water mark of a connection's send queue: beyond it the node is notified
+    /// ([`handle_sent`](breme_node::Node::handle_sent)) and nothing more of that connection is lent until the queue is
+    /// empty. One chunk may exceed it ([`RECEIVE_CHUNK_BYTES_MAX`](crate::RECEIVE_CHUNK_BYTES_MAX)).
     pub send_queue_high_bytes: u64,
-    /// A graceful close reads the peer's rest into nothing for so long (RFC 9112, 9.6).
+    /// How long a graceful close discards the peer's data (RFC 9112, 9.6).
     pub closing_timeout: Duration,
-    /// … and so many bytes of it.
+    /// How many bytes a graceful close discards.
     pub closing_bytes_max: u64,
-    /// After [`Stopper::drain`](crate::Stopper::drain), connections that are left are dropped when this time has
-    /// passed.
+    /// How long [`Stopper::drain`](crate::Stopper::drain) waits before it drops remaining connections.
     pub stopping_timeout: Duration,
-    /// A connection whose send queue makes no progress for so long is dropped.
+    /// Connections whose send queue makes no progress for this long are dropped.
     pub send_timeout: Duration,
-    /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long, and
-    /// so does its handshake, which has what connecting has left of this time.
+    /// Timeout of opening a connection, TLS handshake included; fails with
+    /// [`TimedOut`](breme_node::ConnectError::TimedOut).
     pub connect_timeout: Duration,
-    /// For a node that asks for [exact deadlines](breme_node::Node::deadline_slack): so long before one the driver no
-    /// longer sleeps but asks again and again. It makes up for the time that waking takes, and costs that much of a
-    /// processor.
+    /// Busy-polls for this long before deadlines of nodes that need [precision](breme_node::Node::deadline_slack).
+    /// Hides wake-up latency at the cost of CPU time.
     pub spin_before_deadline: Duration,
-    /// An accepted connection is dropped if its handshake of TLS is not done after so long.
+    /// Timeout of the TLS handshake of accepted connections.
     pub handshake_timeout: Duration,
-    /// The clients of TLS that nodes may name ([`TlsClientId`](breme_node::TlsClientId)), by their place.
+    /// TLS clients by [`TlsClientId`](breme_node::TlsClientId).
     pub tls_clients: TlsClients,
-    /// Connections that wait in the kernel to be accepted, for each listening socket. The kernel has its own limit
-    /// (`net.core.somaxconn`).
+    /// Backlog of each listening socket; also limited by `net.core.somaxconn`.
     pub backlog: u32,
 }
 
-impl Default for Settings {
+impl Default for DriverSettings {
     fn default() -> Self {
         Self {
             threads: breme_sys::parallelism(),
@@ -117,13 +111,11 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// How many shards there are.
+impl DriverSettings {
     pub(crate) fn shard_count(&self) -> usize {
         self.threads.max(1)
     }
 
-    /// The processor of a shard, if it is to be pinned.
     pub(crate) fn cpu_of(&self, shard_index: usize) -> Option<usize> {
         let place = shard_index.checked_rem(self.cpus.len())?;
         Some(self.cpus[place])
@@ -136,17 +128,17 @@ mod tests {
 
     #[test]
     fn a_kind_is_read_as_it_is_written() {
-        for kind in [Kind::Threads, Kind::Events, Kind::Uring] {
+        for kind in [DriverKind::Threads, DriverKind::Events, DriverKind::Uring] {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
-        let message = "fibers".parse::<Kind>().unwrap_err().to_string();
+        let message = "fibers".parse::<DriverKind>().unwrap_err().to_string();
         assert!(message.contains("`fibers`") && message.contains("`events`"), "{message}");
     }
 
     #[test]
     fn processors_are_dealt_in_turn() {
-        let settings = Settings { cpus: vec![4, 6], ..Settings::default() };
+        let settings = DriverSettings { cpus: vec![4, 6], ..DriverSettings::default() };
         assert_eq!([0, 1, 2].map(|index| settings.cpu_of(index)), [Some(4), Some(6), Some(4)]);
-        assert_eq!(Settings::default().cpu_of(3), None);
+        assert_eq!(DriverSettings::default().cpu_of(3), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A socket that does not wait: its system calls, and what the kernel has brought of its bytes by itself.
+//! Non-blocking sockets: system calls, and bytes delivered by completions.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -10,200 +10,191 @@ use bytes::{Buf, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
-/// What a receive brought.
-pub(crate) enum Receipt {
+pub(crate) enum ReceiveResult {
     Bytes {
         count: usize,
-        /// The kernel had no more at that moment.
+        /// The kernel had no more.
         is_all: bool,
     },
-    /// The peer ended its sending.
+    /// The peer closed its side.
     End,
-    /// Nothing yet.
+    /// Would block.
     Nothing,
 }
 
-/// What a send moved.
 #[derive(Clone, Copy)]
-pub(crate) struct Moved {
+pub(crate) struct SendResult {
     pub(crate) bytes: usize,
-    /// The kernel takes no more for now.
+    /// The kernel's buffer is full.
     pub(crate) is_full: bool,
 }
 
-/// Why nothing can be sent any more.
 pub(crate) enum SendFailure {
     Transport(CloseReason),
-    /// The file has fewer bytes than were promised, so that the peer must be told by a reset.
+    /// The file is shorter than announced: reset the connection.
     FileTooShort,
 }
 
 #[cfg(not(target_os = "linux"))]
 const FILE_COPY_BYTES: usize = 64 * 1024;
 
-const FULL: Moved = Moved { bytes: 0, is_full: true };
+const FULL: SendResult = SendResult { bytes: 0, is_full: true };
 
 #[derive(Debug)]
 pub(crate) struct Socket {
     descriptor: OwnedFd,
-    source: Source,
-    /// The kernel says when bytes came.
+    source: ReceiveSource,
+    /// The kernel stamps arrivals.
     has_stamps: bool,
-    /// What it said last.
+    /// The last stamp.
     latest: Option<Stamp>,
 }
 
-/// Where received bytes come from.
 #[derive(Debug)]
-enum Source {
-    /// The kernel is asked for them.
-    Asked,
-    /// The kernel brings them; those that wait for their turn lie here.
-    Brought(Option<Box<Arrivals>>),
-    /// The kernel brought them until the connection broke: first these, then it is asked for what it still holds.
-    Last(Box<Arrivals>),
+enum ReceiveSource {
+    Syscalls,
+    /// Completions deliver bytes; those that must wait are buffered here.
+    Completions(Option<Box<ReceivedAhead>>),
+    /// After a failure: first the buffered bytes, then system calls for what the kernel still holds.
+    Draining(Box<ReceivedAhead>),
 }
 
-/// What the kernel brought before it was wanted.
+/// Bytes delivered ahead of their use.
 #[derive(Debug, Default)]
-struct Arrivals {
+struct ReceivedAhead {
     bytes: BytesMut,
-    /// The peer's end came behind them.
+    /// The peer's end follows.
     has_end: bool,
 }
 
-impl Arrivals {
-    fn take(&mut self, buffer: &mut [u8]) -> Receipt {
+impl ReceivedAhead {
+    fn take(&mut self, buffer: &mut [u8]) -> ReceiveResult {
         let count = self.bytes.len().min(buffer.len());
         if count > 0 {
             self.bytes.copy_to_slice(&mut buffer[..count]);
-            return Receipt::Bytes { count, is_all: self.bytes.is_empty() && !self.has_end };
+            return ReceiveResult::Bytes { count, is_all: self.bytes.is_empty() && !self.has_end };
         }
-        if self.has_end { Receipt::End } else { Receipt::Nothing }
+        if self.has_end { ReceiveResult::End } else { ReceiveResult::Nothing }
     }
 }
 
 impl Socket {
-    /// One that is asked for bytes.
-    pub(crate) fn asked(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: Source::Asked, has_stamps: false, latest: None }
+    /// For drivers by readiness.
+    pub(crate) fn with_syscalls(descriptor: OwnedFd) -> Self {
+        Self { descriptor, source: ReceiveSource::Syscalls, has_stamps: false, latest: None }
     }
 
-    /// One whose bytes are brought ([`Socket::keep`]).
-    pub(crate) fn brought(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: Source::Brought(None), has_stamps: false, latest: None }
+    /// For bytes delivered by completions ([`Socket::buffer`]).
+    pub(crate) fn with_completions(descriptor: OwnedFd) -> Self {
+        Self { descriptor, source: ReceiveSource::Completions(None), has_stamps: false, latest: None }
     }
 
-    /// From now on it is known when bytes came, where the kernel can tell.
+    /// Enables arrival stamps, if the kernel supports them.
     pub(crate) fn stamp_arrivals(&mut self) {
         self.has_stamps = breme_sys::stamp_arrivals(&self.descriptor).is_ok();
     }
 
-    /// Whether the kernel says when bytes came.
     pub(crate) fn has_stamps(&self) -> bool {
         self.has_stamps
     }
 
-    /// What was brought came then.
-    pub(crate) fn note_stamp(&mut self, stamp: Option<Stamp>) {
+    /// Sets the arrival time of the bytes delivered last.
+    pub(crate) fn set_stamp(&mut self, stamp: Option<Stamp>) {
         self.latest = stamp;
     }
 
-    /// When the latest bytes came.
     pub(crate) fn take_stamp(&mut self) -> Option<Stamp> {
         self.latest.take()
     }
 
-    /// Whether nothing is kept of what was brought.
-    pub(crate) fn is_clear(&self) -> bool {
-        matches!(self.source, Source::Brought(None))
+    /// Whether nothing is buffered.
+    pub(crate) fn is_passthrough(&self) -> bool {
+        matches!(self.source, ReceiveSource::Completions(None))
     }
 
-    /// Bytes that were brought, to be received later.
-    pub(crate) fn keep(&mut self, bytes: &[u8]) {
-        if let Source::Brought(arrivals) = &mut self.source {
-            arrivals.get_or_insert_default().bytes.extend_from_slice(bytes);
+    /// Buffers delivered bytes.
+    pub(crate) fn buffer(&mut self, bytes: &[u8]) {
+        if let ReceiveSource::Completions(ahead) = &mut self.source {
+            ahead.get_or_insert_default().bytes.extend_from_slice(bytes);
         }
     }
 
-    /// The peer's end was brought.
-    pub(crate) fn keep_end(&mut self) {
-        if let Source::Brought(arrivals) = &mut self.source {
-            arrivals.get_or_insert_default().has_end = true;
+    pub(crate) fn buffer_end(&mut self) {
+        if let ReceiveSource::Completions(ahead) = &mut self.source {
+            ahead.get_or_insert_default().has_end = true;
         }
     }
 
-    /// How many bytes are kept.
-    pub(crate) fn kept_bytes(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         match &self.source {
-            Source::Asked | Source::Brought(None) => 0,
-            Source::Brought(Some(arrivals)) | Source::Last(arrivals) => arrivals.bytes.len(),
+            ReceiveSource::Syscalls | ReceiveSource::Completions(None) => 0,
+            ReceiveSource::Completions(Some(ahead)) | ReceiveSource::Draining(ahead) => ahead.bytes.len(),
         }
     }
 
-    /// Nothing is brought any more: after what is kept, the kernel is asked.
-    pub(crate) fn ask_for_rest(&mut self) {
-        if let Source::Brought(arrivals) = &mut self.source {
-            self.source = Source::Last(arrivals.take().unwrap_or_default());
+    /// Receives by system calls once the buffer is empty.
+    pub(crate) fn switch_to_syscalls(&mut self) {
+        if let ReceiveSource::Completions(ahead) = &mut self.source {
+            self.source = ReceiveSource::Draining(ahead.take().unwrap_or_default());
         }
     }
 
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<ReceiveResult, CloseReason> {
         match &mut self.source {
-            Source::Asked => self.ask(buffer),
-            Source::Brought(None) => Ok(Receipt::Nothing),
-            Source::Brought(Some(arrivals)) => {
-                let receipt = arrivals.take(buffer);
-                if arrivals.bytes.is_empty() && !arrivals.has_end {
-                    self.source = Source::Brought(None);
+            ReceiveSource::Syscalls => self.receive_from_kernel(buffer),
+            ReceiveSource::Completions(None) => Ok(ReceiveResult::Nothing),
+            ReceiveSource::Completions(Some(ahead)) => {
+                let result = ahead.take(buffer);
+                if ahead.bytes.is_empty() && !ahead.has_end {
+                    self.source = ReceiveSource::Completions(None);
                 }
-                Ok(receipt)
+                Ok(result)
             }
-            Source::Last(arrivals) => match arrivals.take(buffer) {
-                Receipt::Nothing => self.ask(buffer),
-                receipt => Ok(receipt),
+            ReceiveSource::Draining(ahead) => match ahead.take(buffer) {
+                ReceiveResult::Nothing => self.receive_from_kernel(buffer),
+                result => Ok(result),
             },
         }
     }
 
-    fn ask(&mut self, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
-        let asked = buffer.len();
-        match retry_on_intr(|| self.ask_once(buffer)) {
-            Ok(0) => Ok(Receipt::End),
-            // Less than was asked for means that there is no more, unless the end comes behind it.
-            Ok(count) => Ok(Receipt::Bytes { count, is_all: count < asked }),
-            Err(Errno::AGAIN) => Ok(Receipt::Nothing),
+    fn receive_from_kernel(&mut self, buffer: &mut [u8]) -> Result<ReceiveResult, CloseReason> {
+        let requested = buffer.len();
+        match retry_on_intr(|| self.receive_once(buffer)) {
+            Ok(0) => Ok(ReceiveResult::End),
+            // A short read means no more data, unless the end follows.
+            Ok(count) => Ok(ReceiveResult::Bytes { count, is_all: count < requested }),
+            Err(Errno::AGAIN) => Ok(ReceiveResult::Nothing),
             Err(error) => Err(reason(error)),
         }
     }
 
-    fn ask_once(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn receive_once(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !self.has_stamps {
             return rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty()).map(|(count, _)| count);
         }
         let received = breme_sys::receive_with_stamp(&self.descriptor, buffer);
         let (count, stamp) = received.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        self.note_stamp(stamp);
+        self.set_stamp(stamp);
         Ok(count)
     }
 
-    pub(crate) fn send(&self, segment: &[u8], more: bool) -> Result<Moved, SendFailure> {
+    pub(crate) fn send(&self, segment: &[u8], more: bool) -> Result<SendResult, SendFailure> {
         let sent = retry_on_intr(|| rustix::net::send(&self.descriptor, segment, flags(more)));
         moved(sent, segment.len())
     }
 
-    pub(crate) fn send_segments(&self, segments: &[IoSlice<'_>], more: bool) -> Result<Moved, SendFailure> {
+    pub(crate) fn send_segments(&self, segments: &[IoSlice<'_>], more: bool) -> Result<SendResult, SendFailure> {
         let sent = retry_on_intr(|| {
             rustix::net::sendmsg(&self.descriptor, segments, &mut SendAncillaryBuffer::default(), flags(more))
         });
         moved(sent, segments.iter().map(|segment| segment.len()).sum())
     }
 
-    pub(crate) fn send_file(&self, file: &File, offset: u64, length: usize) -> Result<Moved, SendFailure> {
+    pub(crate) fn send_file(&self, file: &File, offset: u64, length: usize) -> Result<SendResult, SendFailure> {
         match retry_on_intr(|| self.send_file_once(file, offset, length)) {
             Ok(0) => Err(SendFailure::FileTooShort),
-            // A file comes in pieces of the kernel's liking, so that few bytes do not mean that the socket is full.
-            Ok(bytes) => Ok(Moved { bytes, is_full: false }),
+            // The kernel may send part of a file although the socket is not full.
+            Ok(bytes) => Ok(SendResult { bytes, is_full: false }),
             Err(Errno::AGAIN) => Ok(FULL),
             Err(error) => Err(SendFailure::Transport(reason(error))),
         }
@@ -229,7 +220,6 @@ impl Socket {
         rustix::net::shutdown(&self.descriptor, Shutdown::Write).map_err(reason)
     }
 
-    /// Gives the descriptor back.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         self.descriptor
     }
@@ -241,7 +231,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Reads a part of a file; it is at least one byte.
+/// Reads at least one byte.
 pub(crate) fn read_file(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, SendFailure> {
     match retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset)) {
         Ok(0) => Err(SendFailure::FileTooShort),
@@ -250,9 +240,9 @@ pub(crate) fn read_file(file: &File, buffer: &mut [u8], offset: u64) -> Result<u
     }
 }
 
-fn moved(sent: Result<usize, Errno>, asked: usize) -> Result<Moved, SendFailure> {
+fn moved(sent: Result<usize, Errno>, requested: usize) -> Result<SendResult, SendFailure> {
     match sent {
-        Ok(bytes) => Ok(Moved { bytes, is_full: bytes < asked }),
+        Ok(bytes) => Ok(SendResult { bytes, is_full: bytes < requested }),
         Err(Errno::AGAIN) => Ok(FULL),
         Err(error) => Err(SendFailure::Transport(reason(error))),
     }
@@ -263,13 +253,12 @@ fn flags(more: bool) -> SendFlags {
     if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL }
 }
 
-/// Rust's start-up code ignores SIGPIPE, so that a send to a dead connection is an error here too.
+/// Rust ignores SIGPIPE at start, so a send on a broken connection fails here too.
 #[cfg(not(target_os = "linux"))]
 fn flags(_more: bool) -> SendFlags {
     SendFlags::empty()
 }
 
-/// What an error says of a connection.
 pub(crate) fn reason(error: Errno) -> CloseReason {
     match error {
         Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => CloseReason::Reset,

@@ -1,21 +1,20 @@
-//! The driver by threads: a pool, each thread of which runs its own node over one accepted connection at a time, and
-//! over those that this node opens.
+//! The thread pool driver: each thread runs its own node with one accepted connection at a time, and the connections
+//! that this node opens.
 //!
 //! ```text
 //!                      waiting (bounded)
 //!   acceptor ──accept──►  ▢ ▢ ▢  ──take──►  thread 0: node 0 ── one accepted connection, its upstream ones
 //!      ▲                     │              thread 1: node 1 ── …
-//!      └──── room again ─────┘              thread 2: idle, rung when something waits
+//!      └── space available ──┘              thread 2: idle, woken when a connection waits
 //! ```
 //!
-//! While more connections wait than there are threads for, the pool is **under pressure**. A thread looks in each turn
-//! whether it is, and reports it to its node, which may close its client; threads that sleep are rung for that, a few
-//! at a time, until no connection waits any more.
+//! While more connections wait than threads are free, the pool is **under pressure**. Each thread checks this once a
+//! turn and notifies its node, which may close its connection. Sleeping threads are woken for that, a few at a time.
 //!
-//! A thread waits with poll(2) for its bell and its few sockets; the list is made anew for each wait, since that is
-//! cheap for few and nothing must be kept in step.
+//! A thread polls its wake descriptor and its few sockets with poll(2); the list is built for each wait, which is
+//! cheap.
 
-mod accepting;
+mod acceptor;
 mod handoff;
 
 use std::io;
@@ -24,69 +23,66 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use accepting::Acceptor;
+pub(crate) use acceptor::Acceptor;
 use breme_base::Instant;
 use breme_node::{ConnectionId, Node, ShardId};
 pub(crate) use handoff::Handoff;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::connection::Connection;
-use crate::control::{Alarm, Control, Stop};
+use crate::control::{Control, ShardWaker, Stop};
 use crate::engine::{Engine, Readiness};
 use crate::port::Port;
 use crate::socket::Socket;
 use crate::transport::Transport;
 
-/// How long a thread waits for the peer of a connection that it has closed to close it too: most do, within a round
-/// trip, and then it is cheaper to wait for them than to serve the next one beside them (with 10 ms, 300 clients that
-/// ask once each cost a fifth more).
+/// How long a thread waits for the peer's close after its own. Most peers close within a round trip, and waiting is
+/// cheaper than serving two connections at once (with 10 ms, 300 clients of one request each cost a fifth more).
 const LINGERING_GRACE: Duration = Duration::from_millis(200);
-/// Past that the peer is one that may not look at its connection for a long time, and the thread takes the next one
-/// beside it. It waits all the same while it has more than so many of them, which would be an attack.
+/// After that the thread serves the next connection as well, unless it has more than this many lingering ones, as in an
+/// attack.
 const LINGERING_MAX: usize = 8;
 
-/// A thread that waits for longer gives up its buffers: its client is idle, or reads slowly.
+/// After a longer wait a thread frees its buffers: its client is idle or slow.
 const BUFFERS_KEPT: Duration = Duration::from_secs(1);
 
-/// Nothing needs to be told: the list is made for each wait.
-pub(crate) struct SeatPort;
+/// No registration is needed: the poll list is built for each wait.
+pub(crate) struct PollPort;
 
-impl Port for SeatPort {
+impl Port for PollPort {
     fn accepted(&mut self, socket: OwnedFd, _id: ConnectionId) -> io::Result<Transport> {
-        Ok(Transport::new(Socket::asked(socket)))
+        Ok(Transport::new(Socket::with_syscalls(socket)))
     }
 
     fn connect(&mut self, address: SocketAddr, _id: ConnectionId) -> io::Result<Transport> {
-        breme_sys::connect(address).map(|socket| Transport::new(Socket::asked(socket)))
+        breme_sys::connect(address).map(|socket| Transport::new(Socket::with_syscalls(socket)))
     }
 }
 
-/// One thread of the pool.
-pub(crate) struct Seat {
+pub(crate) struct PoolThread {
     shard: ShardId,
     /// None: the node only opens connections.
     handoff: Option<Arc<Handoff>>,
     control: Arc<Control>,
     serving: Option<ConnectionId>,
-    /// What it took last counts as being served.
+    /// The connection it took is still being served.
     is_busy: bool,
-    /// It is closed, and its peer has until then to close it too.
+    /// The connection is closed; the peer has until then to close it too.
     grace_end: Option<Instant>,
-    /// It has taken its last connections.
     has_stopped: bool,
     polled: Vec<(ConnectionId, Readiness)>,
 }
 
-impl Drop for Seat {
-    /// Also when the node panicked.
+impl Drop for PoolThread {
+    /// Also on panic.
     fn drop(&mut self) {
         if let Some(handoff) = &self.handoff {
-            handoff.leave(self.shard, self.is_busy, self.has_stopped);
+            handoff.detach(self.shard, self.is_busy, self.has_stopped);
         }
     }
 }
 
-impl Seat {
+impl PoolThread {
     pub(crate) fn new(shard: ShardId, handoff: Option<Arc<Handoff>>, control: Arc<Control>) -> Self {
         Self {
             shard,
@@ -100,19 +96,18 @@ impl Seat {
         }
     }
 
-    /// Runs the node to its end.
-    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, SeatPort>) -> N {
+    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, PollPort>) -> N {
         engine.handle_started();
         while !engine.is_done() {
             self.serve_next(&mut engine);
             let is_woken = self.wait(&mut engine);
-            self.look_for_pressure(&mut engine);
+            self.update_pressure(&mut engine);
             for index in 0..self.polled.len() {
                 let (id, readiness) = self.polled[index];
                 engine.handle_readiness(id, readiness);
             }
             if is_woken {
-                engine.handle_alarm();
+                engine.handle_wake();
                 self.handle_stop(&mut engine);
             }
             engine.handle_turn();
@@ -120,8 +115,8 @@ impl Seat {
         engine.into_node()
     }
 
-    /// If this thread is free, it takes the next connection.
-    fn serve_next<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) {
+    /// Takes the next connection if this thread is free.
+    fn serve_next<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) {
         while !self.has_stopped && !engine.is_exiting() && self.is_free(engine) {
             let Some(handoff) = &self.handoff else { return };
             self.serving = None;
@@ -133,7 +128,7 @@ impl Seat {
         }
     }
 
-    fn is_free<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) -> bool {
+    fn is_free<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) -> bool {
         let Some(connection) = self.serving.and_then(|id| engine.connection(id)) else { return true };
         if !connection.is_lingering() || engine.lingering_count() > LINGERING_MAX {
             self.grace_end = None;
@@ -143,50 +138,50 @@ impl Seat {
         engine.is_under_pressure() || *self.grace_end.get_or_insert(now + LINGERING_GRACE) <= now
     }
 
-    /// Reports to the node when others begin or cease to wait for its thread; before a deadline that depends on it.
-    fn look_for_pressure<N: Node>(&self, engine: &mut Engine<N, SeatPort>) {
+    /// Before deadlines, which depend on it.
+    fn update_pressure<N: Node>(&self, engine: &mut Engine<N, PollPort>) {
         if let Some(handoff) = &self.handoff {
-            engine.set_pressure(handoff.rise().is_some());
+            engine.set_pressure(handoff.pressure_epoch().is_some());
         }
     }
 
-    /// Waits for the bell, the sockets or a deadline. Returns whether the bell was rung.
-    fn wait<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) -> bool {
+    /// Polls wake descriptor, sockets and deadline. Returns whether it was woken.
+    fn wait<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) -> bool {
         self.polled.clear();
         let timeout = engine.time_to_wait(self.grace_end);
         let is_long = engine.has_buffers() && timeout.is_none_or(|timeout| timeout > BUFFERS_KEPT);
         let timeout = if is_long { Some(BUFFERS_KEPT) } else { timeout };
-        let Some(Alarm::Bell(bell)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.alarm) else {
+        let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) else {
             return false;
         };
         let receive_bytes_max = engine.settings().receive_bytes_max;
-        let mut watched = Vec::with_capacity(1 + engine.connection_count());
-        watched.push(PollFd::new(bell, PollFlags::IN));
+        let mut event = Vec::with_capacity(1 + engine.connection_count());
+        event.push(PollFd::new(wake_fd, PollFlags::IN));
         for (id, connection) in engine.connections() {
             if let Some(interest) = interest(connection, receive_bytes_max) {
-                watched.push(PollFd::from_borrowed_fd(connection.transport.as_fd(), interest));
+                event.push(PollFd::from_borrowed_fd(connection.transport.as_fd(), interest));
                 self.polled.push((id, Readiness::default()));
             }
         }
-        if poll(&mut watched, timeout).is_err() {
+        if poll(&mut event, timeout).is_err() {
             self.polled.clear(); // a signal: what is due is looked at all the same
             return false;
         }
-        for (polled, watched) in self.polled.iter_mut().zip(&watched[1..]) {
-            polled.1 = readiness(watched.revents());
+        for (polled, event) in self.polled.iter_mut().zip(&event[1..]) {
+            polled.1 = readiness(event.revents());
         }
-        let is_rung = !watched[0].revents().is_empty();
+        let is_woken = !event[0].revents().is_empty();
         self.polled.retain(|(_, readiness)| readiness.is_any());
-        if is_long && !is_rung && self.polled.is_empty() {
-            engine.give_up_buffers();
+        if is_long && !is_woken && self.polled.is_empty() {
+            engine.release_buffers();
         }
-        if is_rung {
-            bell.hear();
+        if is_woken {
+            wake_fd.drain();
         }
-        is_rung
+        is_woken
     }
 
-    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) {
+    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) {
         if self.control.stop() != Stop::Drain || self.has_stopped {
             return; // an abort ends the loop by itself
         }
@@ -194,9 +189,9 @@ impl Seat {
             if !handoff.is_closed() {
                 return; // the acceptor rings again when its listeners are closed
             }
-            // Who was accepted has connected to us: serve them all, side by side this once, since after the node has
-            // been told to stop nothing new may come.
-            for (socket, accepted) in handoff.take_last(self.shard) {
+            // Accepted connections are established: serve them all side by side, since a stopping node must not get new
+            // ones.
+            for (socket, accepted) in handoff.take_share(self.shard) {
                 engine.handle_accepted(socket, accepted);
             }
         }
@@ -208,12 +203,11 @@ impl Seat {
 
 impl Readiness {
     fn is_any(&self) -> bool {
-        self.is_readable || self.is_writable || self.is_end_near || self.is_broken
+        self.is_readable || self.is_writable || self.has_hangup || self.is_broken
     }
 }
 
-/// What to wait for at a connection. None where even an error would be told again and again, with nothing to do about
-/// it.
+/// Poll events of a connection. None where poll would report an error again and again.
 fn interest(connection: &Connection, receive_bytes_max: usize) -> Option<PollFlags> {
     let mut interest = PollFlags::empty();
     if connection.wants_bytes(receive_bytes_max) && !connection.is_readable {
@@ -222,21 +216,21 @@ fn interest(connection: &Connection, receive_bytes_max: usize) -> Option<PollFla
     if connection.wants_to_send() && !connection.is_writable {
         interest |= PollFlags::OUT;
     }
-    (!interest.is_empty() || !connection.is_end_near).then_some(interest)
+    (!interest.is_empty() || !connection.has_hangup).then_some(interest)
 }
 
-fn readiness(told: PollFlags) -> Readiness {
+fn readiness(revents: PollFlags) -> Readiness {
     Readiness {
-        is_readable: told.contains(PollFlags::IN),
-        is_writable: told.contains(PollFlags::OUT),
-        is_end_near: told.contains(PollFlags::HUP),
-        is_broken: told.contains(PollFlags::ERR),
+        is_readable: revents.contains(PollFlags::IN),
+        is_writable: revents.contains(PollFlags::OUT),
+        has_hangup: revents.contains(PollFlags::HUP),
+        is_broken: revents.contains(PollFlags::ERR),
     }
 }
 
-fn poll(watched: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    // A time too long for the kernel's type is as good as none.
+fn poll(event: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    // Too long for the kernel: no timeout.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    rustix::event::poll(watched, timeout.as_ref())?;
+    rustix::event::poll(event, timeout.as_ref())?;
     Ok(())
 }

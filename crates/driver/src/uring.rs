@@ -1,19 +1,16 @@
-//! The driver by completion: one thread, one node, one ring, many connections (Linux).
+//! The completion driver: one thread, one node, one ring, many connections (Linux).
 //!
-//! A turn is one system call: it hands over the wishes of the turn before (sends, mostly) and brings what has happened
-//! meanwhile. Listeners accept and connections receive by one wish each, for their whole life; received bytes lie in
-//! buffers that the kernel takes when there is something to put in, and go back when the node has been called. Measured
-//! with 100 connections and 13-byte answers, small sends that leave together with the next turn cost 8 % less than a
-//! `send(2)` each; asking for their completions would cost about the same as not asking, but would keep their memory
-//! busy; registered descriptors gained nothing, since a receive looks its descriptor up once in its life.
+//! A turn is one system call: it submits the operations of the turn before (mostly sends) and returns completions.
+//! Listeners and connections each use one multishot operation; received bytes are in buffers that the kernel selects on
+//! arrival and gets back after the node's call. Measured with 100 connections and 13-byte responses, batched sends cost
+//! 8 % less than a `send(2)` each. Completions for sends would cost about the same, but keep the memory in use longer;
+//! registered descriptors gained nothing, since a multishot receive looks its descriptor up once.
 //!
-//! A segment that is shared, and all of a send, leaves from where it lies: for 10 kB that costs 7 % less than a copy of
-//! it.
+//! A send that is one shared segment is not copied: 7 % cheaper for 10 kB.
 //!
-//! What TLS has sealed leaves in the same way: measured with 1 kB over TLS 1.3 and 100 connections, that costs 6 % less
-//! than a `send(2)` each.
+//! TLS records are sent likewise: 6 % cheaper than a `send(2)` each, with 1 kB over TLS 1.3 and 100 connections.
 //!
-//! Long sends and files go by `sendmsg` and `sendfile`, as on `events`: there the copying is what counts.
+//! Long sends and files use `sendmsg` and `sendfile` as on `events`, since copying dominates there.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,41 +21,40 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, ConnectionId, ListenerId, Node, ShardId};
-use breme_sys::uring::{Completion, Key, Lease, Operation, Ring, RingSizes, Watched};
+use breme_sys::uring::{Completion, Key, Operation, PollEvent, ReceiveBuffer, Ring, RingSizes};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
-use crate::connection::{Connection, Phase, Receive};
-use crate::control::{Alarm, Control, Counters, Stop};
+use crate::accept_backlog::{AcceptBacklog, has_waiting};
+use crate::accept_error::{ACCEPT_PAUSE, AcceptError};
+use crate::connection::{Connection, ConnectionPhase, Receive};
+use crate::control::{Control, Counters, ShardWaker, Stop};
 use crate::engine::{Arrival, Engine, Readiness};
-use crate::exactness::Exactness;
-use crate::outside::{Outside, has_waiting};
 use crate::port::Port;
 use crate::socket::{Socket, reason};
+use crate::timer_precision::TimerPrecision;
 use crate::transport::Transport;
 
-/// 64 buffers of 64 kB: 4 MB a shard, touched only as far as bytes come. Few and long is better than many and short:
-/// what is received in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page
-/// of a buffer. They suffice for any number of connections, since a turn brings few completions at a time (Linux 6.13
-/// and later: about 20); a lack costs one wish more.
+/// 64 buffers of 64 kB: 4 MB per shard, of which only used pages are resident. Few long buffers are better than many
+/// short ones: in pieces of 8 kB long bodies cost twice as much, and short requests touch only the first page. They
+/// suffice for any number of connections, since a turn brings few completions (about 20 on Linux 6.13 and later);
+/// running out costs one more operation.
 ///
-/// One wish to receive fills buffer after buffer, up to all of the ring's in a turn, before a node that has enough can
-/// say so. So it ends when as much as a buffer holds has come; a wish more for each 64 kB costs nothing that could be
-/// measured.
+/// A multishot receive could fill all buffers before the node can pause it, so it ends after one buffer's worth;
+/// re-arming it every 64 kB has no measurable cost.
 const SIZES: RingSizes =
     RingSizes { submissions: 512, completions: 4096, buffers: 64, buffer_bytes: 64 * 1024, receive_bytes: 64 * 1024 };
-/// Before Linux 6.17 it cannot be told to end. Who brings a whole buffer at a time has more. Where a long answer begins
-/// all buffers may be filled once; from then on its connection receives piece by piece, until little comes again.
+/// Kernels before 6.17 cannot limit it. A connection that fills a whole buffer is switched to single-shot receives
+/// until it receives little again; at the start of a long body it may fill all buffers once.
 const LONG_BYTES: usize = SIZES.buffer_bytes;
 const SHORT_BYTES: usize = LONG_BYTES / 4;
-/// Sends that leave together. More would be cheaper by little, and would make the first of them wait for the last.
+/// Larger batches would be little cheaper, and delay their first send.
 const SENDS_PER_SUBMISSION: usize = 16;
 
-/// The one descriptor besides connections and listeners that is watched.
-const BELL: Key = Key::new(0);
-/// Bits of a key that hold the index of a connection; the generation has the others.
+/// The only watched descriptor besides connections and listeners.
+const WAKE_KEY: Key = Key::new(0);
+/// Bits for the connection index; the rest is its generation.
 const INDEX_BITS: u32 = Key::BITS - u32::BITS;
 
 fn key_of(id: ConnectionId) -> Key {
@@ -70,13 +66,12 @@ fn id_of(key: Key) -> ConnectionId {
     ConnectionId::new(index as u32, (key.value() >> INDEX_BITS) as u32)
 }
 
-/// The engine's side of a ring.
 pub(crate) struct RingPort {
     ring: Ring,
 }
 
 impl RingPort {
-    /// To be made on the thread that uses it.
+    /// Call it on the thread that uses the ring.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { ring: Ring::new(SIZES)? })
     }
@@ -86,7 +81,7 @@ impl RingPort {
         connection.operations.receive = if is_long { Receive::ArmedOnce } else { Receive::Armed };
         let socket = connection.transport.as_fd();
         match operation(connection) {
-            _ if is_long => self.ring.receive_once(socket, key_of(id), connection.receipt_bytes_max()),
+            _ if is_long => self.ring.receive_once(socket, key_of(id), connection.chunk_bytes_max()),
             Operation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
             _ => self.ring.receive(socket, key_of(id)),
         }
@@ -97,53 +92,51 @@ impl RingPort {
         self.ring.cancel(operation(connection), key_of(id));
     }
 
-    fn watch(&mut self, id: ConnectionId, connection: &Connection, watched: Watched) {
-        self.ring.watch(connection.transport.as_fd(), watched, key_of(id));
+    fn watch(&mut self, id: ConnectionId, connection: &Connection, event: PollEvent) {
+        self.ring.watch(connection.transport.as_fd(), event, key_of(id));
     }
 }
 
-/// Gathering.
 impl RingPort {
-    fn note_gathered(&self, connection: &mut Connection, is_taken: bool) -> bool {
+    fn set_batched(&self, connection: &mut Connection, is_taken: bool) -> bool {
         if is_taken {
-            connection.operations.gathered_in = self.ring.submission();
+            connection.operations.batched_in = self.ring.submission();
         }
         is_taken
     }
 }
 
-/// How a connection receives.
 fn operation(connection: &Connection) -> Operation {
     if connection.transport.socket.has_stamps() { Operation::ReceiveWithStamps } else { Operation::Receive }
 }
 
-/// A key has fewer bits for the index than an id.
+/// Keys have fewer index bits than ids.
 fn check_index(id: ConnectionId) -> io::Result<()> {
     if id.index() < 1 << INDEX_BITS { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }
 
 impl Port for RingPort {
-    const GATHERS: bool = true;
+    const BATCHES_SENDS: bool = true;
 
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
         check_index(id)?;
-        Ok(Transport::new(Socket::brought(socket)))
+        Ok(Transport::new(Socket::with_completions(socket)))
     }
 
     fn connect(&mut self, address: SocketAddr, id: ConnectionId) -> io::Result<Transport> {
         check_index(id)?;
         let socket = breme_sys::new_unconnected(address)?;
         self.ring.connect(socket.as_fd(), address, key_of(id));
-        Ok(Transport::new(Socket::brought(socket)))
+        Ok(Transport::new(Socket::with_completions(socket)))
     }
 
     fn close(&mut self, id: ConnectionId, connection: Connection) {
         let operations = connection.operations;
         let in_flight = [
-            (matches!(connection.phase, Phase::Connecting(_)), Operation::Connect),
+            (matches!(connection.phase, ConnectionPhase::Connecting(_)), Operation::Connect),
             (matches!(operations.receive, Receive::Armed | Receive::ArmedOnce), operation(&connection)),
-            (operations.is_watching_room, Operation::Watch(Watched::Writable)),
-            (operations.is_watching_break, Operation::Watch(Watched::Broken)),
+            (operations.is_watching_writable, Operation::Watch(PollEvent::Writable)),
+            (operations.is_watching_break, Operation::Watch(PollEvent::Broken)),
         ];
         for (_, operation) in in_flight.into_iter().filter(|(is_in_flight, _)| *is_in_flight) {
             self.ring.cancel(operation, key_of(id));
@@ -151,51 +144,51 @@ impl Port for RingPort {
         self.ring.close(connection.transport.socket.into_descriptor());
     }
 
-    fn keep_in_step(&mut self, id: ConnectionId, connection: &mut Connection, receive_bytes_max: usize) {
-        if matches!(connection.phase, Phase::Connecting(_) | Phase::Ended(_)) {
+    fn update_interest(&mut self, id: ConnectionId, connection: &mut Connection, receive_bytes_max: usize) {
+        if matches!(connection.phase, ConnectionPhase::Connecting(_) | ConnectionPhase::Ended(_)) {
             return;
         }
         let wants_bytes = connection.wants_bytes(receive_bytes_max);
-        let kept_bytes = connection.transport.socket.kept_bytes();
+        let buffered_bytes = connection.transport.socket.buffered_bytes();
         match connection.operations.receive {
-            Receive::Idle if wants_bytes && kept_bytes == 0 && connection.failure.is_none() => {
+            Receive::Idle if wants_bytes && buffered_bytes == 0 && connection.failure.is_none() => {
                 self.begin_receiving(id, connection);
             }
-            // While nothing is received, only this tells of a reset.
+            // Detects resets while nothing is received.
             Receive::Idle if !wants_bytes && !connection.has_ended && !connection.operations.is_watching_break => {
                 connection.operations.is_watching_break = true;
-                self.watch(id, connection, Watched::Broken);
+                self.watch(id, connection, PollEvent::Broken);
             }
             Receive::Armed | Receive::ArmedOnce if connection.has_ended || connection.failure.is_some() => {
                 self.end_receiving(id, connection);
             }
             Receive::Armed
                 if connection.operations.is_long
-                    || (kept_bytes > 0 && !wants_bytes)
-                    || kept_bytes > receive_bytes_max =>
+                    || (buffered_bytes > 0 && !wants_bytes)
+                    || buffered_bytes > receive_bytes_max =>
             {
                 self.end_receiving(id, connection);
             }
             _ => {}
         }
-        if connection.wants_to_send() && !connection.is_writable && !connection.operations.is_watching_room {
-            connection.operations.is_watching_room = true;
-            self.watch(id, connection, Watched::Writable);
+        if connection.wants_to_send() && !connection.is_writable && !connection.operations.is_watching_writable {
+            connection.operations.is_watching_writable = true;
+            self.watch(id, connection, PollEvent::Writable);
         }
     }
 
-    fn gather(&mut self, id: ConnectionId, connection: &mut Connection, pieces: &[&[u8]]) -> bool {
+    fn batch_send(&mut self, id: ConnectionId, connection: &mut Connection, pieces: &[&[u8]]) -> bool {
         let is_taken = self.ring.send(connection.transport.as_fd(), key_of(id), pieces);
-        self.note_gathered(connection, is_taken)
+        self.set_batched(connection, is_taken)
     }
 
-    fn gather_shared(&mut self, id: ConnectionId, connection: &mut Connection, segment: &Bytes) -> bool {
+    fn batch_shared_send(&mut self, id: ConnectionId, connection: &mut Connection, segment: &Bytes) -> bool {
         let is_taken = self.ring.send_shared(connection.transport.as_fd(), key_of(id), segment);
-        self.note_gathered(connection, is_taken)
+        self.set_batched(connection, is_taken)
     }
 
-    fn has_gathered(&self, connection: &Connection) -> bool {
-        self.ring.sends_waiting() > 0 && connection.operations.gathered_in == self.ring.submission()
+    fn has_batched(&self, connection: &Connection) -> bool {
+        self.ring.sends_waiting() > 0 && connection.operations.batched_in == self.ring.submission()
     }
 
     fn is_full(&self) -> bool {
@@ -213,7 +206,7 @@ impl Port for RingPort {
     }
 }
 
-/// Without its ring a shard can do nothing: it ends, and says so.
+/// A shard cannot work without its ring.
 fn work(outcome: io::Result<()>) {
     if let Err(error) = outcome {
         panic!("the kernel refuses to work on a ring: {error}");
@@ -224,22 +217,19 @@ fn close_reason(error: &io::Error) -> CloseReason {
     Errno::from_io_error(error).map_or(CloseReason::Failed(error.kind()), reason)
 }
 
-/// What one shard needs besides its engine.
 pub(crate) struct Uring {
     shard: ShardId,
     control: Arc<Control>,
-    listeners: Vec<Listening>,
-    /// Accepted by the kernel before it could be told that there are enough. Few: accepting ends when the last place is
-    /// taken.
+    listeners: Vec<UringListener>,
+    /// Accepted before the kernel could be told to stop; few, since accepting ends at the limit.
     waiting: VecDeque<(OwnedFd, ListenerId)>,
-    /// Nothing is accepted before.
     accept_again: Option<Instant>,
-    outside: Outside,
-    /// The program is to end: what stands in the backlog is accepted, and then nothing more.
+    accept_backlog: AcceptBacklog,
+    /// Stopping: empties the backlog first.
     is_draining: bool,
 }
 
-struct Listening {
+struct UringListener {
     socket: TcpListener,
     id: ListenerId,
     accepting: Receive,
@@ -247,32 +237,31 @@ struct Listening {
 
 impl Uring {
     pub(crate) fn new(shard: ShardId, sockets: Vec<TcpListener>, control: Arc<Control>) -> Self {
-        let listening = |(index, socket)| Listening { socket, id: ListenerId(index), accepting: Receive::Idle };
-        let listeners = sockets.into_iter().enumerate().map(listening).collect();
+        let listener_of = |(index, socket)| UringListener { socket, id: ListenerId(index), accepting: Receive::Idle };
+        let listeners = sockets.into_iter().enumerate().map(listener_of).collect();
         Self {
             shard,
             control,
             listeners,
             waiting: VecDeque::new(),
             accept_again: None,
-            outside: Outside::default(),
+            accept_backlog: AcceptBacklog::default(),
             is_draining: false,
         }
     }
 
-    /// Runs the node to its end.
     pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, RingPort>) -> N {
-        self.watch_bell(&mut engine);
+        self.watch_wake_fd(&mut engine);
         engine.handle_started();
-        // The kernel's timer for a wait is fine; only the time that waking takes is made up for.
-        let spin = Exactness::wanted_by(&mut engine).map_or(Duration::ZERO, |exactness| exactness.spin);
+        // The kernel's wait timer is precise; spinning only hides wake-up latency.
+        let spin = TimerPrecision::for_node(&mut engine).map_or(Duration::ZERO, |precision| precision.spin);
         while !engine.is_done() {
             self.admit(&mut engine);
             self.keep_accepting(&mut engine);
-            let also = self.accept_again.into_iter().chain(self.outside.next_look()).min();
+            let also = self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min();
             let timeout = engine.time_to_wait(also);
             work(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
-                Some(timeout) if engine.may_gather(timeout) => engine.port.ring.submit_and_gather(timeout),
+                Some(timeout) if engine.may_coalesce(timeout) => engine.port.ring.submit_and_coalesce(timeout),
                 _ => engine.port.ring.submit_and_wait(timeout),
             });
             engine.handle_unsent();
@@ -281,44 +270,44 @@ impl Uring {
                 is_idle = false;
                 is_woken |= self.handle_completion(&mut engine, completion);
             }
-            engine.note_spin(timeout, spin, is_idle);
+            engine.count_spin(timeout, spin, is_idle);
             if is_woken {
-                engine.handle_alarm();
+                engine.handle_wake();
             }
             self.handle_stop(&mut engine);
-            self.look_outside(&mut engine);
+            self.check_accept_backlog(&mut engine);
             engine.handle_turn();
         }
         engine.into_node()
     }
 
-    fn watch_bell<N: Node>(&self, engine: &mut Engine<N, RingPort>) {
-        if let Some(Alarm::Bell(bell)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.alarm) {
-            engine.port.ring.watch(bell.as_fd(), Watched::Readable, BELL);
+    fn watch_wake_fd<N: Node>(&self, engine: &mut Engine<N, RingPort>) {
+        if let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) {
+            engine.port.ring.watch(wake_fd.as_fd(), PollEvent::Readable, WAKE_KEY);
         }
     }
 
-    /// Returns whether it was the bell.
+    /// Returns true for the wake descriptor.
     fn handle_completion<N: Node>(&mut self, engine: &mut Engine<N, RingPort>, completion: Completion) -> bool {
         match completion {
-            Completion::Received { key, outcome, goes_on } => receive(engine, id_of(key), outcome, goes_on),
-            Completion::Accepted { key, outcome, goes_on } => self.accept(engine, key, outcome, goes_on),
+            Completion::Received { key, outcome, has_more } => receive(engine, id_of(key), outcome, has_more),
+            Completion::Accepted { key, outcome, has_more } => self.accept(engine, key, outcome, has_more),
             Completion::Connected { key, outcome } => engine.handle_connect_outcome(id_of(key), outcome),
-            Completion::Seen { watched: Watched::Readable, goes_on, .. } => {
-                self.hear(engine, goes_on);
+            Completion::Polled { event: PollEvent::Readable, has_more, .. } => {
+                self.drain_wake_fd(engine, has_more);
                 return true;
             }
-            Completion::Seen { key, watched, outcome, .. } => see(engine, id_of(key), watched, &outcome),
+            Completion::Polled { key, event, outcome, .. } => handle_watch(engine, id_of(key), event, &outcome),
         }
         false
     }
 
-    fn hear<N: Node>(&self, engine: &mut Engine<N, RingPort>, goes_on: bool) {
-        if let Some(Alarm::Bell(bell)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.alarm) {
-            bell.hear();
+    fn drain_wake_fd<N: Node>(&self, engine: &mut Engine<N, RingPort>, has_more: bool) {
+        if let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) {
+            wake_fd.drain();
         }
-        if !goes_on {
-            self.watch_bell(engine);
+        if !has_more {
+            self.watch_wake_fd(engine);
         }
     }
 
@@ -327,10 +316,10 @@ impl Uring {
         engine: &mut Engine<N, RingPort>,
         key: Key,
         outcome: io::Result<OwnedFd>,
-        goes_on: bool,
+        has_more: bool,
     ) {
         let Some(listener) = self.listeners.get_mut(key.value() as usize) else { return };
-        if !goes_on {
+        if !has_more {
             listener.accepting = Receive::Idle;
         }
         match outcome {
@@ -340,7 +329,7 @@ impl Uring {
             }
             Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => {}
             Err(error) => {
-                if AcceptFailure::of(&error) == AcceptFailure::Pause {
+                if AcceptError::from_io(&error) == AcceptError::Pause {
                     Counters::add(&engine.counters().accepts_failed);
                     self.accept_again = Some(engine.read_clock() + ACCEPT_PAUSE);
                 }
@@ -348,18 +337,18 @@ impl Uring {
         }
     }
 
-    /// Lets in who was accepted, as far as there is room; at the end, all of them.
+    /// Passes accepted connections on, up to the limit; on stop, all.
     fn admit<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
-        while !engine.is_exiting() && (self.is_draining || engine.has_room()) {
+        while !engine.is_exiting() && (self.is_draining || engine.has_capacity()) {
             let Some((socket, listener)) = self.waiting.pop_front() else { return };
-            // Who has gone already is not counted.
+            // Already closed ones are not counted.
             if let Ok(peer) = breme_sys::peer_of(&socket) {
                 engine.handle_accepted(socket, Accepted { listener, peer });
             }
         }
     }
 
-    /// Accepts while there is room, and not otherwise.
+    /// Accepts only below the connection limit.
     fn keep_accepting<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
         if self.listeners.is_empty() {
             return;
@@ -368,7 +357,7 @@ impl Uring {
             self.accept_again = None;
         }
         let may_accept =
-            !self.is_draining && self.accept_again.is_none() && self.waiting.is_empty() && engine.has_room();
+            !self.is_draining && self.accept_again.is_none() && self.waiting.is_empty() && engine.has_capacity();
         for listener in &mut self.listeners {
             let key = Key::new(listener.id.0 as u64);
             match listener.accepting {
@@ -385,13 +374,13 @@ impl Uring {
         }
     }
 
-    fn look_outside<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
-        let Self { outside, listeners, waiting, .. } = self;
+    fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+        let Self { accept_backlog, listeners, waiting, .. } = self;
         let is_somebody = || !waiting.is_empty() || listeners.iter().any(|listener| has_waiting(&listener.socket));
-        outside.look(engine, listeners.is_empty(), is_somebody);
+        accept_backlog.check(engine, listeners.is_empty(), is_somebody);
     }
 
-    /// A drain takes as many turns as it takes the kernel to end its accepting.
+    /// Draining takes turns until the kernel has ended accepting.
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
         if engine.control().stop() != Stop::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
@@ -406,7 +395,7 @@ impl Uring {
         }
     }
 
-    /// Who stands in the backlog has connected to us: serve them, since closing the listener would reset them.
+    /// Connections in the backlog are established: closing the listener would reset them.
     fn accept_backlog<N: Node>(&self, engine: &mut Engine<N, RingPort>) {
         for listener in &self.listeners {
             for _ in 0..engine.settings().backlog {
@@ -414,8 +403,8 @@ impl Uring {
                     Ok((socket, peer)) => {
                         engine.handle_accepted(socket, Accepted { listener: listener.id, peer });
                     }
-                    Err(error) if AcceptFailure::of(&error) == AcceptFailure::One => {}
-                    // Nobody more; or a lack of descriptors, which is for good now: there will be no later.
+                    Err(error) if AcceptError::from_io(&error) == AcceptError::Connection => {}
+                    // Backlog empty, or out of descriptors, which is final on stop.
                     Err(_) => break,
                 }
             }
@@ -426,45 +415,50 @@ impl Uring {
 fn receive<N: Node>(
     engine: &mut Engine<N, RingPort>,
     id: ConnectionId,
-    outcome: io::Result<Option<Lease>>,
-    goes_on: bool,
+    outcome: io::Result<Option<ReceiveBuffer>>,
+    has_more: bool,
 ) {
     match outcome {
-        Ok(Some(lease)) => {
-            note_length(engine, id, lease.len());
-            engine.handle_arrival(id, Arrival::Bytes(&lease, lease.stamp()), goes_on);
+        Ok(Some(buffer)) => {
+            update_piece_mode(engine, id, buffer.len());
+            engine.handle_arrival(id, Arrival::Bytes(&buffer, buffer.stamp()), has_more);
         }
-        Ok(None) => engine.handle_arrival(id, Arrival::End, goes_on),
+        Ok(None) => engine.handle_arrival(id, Arrival::End, has_more),
         Err(error) => match Errno::from_io_error(&error) {
-            // The buffers are back when this turn is over, and it receives again.
-            Some(Errno::NOBUFS | Errno::CANCELED) => engine.handle_arrival(id, Arrival::Nothing, goes_on),
-            _ => engine.handle_arrival(id, Arrival::Failure(close_reason(&error)), goes_on),
+            // Buffers return at the end of this turn, then it is re-armed.
+            Some(Errno::NOBUFS | Errno::CANCELED) => engine.handle_arrival(id, Arrival::Nothing, has_more),
+            _ => engine.handle_arrival(id, Arrival::Failure(close_reason(&error)), has_more),
         },
     }
 }
 
-/// Whether the connection receives piece by piece from here on: pieces must be short, or receiving cannot be bounded.
-/// Stamped bytes have less room in their buffer, and so are never long: who asks for stamps wants all that comes.
-fn note_length<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId, length: usize) {
+/// Selects single-shot receives if chunks must be short, or multishot receives cannot be limited. Stamped bytes have
+/// less space per buffer and are never long.
+fn update_piece_mode<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId, length: usize) {
     let is_bounded = engine.port.ring.bounds_receiving();
     if let Some(connection) = engine.connection(id) {
-        let is_short = connection.receipt_bytes_max() < LONG_BYTES && length >= SHORT_BYTES;
+        let is_short = connection.chunk_bytes_max() < LONG_BYTES && length >= SHORT_BYTES;
         let is_long = &mut connection.operations.is_long;
         let is_unbounded = !is_bounded && (length >= LONG_BYTES || (*is_long && length > SHORT_BYTES));
         *is_long = is_short || is_unbounded;
     }
 }
 
-fn see<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId, watched: Watched, outcome: &io::Result<u32>) {
+fn handle_watch<N: Node>(
+    engine: &mut Engine<N, RingPort>,
+    id: ConnectionId,
+    event: PollEvent,
+    outcome: &io::Result<u32>,
+) {
     let Some(connection) = engine.connection(id) else { return };
-    match watched {
-        Watched::Writable => connection.operations.is_watching_room = false,
+    match event {
+        PollEvent::Writable => connection.operations.is_watching_writable = false,
         _ => connection.operations.is_watching_break = false,
     }
     let Ok(events) = outcome else { return };
     let events = PollFlags::from_bits_truncate(*events as u16);
     let readiness = Readiness {
-        is_writable: watched == Watched::Writable,
+        is_writable: event == PollEvent::Writable,
         is_broken: events.contains(PollFlags::ERR),
         ..Readiness::default()
     };

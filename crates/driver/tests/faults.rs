@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use breme_driver::{Kind, Settings};
+use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ShardId};
 use bytes::Bytes;
 use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
 
 /// Each of the pool's threads serves one connection at a time.
-fn threads(kind: Kind, connections: usize) -> usize {
-    if kind == Kind::Threads { connections } else { 1 }
+fn threads(kind: DriverKind, connections: usize) -> usize {
+    if kind == DriverKind::Threads { connections } else { 1 }
 }
 
 /// What a client sends: its number, and then bytes that differ from those of the others.
@@ -31,7 +31,7 @@ fn a_node_that_takes_nothing_stops_many_senders_and_loses_nothing() {
     const CLIENTS: usize = 50;
     const LENGTH: usize = 200_000; // together far more than there are buffers
     for kind in kinds() {
-        let narrow = Settings { receive_bytes_max: 10_000, ..settings(threads(kind, CLIENTS)) };
+        let narrow = DriverSettings { receive_bytes_max: 10_000, ..settings(threads(kind, CLIENTS)) };
         let (say, heard) = words();
         let (running, address) = serve(kind, &narrow, || {
             let say = say.clone();
@@ -121,7 +121,7 @@ fn a_reset_while_a_send_is_under_way_ends_that_connection_once_and_no_other() {
         for _ in 0..ROUNDS {
             let (id, reason) = heard.next();
             assert!(matches!(reason, CloseReason::Reset | CloseReason::Requested), "{kind}: {reason:?}");
-            assert!(ids.insert(id) || kind == Kind::Threads, "{kind}: {id:?} ended twice");
+            assert!(ids.insert(id) || kind == DriverKind::Threads, "{kind}: {id:?} ended twice");
         }
         drop(steady);
         drain(running);
@@ -206,7 +206,7 @@ fn an_end_in_the_middle_of_everything_leaves_nobody_waiting() {
             let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
             clients.iter_mut().for_each(|client| client.write_all(b"something").unwrap());
             (0..CLIENTS).for_each(|_| heard.next());
-            let shards = if kind == Kind::Threads { CLIENTS } else { 1 };
+            let shards = if kind == DriverKind::Threads { CLIENTS } else { 1 };
             match way {
                 "abort" => running.stopper().abort(),
                 _ => (0..shards).for_each(|shard| running.waker().wake(ShardId(shard), 0).unwrap()),

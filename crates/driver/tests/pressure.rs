@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use breme_driver::{Kind, Settings};
+use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectionId, ShardId};
 use bytes::Bytes;
 use common::{
@@ -48,13 +48,13 @@ fn served(address: SocketAddr, count: usize) -> Vec<TcpStream> {
 }
 
 /// Lingering must not hold a place: the clients here never close their connections by themselves.
-fn endless(threads: usize) -> Settings {
-    Settings { closing_timeout: Duration::from_secs(3_600), ..settings(threads) }
+fn endless(threads: usize) -> DriverSettings {
+    DriverSettings { closing_timeout: Duration::from_secs(3_600), ..settings(threads) }
 }
 
 #[test]
 fn who_waits_gets_the_place_of_one_that_is_let_go() {
-    let (running, address) = serve(Kind::Threads, &endless(2), || yielding(|_| true));
+    let (running, address) = serve(DriverKind::Threads, &endless(2), || yielding(|_| true));
     let mut holding = served(address, 2);
     let mut newcomers = served(address, 2);
     // They hear of their end in order, and nothing else.
@@ -67,9 +67,9 @@ fn who_waits_gets_the_place_of_one_that_is_let_go() {
 /// Shards that hold many connections are full too, at their limit.
 #[test]
 fn who_waits_outside_of_a_full_shard_gets_a_place_too() {
-    for kind in kinds().filter(|&kind| kind != Kind::Threads) {
+    for kind in kinds().filter(|&kind| kind != DriverKind::Threads) {
         let (say, heard) = words();
-        let bounded = Settings { connections_max: 2, ..settings(1) };
+        let bounded = DriverSettings { connections_max: 2, ..settings(1) };
         let (running, address) = serve(kind, &bounded, || telling(say.clone()));
         let mut holding = served(address, 2);
         let mut newcomers = [connect(address), connect(address)];
@@ -90,7 +90,8 @@ fn who_waits_outside_of_a_full_shard_gets_a_place_too() {
 fn a_silent_peer_that_does_not_close_holds_no_place() {
     for kind in kinds() {
         let (say, heard) = words();
-        let places = if kind == Kind::Threads { endless(2) } else { Settings { connections_max: 2, ..endless(1) } };
+        let places =
+            if kind == DriverKind::Threads { endless(2) } else { DriverSettings { connections_max: 2, ..endless(1) } };
         // It takes nothing, so that what a peer has sent is still there after the end.
         let (running, address) = serve(kind, &places, || {
             let say = say.clone();
@@ -110,7 +111,8 @@ fn a_silent_peer_that_does_not_close_holds_no_place() {
         let silent = connect(address);
         assert_eq!([heard.next(), heard.next()], [None; 2], "{kind}: both have places");
         // A thread takes the next connection beside one that is only read into nothing; a slot is not free before.
-        let newcomers: Vec<_> = (0..if kind == Kind::Threads { 2 } else { 1 }).map(|_| connect(address)).collect();
+        let newcomers: Vec<_> =
+            (0..if kind == DriverKind::Threads { 2 } else { 1 }).map(|_| connect(address)).collect();
         // In whichever order.
         let mut heard_of: Vec<_> = (0..=newcomers.len()).map(|_| heard.next()).collect();
         heard_of.retain(Option::is_some);
@@ -129,7 +131,7 @@ fn a_peer_that_does_not_read_holds_no_place() {
     for kind in kinds() {
         for is_closed in [false, true] {
             let (say, heard) = words();
-            let places = Settings { connections_max: 1, send_timeout: Duration::from_secs(3_600), ..endless(1) };
+            let places = DriverSettings { connections_max: 1, send_timeout: Duration::from_secs(3_600), ..endless(1) };
             let (running, address) = serve(kind, &places, || {
                 let say = say.clone();
                 move |context, event| {
@@ -162,7 +164,7 @@ fn a_peer_that_does_not_read_holds_no_place() {
 fn a_handshake_that_stalls_holds_no_place() {
     let laboratory = Laboratory::new(&["a.example"]);
     for kind in kinds() {
-        let places = Settings { connections_max: 1, handshake_timeout: Duration::from_secs(3_600), ..endless(1) };
+        let places = DriverSettings { connections_max: 1, handshake_timeout: Duration::from_secs(3_600), ..endless(1) };
         let (running, address) = serve_secured(kind, &laboratory.server(), &places, || echo);
         let mut silent = connect(address);
         let newcomer = connect(address);
@@ -178,7 +180,7 @@ fn every_thread_of_a_large_pool_hears_of_pressure() {
     const COUNT: usize = 70;
     for willing in [0, COUNT / 2, COUNT - 1] {
         let (running, address) =
-            serve(Kind::Threads, &endless(COUNT), || yielding(move |shard| shard == ShardId(willing)));
+            serve(DriverKind::Threads, &endless(COUNT), || yielding(move |shard| shard == ShardId(willing)));
         let holding = served(address, COUNT);
         let newcomer = served(address, 1);
         drop((holding, newcomer));
@@ -212,7 +214,7 @@ fn telling(say: Sender<Told>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usiz
 #[test]
 fn the_end_of_pressure_is_told_before_anything_of_the_one_who_waited() {
     let (say, heard) = words();
-    let (running, address) = serve(Kind::Threads, &endless(1), || telling(say.clone()));
+    let (running, address) = serve(DriverKind::Threads, &endless(1), || telling(say.clone()));
     let first = served(address, 1);
     let second = served(address, 1);
     drop((first, second));
@@ -228,8 +230,8 @@ fn nobody_is_told_of_pressure_while_there_is_a_place_for_each() {
     for kind in kinds() {
         let (say, heard) = words();
         let bounded = match kind {
-            Kind::Threads => settings(8),
-            _ => Settings { connections_max: 8, ..settings(1) },
+            DriverKind::Threads => settings(8),
+            _ => DriverSettings { connections_max: 8, ..settings(1) },
         };
         let (running, address) = serve(kind, &bounded, || telling(say.clone()));
         let clients = served(address, 8);
@@ -244,7 +246,7 @@ fn nobody_is_told_of_pressure_while_there_is_a_place_for_each() {
 #[test]
 fn a_thread_takes_the_next_one_while_others_have_not_closed_theirs() {
     const LINGERING_MAX: usize = 8;
-    let (running, address) = serve(Kind::Threads, &endless(1), || {
+    let (running, address) = serve(DriverKind::Threads, &endless(1), || {
         |context: &mut Context<'_>, event: Event<'_>| {
             if let Event::Received(id, received) = &event
                 && !received.bytes.is_empty()

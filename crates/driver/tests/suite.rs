@@ -7,12 +7,12 @@ mod common;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use breme_driver::{Clock, Kind, Listener, Settings, ShardPanic, start};
+use breme_driver::{Clock, DriverKind, DriverSettings, Listener, ShardPanic, start};
 use breme_node::{Endpoint, Node, Shard, TlsClientId};
 use breme_testkit::{Limits, Played, Shape, Surroundings, World};
 
 struct Sockets {
-    kind: Kind,
+    kind: DriverKind,
     is_secured: bool,
 }
 
@@ -23,7 +23,7 @@ impl World for Sockets {
 
     fn limits(&self) -> Limits {
         Limits {
-            lent_bytes_max: Settings::default().receive_bytes_max,
+            lent_bytes_max: DriverSettings::default().receive_bytes_max,
             bulk_bytes: 32 << 20,
             patience: common::PATIENCE,
         }
@@ -40,8 +40,8 @@ impl World for Sockets {
         C: Node + Send + 'static,
     {
         let threads = match self.kind {
-            Kind::Threads => shape.server_shards.max(shape.connections),
-            Kind::Events | Kind::Uring => shape.server_shards,
+            DriverKind::Threads => shape.server_shards.max(shape.connections),
+            DriverKind::Events | DriverKind::Uring => shape.server_shards,
         };
         let settings = common::settings(threads);
         let clock = Clock::start();
@@ -62,7 +62,7 @@ impl World for Sockets {
             Surroundings { server, nobody: common::nobody(), stop_server: Arc::new(move || stopper.drain()) }
         };
         let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect::<Vec<_>>().into();
-        let settings = Settings { tls_clients, ..common::settings(shape.client_shards) };
+        let settings = DriverSettings { tls_clients, ..common::settings(shape.client_shards) };
         let clients = start(self.kind, Vec::new(), &settings, clock, |shard| client(shard, &surroundings)).unwrap();
         let clients = unharmed(clients.join());
         stopper.drain();
@@ -75,25 +75,25 @@ fn unharmed<N>(nodes: Vec<Result<N, ShardPanic>>) -> Vec<N> {
 }
 
 mod threads {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Threads, is_secured: false });
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Threads, is_secured: false });
 }
 
 mod events {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Events, is_secured: false });
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Events, is_secured: false });
 }
 
 mod threads_with_tls {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Threads, is_secured: true });
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Threads, is_secured: true });
 }
 
 mod events_with_tls {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Events, is_secured: true });
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Events, is_secured: true });
 }
 
 /// None where the kernel has no io_uring for us, and a line that says so.
 fn uring(is_secured: bool) -> Option<Sockets> {
     match breme_driver::probe_uring() {
-        Ok(()) => Some(Sockets { kind: Kind::Uring, is_secured }),
+        Ok(()) => Some(Sockets { kind: DriverKind::Uring, is_secured }),
         Err(lack) => {
             eprintln!("not tested: {lack}");
             None

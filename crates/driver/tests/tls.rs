@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_driver::{ClientOptions, ClientTls, Kind, Running, Settings, TlsVersion, Trust};
+use breme_driver::{ClientOptions, ClientTls, DriverHandle, DriverKind, DriverSettings, TlsVersion, Trust};
 use breme_node::{
     Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
 };
@@ -38,9 +38,14 @@ fn stranger(laboratory: &Laboratory, address: SocketAddr) -> Stream {
 }
 
 /// What a client of ours is told that connects once after another.
-fn outcomes(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, count: u64) -> Vec<Result<Connected, ConnectError>> {
+fn outcomes(
+    kind: DriverKind,
+    tls: Arc<ClientTls>,
+    address: SocketAddr,
+    count: u64,
+) -> Vec<Result<Connected, ConnectError>> {
     let (say, heard) = words();
-    let settings = Settings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
+    let settings = DriverSettings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
     let running = run(kind, &settings, || {
         let say = say.clone();
         let mut left = count;
@@ -77,7 +82,7 @@ fn outcomes(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, count: u64) ->
     heard.rest()
 }
 
-fn failure(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFailure {
+fn failure(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFailure {
     match outcomes(kind, tls, address, 1)[..] {
         [Err(ConnectError::Tls(failure))] => failure,
         ref other => panic!("{other:?}"),
@@ -226,11 +231,11 @@ fn wrong_certificates_are_named() {
         assert_eq!(against(&laboratory, laboratory.client("127.0.0.1")), Ok(()));
         assert_eq!(against(&laboratory, laboratory.client("127.0.0.2")), Err(TlsFailure::WrongHost));
         assert_eq!(against(&laboratory, stale.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
-        assert_eq!(against(&laboratory, of("127.0.0.1", Trust::of_system())), Err(TlsFailure::UnknownAuthority));
+        assert_eq!(against(&laboratory, of("127.0.0.1", Trust::system())), Err(TlsFailure::UnknownAuthority));
         assert_eq!(against(&stale, stale.client("127.0.0.1")), Err(TlsFailure::Expired));
         assert_eq!(against(&early, early.client("127.0.0.1")), Err(TlsFailure::NotYetValid));
         for server in [&laboratory, &stale, &early, &authority] {
-            assert_eq!(against(server, of("other.example", Trust::Everybody)), Ok(()));
+            assert_eq!(against(server, of("other.example", Trust::AcceptAny)), Ok(()));
         }
         // As `openssl req -x509` makes them.
         assert_eq!(against(&authority, authority.client("127.0.0.1")), Ok(()));
@@ -276,7 +281,7 @@ fn a_silent_server_runs_into_the_time_of_connecting() {
     let address = silent.local_addr().unwrap();
     for kind in kinds() {
         let (say, heard) = words();
-        let hasty = Settings {
+        let hasty = DriverSettings {
             tls_clients: vec![laboratory.client("127.0.0.1")].into(),
             connect_timeout: Duration::from_millis(30),
             ..settings(1)
@@ -346,7 +351,7 @@ fn clients_that_speak_no_tls_are_turned_away_and_the_node_never_hears_of_them() 
 }
 
 /// Ends a server and holds the handshakes that failed against what was expected.
-fn drain_all<N>(running: Running<N>, failed: u64) {
+fn drain_all<N>(running: DriverHandle<N>, failed: u64) {
     let counting = running.counters();
     drain(running);
     assert_eq!(counting.all().iter().map(|shard| shard.handshakes_failed).sum::<u64>(), failed);
@@ -356,7 +361,7 @@ fn drain_all<N>(running: Running<N>, failed: u64) {
 fn a_handshake_has_its_time() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let hasty = Settings { handshake_timeout: Duration::from_millis(30), ..settings(1) };
+        let hasty = DriverSettings { handshake_timeout: Duration::from_millis(30), ..settings(1) };
         let (running, address) = serve_secured(kind, &laboratory.server(), &hasty, || |_, event| panic_at(&event));
         let mut slow = connect(address);
         slow.write_all(&[22, 3, 1]).unwrap(); // and nothing more

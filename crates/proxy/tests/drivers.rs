@@ -12,7 +12,7 @@ use std::time::Duration;
 use breme_balance::{Group, GroupSettings, HealthSettings, Standing};
 use breme_base::WallClock;
 use breme_cache::Cache;
-use breme_driver::{Clock, Kind, Listener, Running, Settings as DriverSettings, start};
+use breme_driver::{Clock, DriverHandle, DriverKind, DriverSettings, Listener, start};
 use breme_node::Node;
 use breme_proxy::{Parts, Proxy, ProxyCounts, Settings};
 use breme_testkit::{Client, Script, Surroundings};
@@ -22,10 +22,10 @@ use support::{Acts, ScriptedUpstream, head, silent, text, upstream_at};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn serve<N: Node + Send + 'static>(
-    kind: Kind,
+    kind: DriverKind,
     threads: usize,
     node: impl FnMut(breme_node::Shard) -> N,
-) -> (std::net::SocketAddr, Running<N>) {
+) -> (std::net::SocketAddr, DriverHandle<N>) {
     let settings = DriverSettings { threads, send_queue_high_bytes: 64 << 10, ..DriverSettings::default() };
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &settings).unwrap();
     let address = listener.address();
@@ -33,9 +33,10 @@ fn serve<N: Node + Send + 'static>(
 }
 
 /// Plays the clients against a proxy on `kind` with one upstream. What went otherwise than written fails the test.
-fn play(kind: Kind, settings: Settings, clients: &[Script], upstream: &[Acts]) -> ProxyCounts {
-    let threads = if kind == Kind::Threads { clients.len() } else { 1 };
-    let (upstream_address, upstream_running) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(upstream.to_vec()));
+fn play(kind: DriverKind, settings: Settings, clients: &[Script], upstream: &[Acts]) -> ProxyCounts {
+    let threads = if kind == DriverKind::Threads { clients.len() } else { 1 };
+    let (upstream_address, upstream_running) =
+        serve(DriverKind::Events, 1, |_| ScriptedUpstream::new(upstream.to_vec()));
     let clock = Clock::start();
     let parts = Parts::new(settings, WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
     let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
@@ -49,8 +50,9 @@ fn play(kind: Kind, settings: Settings, clients: &[Script], upstream: &[Acts]) -
         stop_server: Arc::new(move || stopper.drain()),
     };
     let settings = DriverSettings { threads: 1, ..DriverSettings::default() };
-    let playing =
-        start(Kind::Events, Vec::new(), &settings, clock, |_| Client::new(&surroundings, PATIENCE, clients.to_vec()));
+    let playing = start(DriverKind::Events, Vec::new(), &settings, clock, |_| {
+        Client::new(&surroundings, PATIENCE, clients.to_vec())
+    });
     let client = playing.unwrap().join().remove(0).unwrap();
     assert_eq!(client.failures(), [""; 0], "{kind}");
     running.stopper().drain();
@@ -65,9 +67,9 @@ fn play(kind: Kind, settings: Settings, clients: &[Script], upstream: &[Acts]) -
     counts
 }
 
-fn kinds() -> impl Iterator<Item = Kind> {
-    let uring = breme_driver::probe_uring().is_ok().then_some(Kind::Uring);
-    [Kind::Threads, Kind::Events].into_iter().chain(uring)
+fn kinds() -> impl Iterator<Item = DriverKind> {
+    let uring = breme_driver::probe_uring().is_ok().then_some(DriverKind::Uring);
+    [DriverKind::Threads, DriverKind::Events].into_iter().chain(uring)
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn requests_on_all_shards_are_one_request_upstream() {
     let lines = ["HTTP/1.1 200 OK", &length, "Date: Sun, 06 Nov 1994 08:49:37 GMT", "Cache-Control: max-age=60"];
     let acts = Acts::new().expect(&request).wait(Duration::from_millis(50)).send(head(&lines) + &content).expect_end();
     for kind in kinds() {
-        let (upstream_address, upstream) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(vec![acts.clone()]));
+        let (upstream_address, upstream) = serve(DriverKind::Events, 1, |_| ScriptedUpstream::new(vec![acts.clone()]));
         let cache = Cache::new(breme_cache::Settings::new(16 << 20)).unwrap();
         let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
         let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
@@ -139,7 +141,7 @@ fn requests_on_all_shards_are_one_request_upstream() {
         let proxy = Proxy::new(parts).unwrap();
         let node = proxy.clone();
         let (address, running) =
-            serve(kind, if kind == Kind::Threads { CLIENTS } else { 4 }, move |shard| node.node(shard));
+            serve(kind, if kind == DriverKind::Threads { CLIENTS } else { 4 }, move |shard| node.node(shard));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 let request = request.clone();
@@ -174,7 +176,7 @@ fn upstreams_are_checked_on_every_driver() {
     ]);
     for kind in kinds() {
         let checks = Acts::new().expect(&question).send(head(&["HTTP/1.1 503 Service Unavailable"])).expect_end();
-        let (address, upstream) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(vec![checks.clone()]));
+        let (address, upstream) = serve(DriverKind::Events, 1, |_| ScriptedUpstream::new(vec![checks.clone()]));
         let health = HealthSettings { path: "/health".to_owned(), ..HealthSettings::default() };
         let settings = GroupSettings { health: Some(health), ..GroupSettings::default() };
         let group = Arc::new(Group::new(settings, vec![upstream_at("up.example:80", address)]).unwrap());

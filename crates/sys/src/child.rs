@@ -1,43 +1,42 @@
-//! Children that cannot be left behind. What a bench starts must end with it, also when it panics or is killed: a
-//! forgotten server would take the processor from every later measurement.
+//! Child processes that end with their parent, also when it panics or is killed: a forgotten server would take CPU time
+//! from later measurements.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-/// Where a child runs, and what it may not go beyond.
+/// Processors and resource limits of a child.
 #[derive(Debug, Default)]
 pub struct Confinement {
-    /// The processors that it may use; all, if none are named.
+    /// Allowed processors; empty: all.
     pub cpus: Vec<usize>,
-    /// The most open files, of each of its processes.
+    /// RLIMIT_NOFILE, per process.
     pub open_files: Option<u64>,
-    /// The most processes of its user (RLIMIT_NPROC; it does not bind root).
+    /// RLIMIT_NPROC, per user; does not apply to root.
     pub processes: Option<u64>,
-    /// The most bytes of its address space.
+    /// RLIMIT_AS in bytes.
     pub memory: Option<u64>,
-    /// The most seconds of CPU time; past them it is killed.
+    /// RLIMIT_CPU; beyond it the child is killed.
     pub cpu_seconds: Option<u64>,
-    /// The most bytes of a file that it writes; a longer one ends it (SIGXFSZ).
+    /// RLIMIT_FSIZE; beyond it the child gets SIGXFSZ.
     pub file_bytes: Option<u64>,
-    /// Open files that it keeps, under their numbers.
+    /// Files that stay open in the child, with the same numbers.
     pub kept_files: Vec<OwnedFd>,
-    /// The `cgroup.procs` files, open for writing, of the control groups that it enters.
+    /// `cgroup.procs` files, open for writing, of the control groups to join.
     pub control_groups: Vec<OwnedFd>,
 }
 
-/// Lets `command` start as the leader of a session of its own, so that Ctrl-C does not reach it and a signal to its
-/// process group reaches all that it starts; on `cpus` only, if any are named; and, on Linux, be killed when **the
-/// thread that starts it** ends in any way.
+/// Makes `command` a session leader, so that Ctrl-C does not reach it and a signal to its process group reaches its
+/// descendants; restricts it to `cpus`, if any; and on Linux has it killed when **the thread that starts it** ends.
 ///
-/// Starting fails if the session, the processors or the wish to be killed is refused.
+/// The start fails if any of this is refused.
 pub fn confine<'a>(command: &'a mut Command, cpus: &[usize]) -> &'a mut Command {
     confine_within(command, Confinement { cpus: cpus.to_vec(), ..Confinement::default() })
 }
 
-/// The same, within limits.
+/// As [`confine`], with limits.
 ///
-/// Starting fails also if a limit or a control group is refused.
+/// The start fails if a limit or control group is refused.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut Command {
@@ -55,7 +54,7 @@ pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut C
         rustix::process::setsid()?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         for group in &confinement.control_groups {
-            // Who writes 0 means itself.
+            // 0 is the writing process.
             rustix::io::write(group, b"0")?;
         }
         limit(Resource::Nofile, confinement.open_files)?;
@@ -71,12 +70,12 @@ pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut C
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes system calls and nothing else; it allocates nothing, takes no
-    // lock and touches no memory but its own copies of `set` and `confinement`, which it does not drop.
+    // SAFETY: between fork and exec the closure only makes system calls; it does not allocate, takes no lock and
+    // touches no memory but its own copies of `set` and `confinement`, which it does not drop.
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Lets `command` start in a process group of its own; other systems offer no more.
+/// A process group of its own; other systems offer no more.
 #[cfg(not(target_os = "linux"))]
 pub fn confine_within(command: &mut Command, _confinement: Confinement) -> &mut Command {
     use std::os::unix::process::CommandExt;
@@ -92,11 +91,10 @@ fn limit(resource: rustix::process::Resource, most: Option<u64>) -> io::Result<(
     }
 }
 
-/// Makes this process the parent of every descendant whose own parent ends, so that none gets out of its sight: not by
-/// a fork, not by a session of its own.
+/// Makes this process the parent of orphaned descendants (subreaper), also of those in other sessions.
 ///
 /// # Errors
-/// Where the system does not offer it.
+/// If the system does not support it.
 pub fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     return Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?);
@@ -104,10 +102,10 @@ pub fn adopt_orphans() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Gives the calling thread (of the main thread: the process) the name that `ps` shows and `pkill` looks for.
+/// Sets the name of the calling thread (of the main thread: of the process) shown by `ps` and matched by `pkill`.
 pub fn rename_current_thread(name: &std::ffi::CStr) {
     #[cfg(target_os = "linux")]
-    // A name too long is cut off; there is nothing else that could fail.
+    // Long names are truncated; nothing else can fail.
     let _ = rustix::thread::set_name(name);
     #[cfg(not(target_os = "linux"))]
     let _ = name;
@@ -138,7 +136,7 @@ mod tests {
     fn a_child_ends_with_the_thread_that_started_it() {
         let start = || confine(Command::new("cat").stdin(Stdio::piped()), &[]).spawn().unwrap();
         let mut child = std::thread::spawn(start).join().unwrap();
-        // Its standard input is open in `child`; nothing but the signal can end it. (`wait` would close it.)
+        // Its standard input stays open, so that only the signal ends it. (`wait` would close it.)
         let input = child.stdin.take();
         let status = child.wait().unwrap();
         assert!(!status.success(), "{status}");

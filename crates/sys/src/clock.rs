@@ -1,30 +1,27 @@
-//! Where instants come from. One clock is made at the start of a run and copied to whoever reads the time, so that all
-//! stamps of a run count from the same epoch.
+//! The clock of a run: created once and copied, so that all timestamps share an epoch.
 
 use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use breme_base::{Instant, UnixMillis, WallClock, nanos};
 
-/// The run's own monotonic time. Copies share the epoch.
+/// A monotonic clock. Copies share the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     epoch: Monotonic,
 }
 
 impl Clock {
-    /// A clock whose epoch is now.
     #[must_use]
     pub fn start() -> Self {
         Self { epoch: Monotonic::now() }
     }
 
-    /// Nanoseconds since the epoch.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_nanos(nanos(self.epoch.elapsed()))
     }
 
-    /// What `CLOCK_MONOTONIC`, which all processes of the machine share, shows at an instant of this clock.
+    /// `CLOCK_MONOTONIC`, shared by all processes, at an instant of this clock.
     #[must_use]
     pub fn monotonic(&self, instant: Instant) -> Duration {
         let read = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -32,20 +29,19 @@ impl Clock {
         self.translated(instant, shared)
     }
 
-    /// The calendar's time at an instant of this clock: since 1970-01-01 00:00:00 UTC.
+    /// Unix time at an instant of this clock.
     #[must_use]
     pub fn unix_time(&self, instant: Instant) -> Duration {
         self.translated(instant, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// What another clock, which shows `shown` now, shows at `instant`: that is usually a little before now, and may
-    /// lie ahead of it.
+    /// Another clock's time at `instant`, given its current time `shown`.
     fn translated(&self, instant: Instant, shown: Duration) -> Duration {
         let now = self.now();
         (shown + instant.since(now)).saturating_sub(now.since(instant))
     }
 
-    /// The calendar's time for instants of this clock. It follows the operating system's when that is set.
+    /// Calendar time for instants of this clock; follows changes of the system time.
     #[must_use]
     pub fn wall_clock(&self) -> WallClock {
         let clock = *self;
@@ -54,7 +50,7 @@ impl Clock {
     }
 }
 
-/// Nanoseconds of the machine's monotonic clock (CLOCK_MONOTONIC), which all processes share.
+/// `CLOCK_MONOTONIC`, shared by all processes.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -83,7 +79,7 @@ mod tests {
         let found = clock.monotonic(now);
         let asking = asked.elapsed();
         let since_boot = |time: rustix::time::Timespec| Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
-        // The two clocks are read one after another, so that it may be early by the time that this took.
+        // The clocks are read one after the other.
         assert!(
             found <= since_boot(after) && found + asking >= since_boot(before),
             "{found:?}, {before:?} to {after:?}"

@@ -1,9 +1,9 @@
-//! Processors. An experiment pins both sides, so that they do not take each other's time; a thread may only use the
-//! processors that its process was given (`taskset`, a container's cpuset).
+//! Processors. Experiments pin both sides, so that they do not compete; only the processors of the process's affinity
+//! mask (`taskset`, cpuset) can be used.
 
 use std::io;
 
-/// The processors that this thread may run on, by number, ascending.
+/// Processors in the thread's affinity mask, ascending.
 #[must_use]
 pub fn cpus_allowed() -> Vec<usize> {
     #[cfg(target_os = "linux")]
@@ -13,16 +13,14 @@ pub fn cpus_allowed() -> Vec<usize> {
     (0..parallelism()).collect()
 }
 
-/// How many threads can run at the same time.
+/// Number of threads that can run in parallel.
 #[must_use]
 pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Lets the calling thread run only on `cpus`.
-///
 /// # Errors
-/// When none of them exists or may be used; where the operating system does not offer it.
+/// If none of `cpus` exists or is allowed, or the system does not support it.
 #[cfg(target_os = "linux")]
 pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
@@ -32,10 +30,8 @@ pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Lets the calling thread run only on `cpus`: not offered here.
-///
 /// # Errors
-/// Always.
+/// Always: not supported.
 #[cfg(not(target_os = "linux"))]
 pub fn pin_current_thread(_cpus: &[usize]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,25 +1,22 @@
-//! The limit of open files. Each connection is one; the usual soft limit of 1024 is too low for a server, and running
-//! into it in the middle of a measurement spoils it. So it is raised at the start, and a lack is told then.
+//! The limit of open files. Each connection is one; the usual soft limit of 1024 is too low for a server, and reaching
+//! it would spoil a measurement. So it is raised at the start, where a shortage can be reported.
 
 use std::fmt;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limits of open files of this process.
+/// RLIMIT_NOFILE of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorLimit {
-    /// What holds now.
     pub soft: u64,
-    /// Up to where the process may raise it by itself.
+    /// The process can raise the soft limit up to this.
     pub hard: u64,
 }
 
-/// There may not be as many open files as are needed.
+/// The limit of open files is too low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFewDescriptors {
-    /// How many are needed.
     pub needed: u64,
-    /// How many there may be.
     pub allowed: u64,
 }
 
@@ -37,39 +34,38 @@ impl fmt::Display for TooFewDescriptors {
 
 impl std::error::Error for TooFewDescriptors {}
 
-/// The limits as they are.
 #[must_use]
 pub fn descriptor_limit() -> DescriptorLimit {
     let limit = getrlimit(Resource::Nofile);
     DescriptorLimit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
 }
 
-/// How many files this process has open; none where the system does not tell it.
+/// Open files of this process; none if unknown.
 #[must_use]
 pub fn open_descriptors() -> Option<u64> {
     const FOLDER: &str = "/proc/self/fd";
-    // Linux 6.2 and later tell the number as the folder's length; before, it must be read, which opens one more.
+    // Linux 6.2 and later report the number as the directory's size; before, it must be listed, which opens one more.
     match std::fs::metadata(FOLDER).ok()?.len() {
         0 => Some((std::fs::read_dir(FOLDER).ok()?.count() as u64).saturating_sub(1)),
         count => Some(count),
     }
 }
 
-/// Raises the soft limit to the hard one, as far as the system lets it, and tells the result.
+/// Raises the soft limit to the hard limit if possible, and returns the result.
 pub fn raise_descriptor_limit() -> DescriptorLimit {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // A refusal leaves the limit as it was; who needs more than that is told by `descriptors_needed`.
+        // On failure the limit stays; `ensure_descriptor_limit` reports it where it matters.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     descriptor_limit()
 }
 
-/// Raises the limit if it is lower than `needed`.
+/// Raises the limit to `needed` if it is lower.
 ///
 /// # Errors
-/// When it cannot be raised that far.
-pub fn descriptors_needed(needed: u64) -> Result<(), TooFewDescriptors> {
+/// If it cannot be raised that far.
+pub fn ensure_descriptor_limit(needed: u64) -> Result<(), TooFewDescriptors> {
     if descriptor_limit().soft >= needed {
         return Ok(());
     }
@@ -92,7 +88,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_opened_is_seen() {
-        // Other tests of this process open few; so many do not open and close by chance.
+        // More than other tests of this process open and close by chance.
         let before = open_descriptors().unwrap();
         let opened: Vec<_> = (0..200).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let seen = open_descriptors().unwrap();
@@ -103,10 +99,10 @@ mod tests {
     fn the_limit_is_raised_to_the_hard_one_and_not_beyond() {
         let raised = raise_descriptor_limit();
         assert_eq!(raised.soft, raised.hard);
-        assert_eq!(descriptors_needed(raised.hard), Ok(()));
+        assert_eq!(ensure_descriptor_limit(raised.hard), Ok(()));
         if raised.hard < u64::MAX {
             let needed = raised.hard + 1;
-            assert_eq!(descriptors_needed(needed), Err(TooFewDescriptors { needed, allowed: raised.hard }));
+            assert_eq!(ensure_descriptor_limit(needed), Err(TooFewDescriptors { needed, allowed: raised.hard }));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Memory that was freed and that the allocator keeps.
+//! Freed memory that the allocator retains.
 //!
-//! Only glibc's allocator needs this. It keeps what is freed between allocations that are still in use, and, after a
-//! large one was freed, up to 64 MB at the end of each of its arenas. Other allocators return memory by themselves.
+//! Only glibc needs this: it retains free memory between live allocations and, after a large one was freed, up to 64 MB
+//! at the end of each arena. Other allocators return memory by themselves.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,16 +11,16 @@ static KEPT_BYTES_MAX: AtomicI32 = AtomicI32::new(i32::MAX);
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 static MAPPED_BYTES_MIN: AtomicI32 = AtomicI32::new(i32::MAX);
 
-/// Bounds what the allocator keeps at the end of each arena, and gives allocations of at least `mapped_bytes_min` pages
-/// of their own, which are returned when they are freed. The smallest numbers that were asked for hold.
-pub fn bound_unused_memory(kept_bytes_max: i32, mapped_bytes_min: i32) {
+/// Limits what the allocator retains at the end of each arena, and maps allocations of at least `mapped_bytes_min`
+/// separately, so that freeing them returns the memory. The lowest limits of all calls apply.
+pub fn limit_retained_memory(kept_bytes_max: i32, mapped_bytes_min: i32) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (option, least, asked) in [
         (libc::M_TRIM_THRESHOLD, &KEPT_BYTES_MAX, kept_bytes_max),
         (libc::M_MMAP_THRESHOLD, &MAPPED_BYTES_MIN, mapped_bytes_min),
     ] {
         let value = least.fetch_min(asked, Ordering::Relaxed).min(asked);
-        // SAFETY: it sets a number of the allocator's, which takes or ignores any.
+        // SAFETY: it sets a parameter of the allocator, which accepts or ignores any value.
         #[allow(unsafe_code)]
         unsafe {
             libc::mallopt(option, value);
@@ -30,20 +30,20 @@ pub fn bound_unused_memory(kept_bytes_max: i32, mapped_bytes_min: i32) {
     let _ = (kept_bytes_max, mapped_bytes_min);
 }
 
-/// What is freed last so that an arena's end is looked at: less than gets pages of its own.
+/// Freed last to make glibc check the end of the arena: smaller than the mmap threshold.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const PROBE_BYTES: usize = 60 * 1024;
 
-/// Returns free pages: those between allocations that are in use, of all threads, and those at the end of the calling
-/// thread's arena, past the [bound](bound_unused_memory). It takes about a millisecond for each 10 MB.
-pub fn return_unused_memory() {
-    // SAFETY: it only concerns memory that nobody owns, and the allocator locks what threads share.
+/// Returns free pages: those between live allocations, of all threads, and those at the end of the calling thread's
+/// arena beyond the [limit](limit_retained_memory). Takes about a millisecond per 10 MB.
+pub fn trim_heap() {
+    // SAFETY: it only affects unallocated memory, and the allocator locks shared data.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[allow(unsafe_code)]
     unsafe {
         libc::malloc_trim(0);
     }
-    // That does not look at the end of an arena; freeing something long does.
+    // malloc_trim ignores the end of an arena; freeing a larger block checks it.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     drop(std::hint::black_box(Vec::<u8>::with_capacity(PROBE_BYTES)));
 }

@@ -1,9 +1,9 @@
-//! Files below one folder, out of which no name leads: not by `..`, not by a link, not by one that is made while we
-//! look.
+//! Opens files below one directory. No name escapes it: not by `..`, not by symbolic links, not by one created
+//! concurrently.
 //!
-//! On Linux one call does it: `openat2` with `RESOLVE_BENEATH` (since 5.6). Elsewhere, or where a sandbox forbids that
-//! call, each part of a name is opened by itself and no link is followed. What is neither a regular file nor a
-//! directory is refused, and opening never waits (`O_NONBLOCK`: a FIFO without a writer would).
+//! On Linux this is one call, `openat2` with `RESOLVE_BENEATH` (since 5.6). Elsewhere, or if a sandbox forbids it, each
+//! component is opened separately without following links. Anything but regular files and directories is refused, and
+//! opening never blocks (`O_NONBLOCK`: a FIFO without a writer would).
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -15,11 +15,11 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// The kernel gives up with `EAGAIN` when the tree is moved about while it resolves a name; then it is asked again.
+/// `openat2` fails with `EAGAIN` if the tree is changed concurrently; then it is retried.
 #[cfg(target_os = "linux")]
 const RESOLVE_ATTEMPTS_MAX: usize = 8;
 
-/// An open folder, and the rules for opening what is in it.
+/// An open directory and its rules for opening files.
 #[derive(Debug)]
 pub struct SiteRoot {
     folder: OwnedFd,
@@ -32,42 +32,38 @@ enum Resolver {
     /// `openat2`.
     #[cfg(target_os = "linux")]
     Kernel,
-    /// Part by part.
+    /// Component by component.
     Steps,
 }
 
-/// Why a name could not be opened.
 #[derive(Debug)]
 pub enum RootError {
-    /// There is no such file.
     NotFound,
-    /// It may not be read, leads out of the folder, is a link, or is neither a regular file nor a directory.
+    /// Not readable, outside the directory, a link, or neither a regular file nor a directory.
     Forbidden,
     /// Too few file descriptors or too little memory.
     NoResources,
-    /// Something else.
     Failed(io::Error),
 }
 
-/// What stands in a directory.
+/// Entries of a directory.
 #[derive(Debug, Default)]
 pub struct FoundEntries {
-    /// Regular files and directories whose names are UTF-8, in no order.
+    /// Regular files and directories with UTF-8 names, unordered.
     pub entries: Vec<FoundEntry>,
-    /// There was more than was asked for.
+    /// There were more than requested.
     pub truncated: bool,
 }
 
-/// One name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundEntry {
     /// Without its directory.
     pub name: String,
-    /// A directory, else a regular file.
+    /// Otherwise a regular file.
     pub is_directory: bool,
-    /// Bytes.
+    /// In bytes.
     pub length: u64,
-    /// Nanoseconds since 1970.
+    /// Unix time in nanoseconds.
     pub modified_ns: i128,
 }
 
@@ -75,8 +71,7 @@ impl From<Errno> for RootError {
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::NotFound,
-            // XDEV: RESOLVE_BENEATH says no. LOOP: a link that is not to be followed, or leads round in circles. NXIO:
-            // a socket.
+            // XDEV: refused by RESOLVE_BENEATH. LOOP: a link that must not be followed, or a cycle. NXIO: a socket.
             Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => Self::Forbidden,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::NoResources,
             other => Self::Failed(other.into()),
@@ -85,11 +80,11 @@ impl From<Errno> for RootError {
 }
 
 impl SiteRoot {
-    /// Opens the folder. With `follow_links`, symbolic links are followed as long as they stay beneath it (only where
-    /// the kernel can check that; else never).
+    /// With `follow_links`, symbolic links are followed if they stay below the directory (only where the kernel can
+    /// check it).
     ///
     /// # Errors
-    /// When it cannot be opened, is not a folder, or may not be listed.
+    /// If it cannot be opened or listed, or is not a directory.
     pub fn open_folder(path: &Path, follow_links: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
@@ -101,7 +96,7 @@ impl SiteRoot {
         Ok(root)
     }
 
-    /// Opens a regular file or directory by its name below the folder, which itself is `""`.
+    /// Opens a regular file or directory below the root, which itself is `""`.
     ///
     /// # Errors
     /// See [`RootError`].
@@ -111,7 +106,7 @@ impl SiteRoot {
         if metadata.is_file() || metadata.is_dir() { Ok((file, metadata)) } else { Err(RootError::Forbidden) }
     }
 
-    /// What stands in a directory, at most `entries_max` names.
+    /// Lists a directory, up to `entries_max` names.
     ///
     /// # Errors
     /// See [`RootError`].
@@ -134,7 +129,7 @@ impl SiteRoot {
         Ok(found)
     }
 
-    /// Size, time and kind of a name in a directory; none if it is to be passed over.
+    /// None if the entry is to be skipped.
     fn look_at(&self, directory_name: &str, directory: BorrowedFd<'_>, name: &str) -> Option<FoundEntry> {
         let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -149,7 +144,7 @@ impl SiteRoot {
     }
 
     fn open_any(&self, name: &str) -> Result<OwnedFd, RootError> {
-        // The kernel would let `a/../b` pass, which stays beneath. Nobody who asks for a file writes that.
+        // The kernel would accept `a/../b`, which stays below the root, but no real client requests that.
         let is_strange = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
         if !name.is_empty() && name.split('/').any(is_strange) {
             return Err(RootError::Forbidden);
@@ -210,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A site with links in it, beside a secret.
+    /// A site with links, beside a secret.
     fn site() -> (tempfile::TempDir, std::path::PathBuf) {
         let around = tempfile::tempdir().unwrap();
         let site = around.path().join("site");

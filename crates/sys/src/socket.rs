@@ -1,4 +1,4 @@
-//! Sockets: what std does not offer, or offers only with waiting.
+//! Socket functions that std lacks or has only in blocking form.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,25 +9,25 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-/// A listener at `address` that no other program may share, not waiting, whose connections send small segments at once.
+/// A non-blocking, exclusive listener whose connections have TCP_NODELAY.
 ///
 /// # Errors
-/// Those of `bind` and `listen`: the address is in use, is not of this machine, or the port is a privileged one.
+/// Those of `bind` and `listen`: the address is in use, is not local, or the port is privileged.
 pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = new_listening_socket(address)?;
-    // Bound without sharing, so that a port in use is found out even if its owner shares it; shared with our own
-    // other sockets only from here on. Linux asks for both at the time of the second bind.
+    // Bound exclusively, so that a port in use is detected even if its owner shares it; shared with our own sockets
+    // from here on. Linux checks both flags at the second bind.
     socket.bind(&address.into())?;
     share_port(&socket)?;
     socket.listen(backlog_of(backlog))?;
     Ok(socket.into())
 }
 
-/// One more listener at the address of `first`: on Linux its own queue of connections, chosen by a hash of the peer's
-/// address; elsewhere, where the kernel does not spread, the same queue once more.
+/// Another listener on the address of `first`: on Linux with its own queue, chosen by a hash of the peer's address
+/// (SO_REUSEPORT); elsewhere a duplicate of the same queue.
 ///
 /// # Errors
-/// Those of `bind` and `listen`, or of duplicating.
+/// Those of `bind`, `listen` or `dup`.
 pub fn listen_beside(first: &TcpListener, backlog: u32) -> io::Result<TcpListener> {
     if !cfg!(target_os = "linux") {
         return first.try_clone();
@@ -43,9 +43,9 @@ pub fn listen_beside(first: &TcpListener, backlog: u32) -> io::Result<TcpListene
 fn new_listening_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // So that a restart need not wait for connections in TIME_WAIT.
+    // A restart need not wait for connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
-    // Accepted connections inherit it: no call for each of them.
+    // Inherited by accepted connections.
     socket.set_tcp_nodelay(true)?;
     Ok(socket)
 }
@@ -64,10 +64,10 @@ fn backlog_of(backlog: u32) -> i32 {
     i32::try_from(backlog).unwrap_or(i32::MAX)
 }
 
-/// Accepts one connection; it does not wait, and neither will the connection.
+/// Accepts a non-blocking connection, without blocking.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] when there is none, and those of `accept`.
+/// [`io::ErrorKind::WouldBlock`] if there is none, and those of `accept`.
 #[cfg(target_os = "linux")]
 pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
     use rustix::net::SocketFlags;
@@ -77,10 +77,10 @@ pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((socket, peer))
 }
 
-/// Accepts one connection; it does not wait, and neither will the connection.
+/// Accepts a non-blocking connection, without blocking.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] when there is none, and those of `accept`.
+/// [`io::ErrorKind::WouldBlock`] if there is none, and those of `accept`.
 #[cfg(not(target_os = "linux"))]
 pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, peer) = listener.accept()?;
@@ -88,10 +88,10 @@ pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((socket.into(), peer))
 }
 
-/// Begins to connect to `address`, without waiting for the outcome; see [`connect_outcome`].
+/// Starts to connect without blocking; see [`connect_outcome`].
 ///
 /// # Errors
-/// What is wrong at once: no descriptor, no port, no route, or (at this machine's own addresses) a refusal.
+/// Immediate ones: no descriptor, port or route, or (for local addresses) refused.
 pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = Socket::from(new_unconnected(address)?);
     match socket.connect(&address.into()) {
@@ -100,7 +100,7 @@ pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// A socket to connect to `address` with; it does not wait, and sends small segments at once.
+/// A non-blocking socket with TCP_NODELAY.
 ///
 /// # Errors
 /// No descriptor, or no memory.
@@ -110,10 +110,10 @@ pub fn new_unconnected(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// The other side of a connection.
+/// The peer's address.
 ///
 /// # Errors
-/// [`io::ErrorKind::ConnectionAborted`] when it is connected no more.
+/// [`io::ErrorKind::ConnectionAborted`] if it is no longer connected.
 pub fn peer_of(socket: impl AsFd) -> io::Result<SocketAddr> {
     let address = SockRef::from(&socket).peer_addr().map_err(|_| io::ErrorKind::ConnectionAborted)?;
     address.as_socket().ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
@@ -121,7 +121,7 @@ pub fn peer_of(socket: impl AsFd) -> io::Result<SocketAddr> {
 
 #[cfg(target_os = "linux")]
 fn new_connecting_socket(address: SocketAddr) -> io::Result<Socket> {
-    // The flag spares the calls that set it afterwards.
+    // The flags save system calls.
     Socket::new_raw(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
 }
 
@@ -137,12 +137,12 @@ fn is_in_progress(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INPROGRESS | Errno::INTR))
 }
 
-/// Bytes that were sent on a connection and not acknowledged by its peer; 0 where the kernel does not report them.
+/// Sent bytes that the peer has not acknowledged; 0 if unknown.
 pub fn unacknowledged_bytes(socket: impl AsFd) -> u64 {
     #[cfg(target_os = "linux")]
     {
         let mut count: libc::c_int = 0;
-        // SAFETY: the kernel writes one integer to where it is told, which outlives the call.
+        // SAFETY: the kernel writes one integer to the given address, which outlives the call.
         #[allow(unsafe_code)]
         let outcome = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
         if outcome == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
@@ -154,7 +154,7 @@ pub fn unacknowledged_bytes(socket: impl AsFd) -> u64 {
     }
 }
 
-/// What became of a connection that was begun; none while it is still undecided.
+/// Result of a started connect; none while pending.
 pub fn connect_outcome(socket: impl AsFd) -> Option<io::Result<()>> {
     let socket = SockRef::from(&socket);
     match socket.take_error() {
@@ -167,9 +167,9 @@ pub fn connect_outcome(socket: impl AsFd) -> Option<io::Result<()>> {
     }
 }
 
-/// Closing this socket will reset the connection and destroy what it has not sent.
+/// Closing the socket will reset the connection and discard unsent data.
 pub fn reset_on_close(socket: impl AsFd) {
-    // It fails only on a socket that is dead already, which needs no reset.
+    // Fails only on a broken socket, which needs no reset.
     let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
 }
 

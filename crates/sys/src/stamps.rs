@@ -1,9 +1,7 @@
-//! When the kernel received bytes. That is before whoever waits for them has woken: on a virtual machine 15 to 60 µs
-//! before.
+//! Receive timestamps of the kernel: 15 to 60 µs earlier than the wake-up of the waiting thread on a virtual machine.
 //!
-//! The stamps are of the calendar's clock, which may be set while a program runs. How far it is from the monotonic one
-//! is looked at whenever stamps are to be read; where that has changed, what was stamped before is not known any more,
-//! and the stamps of that time are not believed.
+//! The stamps are of the calendar clock, which may be changed while a program runs. Its offset from the monotonic clock
+//! is checked when stamps are read; if it has changed, earlier stamps are invalid.
 
 use std::io;
 use std::num::NonZeroI64;
@@ -13,51 +11,50 @@ use breme_base::Instant;
 
 use crate::Clock;
 
-/// When the kernel received bytes, by the calendar's clock.
+/// A receive timestamp of the calendar clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The kernel has none that is zero; so no stamp takes no room.
+    /// Stamps are never zero, so `Option` needs no space.
     unix_nanos: NonZeroI64,
 }
 
-/// How far the two clocks may seem to move apart because they are not read at once. Setting a clock moves it farther.
-const READING_NANOS: i64 = 5_000;
+/// Apparent change of the offset, since the clocks are not read simultaneously. Setting a clock changes it more.
+const CLOCK_READ_NANOS: i64 = 5_000;
 
-/// Turns stamps into instants of a clock.
+/// Converts stamps into instants of a clock.
 #[derive(Debug)]
 pub struct Stamps {
     clock: Clock,
-    /// The calendar's time at the clock's epoch.
+    /// Unix time of the clock's epoch.
     epoch_unix_nanos: i64,
-    is_looked_at: bool,
-    is_believed: bool,
+    is_checked: bool,
+    is_trusted: bool,
 }
 
 impl Stamps {
-    /// For instants of `clock`.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, epoch_unix_nanos: epoch_unix_nanos(clock), is_looked_at: true, is_believed: true }
+        Self { clock, epoch_unix_nanos: epoch_unix_nanos(clock), is_checked: true, is_trusted: true }
     }
 
-    /// What is asked from here on was stamped after what was asked before: the clocks are to be looked at again.
+    /// Later conversions check the clocks again, since their stamps are newer.
     pub fn begin_batch(&mut self) {
-        self.is_looked_at = false;
+        self.is_checked = false;
     }
 
-    /// When that was; none if nobody can know.
+    /// None if the calendar clock was changed.
     pub fn instant_of(&mut self, stamp: Stamp) -> Option<Instant> {
-        if !self.is_looked_at {
-            self.look(epoch_unix_nanos(self.clock));
+        if !self.is_checked {
+            self.check_offset(epoch_unix_nanos(self.clock));
         }
         let nanos = u64::try_from(stamp.unix_nanos.get().checked_sub(self.epoch_unix_nanos)?).ok()?;
-        self.is_believed.then(|| Instant::from_nanos(nanos))
+        self.is_trusted.then(|| Instant::from_nanos(nanos))
     }
 
-    fn look(&mut self, epoch_unix_nanos: i64) {
-        self.is_looked_at = true;
-        self.is_believed = self.epoch_unix_nanos.abs_diff(epoch_unix_nanos) <= READING_NANOS.unsigned_abs();
-        if !self.is_believed {
+    fn check_offset(&mut self, epoch_unix_nanos: i64) {
+        self.is_checked = true;
+        self.is_trusted = self.epoch_unix_nanos.abs_diff(epoch_unix_nanos) <= CLOCK_READ_NANOS.unsigned_abs();
+        if !self.is_trusted {
             self.epoch_unix_nanos = epoch_unix_nanos;
         }
     }
@@ -79,27 +76,27 @@ pub use linux::{receive_with_stamp, stamp_arrivals};
 mod linux {
     use super::*;
 
-    /// Room for a control message with a stamp (`CMSG_SPACE`).
+    /// Size of a control message with a stamp (`CMSG_SPACE`).
     pub(crate) const CONTROL_BYTES: usize = HEADER_BYTES + size_of::<libc::timespec>();
     const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
     const _: () = assert!(CONTROL_BYTES.is_multiple_of(size_of::<usize>()), "nothing is padded");
 
-    /// From now on the kernel stamps what this socket receives.
+    /// Enables timestamps.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Those of `setsockopt`.
     #[allow(unsafe_code)]
     pub fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
         let on: libc::c_int = 1;
         let (descriptor, length) = (socket.as_fd().as_raw_fd(), size_of::<libc::c_int>() as libc::socklen_t);
-        // SAFETY: the option is an integer, whose address and length these are; the call only reads it.
+        // SAFETY: the option is an integer with the given address and length; the call only reads it.
         let outcome = unsafe {
             libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, (&raw const on).cast(), length)
         };
         if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Receives, and says when the last of the bytes came.
+    /// Receives, with the stamp of the last byte.
     ///
     /// # Errors
     /// Those of `recvmsg`.
@@ -107,14 +104,14 @@ mod linux {
     pub fn receive_with_stamp(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<Stamp>)> {
         let mut control = [0_usize; CONTROL_BYTES / size_of::<usize>()];
         let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: all fields are numbers and pointers, for which zero is a value; it means "none".
+        // SAFETY: all fields are numbers and pointers, for which zero is valid and means "none".
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the message names the buffer and the room for control messages, with their lengths; both outlive the
-        // call.
+        // SAFETY: the message contains the addresses and lengths of the buffers for data and control messages, which
+        // outlive the call.
         let count = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         let mut bytes = [0; CONTROL_BYTES];
@@ -125,13 +122,13 @@ mod linux {
         Ok((count, stamp_in(&bytes[..used])))
     }
 
-    /// The stamp in the control messages of a receipt, of which it is the only one.
+    /// The stamp in the control messages, if it is the only one.
     #[allow(unsafe_code)]
     #[allow(clippy::useless_conversion, reason = "on some machines these have 32 bits")]
     pub(crate) fn stamp_in(control: &[u8]) -> Option<Stamp> {
         let control: &[u8; CONTROL_BYTES] = control.try_into().ok()?;
-        // SAFETY: the length of both is checked to be that of a header and a time, plain numbers of which every value
-        // is valid; nothing is said about where they lie, so they are read as they may lie anywhere.
+        // SAFETY: the length is checked to be that of a header and a time, plain numbers of which every value is valid;
+        // alignment is unknown, so they are read unaligned.
         let (header, time) = unsafe {
             let start = control.as_ptr();
             (
@@ -146,17 +143,13 @@ mod linux {
     }
 }
 
-/// Elsewhere nobody stamps.
-///
 /// # Errors
-/// Always.
+/// Always: not supported.
 #[cfg(not(target_os = "linux"))]
 pub fn stamp_arrivals(_socket: &impl AsFd) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Receives.
-///
 /// # Errors
 /// Those of `recv`.
 #[cfg(not(target_os = "linux"))]
@@ -182,7 +175,7 @@ mod tests {
         if stamp_arrivals(&far).is_err() {
             return eprintln!("not tested: this system stamps nothing");
         }
-        // The kernel begins to stamp a little after it was told to.
+        // Stamping starts with a small delay.
         let mut stamped = 0;
         for _ in 0..100_000 {
             let before = clock.now();
@@ -192,9 +185,9 @@ mod tests {
             assert_eq!(&buffer[..count], b"some bytes");
             let Some(stamp) = stamp else { continue };
             stamps.begin_batch();
-            // Not believed if the clock was set right now.
+            // Ignored if the clock was just set.
             if let Some(came) = stamps.instant_of(stamp) {
-                let tolerance = std::time::Duration::from_nanos(2 * READING_NANOS.unsigned_abs());
+                let tolerance = std::time::Duration::from_nanos(2 * CLOCK_READ_NANOS.unsigned_abs());
                 assert!(before <= came + tolerance && came <= clock.now() + tolerance);
             }
             stamped += 1;
@@ -212,11 +205,11 @@ mod tests {
         let mut stamps = Stamps::new(Clock::start());
         let set_to = 1_000_000_000_000_000;
         let stamp = Stamp { unix_nanos: NonZeroI64::new(set_to + 1_000_000).unwrap() };
-        stamps.look(set_to);
+        stamps.check_offset(set_to);
         assert_eq!(stamps.instant_of(stamp), None, "it may have been stamped before the clock was set");
-        stamps.look(set_to + 10);
+        stamps.check_offset(set_to + 10);
         assert_eq!(stamps.instant_of(stamp), Some(Instant::from_nanos(1_000_000)));
-        stamps.look(set_to - 3_600_000_000_000);
+        stamps.check_offset(set_to - 3_600_000_000_000);
         assert_eq!(stamps.instant_of(stamp), None);
     }
 }

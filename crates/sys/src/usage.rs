@@ -1,37 +1,32 @@
-//! What a process costs: the instruments that stand beside every measurement.
+//! CPU time and memory of processes, as reported with every measurement.
 
 use std::time::Duration;
 
-/// CPU time used, by mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// In the program.
     pub user: Duration,
-    /// In the kernel on its behalf.
     pub system: Duration,
 }
 
 impl CpuTime {
-    /// Both together.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.user + self.system
     }
 
-    /// What was used from `earlier` to this.
     #[must_use]
     pub fn since(&self, earlier: Self) -> Self {
         Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
     }
 }
 
-/// CPU time of all threads of this process, those that ended too.
+/// All threads of this process, including ended ones.
 #[must_use]
 pub fn cpu_time_of_process() -> CpuTime {
     cpu_time(libc::RUSAGE_SELF)
 }
 
-/// CPU time of the calling thread; where the system does not tell it (outside Linux), that of the process.
+/// The calling thread; outside Linux the process.
 #[must_use]
 pub fn cpu_time_of_thread() -> CpuTime {
     #[cfg(target_os = "linux")]
@@ -40,26 +35,26 @@ pub fn cpu_time_of_thread() -> CpuTime {
     cpu_time_of_process()
 }
 
-/// CPU time of all children of this process that have ended and were waited for.
+/// All children that have ended and were waited for.
 #[must_use]
 pub fn cpu_time_of_ended_children() -> CpuTime {
     cpu_time(libc::RUSAGE_CHILDREN)
 }
 
-/// The highest number that Linux gives to a process (proc(5), pid_max).
+/// Highest process id on Linux (proc(5), pid_max).
 #[cfg(target_os = "linux")]
 const PROCESS_NUMBER_MAX: libc::pid_t = 1 << 22;
 
-/// CPU time of another process, all its threads together, those that ended too: to the nanosecond, where
-/// `/proc/PID/stat` counts in ticks of 10 ms and the sum over `/proc/PID/task` forgets ended threads. Of a thread that
-/// runs at this moment the kernel may not have counted the last tick yet; ask while the process waits.
+/// All threads of another process, including ended ones, in nanoseconds (`/proc/PID/stat` has ticks of 10 ms, and
+/// `/proc/PID/task` omits ended threads). The last tick of a running thread may be missing; read it while the process
+/// waits.
 ///
 /// # Errors
-/// When there is no such process.
+/// If there is no such process.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub fn cpu_time_of_other(pid: u32) -> std::io::Result<Duration> {
-    // The clock's number has 29 bits for the process, and 0 would mean this one.
+    // The clock id has 29 bits for the process; 0 is this one.
     let pid = libc::pid_t::try_from(pid).ok().filter(|pid| (1..=PROCESS_NUMBER_MAX).contains(pid));
     let pid = pid.ok_or(std::io::ErrorKind::NotFound)?;
     let mut clock = 0;
@@ -76,10 +71,10 @@ pub fn cpu_time_of_other(pid: u32) -> std::io::Result<Duration> {
     Ok(Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
-/// Memory of this process that stands in RAM, in bytes; none where the system does not tell it.
+/// Resident memory of this process in bytes; none if unknown.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
-    // The second number of statm counts resident pages (proc(5)).
+    // The second field of statm is the number of resident pages (proc(5)).
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
@@ -93,7 +88,7 @@ fn cpu_time(who: libc::c_int) -> CpuTime {
     if outcome != 0 {
         return CpuTime::default();
     }
-    // SAFETY: zeroed is a valid rusage (plain numbers), and the call has filled it.
+    // SAFETY: a zeroed rusage is valid (plain numbers), and the call has filled it.
     let usage = unsafe { usage.assume_init() };
     CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }
@@ -132,7 +127,7 @@ mod tests {
             rustix::thread::gettid()
         });
         let folder = format!("/proc/self/task/{}", spinning.join().unwrap().as_raw_nonzero());
-        // A joined thread is still on its way out, and its time is told only when it has gone.
+        // The time of a joined thread is counted only when it has fully ended.
         while std::fs::exists(&folder).unwrap() {
             std::thread::yield_now();
         }

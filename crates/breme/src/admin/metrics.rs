@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use breme_driver::{Counting, End, ShardCounters};
+use breme_driver::{CloseKind, CounterReader, ShardCounters};
 use breme_http1::RefusalReason;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, NoLabelSet};
@@ -201,11 +201,11 @@ impl Collector for ProcessMetrics {
 
 /// What a driver counts, of all its shards.
 #[derive(Debug)]
-pub struct ConnectionMetrics(Counting);
+pub struct ConnectionMetrics(CounterReader);
 
 impl ConnectionMetrics {
-    pub fn new(counting: Counting) -> Self {
-        Self(counting)
+    pub fn new(counters: CounterReader) -> Self {
+        Self(counters)
     }
 }
 
@@ -218,7 +218,7 @@ impl Collector for ConnectionMetrics {
         let open = begun.saturating_sub(sum(|shard| shard.closed));
         families.counter("connections_accepted", "Accepted connections.", sum(|shard| shard.accepted))?;
         families.gauge("connections_open", "Open connections, to clients and upstreams.", open)?;
-        let ends = (0..).zip(End::ALL).map(|(index, end): (usize, End)| {
+        let ends = (0..).zip(CloseKind::ALL).map(|(index, end): (usize, CloseKind)| {
             ([("reason", format!("{end:?}").to_lowercase())], shards.iter().map(|shard| shard.ended[index]).sum())
         });
         families.counters("connections_closed", "Closed connections, by reason.", ends)?;

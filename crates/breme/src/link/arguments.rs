@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use breme_driver::Settings as DriverSettings;
+use breme_driver::DriverSettings;
 use breme_link::{Bandwidth, Direction, Link, Settings, SettingsError};
 use breme_node::ConnectError;
 use clap::ValueEnum;

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use balancing::{BalancingFlags, locate_in_group};
 pub use belonging::is_one_of;
 use breme_cache::Settings as CacheSettings;
-use breme_driver::{RECEIPT_BYTES_MAX, Settings as DriverSettings};
+use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
 pub use caching::CachingFlags;
@@ -275,7 +275,7 @@ impl Args {
             connect_timeout: self.connect_timeout,
             // What an exchange may have waiting, the driver holds: what is waiting when it stops to receive, and what
             // it has received by then.
-            send_queue_high_bytes: self.relay_memory.saturating_sub(RECEIPT_BYTES_MAX) as u64,
+            send_queue_high_bytes: self.relay_memory.saturating_sub(RECEIVE_CHUNK_BYTES_MAX) as u64,
             ..self.connections.driver_settings(&self.serving, threads)
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use breme_cache::{Cache, SettingsError as CacheError};
-use breme_driver::{Clock, Settings as DriverSettings};
+use breme_driver::{Clock, DriverSettings};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
 use super::access_log::{Destination, Writer};

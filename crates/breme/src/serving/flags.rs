@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_driver::Settings as DriverSettings;
+use breme_driver::DriverSettings;
 use breme_http1::{FieldStorage, Limits};
 
 use super::place::resolve;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_driver::Settings as DriverSettings;
+use breme_driver::DriverSettings;
 use breme_http1::Limits;
 use breme_origin::{FileCacheLimits, Settings};
 

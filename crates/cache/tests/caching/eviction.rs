@@ -67,7 +67,7 @@ fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
         match world.look_up(&format!("GET /{object:07}"), "") {
             CacheDecision::Respond(_) | CacheDecision::RespondAndRefresh(..) => hits += 1,
             CacheDecision::Forward(forward) => {
-                drop(world.respond(forward, 200, "Cache-Control: max-age=100000", &body))
+                drop(world.respond(forward, 200, "Cache-Control: max-age=100000", &body));
             }
             CacheDecision::Wait(_) => panic!("one at a time"),
         }

@@ -137,7 +137,7 @@ impl Site {
     fn follow_decision(&self, page: u64, known: u64, decision: CacheDecision, random: &mut Random) {
         match decision {
             CacheDecision::Respond(response) | CacheDecision::RespondAndRefresh(response, _) => {
-                Self::check_answer(page, known, &response)
+                Self::check_answer(page, known, &response);
             }
             CacheDecision::Forward(forward) => assert!(self.fetch(page, forward, random) >= known),
             CacheDecision::Wait(follower) => self.follow(page, known, follower, random),

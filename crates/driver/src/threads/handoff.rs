@@ -1,4 +1,4 @@
-//! Where the acceptor and the threads meet: who waits, and who could take them.
+//! The queue between acceptor and pool threads.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,35 +12,34 @@ use crate::control::{Control, lock};
 use crate::memory_return::MemoryReturn;
 
 /// Accepted connections that wait for a thread; more wait in the kernel's backlog.
-const WAITING_MAX: usize = 64;
+const HANDOFF_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Handoff {
-    state: Mutex<Waiting>,
-    /// Nothing more will be accepted.
+    state: Mutex<HandoffState>,
+    /// The acceptor has ended.
     is_closed: AtomicBool,
-    /// How often the pressure has risen and fallen: odd while it is high. Changed under the lock, read by each thread
-    /// in each turn.
+    /// Number of rises and falls of pressure: odd while high. Written under the lock, read by each thread once a turn.
     changes: AtomicU64,
     control: Arc<Control>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct HandoffState {
     sockets: VecDeque<(OwnedFd, Accepted)>,
-    /// Threads that have nothing to serve; the last one is rung first, since it is the warmest.
+    /// Idle threads, last in first out, for warm caches.
     idle: Vec<ShardId>,
-    /// Threads that have not ended.
+    /// Running threads.
     live_count: usize,
-    /// … among them, those that serve what they have taken.
+    /// Of these, busy.
     busy_count: usize,
-    /// Threads that neither have ended nor been told to stop.
+    /// Threads neither ended nor stopping.
     serving_count: usize,
     memory: MemoryReturn,
 }
 
-impl Waiting {
-    /// More wait than there are threads that could take them, those that are on their way included.
+impl HandoffState {
+    /// More connections wait than threads are free or about to take one.
     fn is_under_pressure(&self) -> bool {
         self.sockets.len() > self.live_count - self.busy_count
     }
@@ -48,7 +47,7 @@ impl Waiting {
 
 impl Handoff {
     pub(crate) fn new(thread_count: usize, control: Arc<Control>) -> Self {
-        let state = Waiting {
+        let state = HandoffState {
             sockets: VecDeque::new(),
             idle: Vec::new(),
             live_count: thread_count,
@@ -59,16 +58,16 @@ impl Handoff {
         Self { state: Mutex::new(state), is_closed: AtomicBool::new(false), changes: AtomicU64::new(0), control }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        lock(&self.state).sockets.len() < WAITING_MAX
+    pub(super) fn has_capacity(&self) -> bool {
+        lock(&self.state).sockets.len() < HANDOFF_MAX
     }
 
     pub(super) fn has_threads(&self) -> bool {
         lock(&self.state).live_count > 0
     }
 
-    /// Which rise of the pressure lasts; none: no connection waits for which there is no thread.
-    pub(super) fn rise(&self) -> Option<u64> {
+    /// Number of the current rise of pressure; none: not under pressure.
+    pub(super) fn pressure_epoch(&self) -> Option<u64> {
         let changes = self.changes.load(Ordering::Relaxed);
         (changes % 2 == 1).then_some(changes)
     }
@@ -77,17 +76,17 @@ impl Handoff {
         let mut state = lock(&self.state);
         state.sockets.push_back((socket, accepted));
         let idle = state.idle.pop();
-        self.note_pressure(&state);
+        self.update_pressure(&state);
         drop(state);
-        self.ring(idle);
+        self.wake(idle);
     }
 
-    /// Takes a connection to serve; if there is none, the thread will be rung. `was_busy`: it has served the one that
-    /// it took before.
+    /// Takes the next connection; if there is none, the thread will be woken. `was_busy`: its previous connection is
+    /// done.
     pub(super) fn take(&self, shard: ShardId, was_busy: bool) -> Option<(OwnedFd, Accepted)> {
         let mut state = lock(&self.state);
         state.idle.retain(|&idle| idle != shard);
-        let wakes_acceptor = state.sockets.len() >= WAITING_MAX;
+        let wakes_acceptor = state.sockets.len() >= HANDOFF_MAX;
         let taken = state.sockets.pop_front();
         if taken.is_none() {
             state.idle.push(shard);
@@ -95,15 +94,15 @@ impl Handoff {
         state.busy_count = state.busy_count + usize::from(taken.is_some()) - usize::from(was_busy);
         let busy_count = state.busy_count;
         let wakes_acceptor = state.memory.has_fallen(busy_count) || wakes_acceptor;
-        self.note_pressure(&state);
+        self.update_pressure(&state);
         drop(state);
         if wakes_acceptor {
-            self.ring_acceptor();
+            self.wake_acceptor();
         }
         taken
     }
 
-    /// Whether many clients have gone for good, and when to look again.
+    /// Whether memory should be trimmed, and when to check again.
     pub(super) fn has_unused_memory(&self, now: Instant) -> (bool, Option<Instant>) {
         let mut state = lock(&self.state);
         let busy_count = state.busy_count;
@@ -112,53 +111,53 @@ impl Handoff {
 
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        self.control.ring_all();
+        self.control.wake_all();
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Takes a thread's share of what waits at the end. From now on it takes no more.
-    pub(super) fn take_last(&self, shard: ShardId) -> Vec<(OwnedFd, Accepted)> {
+    /// On stop: takes the thread's share of the waiting connections, the last it gets.
+    pub(super) fn take_share(&self, shard: ShardId) -> Vec<(OwnedFd, Accepted)> {
         let mut state = lock(&self.state);
         state.idle.retain(|&idle| idle != shard);
         let share = state.sockets.len().div_ceil(state.serving_count.max(1));
         state.serving_count = state.serving_count.saturating_sub(1);
         let taken = state.sockets.drain(..share).collect();
-        self.note_pressure(&state);
+        self.update_pressure(&state);
         taken
     }
 
-    /// A thread has ended. What it was rung for, another must take.
-    pub(super) fn leave(&self, shard: ShardId, was_busy: bool, has_stopped: bool) {
+    /// The thread ends; hands a pending wake-up on.
+    pub(super) fn detach(&self, shard: ShardId, was_busy: bool, has_stopped: bool) {
         let mut state = lock(&self.state);
         state.live_count -= 1;
         state.busy_count -= usize::from(was_busy);
         state.serving_count -= usize::from(!has_stopped);
         state.idle.retain(|&idle| idle != shard);
         let next = if state.sockets.is_empty() { None } else { state.idle.pop() };
-        self.note_pressure(&state);
+        self.update_pressure(&state);
         drop(state);
-        self.ring(next);
-        self.ring_acceptor();
+        self.wake(next);
+        self.wake_acceptor();
     }
 
-    fn note_pressure(&self, state: &Waiting) {
-        if state.is_under_pressure() != self.rise().is_some() {
+    fn update_pressure(&self, state: &HandoffState) {
+        if state.is_under_pressure() != self.pressure_epoch().is_some() {
             self.changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn ring(&self, idle: Option<ShardId>) {
+    fn wake(&self, idle: Option<ShardId>) {
         if let Some(mailbox) = idle.and_then(|shard| self.control.mailbox(shard)) {
-            mailbox.alarm.ring();
+            mailbox.waker.wake();
         }
     }
 
-    fn ring_acceptor(&self) {
+    fn wake_acceptor(&self) {
         if let Some(acceptor) = self.control.acceptor() {
-            acceptor.ring();
+            acceptor.wake();
         }
     }
 }
@@ -170,14 +169,14 @@ mod tests {
     use breme_node::ListenerId;
 
     use super::*;
-    use crate::bell::Bell;
-    use crate::control::Alarm;
+    use crate::control::ShardWaker;
+    use crate::wake_fd::WakeFd;
 
     const FIRST: ShardId = ShardId(0);
     const SECOND: ShardId = ShardId(1);
 
     fn handoff(thread_count: usize) -> Handoff {
-        let alarms = (0..thread_count).map(|_| Alarm::Bell(Bell::new().unwrap())).collect();
+        let alarms = (0..thread_count).map(|_| ShardWaker::Fd(WakeFd::new().unwrap())).collect();
         Handoff::new(thread_count, Arc::new(Control::new(alarms, None)))
     }
 
@@ -192,18 +191,18 @@ mod tests {
     fn a_connection_for_which_a_thread_is_on_its_way_is_no_pressure() {
         let handoff = handoff(2);
         put(&handoff, 2);
-        assert_eq!(handoff.rise(), None);
+        assert_eq!(handoff.pressure_epoch(), None);
         assert!(handoff.take(FIRST, false).is_some());
-        assert_eq!(handoff.rise(), None);
+        assert_eq!(handoff.pressure_epoch(), None);
         put(&handoff, 1);
-        let rise = handoff.rise();
-        assert!(rise.is_some());
+        let pressure_epoch = handoff.pressure_epoch();
+        assert!(pressure_epoch.is_some());
         assert!(handoff.take(SECOND, false).is_some());
-        assert_eq!(handoff.rise(), rise, "it is the same");
+        assert_eq!(handoff.pressure_epoch(), pressure_epoch, "it is the same");
         assert!(handoff.take(SECOND, true).is_some());
-        assert_eq!(handoff.rise(), None);
+        assert_eq!(handoff.pressure_epoch(), None);
         put(&handoff, 1);
-        assert!(handoff.rise() > rise, "this is another");
+        assert!(handoff.pressure_epoch() > pressure_epoch, "this is another");
     }
 
     #[test]
@@ -212,12 +211,12 @@ mod tests {
         assert!(handoff.take(FIRST, false).is_none());
         put(&handoff, 2);
         assert!(handoff.take(SECOND, false).is_some());
-        assert_eq!(handoff.rise(), None);
-        handoff.leave(FIRST, false, false);
-        assert!(handoff.rise().is_some());
-        assert_eq!(handoff.take_last(SECOND).len(), 1);
-        assert_eq!(handoff.rise(), None);
-        handoff.leave(SECOND, true, true);
+        assert_eq!(handoff.pressure_epoch(), None);
+        handoff.detach(FIRST, false, false);
+        assert!(handoff.pressure_epoch().is_some());
+        assert_eq!(handoff.take_share(SECOND).len(), 1);
+        assert_eq!(handoff.pressure_epoch(), None);
+        handoff.detach(SECOND, true, true);
         assert!(!handoff.has_threads());
     }
 }

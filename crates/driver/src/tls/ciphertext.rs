@@ -1,7 +1,4 @@
-//! Ciphertext on its way out: sealed behind what is there, sent from the front.
-
-/// Ciphertext on its way out. The memory behind its end is kept as it is, so that it need not be cleared for each
-/// record.
+/// A queue of encrypted records: appended at the end, sent from the front. Its memory is reused without being cleared.
 #[derive(Debug, Default)]
 pub(crate) struct Ciphertext {
     bytes: Vec<u8>,
@@ -22,25 +19,25 @@ impl Ciphertext {
         self.end - self.start
     }
 
-    /// A place for at least `count` bytes behind those that there are; see [`Ciphertext::fill`].
-    pub(crate) fn room(&mut self, count: usize) -> &mut [u8] {
+    /// Space for at least `count` bytes; see [`Ciphertext::fill`].
+    pub(crate) fn free(&mut self, count: usize) -> &mut [u8] {
         if self.bytes.len() < self.end + count {
             self.bytes.resize(self.end + count, 0);
         }
         &mut self.bytes[self.end..]
     }
 
-    /// The first `count` bytes of the room have been written.
+    /// Appends the first `count` bytes written to the free space.
     pub(crate) fn fill(&mut self, count: usize) {
         self.end += count;
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.free(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         self.fill(bytes.len());
     }
 
-    /// The first `count` bytes have left.
+    /// Removes `count` sent bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.is_empty() {

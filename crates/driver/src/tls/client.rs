@@ -1,21 +1,21 @@
-//! The client's side: whom to connect to, and how to know them.
+//! TLS clients.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use breme_node::TlsClientId;
 use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Error, SupportedProtocolVersion};
 
-use super::cryptography::client_provider;
+use super::crypto_provider::client_provider;
 use super::failure::TlsSetupError;
 use super::identity::Identity;
 use super::trust::Trust;
 
-/// Sessions that are remembered, for the one server there is.
 const SESSIONS_KEPT_MAX: usize = 1024;
 
-/// A server's name, and how to know the one who has it.
+/// The configuration of a client for one server name.
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -28,27 +28,21 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-/// What a client wants besides the server's name.
 #[derive(Clone, Debug)]
 pub struct ClientOptions<'a> {
-    /// Whose certificates count.
     pub trust: Trust,
-    /// Who the client is, for servers that ask.
+    /// Client certificate, if the server requests one.
     pub identity: Option<&'a Identity>,
     /// Protocols to offer (ALPN).
     pub protocols: &'a [&'a [u8]],
-    /// Whether later handshakes go on with the keys of earlier ones.
     pub resumption: bool,
-    /// The only version to speak; none: 1.3 or 1.2, as the server likes.
+    /// None: TLS 1.3 or 1.2.
     pub version: Option<TlsVersion>,
 }
 
-/// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// RFC 5246.
     Tls12,
-    /// RFC 8446.
     Tls13,
 }
 
@@ -61,17 +55,16 @@ impl TlsVersion {
     }
 }
 
-/// What client and server agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// `1.2` or `1.3`.
     pub version: &'static str,
-    /// As the registry of IANA has it.
+    /// IANA name.
     pub cipher_suite: &'static str,
 }
 
 impl Negotiated {
-    pub(super) fn of(connection: &UnbufferedClientConnection) -> Self {
+    pub(super) fn from_connection(connection: &UnbufferedClientConnection) -> Self {
         let version = match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => "1.2",
             _ => "1.3",
@@ -82,10 +75,10 @@ impl Negotiated {
 }
 
 impl ClientTls {
-    /// A client of the server that has the name (or the address) `host`.
+    /// `host`: name or address of the server.
     ///
     /// # Errors
-    /// When the host can have no certificate, or the identity cannot be used.
+    /// If the host cannot be in a certificate, or the identity is unusable.
     pub fn new(host: &str, options: &ClientOptions<'_>) -> Result<Self, TlsSetupError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsSetupError::Host(host.to_owned()))?;
         let provider = client_provider();
@@ -108,7 +101,7 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), name, negotiated: OnceLock::new() })
     }
 
-    /// What the first handshake agreed on; none before.
+    /// What the first handshake negotiated.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         self.negotiated.get().copied()
@@ -122,5 +115,37 @@ impl ClientTls {
 
     pub(super) fn new_connection(&self) -> Result<UnbufferedClientConnection, Error> {
         UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+/// The TLS clients of a driver, by index. Clones share the list. Entries can be added and replaced while the driver
+/// runs.
+#[derive(Clone, Debug, Default)]
+pub struct TlsClients(Arc<RwLock<Vec<Arc<ClientTls>>>>);
+
+impl TlsClients {
+    #[must_use]
+    pub fn add(&self, client: Arc<ClientTls>) -> TlsClientId {
+        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        clients.push(client);
+        TlsClientId(u32::try_from(clients.len() - 1).unwrap_or(u32::MAX)) // whoever adds them has a bound
+    }
+
+    /// For handshakes from now on.
+    pub fn replace(&self, id: TlsClientId, client: Arc<ClientTls>) {
+        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = clients.get_mut(id.0 as usize) {
+            *place = client;
+        }
+    }
+
+    pub(crate) fn get(&self, id: TlsClientId) -> Option<Arc<ClientTls>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id.0 as usize).cloned()
+    }
+}
+
+impl From<Vec<Arc<ClientTls>>> for TlsClients {
+    fn from(clients: Vec<Arc<ClientTls>>) -> Self {
+        Self(Arc::new(RwLock::new(clients)))
     }
 }

@@ -1,4 +1,4 @@
-//! Who we are: a chain of certificates and the key of the first.
+//! Certificate chain and private key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,31 +11,26 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
 
-use super::cryptography::{provider, server_provider};
+use super::crypto_provider::{provider, server_provider};
 
-/// A chain of certificates and the key of the first.
+/// A certificate chain and the private key of its first certificate.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) key: Arc<PrivateKeyDer<'static>>,
 }
 
-/// Why files make no identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityError {
-    /// The file of certificates holds none.
     NoCertificate,
-    /// The file of the key holds none.
     NoKey,
-    /// The key is encrypted.
     EncryptedKey,
-    /// A file is no PEM; with the reason.
+    /// With the reason.
     Pem(String),
-    /// The key is of a kind that is not known, or broken; with the reason.
+    /// Unknown or invalid key, with the reason.
     Key(String),
-    /// The key is not that of the certificate.
-    KeyOfAnother,
-    /// The first certificate cannot be read; with the reason.
+    KeyMismatch,
+    /// Unreadable first certificate, with the reason.
     Certificate(String),
 }
 
@@ -57,7 +52,7 @@ impl fmt::Display for IdentityError {
                 formatter,
                 "contains an unusable key ({reason}); use ECDSA, Ed25519 or RSA of at least 2048 bits"
             ),
-            Self::KeyOfAnother => {
+            Self::KeyMismatch => {
                 write!(formatter, "is not the key of the certificate; the two must belong together")
             }
             Self::Certificate(reason) => write!(formatter, "contains an unreadable certificate: {reason}"),
@@ -68,31 +63,26 @@ impl fmt::Display for IdentityError {
 impl std::error::Error for IdentityError {}
 
 impl IdentityError {
-    /// Whether the file of the key is at fault, not that of the certificates.
+    /// Whether the key file is the cause, not the certificate file.
     #[must_use]
     pub fn is_of_key(&self) -> bool {
-        matches!(self, Self::NoKey | Self::EncryptedKey | Self::Key(_) | Self::KeyOfAnother)
+        matches!(self, Self::NoKey | Self::EncryptedKey | Self::Key(_) | Self::KeyMismatch)
     }
 }
 
-/// Where the present stands in the time of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validity {
-    /// Within it.
-    Now,
-    /// Behind it.
+pub enum CertificateValidity {
+    Valid,
     Expired,
-    /// Before it.
-    NotYet,
+    NotYetValid,
 }
 
 impl Identity {
-    /// Reads PEM, of which the key may be in the same file. The server's own certificate comes first, then those that
-    /// lead to an authority.
+    /// Parses PEM; the key may be in the same file. The server's certificate comes first, then its issuers.
     ///
     /// # Errors
-    /// When one of them is missing or broken, or they do not fit; nothing is assumed of the authority, the time and the
-    /// names.
+    /// If a part is missing or invalid, or key and certificate do not match. Authority, dates and names are not
+    /// checked.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
         let chain = certificates_of(certificates)?;
         let key = key_of(key)?;
@@ -101,23 +91,23 @@ impl Identity {
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, IdentityError> {
         let certified = CertifiedKey::from_der(chain, key.clone_key(), &provider()).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => IdentityError::KeyOfAnother,
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => IdentityError::KeyMismatch,
             Error::InvalidCertificate(error) => IdentityError::Certificate(format!("{error:?}")),
             other => IdentityError::Key(other.to_string()),
         })?;
         Ok(Self { certified: Arc::new(certified), key: Arc::new(key) })
     }
 
-    /// The first certificate, as it is sent.
+    /// The first certificate, in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
         self.certified.cert.first().map_or(&[], AsRef::as_ref)
     }
 
-    /// When the first certificate expires, in seconds since the Unix epoch.
+    /// Expiry of the first certificate, in Unix seconds.
     #[must_use]
     pub fn expires_at(&self) -> Option<u64> {
-        // Long after the last date that a certificate can have (RFC 5280, 4.1.2.5): the verifier names the date.
+        // Later than any expiry date (RFC 5280, 4.1.2.5), so that the verifier's error contains the date.
         const FAR: Duration = Duration::from_secs(1 << 40);
         match self.check_time(UnixTime::since_unix_epoch(FAR)) {
             Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
@@ -127,21 +117,21 @@ impl Identity {
         }
     }
 
-    /// Whether the time of the first certificate is now.
+    /// Validity of the first certificate now.
     #[must_use]
-    pub fn validity(&self) -> Validity {
+    pub fn validity(&self) -> CertificateValidity {
         match self.check_time(UnixTime::now()) {
             Err(Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
-                Validity::Expired
+                CertificateValidity::Expired
             }
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-            )) => Validity::NotYet,
-            _ => Validity::Now,
+            )) => CertificateValidity::NotYetValid,
+            _ => CertificateValidity::Valid,
         }
     }
 
-    /// A verifier looks at the time before anything else, so that its other complaints may be left aside.
+    /// The verifier checks dates first, so its other errors can be ignored.
     fn check_time(&self, now: UnixTime) -> Result<(), Error> {
         let Some((first, others)) = self.certified.cert.split_first() else { return Ok(()) };
         let mut roots = RootCertStore::empty();
@@ -196,7 +186,7 @@ mod tests {
         assert_eq!(error("", &key), IdentityError::NoCertificate);
         assert_eq!(error(&key, &key), IdentityError::NoCertificate);
         assert_eq!(error(&certificate, &certificate), IdentityError::NoKey);
-        assert_eq!(error(&certificate, &other_key), IdentityError::KeyOfAnother);
+        assert_eq!(error(&certificate, &other_key), IdentityError::KeyMismatch);
         let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
         assert_eq!(error(&certificate, &encrypted), IdentityError::EncryptedKey);
         assert!(matches!(error(&certificate[..100], &key), IdentityError::Pem(_)));
@@ -208,9 +198,9 @@ mod tests {
     #[test]
     fn the_time_of_a_certificate_is_seen() {
         for (from, to, expected, expires_at) in [
-            (2000, 2001, Validity::Expired, 978_307_200),
-            (2000, 4000, Validity::Now, 64_060_588_800),
-            (3999, 4000, Validity::NotYet, 64_060_588_800),
+            (2000, 2001, CertificateValidity::Expired, 978_307_200),
+            (2000, 4000, CertificateValidity::Valid, 64_060_588_800),
+            (3999, 4000, CertificateValidity::NotYetValid, 64_060_588_800),
         ] {
             let (certificate, key) = made(from, to);
             let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();

@@ -1,33 +1,31 @@
 //! TLS between socket and node.
 //!
 //! ```text
-//!   identity.rs ┐               ┌ session.rs (side.rs, ciphertext.rs): records ↔ bytes, without I/O and without waiting; for every driver
-//!   server.rs   ├─ who we are,  ┤
-//!   client.rs   │  whom to know └ secured.rs: a session over a socket that tells its readiness; for `events` and `threads`
+//!   identity.rs ┐                 ┌ session.rs (rustls_connection.rs, ciphertext.rs): records ↔ plaintext, without I/O
+//!   server.rs   ├─ configuration ─┤
+//!   client.rs   │                 └ stream.rs: a session on a socket
 //!   trust.rs    ┘
 //! ```
 //!
-//! The protocol is `rustls`'; here it is put to use so that a driver needs no more buffers than without it: an idle
-//! connection holds its session and nothing else.
+//! The protocol is that of `rustls`, used so that no more buffers are needed than without TLS: an idle connection holds
+//! its session and nothing else.
 
 mod ciphertext;
 mod client;
-mod clients;
-mod cryptography;
+mod crypto_provider;
 mod failure;
 mod identity;
-mod secured;
+mod rustls_connection;
 mod server;
 mod session;
-mod side;
+mod stream;
 mod trust;
 
 pub(crate) use ciphertext::Ciphertext;
-pub use client::{ClientOptions, ClientTls, Negotiated, TlsVersion};
-pub use clients::TlsClients;
+pub use client::{ClientOptions, ClientTls, Negotiated, TlsClients, TlsVersion};
 pub use failure::TlsSetupError;
-pub use identity::{Identity, IdentityError, Validity};
-pub(crate) use secured::{HandshakeStep, Secured};
+pub use identity::{CertificateValidity, Identity, IdentityError};
 pub use server::ServerTls;
 pub(crate) use session::Session;
+pub(crate) use stream::{HandshakeStep, TlsStream};
 pub use trust::Trust;

@@ -1,4 +1,4 @@
-//! The server's side: an identity that can be exchanged while it serves.
+//! TLS servers, with an identity that can be replaced at run time.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,19 +10,19 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 
-use super::cryptography::server_provider;
+use super::crypto_provider::server_provider;
 use super::failure::TlsSetupError;
 use super::identity::Identity;
 use super::session::Session;
 
-/// Sessions that are remembered for clients that take no tickets; each takes some hundred bytes.
+/// For TLS 1.2 clients without tickets; some hundred bytes each.
 const SESSIONS_KEPT_MAX: usize = 16 * 1024;
 
-/// How a listener speaks TLS. Copies share the identity, so that one of them can exchange it for all.
+/// TLS configuration of a listener. Clones share the identity.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
     plaintext_answer: Bytes,
 }
 
@@ -32,26 +32,25 @@ impl fmt::Debug for ServerTls {
     }
 }
 
-/// The identity of the moment.
 #[derive(Debug)]
-struct Current(RwLock<Arc<CertifiedKey>>);
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 impl ServerTls {
-    /// A server of this identity that speaks one of `protocols` (ALPN; a client may also name none).
+    /// `protocols`: ALPN; clients may offer none.
     ///
-    /// Sessions can be resumed: by tickets, whose keys change every few hours and are lost with the process, or, by
-    /// clients of TLS 1.2 that take none, from a bounded memory.
+    /// Sessions are resumable: by tickets, whose keys rotate every few hours and are lost on exit, or, for TLS 1.2
+    /// clients without tickets, from a bounded cache.
     ///
     /// # Errors
-    /// When the operating system gives no random numbers.
+    /// If the operating system provides no random numbers.
     pub fn new(identity: &Identity, protocols: &[&[u8]]) -> Result<Self, TlsSetupError> {
-        let current = Arc::new(Current(RwLock::new(Arc::clone(&identity.certified))));
+        let current = Arc::new(CurrentCertificate(RwLock::new(Arc::clone(&identity.certified))));
         let mut config = ServerConfig::builder_with_provider(server_provider())
             .with_protocol_versions(rustls::DEFAULT_VERSIONS)?
             .with_no_client_auth()
@@ -62,20 +61,20 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config), current, plaintext_answer: Bytes::new() })
     }
 
-    /// What is said to a client that begins with a letter, and so does not speak TLS but some protocol in the clear.
-    /// Without it, such a client gets an alert.
+    /// The response to clients whose first byte is a letter, and so of a plain-text protocol. Without it they get an
+    /// alert.
     #[must_use]
     pub fn answering_plaintext_with(mut self, answer: impl Into<Bytes>) -> Self {
         self.plaintext_answer = answer.into();
         self
     }
 
-    /// From now on, handshakes are made with this identity. Connections and sessions that there are go on.
+    /// Uses a new identity for handshakes from now on. Existing connections and sessions continue.
     pub fn replace(&self, identity: &Identity) {
         *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&identity.certified);
     }
 
-    /// The same for servers that no driver carries. It follows [`ServerTls::replace`].
+    /// For servers outside this driver. Follows [`ServerTls::replace`].
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)

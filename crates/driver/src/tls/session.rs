@@ -1,13 +1,12 @@
-//! One session of TLS without I/O: ciphertext in, plaintext out, and the reverse.
+//! A TLS session without I/O: ciphertext in, plaintext out, and the reverse.
 //!
-//! It owns no buffers but the beginning of a record that has not come whole. The caller lends the ciphertext that it
-//! has received, which is decrypted where it lies, and a place for what is to be sent. So the same session serves a
-//! driver by readiness and one by completion.
+//! Its only buffer is the beginning of an incomplete record. The caller provides received ciphertext, which is
+//! decrypted in place, and space for ciphertext to send. So the same session serves readiness and completion drivers.
 //!
-//! - Whatever is called may leave ciphertext to be sent: a flight of the handshake, tickets, an alert. It must leave
-//!   before, or together with, what is sealed later.
-//! - The end of the peer's sending is its close_notify (RFC 8446, 6.1). An end of the connection without one is a
-//!   truncation, which only the caller can see: [`Session::has_ended`].
+//! - Any call may produce ciphertext to send: handshake messages, tickets, alerts. It must be sent before, or together
+//!   with, records encrypted later.
+//! - The peer's end is its close_notify (RFC 8446, 6.1). A connection closed without it is truncated, which only the
+//!   caller can detect: [`Session::has_ended`].
 
 use std::sync::Arc;
 
@@ -18,27 +17,25 @@ use rustls::{HandshakeKind, ServerConfig};
 
 use super::ciphertext::Ciphertext;
 use super::client::{ClientTls, Negotiated};
-use super::failure::failure_of;
-use super::side::{Side, Step, Traffic};
+use super::failure::tls_failure;
+use super::rustls_connection::{ProcessStep, RustlsConnection, WriteState};
 
-/// The most plaintext of a record (RFC 8446, 5.1).
+/// Maximum plaintext of a record (RFC 8446, 5.1).
 pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// The most ciphertext of a record with its header (RFC 5246, 6.2.3; that of TLS 1.3 is shorter).
-pub(crate) const SEALED_BYTES_MAX: usize = RECORD_BYTES_MAX + 2048 + 5;
-/// The most ciphertext that waits for its rest: a record, or the messages of a handshake, of which chains of
-/// certificates are the longest.
+/// Maximum record with header (RFC 5246, 6.2.3; TLS 1.3 is shorter).
+pub(crate) const CIPHERTEXT_BYTES_MAX: usize = RECORD_BYTES_MAX + 2048 + 5;
+/// Maximum incomplete data: a record, or handshake messages, where certificate chains are the longest.
 const PARTIAL_BYTES_MAX: usize = 128 * 1024;
 
-/// The session of one connection.
 pub(crate) struct Session {
-    side: Side,
-    /// The beginning of a record or of a message of the handshake.
+    connection: RustlsConnection,
+    /// The beginning of a record or handshake message.
     partial: Vec<u8>,
     is_handshaking: bool,
     has_ended: bool,
-    /// After a failure rustls is asked for nothing more.
+    /// rustls is not called after a failure.
     has_failed: bool,
-    /// Who notes what was negotiated.
+    /// Stores what was negotiated.
     client: Option<Arc<ClientTls>>,
 }
 
@@ -54,45 +51,41 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session that waits for a client's hello.
     pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsFailure> {
-        let connection = UnbufferedServerConnection::new(config).map_err(|error| failure_of(&error))?;
-        Ok(Self::new(Side::Server(connection), None))
+        let connection = UnbufferedServerConnection::new(config).map_err(|error| tls_failure(&error))?;
+        Ok(Self::new(RustlsConnection::Server(connection), None))
     }
 
-    /// A session that begins with its hello, which is put into `out`.
+    /// Writes the ClientHello into `out`.
     pub(crate) fn client(client: &Arc<ClientTls>, out: &mut Ciphertext) -> Result<Self, TlsFailure> {
-        let connection = client.new_connection().map_err(|error| failure_of(&error))?;
-        let mut session = Self::new(Side::Client(connection), Some(Arc::clone(client)));
+        let connection = client.new_connection().map_err(|error| tls_failure(&error))?;
+        let mut session = Self::new(RustlsConnection::Client(connection), Some(Arc::clone(client)));
         session.receive(&mut [], &mut Vec::new(), out)?;
         Ok(session)
     }
 
-    fn new(side: Side, client: Option<Arc<ClientTls>>) -> Self {
-        Self { side, partial: Vec::new(), is_handshaking: true, has_ended: false, has_failed: false, client }
+    fn new(connection: RustlsConnection, client: Option<Arc<ClientTls>>) -> Self {
+        Self { connection, partial: Vec::new(), is_handshaking: true, has_ended: false, has_failed: false, client }
     }
 
-    /// Whether plaintext cannot be exchanged yet.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.is_handshaking
     }
 
-    /// Whether the peer has said that it sends no more.
+    /// Whether the peer sent close_notify.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether the handshake went on with the keys of an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
-        self.side.handshake_kind() == Some(HandshakeKind::Resumed)
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Gives back the beginning of a record, into the front of `buffer`, so that what is received next can be put
-    /// behind it and lent with it in one piece. Returns its length; 0 if the buffer is too short, which costs a copy
-    /// later and nothing else.
+    /// Moves the incomplete record to the front of `buffer`, so that the next bytes can be received after it. Returns
+    /// its length; 0 if the buffer is too short, which only costs a copy.
     pub(crate) fn take_partial(&mut self, buffer: &mut [u8]) -> usize {
         let length = self.partial.len();
-        // Without room for more behind it, it would be of no use there.
+        // Useless without space after it.
         if length == 0 || length >= buffer.len() {
             return 0;
         }
@@ -101,8 +94,8 @@ impl Session {
         length
     }
 
-    /// Takes ciphertext, all of it; appends what it holds to `plaintext`, and what is to be sent because of it to
-    /// `out`, also when it fails: that is an alert for the peer.
+    /// Consumes all ciphertext; appends its plaintext to `plaintext`, and ciphertext to send to `out`, also on failure
+    /// (the alert).
     pub(crate) fn receive(
         &mut self,
         ciphertext: &mut [u8],
@@ -114,29 +107,28 @@ impl Session {
         }
         if self.partial.is_empty() {
             let taken = self.process(ciphertext, plaintext, out)?;
-            return self.keep(&ciphertext[taken..]);
+            return self.keep_partial(&ciphertext[taken..]);
         }
         let mut joined = std::mem::take(&mut self.partial);
         joined.extend_from_slice(ciphertext);
         let taken = self.process(&mut joined, plaintext, out)?;
         joined.drain(..taken);
-        self.keep(&joined)
+        self.keep_partial(&joined)
     }
 
-    /// Keeps the beginning of a record until its rest comes.
-    fn keep(&mut self, rest: &[u8]) -> Result<(), TlsFailure> {
+    fn keep_partial(&mut self, rest: &[u8]) -> Result<(), TlsFailure> {
         if rest.len() > PARTIAL_BYTES_MAX {
             self.has_failed = true;
             return Err(TlsFailure::Protocol);
         }
-        // What comes behind the peer's end means nothing.
+        // Data after the peer's end is ignored.
         if !rest.is_empty() && !self.has_ended {
             self.partial = rest.to_vec();
         }
         Ok(())
     }
 
-    /// Returns how many bytes were used up.
+    /// Returns the number of consumed bytes.
     fn process(
         &mut self,
         ciphertext: &mut [u8],
@@ -145,56 +137,56 @@ impl Session {
     ) -> Result<usize, TlsFailure> {
         let mut taken = 0;
         loop {
-            let (discard, step) = self.side.step(&mut ciphertext[taken..], plaintext, out);
+            let (discard, step) = self.connection.step(&mut ciphertext[taken..], plaintext, out);
             taken += discard;
             match step {
-                Ok(Step::Again) => {}
-                Ok(Step::Ended) => self.has_ended = true,
-                Ok(Step::Blocked) => return Ok(taken),
-                Ok(Step::Open) => {
-                    self.note_open();
+                Ok(ProcessStep::Again) => {}
+                Ok(ProcessStep::Ended) => self.has_ended = true,
+                Ok(ProcessStep::Blocked) => return Ok(taken),
+                Ok(ProcessStep::Open) => {
+                    self.finish_handshake();
                     return Ok(taken);
                 }
                 Err(error) => {
                     self.has_failed = true;
-                    self.side.drain(&mut ciphertext[taken..], out);
-                    return Err(failure_of(&error));
+                    self.connection.drain(&mut ciphertext[taken..], out);
+                    return Err(tls_failure(&error));
                 }
             }
         }
     }
 
-    fn note_open(&mut self) {
+    fn finish_handshake(&mut self) {
         if !std::mem::replace(&mut self.is_handshaking, false) {
             return;
         }
-        if let (Some(client), Side::Client(connection)) = (self.client.take(), &self.side) {
-            client.note(Negotiated::of(connection));
+        if let (Some(client), RustlsConnection::Client(connection)) = (self.client.take(), &self.connection) {
+            client.note(Negotiated::from_connection(connection));
         }
     }
 
-    /// Encrypts up to [`RECORD_BYTES_MAX`] bytes into a record.
-    pub(crate) fn seal(&mut self, plaintext: &[u8], out: &mut Ciphertext) -> Result<(), TlsFailure> {
+    /// Encrypts up to [`RECORD_BYTES_MAX`] bytes as one record.
+    pub(crate) fn encrypt(&mut self, plaintext: &[u8], out: &mut Ciphertext) -> Result<(), TlsFailure> {
         debug_assert!(plaintext.len() <= RECORD_BYTES_MAX);
-        self.write(out, |traffic, room| traffic.encrypt(plaintext, room))
+        self.write(out, |traffic, free| traffic.encrypt(plaintext, free))
     }
 
-    /// Tells the peer that nothing more is sent; once, however often it is called.
+    /// Appends close_notify, once.
     pub(crate) fn end_sending(&mut self, out: &mut Ciphertext) -> Result<(), TlsFailure> {
-        self.write(out, |traffic, room| traffic.queue_close_notify(room))
+        self.write(out, |traffic, free| traffic.queue_close_notify(free))
     }
 
     fn write(
         &mut self,
         out: &mut Ciphertext,
-        mut put: impl FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>,
+        mut put: impl FnMut(&mut dyn WriteState, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), TlsFailure> {
         if self.has_failed {
             return Err(TlsFailure::Protocol);
         }
-        // What waits for its rest must be shown each time: rustls remembers how far into it it has read.
+        // Pass incomplete data each time: rustls keeps a position in it.
         let mut partial = std::mem::take(&mut self.partial);
-        let outcome = self.side.write(&mut partial, out, &mut put);
+        let outcome = self.connection.write(&mut partial, out, &mut put);
         self.has_failed = outcome.is_err();
         self.partial = partial;
         outcome
@@ -210,9 +202,7 @@ mod tests {
 
     struct Pair {
         sessions: [Session; 2],
-        /// What each has to send.
         wires: [Ciphertext; 2],
-        /// What each has read.
         read: [Vec<u8>; 2],
         failures: [Option<TlsFailure>; 2],
     }
@@ -222,7 +212,7 @@ mod tests {
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
         let options = ClientOptions {
-            trust: Trust::of_pem(certificate.as_bytes()).unwrap(),
+            trust: Trust::from_pem(certificate.as_bytes()).unwrap(),
             identity: None,
             protocols: &[],
             resumption: true,
@@ -239,12 +229,12 @@ mod tests {
             Self { sessions, wires, read: [Vec::new(), Vec::new()], failures: [None; 2] }
         }
 
-        /// Carries a piece of what `from` has sent to the other, changed on the way or not.
+        /// Delivers a piece of what `from` sent, changed or not.
         fn carry(&mut self, from: usize, random: &mut Random, change: impl FnOnce(&mut [u8])) {
             let to = 1 - from;
             let sent = self.wires[from].len() as u64;
             let length = if random.below(2) == 0 { sent } else { sent.min(1 + random.below(40)) };
-            // As a driver does it: the new bytes behind those that wait, or as a piece of their own.
+            // As drivers do: after the incomplete record, or as a separate piece.
             let mut lent = vec![0; 70_000];
             let waiting = if random.below(2) == 0 { self.sessions[to].take_partial(&mut lent) } else { 0 };
             let piece = self.wires[from].as_slice()[..length as usize].to_vec();
@@ -264,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Bytes of some length, often that of a record.
+    /// Often a full record.
     fn content(random: &mut Random) -> Vec<u8> {
         let length = [0, 1, 100, RECORD_BYTES_MAX - 1, RECORD_BYTES_MAX][random.below(5) as usize];
         (0..length).map(|index| (index % 251) as u8).collect()
@@ -282,7 +272,7 @@ mod tests {
             for _ in 0..20 {
                 let from = random.below(2) as usize;
                 let content = content(&mut random);
-                pair.sessions[from].seal(&content, &mut pair.wires[from]).unwrap();
+                pair.sessions[from].encrypt(&content, &mut pair.wires[from]).unwrap();
                 sent[from].extend_from_slice(&content);
                 pair.carry(random.below(2) as usize, &mut random, |_| {});
             }
@@ -314,7 +304,7 @@ mod tests {
                     }
                 });
                 if !pair.sessions[from].is_handshaking() {
-                    let _ = pair.sessions[from].seal(b"content", &mut pair.wires[from]);
+                    let _ = pair.sessions[from].encrypt(b"content", &mut pair.wires[from]);
                     let _ = pair.sessions[from].end_sending(&mut pair.wires[from]);
                 }
             }
@@ -332,7 +322,7 @@ mod tests {
         let mut session = server.session().unwrap();
         let mut outcome = Ok(());
         for _ in 0..20 {
-            // Pieces of a message of the handshake that says to be longer than all of them.
+            // Parts of a handshake message that announces more than all of them.
             let mut piece = vec![22, 3, 1, 0x40, 0];
             piece.resize(5 + RECORD_BYTES_MAX, 0);
             if session.partial.is_empty() {

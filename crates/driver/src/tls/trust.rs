@@ -1,4 +1,4 @@
-//! How a client knows the server that it speaks to: whose certificates count.
+//! Which server certificates a client accepts.
 
 use std::sync::Arc;
 
@@ -9,20 +9,17 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::failure::{TlsSetupError, is_authority_as_server};
+use super::failure::{TlsSetupError, is_ca_as_server};
 use super::identity::{IdentityError, certificates_of};
 
-/// Whose certificates count.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Those that these authorities have signed. A certificate that stands in the list itself counts too, also if it is
-    /// an authority's.
+    /// Those signed by these authorities. A listed certificate itself is accepted too, even if it is a CA certificate.
     Authorities(Arc<Authorities>),
-    /// Everybody's: nothing is checked but that the server has the key of the certificate that it shows.
-    Everybody,
+    /// Any certificate whose key the server has.
+    AcceptAny,
 }
 
-/// A list of authorities.
 #[derive(Debug)]
 pub struct Authorities {
     roots: Arc<RootCertStore>,
@@ -30,10 +27,10 @@ pub struct Authorities {
 }
 
 impl Trust {
-    /// The authorities that this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded); if it knows none,
-    /// those of Mozilla's list of the day on which this program was built.
+    /// The system's authorities (honours `SSL_CERT_FILE` and `SSL_CERT_DIR`), or Mozilla's list as of the build if
+    /// there are none.
     #[must_use]
-    pub fn of_system() -> Self {
+    pub fn system() -> Self {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
@@ -42,11 +39,11 @@ impl Trust {
         Self::Authorities(Arc::new(Authorities { roots: Arc::new(roots), certificates: Vec::new() }))
     }
 
-    /// The authorities in a PEM file, and no others.
+    /// Only the authorities in a PEM file.
     ///
     /// # Errors
-    /// When there is none, or one cannot be read.
-    pub fn of_pem(pem: &[u8]) -> Result<Self, IdentityError> {
+    /// If there is none, or one is invalid.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, IdentityError> {
         let certificates = certificates_of(pem)?;
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
@@ -57,30 +54,29 @@ impl Trust {
 
     pub(super) fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TlsSetupError> {
         let algorithms = provider.signature_verification_algorithms;
-        let known = match self {
-            Self::Everybody => None,
-            Self::Authorities(authorities) => Some(Known::new(authorities, provider)?),
+        let verifier = match self {
+            Self::AcceptAny => None,
+            Self::Authorities(authorities) => Some(ChainVerifier::new(authorities, provider)?),
         };
-        Ok(Arc::new(Verifier { known, algorithms }))
+        Ok(Arc::new(Verifier { verifier, algorithms }))
     }
 }
 
-/// Checks the certificate that a server shows, and that the server has its key.
 #[derive(Debug)]
 struct Verifier {
-    /// None: whatever certificate is shown is believed.
-    known: Option<Known>,
+    /// None: any certificate is accepted.
+    verifier: Option<ChainVerifier>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Checks a certificate as browsers do, and also takes one that the user has named as trusted itself.
+/// Verifies like browsers, but also accepts certificates that the user listed.
 #[derive(Debug)]
-struct Known {
+struct ChainVerifier {
     chain: Arc<WebPkiServerVerifier>,
     authorities: Arc<Authorities>,
 }
 
-impl Known {
+impl ChainVerifier {
     fn new(authorities: &Arc<Authorities>, provider: Arc<CryptoProvider>) -> Result<Self, TlsSetupError> {
         let chain = WebPkiServerVerifier::builder_with_provider(Arc::clone(&authorities.roots), provider)
             .build()
@@ -98,12 +94,13 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(Known { chain, authorities }) = &self.known else { return Ok(ServerCertVerified::assertion()) };
+        let Some(ChainVerifier { chain, authorities }) = &self.verifier else {
+            return Ok(ServerCertVerified::assertion());
+        };
         match chain.verify_server_cert(certificate, others, name, ocsp_response, now) {
-            // Many laboratories have a self-signed certificate that says of itself to be an authority's. Its time has
-            // been checked by then.
+            // Self-signed certificates often claim to be a CA. The dates have been checked by then.
             Err(Error::InvalidCertificate(error))
-                if is_authority_as_server(&error) && authorities.certificates.contains(certificate) =>
+                if is_ca_as_server(&error) && authorities.certificates.contains(certificate) =>
             {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())

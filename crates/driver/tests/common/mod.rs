@@ -11,22 +11,23 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_driver::{
-    ClientOptions, ClientTls, Clock, Identity, Kind, Listener, Running, ServerTls, Settings, Trust, start,
+    ClientOptions, ClientTls, Clock, DriverHandle, DriverKind, DriverSettings, Identity, Listener, ServerTls, Trust,
+    start,
 };
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
 
 /// The drivers that can work here. A lack is told, so that nobody takes a test that was left out for one that passed.
-static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| match breme_driver::probe_uring() {
-    Ok(()) => vec![Kind::Threads, Kind::Events, Kind::Uring],
+static KINDS: LazyLock<Vec<DriverKind>> = LazyLock::new(|| match breme_driver::probe_uring() {
+    Ok(()) => vec![DriverKind::Threads, DriverKind::Events, DriverKind::Uring],
     Err(lack) => {
         eprintln!("the driver uring is not tested: {lack}");
-        vec![Kind::Threads, Kind::Events]
+        vec![DriverKind::Threads, DriverKind::Events]
     }
 });
 
-pub fn kinds() -> impl Iterator<Item = Kind> {
+pub fn kinds() -> impl Iterator<Item = DriverKind> {
     KINDS.iter().copied()
 }
 
@@ -173,12 +174,16 @@ impl<T> Heard<T> {
     }
 }
 
-pub fn settings(threads: usize) -> Settings {
-    Settings { threads, ..Settings::default() }
+pub fn settings(threads: usize) -> DriverSettings {
+    DriverSettings { threads, ..DriverSettings::default() }
 }
 
 /// A server at a free port, each of whose nodes is made by `factory`.
-pub fn serve<F>(kind: Kind, settings: &Settings, factory: impl FnMut() -> F) -> (Running<Scripted<F>>, SocketAddr)
+pub fn serve<F>(
+    kind: DriverKind,
+    settings: &DriverSettings,
+    factory: impl FnMut() -> F,
+) -> (DriverHandle<Scripted<F>>, SocketAddr)
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
@@ -187,27 +192,27 @@ where
 
 /// The same with TLS.
 pub fn serve_secured<F>(
-    kind: Kind,
+    kind: DriverKind,
     tls: &ServerTls,
-    settings: &Settings,
+    settings: &DriverSettings,
     factory: impl FnMut() -> F,
-) -> (Running<Scripted<F>>, SocketAddr)
+) -> (DriverHandle<Scripted<F>>, SocketAddr)
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
     serve_at(kind, listener(settings).secured_by(tls.clone()), settings, factory)
 }
 
-fn listener(settings: &Settings) -> Listener {
+fn listener(settings: &DriverSettings) -> Listener {
     Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap()
 }
 
 fn serve_at<F>(
-    kind: Kind,
+    kind: DriverKind,
     listener: Listener,
-    settings: &Settings,
+    settings: &DriverSettings,
     mut factory: impl FnMut() -> F,
-) -> (Running<Scripted<F>>, SocketAddr)
+) -> (DriverHandle<Scripted<F>>, SocketAddr)
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
@@ -218,7 +223,7 @@ where
 }
 
 /// Nodes that nobody connects to.
-pub fn run<F>(kind: Kind, settings: &Settings, mut factory: impl FnMut() -> F) -> Running<Scripted<F>>
+pub fn run<F>(kind: DriverKind, settings: &DriverSettings, mut factory: impl FnMut() -> F) -> DriverHandle<Scripted<F>>
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
@@ -226,7 +231,7 @@ where
 }
 
 /// Ends a server whose connections are all gone or done.
-pub fn drain<N>(running: Running<N>) {
+pub fn drain<N>(running: DriverHandle<N>) {
     running.stopper().drain();
     for outcome in running.join() {
         if let Err(panic) = outcome {
@@ -284,7 +289,7 @@ impl Laboratory {
     }
 
     pub fn trust(&self) -> Trust {
-        Trust::of_pem(self.certificate.as_bytes()).unwrap()
+        Trust::from_pem(self.certificate.as_bytes()).unwrap()
     }
 
     /// A client that trusts this certificate and nothing else.

@@ -1,5 +1,4 @@
-//! The buffers that a ring receives into. The kernel takes the next one when bytes have come, so that an idle
-//! connection needs none.
+//! Receive buffers of a ring. The kernel selects one when data arrives, so an idle connection needs none.
 
 use std::cell::Cell;
 use std::io;
@@ -13,55 +12,54 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::stamps::{CONTROL_BYTES, Stamp, stamp_in};
 
-/// Received bytes. Dropping it gives the buffer back to the kernel.
+/// Received bytes. Dropping it returns the buffer to the kernel.
 #[derive(Debug)]
-pub struct Lease {
-    arena: Rc<Arena>,
+pub struct ReceiveBuffer {
+    pool: Rc<BufferPool>,
     buffer: u16,
-    /// Where the bytes begin: behind what the kernel says about them.
+    /// After the kernel's prefix.
     start: usize,
     length: usize,
     stamp: Option<Stamp>,
 }
 
-/// What the kernel writes before stamped bytes: lengths, and a control message.
+/// What the kernel writes before stamped bytes: lengths and a control message.
 const PREFIX_BYTES: usize = LENGTHS_BYTES + CONTROL_BYTES;
 const LENGTHS_BYTES: usize = size_of::<[u32; 4]>();
-/// The place of the length of the control message among the lengths (`io_uring_recvmsg_out`).
+/// Position of the control message's length in `io_uring_recvmsg_out`.
 const CONTROL_LENGTH: std::ops::Range<usize> = 4..8;
 
-/// The memory: the entries that the kernel reads, then the buffers.
+/// The buffer ring: its entries, followed by the buffers.
 #[derive(Debug)]
-pub(super) struct Arena {
+pub(super) struct BufferPool {
     memory: NonNull<u8>,
     mapped_bytes: usize,
     count: u16,
     buffer_bytes: usize,
-    /// How many buffers have been given to the kernel so far, as it counts them.
+    /// Number of buffers given to the kernel so far.
     tail: Cell<u16>,
     /// The kernel may still write to it.
     is_leaked: Cell<bool>,
 }
 
-impl Arena {
-    /// `count` buffers, a power of two, all of them given.
+impl BufferPool {
+    /// `count` buffers, a power of two, all given to the kernel.
     #[allow(unsafe_code)]
     pub(super) fn new(count: u16, buffer_bytes: usize) -> io::Result<Rc<Self>> {
         if !count.is_power_of_two() || buffer_bytes == 0 || u32::try_from(buffer_bytes).is_err() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mapped_bytes = entries_bytes(count) + usize::from(count) * buffer_bytes;
-        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory of anybody.
+        // SAFETY: a new private mapping at an address chosen by the kernel affects no other memory.
         let mapped = unsafe {
             mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
         };
         let memory = NonNull::new(mapped.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let arena = Self { memory, mapped_bytes, count, buffer_bytes, tail: Cell::new(0), is_leaked: Cell::new(false) };
-        (0..count).for_each(|buffer| arena.give(buffer));
-        Ok(Rc::new(arena))
+        let pool = Self { memory, mapped_bytes, count, buffer_bytes, tail: Cell::new(0), is_leaked: Cell::new(false) };
+        (0..count).for_each(|buffer| pool.return_to_kernel(buffer));
+        Ok(Rc::new(pool))
     }
 
-    /// Where the kernel finds the entries.
     pub(super) fn entries_address(&self) -> u64 {
         self.memory.as_ptr() as u64
     }
@@ -70,42 +68,41 @@ impl Arena {
         self.count
     }
 
-    /// What the kernel has filled. `buffer` and `length` must come from a completion, once.
-    pub(super) fn lend(self: &Rc<Self>, buffer: u16, length: usize) -> Lease {
+    /// `buffer` and `length` must come from a completion, once.
+    pub(super) fn take(self: &Rc<Self>, buffer: u16, length: usize) -> ReceiveBuffer {
         assert!(buffer < self.count && length <= self.buffer_bytes, "the kernel names a buffer that it was not given");
-        Lease { arena: self.clone(), buffer, start: 0, length, stamp: None }
+        ReceiveBuffer { pool: self.clone(), buffer, start: 0, length, stamp: None }
     }
 
-    /// The same of what came with a stamp.
-    pub(super) fn lend_stamped(self: &Rc<Self>, buffer: u16, length: usize) -> Lease {
-        let mut lease = self.lend(buffer, length);
-        if let Some((prefix, bytes)) = lease.split_at_checked(PREFIX_BYTES) {
+    /// For a receive with stamps.
+    pub(super) fn take_stamped(self: &Rc<Self>, buffer: u16, length: usize) -> ReceiveBuffer {
+        let mut buffer = self.take(buffer, length);
+        if let Some((prefix, bytes)) = buffer.split_at_checked(PREFIX_BYTES) {
             let control_bytes = prefix[CONTROL_LENGTH].try_into().map_or(0, u32::from_ne_bytes) as usize;
             let control = &prefix[LENGTHS_BYTES..];
-            (lease.stamp, lease.length) = (control.get(..control_bytes).and_then(stamp_in), bytes.len());
-            lease.start = PREFIX_BYTES;
+            (buffer.stamp, buffer.length) = (control.get(..control_bytes).and_then(stamp_in), bytes.len());
+            buffer.start = PREFIX_BYTES;
         }
-        lease
+        buffer
     }
 
-    /// The memory will not be freed.
+    /// Keeps the memory mapped forever.
     pub(super) fn leak(&self) {
         self.is_leaked.set(true);
     }
 
     #[allow(unsafe_code)]
     fn buffer(&self, buffer: u16) -> *mut u8 {
-        // SAFETY: `buffer` is below `count` (checked where one comes in), so this stays inside the mapping.
+        // SAFETY: `buffer` is below `count` (checked on entry), so this stays inside the mapping.
         unsafe { self.memory.as_ptr().add(entries_bytes(self.count) + usize::from(buffer) * self.buffer_bytes) }
     }
 
-    /// Hands a buffer to the kernel.
     #[allow(unsafe_code)]
-    fn give(&self, buffer: u16) {
+    fn return_to_kernel(&self, buffer: u16) {
         let tail = self.tail.get();
         let entries = self.memory.as_ptr().cast::<BufRingEntry>();
         // SAFETY: the mapping begins with `count` entries, `count` is a power of two, and the mask keeps the index
-        // below it. The kernel reads an entry only when the tail, stored below, has passed it; this one lies behind the
+        // below it. The kernel reads an entry only after the tail, stored below, has passed it; this one is beyond the
         // tail, and there are no more buffers than entries, so the kernel is not reading it.
         let entry = unsafe { &mut *entries.add(usize::from(tail & (self.count - 1))) };
         entry.set_addr(self.buffer(buffer) as u64);
@@ -113,52 +110,51 @@ impl Arena {
         entry.set_bid(buffer);
         let tail = tail.wrapping_add(1);
         self.tail.set(tail);
-        // SAFETY: the tail lies in the first entry, where none of the setters above writes; it is aligned, and both
-        // sides use it as an atomic. Release: the kernel sees the entry no later than the tail.
+        // SAFETY: the tail is in the first entry, where none of the setters above writes; it is aligned, and both sides
+        // use it as an atomic. Release: the kernel sees the entry no later than the tail.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(tail, Ordering::Release) };
     }
 }
 
-impl Lease {
-    /// When the last of the bytes came, if the kernel says so.
+impl ReceiveBuffer {
+    /// When the last byte arrived, if stamped.
     #[must_use]
     pub fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 }
 
-/// The length of the entries, rounded up so that the buffers begin on a page.
+/// Rounded up so that the buffers begin on a page.
 fn entries_bytes(count: u16) -> usize {
     (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(4096)
 }
 
-impl Drop for Arena {
+impl Drop for BufferPool {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if !self.is_leaked.get() {
-            // SAFETY: the mapping is ours, whole; the ring that knew it has ended and has nothing in flight (else it
-            // has marked it as leaked), and no lease is left, since each holds a reference to this value.
+            // SAFETY: the whole mapping is ours; the ring that used it has ended with nothing in flight (otherwise it
+            // is marked as leaked), and no buffer is in use, since each holds a reference to this value.
             let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.mapped_bytes) };
             debug_assert!(unmapped.is_ok());
         }
     }
 }
 
-impl Deref for Lease {
+impl Deref for ReceiveBuffer {
     type Target = [u8];
 
     #[allow(unsafe_code)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the kernel has filled `length` bytes of this buffer behind `start` (what lies before them came with
-        // the completion, too, and both were checked against the length of the buffer) and does not touch it again
-        // until it is given back, which happens when this value is dropped. The memory was zeroed when it was mapped,
-        // so it is initialised.
-        unsafe { std::slice::from_raw_parts(self.arena.buffer(self.buffer).add(self.start), self.length) }
+        // SAFETY: the kernel has filled `length` bytes of this buffer after `start` (the prefix before them came with
+        // the completion, and both were checked against the buffer's length) and does not touch it again until it is
+        // returned, when this value is dropped. The mapping was zeroed, so it is initialised.
+        unsafe { std::slice::from_raw_parts(self.pool.buffer(self.buffer).add(self.start), self.length) }
     }
 }
 
-impl Drop for Lease {
+impl Drop for ReceiveBuffer {
     fn drop(&mut self) {
-        self.arena.give(self.buffer);
+        self.pool.return_to_kernel(self.buffer);
     }
 }

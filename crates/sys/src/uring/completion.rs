@@ -1,117 +1,102 @@
-//! What comes back from a ring, and the names by which it is known again.
+//! Completions, and the keys that identify them.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 
-use super::Lease;
+use super::ReceiveBuffer;
 
-/// The caller's name for whatever a wish is about; it comes back with the completion.
+/// The caller's identifier of an operation's object; returned with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
 impl Key {
-    /// Bits that a key may have; the others tell the operation.
+    /// Bits of a key; the others hold the operation.
     pub const BITS: u32 = 60;
 
-    /// A key; bits above [`Key::BITS`] are cut off.
+    /// Truncates to [`Key::BITS`].
     #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(value & ((1 << Self::BITS) - 1))
     }
 
-    /// The number that it was made of.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0
     }
 }
 
-/// An operation that stays in flight until something happens or it is [cancelled](super::Ring::cancel).
+/// An operation in flight until it completes or is [cancelled](super::Ring::cancel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// [`Ring::accept`](super::Ring::accept).
     Accept,
-    /// [`Ring::receive`](super::Ring::receive).
     Receive,
-    /// [`Ring::receive_with_stamps`](super::Ring::receive_with_stamps).
     ReceiveWithStamps,
-    /// [`Ring::connect`](super::Ring::connect).
     Connect,
-    /// [`Ring::watch`](super::Ring::watch).
-    Watch(Watched),
+    Watch(PollEvent),
 }
 
-/// What is waited for at a descriptor.
+/// Events of [`Ring::watch`](super::Ring::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watched {
-    /// There is something to read, again and again.
+pub enum PollEvent {
+    /// Multishot.
     Readable,
-    /// It takes bytes; told once.
+    /// Single shot.
     Writable,
-    /// It is broken, or both sides have ended; told once.
+    /// Error, or both sides closed. Single shot.
     Broken,
 }
 
-/// Something happened. `goes_on`: the operation is still in flight, and there may be more of its completions.
+/// A completion. `has_more`: the operation is still in flight.
 #[derive(Debug)]
 pub enum Completion {
-    /// A connection was accepted, or accepting failed.
     Accepted {
         /// The listener's.
         key: Key,
-        /// The connection, which does not wait.
+        /// A non-blocking socket.
         outcome: io::Result<OwnedFd>,
-        /// See [`Completion`].
-        goes_on: bool,
+        has_more: bool,
     },
-    /// Bytes came; or their end, which is an empty lease or none; or receiving failed.
     Received {
         /// The connection's.
         key: Key,
-        /// The bytes. None: the peer has ended its sending.
-        outcome: io::Result<Option<Lease>>,
-        /// See [`Completion`].
-        goes_on: bool,
+        /// None: the peer closed its side.
+        outcome: io::Result<Option<ReceiveBuffer>>,
+        has_more: bool,
     },
-    /// A connection was opened, or not.
     Connected {
         /// The connection's.
         key: Key,
-        /// What became of it.
         outcome: io::Result<()>,
     },
-    /// What was waited for is there, or waiting failed.
-    Seen {
+    Polled {
         /// The descriptor's.
         key: Key,
-        /// Which wish it answers.
-        watched: Watched,
-        /// The events, as poll(2) names them.
+        event: PollEvent,
+        /// As in poll(2).
         outcome: io::Result<u32>,
-        /// See [`Completion`].
-        goes_on: bool,
+        has_more: bool,
     },
 }
 
-/// A send that did not leave as a whole.
+/// A send that was not completed.
 #[derive(Debug)]
 pub struct Unsent {
     /// The connection's.
     pub key: Key,
-    /// What has not left.
+    /// The unsent bytes.
     pub rest: Bytes,
-    /// None: the kernel takes no more for now.
+    /// None: the socket buffer is full.
     pub error: Option<io::Error>,
 }
 
-/// The operation and the key in the one number that the kernel carries for us.
+/// Operation and key, encoded in the user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// Nobody waits for it.
+    /// Its completion is ignored.
     Ignored,
-    /// A send, by its place in the submission.
+    /// A send, by its index in the submission.
     Send(u32),
     Of(Operation, Key),
 }
@@ -120,9 +105,9 @@ const OPERATIONS: [Operation; 7] = [
     Operation::Accept,
     Operation::Receive,
     Operation::Connect,
-    Operation::Watch(Watched::Readable),
-    Operation::Watch(Watched::Writable),
-    Operation::Watch(Watched::Broken),
+    Operation::Watch(PollEvent::Readable),
+    Operation::Watch(PollEvent::Writable),
+    Operation::Watch(PollEvent::Broken),
     Operation::ReceiveWithStamps,
 ];
 const SEND: u64 = 1;
@@ -138,9 +123,9 @@ impl Tag {
                     Operation::Accept => 0,
                     Operation::Receive => 1,
                     Operation::Connect => 2,
-                    Operation::Watch(Watched::Readable) => 3,
-                    Operation::Watch(Watched::Writable) => 4,
-                    Operation::Watch(Watched::Broken) => 5,
+                    Operation::Watch(PollEvent::Readable) => 3,
+                    Operation::Watch(PollEvent::Writable) => 4,
+                    Operation::Watch(PollEvent::Broken) => 5,
                     Operation::ReceiveWithStamps => 6,
                 };
                 (FIRST_OPERATION + code) << Key::BITS | key.0

@@ -1,48 +1,45 @@
-//! io_uring behind safe functions: wishes are gathered, go to the kernel with one system call, and come back as
-//! completions.
+//! io_uring with a safe interface: operations are queued, submitted with one system call, and return as completions.
 //!
-//! What makes it sound, in one place:
+//! Why it is sound:
 //!
-//! | memory that the kernel uses | it is the kernel's | how that ends |
+//! | memory used by the kernel | while | end |
 //! |---|---|---|
-//! | buffers to receive into | while they lie in the buffer ring | a completion lends one out ([`Lease`]); dropping the lease gives it back |
-//! | bytes to send, copied or shared | during one submission | a send never waits ([`Ring::send`]): it has left, or its rest is told, when the submission returns; until then the ring holds them |
-//! | addresses to connect to | during one submission | the kernel copies them when it takes the wish |
+//! | receive buffers | they are in the buffer ring | a completion hands one out ([`ReceiveBuffer`]); dropping it returns it |
+//! | bytes to send, copied or shared | during one submission | sends never block ([`Ring::send`]): when the submission returns they are sent, or the rest is reported; until then the ring keeps them |
+//! | addresses to connect to | during one submission | the kernel copies them |
 //!
-//! So closing a connection never waits for its memory. The end of a ring cancels what is in flight and waits for it
-//! before the buffers are freed; if that fails, they are leaked, since a leak is the smaller evil.
+//! So closing a connection never waits for its memory. Dropping a ring cancels what is in flight and waits for it
+//! before the buffers are freed; if that fails, they are leaked.
 //!
-//! A wish names a descriptor by its number, and the kernel looks the number up when the wish is submitted. Therefore a
-//! descriptor that wishes may name is closed through [`Ring::close`], which waits for that moment: otherwise a wish
-//! could reach the connection that has the number next.
+//! An operation contains a descriptor's number, which the kernel looks up on submission. So descriptors must be closed
+//! with [`Ring::close`], which waits for the submission: otherwise an operation could affect the next connection with
+//! that number.
 
 #[cfg(target_os = "linux")]
 mod buffers;
 #[cfg(target_os = "linux")]
 mod completion;
-mod lack;
 #[cfg(target_os = "linux")]
 mod outbox;
 #[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
 mod ring;
+mod unavailable;
 
 #[cfg(target_os = "linux")]
-pub use buffers::Lease;
+pub use buffers::ReceiveBuffer;
 #[cfg(target_os = "linux")]
-pub use completion::{Completion, Key, Operation, Unsent, Watched};
-pub use lack::UringLack;
+pub use completion::{Completion, Key, Operation, PollEvent, Unsent};
 #[cfg(target_os = "linux")]
 pub use probe::probe_uring;
 #[cfg(target_os = "linux")]
 pub use ring::{Ring, RingSizes, SEND_BYTES_MAX};
+pub use unavailable::UringUnavailable;
 
-/// There is no io_uring outside of Linux.
-///
 /// # Errors
-/// Always.
+/// Always: io_uring is specific to Linux.
 #[cfg(not(target_os = "linux"))]
-pub fn probe_uring() -> Result<(), UringLack> {
-    Err(UringLack::Missing)
+pub fn probe_uring() -> Result<(), UringUnavailable> {
+    Err(UringUnavailable::Missing)
 }

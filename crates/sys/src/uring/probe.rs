@@ -1,5 +1,5 @@
-//! Whether this kernel, in this process's surroundings, offers what [`Ring`] needs. It is tried, not read from a
-//! version: a container's filter or a setting of the machine may forbid what the kernel could do.
+//! Checks whether the kernel offers what [`Ring`] needs. It tests instead of reading a version: a container's filter or
+//! a setting may forbid what the kernel supports.
 
 use std::fs;
 use std::io::{self, Read};
@@ -9,43 +9,43 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::{Completion, Key, Ring, RingSizes, SEND_BYTES_MAX, UringLack};
+use super::{Completion, Key, Ring, RingSizes, SEND_BYTES_MAX, UringUnavailable};
 
-/// Small: the probe is made at each start.
+/// Small, since every start probes.
 const SIZES: RingSizes =
     RingSizes { submissions: 8, completions: 32, buffers: 2, buffer_bytes: 64, receive_bytes: 1024 };
-/// Everything that the probe waits for is there already.
+/// All that the probe waits for is available already.
 const WAIT: Duration = Duration::from_secs(1);
-/// Sends that fill any socket.
+/// Enough sends to fill any socket.
 const SENDS_MAX: usize = 1_000;
 const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// Tries everything that a driver needs, once, in a few microseconds.
+/// Tests all that a driver needs, in a few microseconds.
 ///
 /// # Errors
-/// The first thing that is not there.
-pub fn probe_uring() -> Result<(), UringLack> {
+/// The first missing feature.
+pub fn probe_uring() -> Result<(), UringUnavailable> {
     let mut ring = Ring::new(SIZES).map_err(|error| lack(&error))?;
     let trial = |outcome: io::Result<bool>, what| match outcome {
         Ok(true) => Ok(()),
-        Ok(false) => Err(UringLack::TooOld(what)),
+        Ok(false) => Err(UringUnavailable::TooOld(what)),
         Err(error) => Err(lack(&error)),
     };
     trial(receives_again_and_again(&mut ring), "multishot receive into buffers of a ring")?;
     trial(tells_a_short_send(&mut ring), "reporting a short send")
 }
 
-/// What an error of setting up means.
-fn lack(error: &io::Error) -> UringLack {
+/// Maps an error of the setup.
+fn lack(error: &io::Error) -> UringUnavailable {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => match fs::read_to_string(SETTING).unwrap_or_default().trim() {
-            "" | "0" => UringLack::Forbidden,
-            value => UringLack::Disabled(value.to_owned()),
+            "" | "0" => UringUnavailable::Forbidden,
+            value => UringUnavailable::Disabled(value.to_owned()),
         },
-        Some(libc::ENOSYS) => UringLack::Missing,
-        Some(libc::ENOMEM) => UringLack::Memory,
-        Some(libc::EINVAL) => UringLack::TooOld("the required setup of rings or their buffers"),
-        _ => UringLack::Other(error.to_string()),
+        Some(libc::ENOSYS) => UringUnavailable::Missing,
+        Some(libc::ENOMEM) => UringUnavailable::Memory,
+        Some(libc::EINVAL) => UringUnavailable::TooOld("the required setup of rings or their buffers"),
+        _ => UringUnavailable::Other(error.to_string()),
     }
 }
 
@@ -56,7 +56,7 @@ fn receives_again_and_again(ring: &mut Ring) -> io::Result<bool> {
         io::Write::write_all(&mut &theirs, expected)?;
         ring.submit_and_wait(Some(WAIT))?;
         let brings_it = match ring.next_completion() {
-            Some(Completion::Received { outcome: Ok(Some(lease)), goes_on, .. }) => *lease == *expected && goes_on,
+            Some(Completion::Received { outcome: Ok(Some(buffer)), has_more, .. }) => *buffer == *expected && has_more,
             _ => false,
         };
         if !brings_it {
@@ -66,10 +66,10 @@ fn receives_again_and_again(ring: &mut Ring) -> io::Result<bool> {
     drop(theirs);
     ring.submit_and_wait(Some(WAIT))?;
     let end = ring.next_completion();
-    Ok(matches!(end, Some(Completion::Received { outcome: Ok(None), goes_on: false, .. })))
+    Ok(matches!(end, Some(Completion::Received { outcome: Ok(None), has_more: false, .. })))
 }
 
-/// A send that meets a full socket is told at once, and so is nothing else.
+/// Only a send to a full socket is reported.
 fn tells_a_short_send(ring: &mut Ring) -> io::Result<bool> {
     let (ours, mut theirs) = UnixStream::pair()?;
     SockRef::from(&ours).set_send_buffer_size(SEND_BYTES_MAX)?; // so that few sends fill it
@@ -105,11 +105,11 @@ mod tests {
             let message = lack(&io::Error::from_raw_os_error(error)).to_string();
             assert!(message.contains(part), "{message}");
         }
-        let disabled = UringLack::Disabled("2".to_owned()).to_string();
+        let disabled = UringUnavailable::Disabled("2".to_owned()).to_string();
         assert!(disabled.contains("io_uring_disabled is 2") && disabled.contains("sysctl"), "{disabled}");
     }
 
-    /// The filter holds for the thread that sets it.
+    /// The filter applies to the calling thread.
     #[test]
     fn a_filter_of_system_calls_is_found_and_named() {
         for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_register] {
@@ -117,7 +117,7 @@ mod tests {
                 forbid(call);
                 probe_uring()
             });
-            assert_eq!(probed.join().unwrap(), Err(UringLack::Forbidden));
+            assert_eq!(probed.join().unwrap(), Err(UringUnavailable::Forbidden));
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
         let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
         let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-        // The number of the call is the first word that the filter sees.
+        // The filter reads the number of the system call first.
         let mut program = [
             step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
             step(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call as u32),
@@ -134,7 +134,7 @@ mod tests {
             step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let program = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        // SAFETY: plain numbers; then a program that lives across the call, which copies it.
+        // SAFETY: plain numbers; then a program that outlives the call, which copies it.
         let outcomes = unsafe {
             [
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),

@@ -1,4 +1,4 @@
-//! What the kernel is told when a ring is made, and what it is found to understand.
+//! Setup of a ring, constants and feature tests.
 
 use std::io;
 use std::mem;
@@ -8,32 +8,33 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::stamps::CONTROL_BYTES;
 
-/// The group of buffers; a ring has one.
+/// The buffer group; a ring has one.
 pub(super) const BUFFERS: u16 = 0;
-/// `IORING_ENTER_GETEVENTS`: completions that are due are brought in, without waiting for any.
+/// Fetch pending completions without waiting.
 pub(super) const ENTER_GETEVENTS: u32 = 1;
-/// `IORING_ENTER_EXT_ARG`: with arguments.
+/// With arguments.
 pub(super) const ENTER_EXT_ARG: u32 = 1 << 3;
-/// `IORING_ENTER_ABS_TIMER`: the time among them is an instant of the monotonic clock.
+/// The timeout is absolute, on the monotonic clock.
 pub(super) const ENTER_ABS_TIMER: u32 = 1 << 5;
 
-/// The sizes of a ring; each is a power of two.
+/// Sizes of a ring; powers of two.
 #[derive(Clone, Copy, Debug)]
 pub struct RingSizes {
-    /// Wishes that go to the kernel in one piece; more wait in memory.
+    /// Submission queue; more wait in memory.
     pub submissions: u32,
-    /// Completions that the kernel has room for; more wait in its memory, at a cost.
+    /// Completion queue; more overflow into kernel memory, at a cost.
     pub completions: u32,
-    /// Buffers to receive into.
+    /// Number of receive buffers.
     pub buffers: u16,
-    /// The length of each.
+    /// Size of each.
     pub buffer_bytes: usize,
-    /// After so much (and what fills the buffer then) [`Ring::receive`](crate::uring::Ring::receive) ends and must be
-    /// wished for again, where the kernel can be told so.
+    /// Limit (rounded up to a full buffer) after which [`Ring::receive`](crate::uring::Ring::receive) ends and must be
+    /// restarted, where the kernel supports it.
     pub receive_bytes: u32,
 }
 
-/// One thread submits, and completions are made only when it asks for them, so that nothing interrupts it.
+/// Single issuer, with deferred task work: completions are processed only when the thread asks, without interrupting
+/// it.
 pub(super) fn setup(sizes: RingSizes) -> io::Result<IoUring> {
     let build = |without_array: bool| {
         let mut builder = IoUring::builder();
@@ -43,51 +44,50 @@ pub(super) fn setup(sizes: RingSizes) -> io::Result<IoUring> {
         }
         builder.build(sizes.submissions)
     };
-    // Linux 6.6 can do without one table; the others need not know.
+    // Linux 6.6 can omit a table.
     build(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { build(false) } else { Err(error) })
 }
 
-/// It is tried: a wait until an instant that has passed.
+/// Tests it with a wait until a past instant.
 #[allow(unsafe_code)]
-pub(super) fn knows_instants(uring: &IoUring) -> bool {
+pub(super) fn has_absolute_timeouts(uring: &IoUring) -> bool {
     let time = Timespec::new();
     let arguments = SubmitArgs::new().timespec(&time);
-    // SAFETY: nothing is submitted; the arguments live across the call.
+    // SAFETY: nothing is submitted; the arguments outlive the call.
     let waited =
         unsafe { uring.submitter().enter(0, 1, ENTER_GETEVENTS | ENTER_EXT_ARG | ENTER_ABS_TIMER, Some(&arguments)) };
     waited.is_err_and(|error| error.raw_os_error() == Some(libc::ETIME))
 }
 
-/// It is tried, on no descriptor: a kernel that knows of limits (Linux 6.17) misses the descriptor, an older one minds
-/// the limit.
+/// Tests it without a descriptor: Linux 6.17 and later report the descriptor, older kernels the limit.
 #[allow(unsafe_code)]
-pub(super) fn knows_limits(uring: &mut IoUring) -> bool {
+pub(super) fn has_receive_limit(uring: &mut IoUring) -> bool {
     let entry = limit(opcode::RecvMulti::new(Fd(-1), BUFFERS).build(), 1);
-    // SAFETY: the entry points to nothing, and asks for a buffer of a group that does not exist yet.
+    // SAFETY: the entry contains no pointer, and a buffer group that does not exist yet.
     let is_pushed = unsafe { uring.submission().push(&entry) }.is_ok();
     let is_submitted = is_pushed && uring.submit_and_wait(1).is_ok();
     is_submitted && uring.completion().next().is_some_and(|outcome| outcome.result() == -libc::EBADF)
 }
 
-/// The words of an entry, and which of them limits a receive: `optlen`, which the crate has no builder for.
+/// Words of an entry, and the one that limits a receive: `optlen`, for which the crate has no builder.
 const ENTRY_WORDS: usize = 16;
 const LIMIT_WORD: usize = 11;
 
-/// Lets a receive that goes on and on end after so many bytes; 0 is no limit.
+/// Limits a multishot receive; 0: no limit.
 #[allow(unsafe_code)]
 pub(super) fn limit(entry: squeue::Entry, bytes: u32) -> squeue::Entry {
-    // SAFETY: an entry is the kernel's `struct io_uring_sqe`, 64 bytes of numbers without a gap; both types have that
+    // SAFETY: an entry is the kernel's `struct io_uring_sqe`, 64 bytes of numbers without padding; both types have that
     // size, or this does not compile.
     let mut words: [u32; ENTRY_WORDS] = unsafe { mem::transmute(entry) };
     words[LIMIT_WORD] = bytes;
-    // SAFETY: as above; every number is valid there.
+    // SAFETY: as above; every value is valid.
     unsafe { mem::transmute(words) }
 }
 
-/// Receipts with stamps keep room for these, and for nothing else.
+/// Space for the stamp in each buffer.
 #[allow(unsafe_code)]
-pub(super) fn room_for_stamps() -> Box<libc::msghdr> {
-    // SAFETY: all fields are numbers and pointers, for which zero is a value; it means "none".
+pub(super) fn stamp_header() -> Box<libc::msghdr> {
+    // SAFETY: all fields are numbers and pointers, for which zero is valid and means "none".
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_controllen = CONTROL_BYTES as _;
     Box::new(message)

@@ -1,4 +1,4 @@
-//! One ring against pairs of sockets.
+//! A ring with pairs of sockets.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::*;
-use crate::uring::{Lease, probe_uring};
+use crate::uring::{ReceiveBuffer, probe_uring};
 
 const SMALL: RingSizes = RingSizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 16, receive_bytes: 40 };
 const LONG: Duration = Duration::from_secs(20);
 
-/// None, and a line that says so, where the kernel has no io_uring for us.
+/// None, with a message, where io_uring is unavailable.
 fn ring() -> Option<Ring> {
     ring_of(SMALL)
 }
@@ -39,15 +39,15 @@ fn next(ring: &mut Ring) -> Completion {
     }
 }
 
-/// The next bytes; a receive that found no buffer is begun again, as its user must.
-fn next_bytes(ring: &mut Ring, pairs: &[(Key, UnixStream, UnixStream)]) -> (Key, Lease) {
+/// Restarts a receive that found no buffer, as callers must.
+fn next_bytes(ring: &mut Ring, pairs: &[(Key, UnixStream, UnixStream)]) -> (Key, ReceiveBuffer) {
     loop {
-        let Completion::Received { key, outcome, goes_on } = next(ring) else { panic!("another completion") };
-        if !goes_on {
+        let Completion::Received { key, outcome, has_more } = next(ring) else { panic!("another completion") };
+        if !has_more {
             ring.receive(pairs[key.value() as usize].1.as_fd(), key);
         }
         match outcome {
-            Ok(Some(lease)) => return (key, lease),
+            Ok(Some(buffer)) => return (key, buffer),
             Ok(None) => panic!("an end"),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS)),
         }
@@ -62,12 +62,12 @@ fn more_wishes_and_completions_than_there_is_room_for_are_all_done() {
         ring.receive(ours.as_fd(), *key);
         write!(&mut &*theirs, "{:03}", key.value()).unwrap();
     }
-    // None of the two buffers is given back before both are taken: there is a lack, too.
+    // Both buffers are taken before one is returned, so they run out.
     let mut seen = Vec::new();
     for _ in 0..50 {
         let (first, second) = (next_bytes(&mut ring, &pairs), next_bytes(&mut ring, &pairs));
-        for (key, lease) in [first, second] {
-            assert_eq!(*lease, *format!("{:03}", key.value()).as_bytes());
+        for (key, buffer) in [first, second] {
+            assert_eq!(*buffer, *format!("{:03}", key.value()).as_bytes());
             seen.push(key.value());
         }
     }
@@ -83,9 +83,9 @@ fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completio
     drop(gone);
     for round in 0..3 {
         for (key, ours, theirs) in &pairs {
-            // So many completions that the failure does not fit into the queue.
-            ring.watch(ours.as_fd(), Watched::Writable, *key);
-            ring.watch(theirs.as_fd(), Watched::Writable, *key);
+            // So many completions that the failure overflows.
+            ring.watch(ours.as_fd(), PollEvent::Writable, *key);
+            ring.watch(theirs.as_fd(), PollEvent::Writable, *key);
             assert!(ring.send(ours.as_fd(), *key, &[b"round ", round.to_string().as_bytes()]));
         }
         assert!(ring.send(broken.as_fd(), Key::new(99), &[b"lost"]));
@@ -102,7 +102,7 @@ fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completio
             assert_eq!(received, *format!("round {round}").as_bytes());
         }
         for _ in 0..2 * pairs.len() {
-            assert!(matches!(next(&mut ring), Completion::Seen { watched: Watched::Writable, .. }));
+            assert!(matches!(next(&mut ring), Completion::Polled { event: PollEvent::Writable, .. }));
         }
     }
     assert!(!ring.send(broken.as_fd(), Key::new(1), &[&[0; SEND_BYTES_MAX], b"x"]), "too long");
@@ -141,15 +141,15 @@ fn what_is_cancelled_is_completed_and_keeps_no_buffer() {
     for _ in 0..100 {
         ring.receive(ours.as_fd(), *key);
         ring.submit().unwrap();
-        // It may come before or after the cancellation.
+        // Before or after the cancellation.
         (&mut &*theirs).write_all(b"x").unwrap();
         ring.cancel(Operation::Receive, *key);
         let mut has_come = false;
         loop {
             match next(&mut ring) {
-                Completion::Received { outcome, goes_on, .. } => {
+                Completion::Received { outcome, has_more, .. } => {
                     has_come |= matches!(outcome, Ok(Some(_)));
-                    if !goes_on {
+                    if !has_more {
                         break;
                     }
                 }
@@ -173,26 +173,25 @@ fn stamped_bytes_are_the_same_and_their_end_is_told() {
     let clock = crate::Clock::start();
     let mut stamps = crate::Stamps::new(clock);
     ring.receive_with_stamps(far.as_fd(), Key::new(5));
-    // Behind what the kernel says about them there is room for 16 bytes, so that these come in three pieces, and the
-    // buffers run out.
+    // After the prefix a buffer has 16 bytes left, so these arrive in three pieces, and the buffers run out.
     near.write_all(b"forty bytes that do not fit in one piece").unwrap();
     near.shutdown(std::net::Shutdown::Write).unwrap();
     let mut received = Vec::new();
     loop {
-        let Completion::Received { key, outcome, goes_on } = next(&mut ring) else { panic!("another completion") };
+        let Completion::Received { key, outcome, has_more } = next(&mut ring) else { panic!("another completion") };
         assert_eq!(key, Key::new(5));
         match outcome {
-            Ok(Some(lease)) => {
-                assert!(lease.len() <= 16);
-                received.extend_from_slice(&lease);
+            Ok(Some(buffer)) => {
+                assert!(buffer.len() <= 16);
+                received.extend_from_slice(&buffer);
                 stamps.begin_batch(); // the kernel begins to stamp a little after it was told to
-                let came = lease.stamp().and_then(|stamp| stamps.instant_of(stamp));
+                let came = buffer.stamp().and_then(|stamp| stamps.instant_of(stamp));
                 assert!(came.is_none_or(|came| came <= clock.now() + Duration::from_micros(10)));
             }
-            Ok(None) => break assert!(!goes_on),
+            Ok(None) => break assert!(!has_more),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS)),
         }
-        if !goes_on {
+        if !has_more {
             ring.receive_with_stamps(far.as_fd(), Key::new(5));
         }
     }
@@ -204,14 +203,14 @@ fn what_gathers_is_there_when_the_time_is_over() {
     let Some(mut ring) = ring() else { return };
     let pairs = pairs(2);
     for (key, ours, theirs) in &pairs {
-        ring.watch(ours.as_fd(), Watched::Writable, *key);
-        ring.watch(theirs.as_fd(), Watched::Writable, *key);
+        ring.watch(ours.as_fd(), PollEvent::Writable, *key);
+        ring.watch(theirs.as_fd(), PollEvent::Writable, *key);
     }
     let (begun, wait) = (std::time::Instant::now(), Duration::from_millis(2));
-    ring.submit_and_gather(wait).unwrap();
+    ring.submit_and_coalesce(wait).unwrap();
     assert!(begun.elapsed() >= wait, "none of them ends the wait");
     for _ in 0..4 {
-        assert!(matches!(ring.next_completion(), Some(Completion::Seen { watched: Watched::Writable, .. })));
+        assert!(matches!(ring.next_completion(), Some(Completion::Polled { event: PollEvent::Writable, .. })));
     }
 }
 
@@ -221,10 +220,10 @@ fn a_ring_that_is_dropped_takes_nothing_more() {
     let pairs = pairs(10);
     for (key, ours, _) in &pairs {
         ring.receive(ours.as_fd(), *key);
-        ring.watch(ours.as_fd(), Watched::Broken, *key);
+        ring.watch(ours.as_fd(), PollEvent::Broken, *key);
     }
     ring.submit().unwrap();
-    // Never submitted: it must neither be waited for nor be done.
+    // Never submitted: must be neither waited for nor executed.
     ring.receive(pairs[0].1.as_fd(), Key::new(11));
     assert!(ring.send(pairs[0].1.as_fd(), Key::new(11), &[b"never"]));
     drop(ring);
@@ -250,7 +249,7 @@ fn a_descriptor_is_closed_behind_what_was_sent_on_it() {
         theirs.read_to_string(&mut received).unwrap();
         assert_eq!(received, "last words");
     }
-    // One that no submission has closed is closed with the ring.
+    // A descriptor not closed by a submission is closed with the ring.
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.close(ours.into());
     drop(ring);
@@ -283,9 +282,9 @@ fn connecting_and_accepting() {
     }
     let ours = sockets.into_iter().map(|socket| std::net::TcpStream::from(socket).local_addr().unwrap());
     assert!(ours.into_iter().all(|address| accepted.contains(&address)));
-    // What is in flight keeps a descriptor open; it must be cancelled first.
+    // Operations in flight keep a descriptor open, so cancel first.
     ring.cancel(Operation::Accept, Key::new(1));
-    let Completion::Accepted { outcome, goes_on: false, .. } = next(&mut ring) else { panic!("not cancelled") };
+    let Completion::Accepted { outcome, has_more: false, .. } = next(&mut ring) else { panic!("not cancelled") };
     assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
     drop(listener);
     let socket = crate::new_unconnected(address).unwrap();
@@ -307,14 +306,14 @@ fn a_receive_that_is_bounded_ends_after_so_many_bytes_and_loses_none() {
     (&*theirs).write_all(&sent).unwrap();
     let (mut received, mut ends) = (Vec::new(), Vec::new());
     while received.len() < sent.len() {
-        let Completion::Received { outcome, goes_on, .. } = next(&mut ring) else { panic!("another completion") };
-        received.extend(outcome.unwrap().iter().flat_map(|lease| lease.to_vec()));
-        if !goes_on {
+        let Completion::Received { outcome, has_more, .. } = next(&mut ring) else { panic!("another completion") };
+        received.extend(outcome.unwrap().iter().flat_map(|buffer| buffer.to_vec()));
+        if !has_more {
             ends.push(received.len());
             ring.receive(ours.as_fd(), *key);
         }
     }
     assert_eq!(received, sent);
-    // The kernel counts when a buffer is filled: 40 bytes are three of 16.
+    // The kernel counts full buffers: 40 bytes are three of 16.
     assert_eq!(ends, [48, 96]);
 }

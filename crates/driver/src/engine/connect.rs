@@ -1,9 +1,9 @@
-//! Opening connections, and what becomes of that.
+//! Opening connections.
 
 use breme_node::{ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node};
 
 use super::Engine;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, ConnectionPhase};
 use crate::control::Counters;
 use crate::port::Port;
 
@@ -14,7 +14,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                 if self.stamps.is_some() {
                     transport.socket.stamp_arrivals();
                 }
-                let mut connection = Connection::new(transport, Phase::Connecting(ticket));
+                let mut connection = Connection::new(transport, ConnectionPhase::Connecting(ticket));
                 connection.tls_client = endpoint.tls;
                 let id = self.table.insert(connection);
                 self.timers.set(id.key(), self.now + self.settings.connect_timeout);
@@ -23,13 +23,12 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// What became of a connection that the kernel was to open.
     pub(crate) fn handle_connect_outcome(&mut self, id: ConnectionId, outcome: std::io::Result<()>) {
         if let Some(connection) = self.table.get_mut(id)
-            && let Phase::Connecting(ticket) = connection.phase
+            && let ConnectionPhase::Connecting(ticket) = connection.phase
         {
-            self.conclude_connecting(id, ticket, outcome);
-            self.keep_in_step(id);
+            self.finish_connecting(id, ticket, outcome);
+            self.update_interest(id);
             self.release_if_ended(id);
         }
     }
@@ -37,16 +36,11 @@ impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn serve_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if let Some(outcome) = breme_sys::connect_outcome(&connection.transport) {
-            self.conclude_connecting(id, ticket, outcome);
+            self.finish_connecting(id, ticket, outcome);
         }
     }
 
-    pub(super) fn conclude_connecting(
-        &mut self,
-        id: ConnectionId,
-        ticket: ConnectTicket,
-        outcome: std::io::Result<()>,
-    ) {
+    pub(super) fn finish_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket, outcome: std::io::Result<()>) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if let Err(error) = outcome {
             return self.fail_connecting(id, connect_error(&error));
@@ -55,31 +49,31 @@ impl<N: Node, P: Port> Engine<N, P> {
         if let Some(client) = connection.tls_client {
             return self.begin_client_handshake(id, ticket, client);
         }
-        connection.phase = Phase::Open;
-        connection.is_known = true;
+        connection.phase = ConnectionPhase::Open;
+        connection.is_reported = true;
         self.timers.clear(id.key());
         Counters::add(&self.counters().connected);
-        self.tell_connected(ticket, Ok(Connected::plain(id)));
-        self.list_if_readable(id);
+        self.notify_connected(ticket, Ok(Connected::plain(id)));
+        self.schedule_if_readable(id);
     }
 
     pub(super) fn fail_connecting(&mut self, id: ConnectionId, error: ConnectError) {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
-        if let Phase::Connecting(ticket) = connection.phase {
+        if let ConnectionPhase::Connecting(ticket) = connection.phase {
             self.port.close(id, connection);
-            self.tell_connected(ticket, Err(error));
+            self.notify_connected(ticket, Err(error));
         }
     }
 
     pub(super) fn report_failed_connects(&mut self) {
         for _ in 0..self.connects_failed.len() {
             let Some((ticket, error)) = self.connects_failed.pop_front() else { break };
-            self.tell_connected(ticket, Err(error));
+            self.notify_connected(ticket, Err(error));
         }
     }
 
-    pub(super) fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<Connected, ConnectError>) {
+    pub(super) fn notify_connected(&mut self, ticket: ConnectTicket, outcome: Result<Connected, ConnectError>) {
         if !self.has_exited {
             self.read_clock();
             self.node.handle_connected(self.now, ticket, outcome, &mut self.actions);
@@ -93,11 +87,11 @@ fn connect_error(error: &std::io::Error) -> ConnectError {
 
     use rustix::io::Errno;
     match Errno::from_io_error(error) {
-        // No descriptor, no port, no memory.
+        // No descriptor, port or memory.
         Some(Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC) => {
             return ConnectError::NoResources;
         }
-        // Linux says so when it has no free port that fits.
+        // On Linux: no free local port.
         Some(Errno::AGAIN) => return ConnectError::NoResources,
         _ => {}
     }

@@ -1,29 +1,28 @@
-//! The connections of one shard, by a dense index with a generation.
+//! The connections of a shard, by index and generation.
 
 use breme_node::ConnectionId;
 
 use crate::connection::Connection;
 
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    slots: Vec<Slot>,
-    /// Free indices; the last one freed is used first, since its memory is still in the processor's cache.
+pub(crate) struct ConnectionTable {
+    slots: Vec<ConnectionSlot>,
+    /// Free indices, last in first out: recently freed slots are in the CPU cache.
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct ConnectionSlot {
     generation: u32,
     connection: Option<Connection>,
 }
 
-impl Table {
-    /// How many connections there are.
+impl ConnectionTable {
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The id that the next [`Table::insert`] will give.
+    /// The id that the next [`insert`](Self::insert) returns.
     pub(crate) fn next_id(&self) -> ConnectionId {
         match self.free.last() {
             Some(&index) => ConnectionId::new(index, self.slots[index as usize].generation),
@@ -35,24 +34,24 @@ impl Table {
         let id = self.next_id();
         match self.free.pop() {
             Some(index) => self.slots[index as usize].connection = Some(connection),
-            None => self.slots.push(Slot { generation: 0, connection: Some(connection) }),
+            None => self.slots.push(ConnectionSlot { generation: 0, connection: Some(connection) }),
         }
         id
     }
 
-    /// The connection, unless it is gone.
+    /// None if the connection was removed.
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(id.index())?;
         if slot.generation == id.generation() { slot.connection.as_mut() } else { None }
     }
 
-    /// The id of the connection that has this index now.
+    /// The connection currently at this index.
     pub(crate) fn id_at(&self, index: u32) -> Option<ConnectionId> {
         let slot = self.slots.get(index as usize)?;
         slot.connection.as_ref().map(|_| ConnectionId::new(index, slot.generation))
     }
 
-    /// Takes the connection out; its id will not come again.
+    /// The id is never reused.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let slot = self.slots.get_mut(id.index())?;
         if slot.generation != id.generation() {
@@ -84,18 +83,18 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::connection::Phase;
+    use crate::connection::ConnectionPhase;
     use crate::socket::Socket;
     use crate::transport::Transport;
 
     fn connection() -> Connection {
         let (socket, _) = UnixStream::pair().unwrap();
-        Connection::new(Transport::new(Socket::asked(socket.into())), Phase::Open)
+        Connection::new(Transport::new(Socket::with_syscalls(socket.into())), ConnectionPhase::Open)
     }
 
     #[test]
     fn an_index_is_used_again_and_an_id_is_not() {
-        let mut table = Table::default();
+        let mut table = ConnectionTable::default();
         let first = table.insert(connection());
         let second = table.insert(connection());
         assert!(table.remove(first).is_some());
@@ -113,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        // With its place in the timers and the kernel's own, this is what ten thousand users cost.
-        assert!(size_of::<Slot>() <= 144, "{} bytes", size_of::<Slot>());
+        // The main part of the memory per idle connection, beside the timer slot and the kernel's socket.
+        assert!(size_of::<ConnectionSlot>() <= 144, "{} bytes", size_of::<ConnectionSlot>());
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel has not taken yet of one connection. It exists only while it is not empty.
+//! The unsent bytes of a connection. Exists only while not empty.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,19 +6,19 @@ use std::io::IoSlice;
 use breme_node::FileRange;
 use bytes::{Buf, Bytes};
 
-use crate::engine::Reading;
-use crate::socket::{Moved, SendFailure};
+use crate::engine::ReadRate;
+use crate::socket::{SendFailure, SendResult};
 use crate::transport::{SEGMENTS_PER_SEND, Transport};
 
-/// Bytes of a file that one call asks for: enough to make the call cheap, few enough to leave the others their turn.
+/// Bytes of a file per call: enough to be cheap, few enough for fairness.
 const FILE_BYTES_PER_SEND: u64 = 512 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     segments: VecDeque<Segment>,
     bytes: u64,
-    /// How fast the peer reads, while others wait.
-    pub(crate) reading: Option<Reading>,
+    /// Set under pressure.
+    pub(crate) read_rate: Option<ReadRate>,
 }
 
 #[derive(Debug)]
@@ -28,7 +28,6 @@ enum Segment {
 }
 
 impl SendQueue {
-    /// What waits, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -49,10 +48,10 @@ impl SendQueue {
         self.segments.push_back(Segment::File(range));
     }
 
-    /// Hands the first of it to the kernel, in one call.
-    pub(crate) fn send_some(&mut self, transport: &mut Transport) -> Result<Moved, SendFailure> {
+    /// Sends the front of the queue with one call.
+    pub(crate) fn send_some(&mut self, transport: &mut Transport) -> Result<SendResult, SendFailure> {
         let moved = match self.segments.front() {
-            None => return Ok(Moved { bytes: 0, is_full: false }),
+            None => return Ok(SendResult { bytes: 0, is_full: false }),
             Some(Segment::Memory(_)) => self.send_memory(transport)?,
             Some(Segment::File(range)) => {
                 let length = range.length.min(FILE_BYTES_PER_SEND) as usize;
@@ -63,7 +62,7 @@ impl SendQueue {
         Ok(moved)
     }
 
-    fn send_memory(&self, transport: &mut Transport) -> Result<Moved, SendFailure> {
+    fn send_memory(&self, transport: &mut Transport) -> Result<SendResult, SendFailure> {
         let mut slices = [IoSlice::new(&[]); SEGMENTS_PER_SEND];
         let mut count = 0;
         for segment in self.segments.iter().take(SEGMENTS_PER_SEND) {
@@ -89,7 +88,7 @@ impl SendQueue {
 }
 
 impl Segment {
-    /// Takes up to `count` bytes away from the front and tells how many.
+    /// Removes up to `count` bytes from the front, and returns how many.
     fn remove(&mut self, count: usize) -> usize {
         match self {
             Self::Memory(bytes) => {

@@ -1,16 +1,15 @@
-//! Which cryptography is offered and accepted, and what of it is preferred.
+//! Cipher suites and key exchanges, in order of preference.
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{CipherSuite, NamedGroup};
 
-/// As browsers have it: AES with 128 bits first, which is strong enough and the cheapest where the processor helps.
+/// As in browsers: 128-bit AES first, strong enough and cheapest with hardware support.
 const SUITE_ORDER: [CipherSuite; 2] =
     [CipherSuite::TLS13_AES_128_GCM_SHA256, CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256];
 
-/// The cryptography of servers. It prefers a key exchange that a quantum computer does not break, if the client has
-/// sent its part of one.
+/// For servers: prefers a post-quantum key exchange if the client offers a key share for it.
 pub(super) fn server_provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| {
@@ -21,22 +20,20 @@ pub(super) fn server_provider() -> Arc<CryptoProvider> {
     Arc::clone(provider)
 }
 
-/// The cryptography of clients. They offer what most servers answer at once, so that a handshake is one round trip: a
-/// load is to measure the server's key exchange, and what it costs at the client is not to be most of it.
+/// For clients: offers what most servers accept without a retry, so that a handshake takes one round trip. Load tests
+/// measure the server's key exchange, which must not be dominated by the client's.
 pub(super) fn client_provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| {
         let mut provider = provider();
         provider.kx_groups.retain(|group| group.name() != NamedGroup::X25519MLKEM768);
-        // The first random numbers of a process take the cryptography some 30 ms, which are not to be those of the
-        // first handshake.
+        // Initialising the random generator takes about 30 ms, which must not delay the first handshake.
         let _ = provider.secure_random.fill(&mut [0; 16]);
         Arc::new(provider)
     });
     Arc::clone(provider)
 }
 
-/// That of both.
 pub(super) fn provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.sort_by_key(|suite| !SUITE_ORDER.contains(&suite.suite()));

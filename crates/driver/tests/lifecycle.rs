@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use breme_driver::{Clock, Kind, Listener, Settings, StartError, start};
+use breme_driver::{Clock, DriverKind, DriverSettings, Listener, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
 use common::{Event, Scripted, connect, drain, echo, kinds, nobody, read_all, run, serve, settings, words};
 
@@ -25,10 +25,10 @@ fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
 #[test]
 fn a_thousand_connections_at_once() {
     const COUNT: usize = 1_000;
-    breme_sys::descriptors_needed(2 * COUNT as u64 + 100).unwrap();
+    breme_sys::ensure_descriptor_limit(2 * COUNT as u64 + 100).unwrap();
     for kind in kinds() {
         // Each of the pool's threads serves one connection at a time.
-        let threads = if kind == Kind::Threads { COUNT } else { 2 };
+        let threads = if kind == DriverKind::Threads { COUNT } else { 2 };
         let (running, address) = serve(kind, &settings(threads), || echo);
         let mut clients: Vec<TcpStream> = (0..COUNT).map(|_| connect(address)).collect();
         for round in 0..2 {
@@ -50,7 +50,7 @@ fn a_thousand_connections_at_once() {
 
 #[test]
 fn a_small_pool_serves_many_connections_one_after_the_other() {
-    let (running, address) = serve(Kind::Threads, &settings(2), || echo);
+    let (running, address) = serve(DriverKind::Threads, &settings(2), || echo);
     let mut clients: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
     for client in &mut clients {
         client.write_all(b"hello").unwrap();
@@ -114,7 +114,7 @@ fn what_is_left_is_dropped_once_at_the_stopping_timeout_and_at_an_abort() {
     for kind in kinds() {
         for is_abort in [false, true] {
             let (say, heard) = words();
-            let hasty = Settings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
+            let hasty = DriverSettings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
             let (running, address) = serve(kind, &hasty, || {
                 let say = say.clone();
                 move |context, event| {
@@ -202,7 +202,7 @@ fn a_panic_ends_one_shard_and_is_reported() {
 
 #[test]
 fn a_pool_goes_on_without_the_thread_that_panicked() {
-    let (running, address) = serve(Kind::Threads, &settings(2), || {
+    let (running, address) = serve(DriverKind::Threads, &settings(2), || {
         |context, event| {
             if let Event::Received(_, received) = &event {
                 assert_ne!(received.bytes, b"panic", "a bug of the test");
@@ -231,7 +231,7 @@ fn a_connection_that_cannot_be_is_told_why() {
         let full_address = full.local_addr().unwrap();
         let filling: Vec<_> = (0..8).map(|_| breme_sys::connect(full_address)).collect();
         let (say, heard) = words();
-        let hasty = Settings { connect_timeout: Duration::from_millis(50), ..settings(1) };
+        let hasty = DriverSettings { connect_timeout: Duration::from_millis(50), ..settings(1) };
         let running = run(kind, &hasty, || {
             let say = say.clone();
             let mut outcomes = Vec::new();
@@ -263,8 +263,8 @@ fn a_connection_that_cannot_be_is_told_why() {
 
 #[test]
 fn past_its_bound_a_shard_accepts_no_more_until_a_connection_ends() {
-    for kind in kinds().filter(|&kind| kind != Kind::Threads) {
-        let bounded = Settings { connections_max: 2, ..settings(1) };
+    for kind in kinds().filter(|&kind| kind != DriverKind::Threads) {
+        let bounded = DriverSettings { connections_max: 2, ..settings(1) };
         let open = Arc::new(AtomicUsize::new(0));
         let (running, address) = serve(kind, &bounded, || {
             let open = open.clone();
@@ -320,8 +320,8 @@ fn a_deadline_comes_and_never_before_its_instant() {
 
 #[test]
 fn a_processor_that_is_not_ours_is_refused_by_name() {
-    let strange = Settings { cpus: vec![100_000], ..settings(1) };
-    let started = start(Kind::Events, Vec::new(), &strange, Clock::start(), |shard| Scripted::new(shard, echo));
+    let strange = DriverSettings { cpus: vec![100_000], ..settings(1) };
+    let started = start(DriverKind::Events, Vec::new(), &strange, Clock::start(), |shard| Scripted::new(shard, echo));
     let error = started.map(drop).unwrap_err();
     assert!(matches!(error, StartError::Cpu { cpu: 100_000, .. }), "{error}");
     assert!(error.to_string().contains("100000"), "{error}");

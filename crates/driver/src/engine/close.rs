@@ -1,27 +1,27 @@
-//! How connections end: flushing, lingering, the last word to the node.
+//! Closing: flushing, lingering, and notifying the node.
 
 use breme_node::{CloseReason, ConnectError, ConnectionId, Node, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, TlsFailure};
 
 use super::Engine;
-use super::serving::RECEIVES_PER_TURN;
-use crate::connection::{Finish, Phase};
+use super::turn::RECEIVES_PER_TURN;
+use crate::connection::{ConnectionPhase, WriteShutdown};
 use crate::control::Counters;
 use crate::port::Port;
-use crate::socket::Receipt;
+use crate::socket::ReceiveResult;
 
-/// Bytes that a peer must send in [`PRESSURE_IDLE_TIMEOUT`] after the end of its connection, while others wait, to have
-/// all of [`Settings::closing_timeout`](crate::Settings::closing_timeout).
+/// Bytes a peer must send in [`PRESSURE_IDLE_TIMEOUT`] while lingering under pressure to get the full
+/// [`closing_timeout`](crate::DriverSettings::closing_timeout).
 const PRESSURE_CLOSING_BYTES: u64 = PRESSURE_RATE_MIN * PRESSURE_IDLE_TIMEOUT.as_millis() as u64 / 1_000;
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn finish(&mut self, id: ConnectionId) {
-        self.send_gathered(id);
+        self.flush_batch(id);
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.phase == Phase::Open && connection.finish == Finish::NotAsked {
-            connection.finish = Finish::Asked;
+        if connection.phase == ConnectionPhase::Open && connection.finish == WriteShutdown::No {
+            connection.finish = WriteShutdown::Requested;
             connection.finish_if_due();
             if connection.failure.is_some() {
-                self.list(id);
+                self.schedule(id);
             } else if connection.queue.is_some() {
                 self.handle_progress(id, true);
             }
@@ -29,34 +29,37 @@ impl<N: Node, P: Port> Engine<N, P> {
     }
 
     pub(super) fn close(&mut self, id: ConnectionId) {
-        self.send_gathered(id);
+        self.flush_batch(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
-            Phase::Open => connection.begin_closing(),
-            Phase::Handshaking(opening) => return self.give_up_securing(id, opening),
+            ConnectionPhase::Open => connection.begin_closing(),
+            ConnectionPhase::Handshaking(initiator) => return self.abort_handshake(id, initiator),
             _ => return,
         }
         self.linger(id);
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.is_readable || connection.failure.is_some() || matches!(connection.phase, Phase::Ended(_)) {
-            self.list(id);
+        if connection.is_readable
+            || connection.failure.is_some()
+            || matches!(connection.phase, ConnectionPhase::Ended(_))
+        {
+            self.schedule(id);
         }
-        self.keep_in_step(id);
+        self.update_interest(id);
     }
 
     pub(super) fn abort(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if !matches!(connection.phase, Phase::Connecting(_) | Phase::Ended(_)) {
+        if !matches!(connection.phase, ConnectionPhase::Connecting(_) | ConnectionPhase::Ended(_)) {
             connection.transport.reset_on_close();
-            if let Phase::Handshaking(opening) = connection.phase {
-                return self.give_up_securing(id, opening);
+            if let ConnectionPhase::Handshaking(initiator) = connection.phase {
+                return self.abort_handshake(id, initiator);
             }
             connection.end(CloseReason::Requested);
-            self.list(id);
+            self.schedule(id);
         }
     }
 
-    /// Sends the rest, and reads what comes into nothing.
+    /// Sends the queue and discards what is received.
     pub(super) fn serve_closing(&mut self, id: ConnectionId) {
         self.flush(id);
         self.discard(id);
@@ -73,31 +76,31 @@ impl<N: Node, P: Port> Engine<N, P> {
                 return;
             }
             match connection.transport.receive(self.receive_buffer.memory()) {
-                Ok(Receipt::Bytes { count, is_all }) => {
-                    connection.is_readable = !is_all || connection.is_end_near;
+                Ok(ReceiveResult::Bytes { count, is_all }) => {
+                    connection.is_readable = !is_all || connection.has_hangup;
                     if connection.discard(count as u64) > self.settings.closing_bytes_max {
-                        return self.give_up_discarding(id);
+                        return self.stop_discarding(id);
                     }
                 }
-                // Who has been told the end need not say it too.
-                Ok(Receipt::End) | Err(CloseReason::Truncated) => {
+                // The peer may close without close_notify after ours.
+                Ok(ReceiveResult::End) | Err(CloseReason::Truncated) => {
                     connection.has_ended = true;
-                    if let Phase::Lingering { .. } = connection.phase {
+                    if let ConnectionPhase::Lingering { .. } = connection.phase {
                         connection.end(CloseReason::Requested);
                     }
                 }
-                Ok(Receipt::Nothing) => connection.is_readable = false,
+                Ok(ReceiveResult::Nothing) => connection.is_readable = false,
                 Err(reason) => connection.end(reason),
             }
         }
-        self.list(id);
+        self.schedule(id);
     }
 
-    /// The peer sends more than is worth reading. If all has left, that is the end; else it only stops being read.
-    pub(super) fn give_up_discarding(&mut self, id: ConnectionId) {
+    /// The peer sends too much to discard: close if everything is sent, else stop reading.
+    pub(super) fn stop_discarding(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
-            Phase::Lingering { .. } => {
+            ConnectionPhase::Lingering { .. } => {
                 connection.end(CloseReason::Dropped);
                 Counters::add(&self.counters().dropped);
             }
@@ -114,12 +117,14 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// A peer that still sends, and not byte by byte, must not lose by a reset what it was told, also where others
-    /// wait.
+    /// A peer that still sends at a reasonable rate gets the full timeout even under pressure: a reset could destroy
+    /// the response.
     pub(super) fn end_lingering(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        let was_hurried = std::mem::take(&mut connection.is_hurried);
-        if was_hurried && matches!(connection.phase, Phase::Lingering { discarded_bytes: PRESSURE_CLOSING_BYTES.. }) {
+        let had_short_deadline = std::mem::take(&mut connection.has_short_deadline);
+        if had_short_deadline
+            && matches!(connection.phase, ConnectionPhase::Lingering { discarded_bytes: PRESSURE_CLOSING_BYTES.. })
+        {
             return self.timers.set(id.key(), self.now + self.settings.closing_timeout);
         }
         connection.end(CloseReason::Dropped);
@@ -128,7 +133,7 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     pub(super) fn release_if_ended(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
-            && matches!(connection.phase, Phase::Ended(_))
+            && matches!(connection.phase, ConnectionPhase::Ended(_))
         {
             self.read_clock();
             self.release(id);
@@ -136,15 +141,14 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// Closes the socket and tells the node.
     pub(super) fn release(&mut self, id: ConnectionId) {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
-        if let Phase::Ended(reason) = connection.phase {
-            let is_known = connection.is_known;
+        if let ConnectionPhase::Ended(reason) = connection.phase {
+            let is_reported = connection.is_reported;
             self.port.close(id, connection);
             self.counters().add_end(reason);
-            if is_known {
+            if is_reported {
                 self.node.handle_closed(self.now, id, reason, &mut self.actions);
             }
         }
@@ -153,9 +157,9 @@ impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
-            Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
-            Phase::Handshaking(_) => self.fail_handshaking(id, TlsFailure::TimedOut),
-            Phase::Ended(_) => {}
+            ConnectionPhase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            ConnectionPhase::Handshaking(_) => self.fail_handshaking(id, TlsFailure::TimedOut),
+            ConnectionPhase::Ended(_) => {}
             _ => {
                 connection.end(CloseReason::Dropped);
                 Counters::add(&self.counters().dropped);

@@ -1,24 +1,23 @@
-//! One connection's turn while it is open: what waits leaves, what has come is lent.
+//! The turn of an open connection: send the queue, receive, lend.
 
 use breme_base::Instant;
 use breme_node::{ConnectionId, Node, Received};
 use breme_sys::Stamps;
 
 use super::Engine;
-use crate::connection::{Connection, Phase, QueueLength, Receive};
+use crate::connection::{Connection, ConnectionPhase, QueueLength, Receive};
 use crate::port::Port;
-use crate::socket::Receipt;
+use crate::socket::ReceiveResult;
 
-/// Receipts of one connection before the others have their turn.
+/// For fairness.
 pub(super) const RECEIVES_PER_TURN: usize = 4;
 
-/// Bytes that the node has not seen.
 #[derive(Clone, Copy)]
-pub(super) enum Fresh<'a> {
+pub(super) enum NewBytes<'a> {
     None,
-    /// So many in the receive buffer.
+    /// In the receive buffer.
     Received(usize),
-    Brought(&'a [u8]),
+    Delivered(&'a [u8]),
 }
 
 impl<N: Node, P: Port> Engine<N, P> {
@@ -28,13 +27,13 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
-            Phase::Open => self.serve_open(id),
-            Phase::Connecting(ticket) => self.serve_connecting(id, ticket),
-            Phase::Handshaking(opening) => self.serve_handshaking(id, opening),
-            Phase::Flushing { .. } | Phase::Lingering { .. } => self.serve_closing(id),
-            Phase::Ended(_) => {}
+            ConnectionPhase::Open => self.serve_open(id),
+            ConnectionPhase::Connecting(ticket) => self.serve_connecting(id, ticket),
+            ConnectionPhase::Handshaking(initiator) => self.serve_handshaking(id, initiator),
+            ConnectionPhase::Flushing { .. } | ConnectionPhase::Lingering { .. } => self.serve_closing(id),
+            ConnectionPhase::Ended(_) => {}
         }
-        self.keep_in_step(id);
+        self.update_interest(id);
         self.release_if_ended(id);
     }
 
@@ -49,8 +48,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.end_if_broken(id);
     }
 
-    /// What receiving has left to be sent, a ticket or an answer to a change of keys, and what has not left with
-    /// anything of the node's.
+    /// Sends records that TLS generated while receiving (tickets, key updates).
     fn send_pending(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.queue.is_none() && connection.transport.pending_bytes() > 0 {
@@ -59,54 +57,53 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// Sends what waits, and tells the node when the queue became long or empty.
+    /// Sends the queue, and notifies the node when it has become long or empty.
     pub(super) fn serve_queue(&mut self, id: ConnectionId) {
-        self.tell_if_long(id);
+        self.notify_if_long(id);
         self.flush(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.queue.is_some() {
-            return self.note_if_long(id);
+            return self.mark_if_long(id);
         }
         connection.is_relend_due |= !connection.retained.is_empty();
-        let was_told = connection.length == QueueLength::LongAndTold;
+        let was_told = connection.length == QueueLength::LongReported;
         connection.length = QueueLength::Short;
-        if was_told && connection.phase == Phase::Open && connection.failure.is_none() {
-            self.tell_sent(id, 0);
+        if was_told && connection.phase == ConnectionPhase::Open && connection.failure.is_none() {
+            self.notify_sent(id, 0);
         }
     }
 
-    /// From the moment at which the queue is long nothing more is lent; the node is told in the connection's next turn.
-    pub(super) fn note_if_long(&mut self, id: ConnectionId) {
+    /// Stops lending from now on; the node is notified in the connection's next turn.
+    pub(super) fn mark_if_long(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && connection.length == QueueLength::Short
             && connection.unsent_bytes() > self.settings.send_queue_high_bytes
         {
             connection.length = QueueLength::Long;
-            self.lengthened.push(id);
-            self.list(id);
+            self.long_queues.push(id);
+            self.schedule(id);
         }
     }
 
-    /// What the node has just sent may be more than a peer takes. It is told so before more is received, so that no
-    /// more than one receipt waits beyond the bound.
-    fn tell_of_long_queues(&mut self) {
-        while let Some(id) = self.lengthened.pop() {
-            self.tell_if_long(id);
+    /// Notifies the node before more is received, so that at most one chunk exceeds the limit.
+    fn notify_long_queues(&mut self) {
+        while let Some(id) = self.long_queues.pop() {
+            self.notify_if_long(id);
         }
     }
 
-    pub(super) fn tell_if_long(&mut self, id: ConnectionId) {
+    pub(super) fn notify_if_long(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && connection.length == QueueLength::Long
             && connection.failure.is_none()
         {
-            connection.length = QueueLength::LongAndTold;
+            connection.length = QueueLength::LongReported;
             let unsent_bytes = connection.unsent_bytes();
-            self.tell_sent(id, unsent_bytes);
+            self.notify_sent(id, unsent_bytes);
         }
     }
 
-    pub(super) fn tell_sent(&mut self, id: ConnectionId, unsent_bytes: u64) {
+    pub(super) fn notify_sent(&mut self, id: ConnectionId, unsent_bytes: u64) {
         if !self.is_exiting {
             self.read_clock();
             self.node.handle_sent(self.now, id, unsent_bytes, &mut self.actions);
@@ -119,7 +116,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         if connection.is_relend_due && connection.may_lend() {
             connection.is_relend_due = false;
             if !connection.retained.is_empty() {
-                self.lend(id, Fresh::None);
+                self.lend(id, NewBytes::None);
             }
         }
     }
@@ -128,64 +125,64 @@ impl<N: Node, P: Port> Engine<N, P> {
         for _ in 0..RECEIVES_PER_TURN {
             let Some(connection) = self.table.get_mut(id) else { return };
             let wants_bytes =
-                connection.phase == Phase::Open && connection.wants_bytes(self.settings.receive_bytes_max);
+                connection.phase == ConnectionPhase::Open && connection.wants_bytes(self.settings.receive_bytes_max);
             if !connection.is_readable || !wants_bytes || self.is_exiting {
                 return;
             }
-            if connection.transport.secured.is_some() {
-                // What a session answers by itself (an alert, new keys) comes behind what was sealed before.
-                self.send_gathered(id);
+            if connection.transport.tls.is_some() {
+                // Records that TLS generates (alerts, key updates) must follow those encrypted before.
+                self.flush_batch(id);
             }
             let Some(connection) = self.table.get_mut(id) else { return };
-            let limit = connection.room(self.settings.receive_bytes_max).min(connection.receipt_bytes_max());
+            let limit = connection.free_bytes(self.settings.receive_bytes_max).min(connection.chunk_bytes_max());
             let buffer = &mut self.receive_buffer.memory()[..limit];
             match connection.transport.receive(buffer) {
-                Ok(Receipt::Bytes { count, is_all }) => {
-                    connection.is_readable = !is_all || connection.is_end_near || connection.failure.is_some();
-                    self.lend(id, Fresh::Received(count));
+                Ok(ReceiveResult::Bytes { count, is_all }) => {
+                    connection.is_readable = !is_all || connection.has_hangup || connection.failure.is_some();
+                    self.lend(id, NewBytes::Received(count));
                 }
-                Ok(Receipt::End) => {
+                Ok(ReceiveResult::End) => {
                     connection.has_ended = true;
                     connection.is_readable = false;
                     if connection.failure.is_some() {
                         return; // this end is not the peer's: the connection broke
                     }
-                    self.lend(id, Fresh::None);
+                    self.lend(id, NewBytes::None);
                 }
-                Ok(Receipt::Nothing) => connection.is_readable = false,
+                Ok(ReceiveResult::Nothing) => connection.is_readable = false,
                 Err(reason) => {
                     connection.is_readable = false;
-                    // What broke it came first; a session only sees that its bytes have ended.
+                    // The earlier failure is the cause; TLS only sees a truncated stream.
                     connection.end(connection.failure.unwrap_or(reason));
                 }
             }
         }
-        self.list_if_readable(id);
+        self.schedule_if_readable(id);
     }
 
-    pub(super) fn list_if_readable(&mut self, id: ConnectionId) {
+    pub(super) fn schedule_if_readable(&mut self, id: ConnectionId) {
         let receive_bytes_max = self.settings.receive_bytes_max;
         if let Some(connection) = self.table.get_mut(id)
             && connection.is_readable
             && connection.wants_bytes(receive_bytes_max)
         {
-            self.list(id);
+            self.schedule(id);
         }
     }
 
-    /// Shows the node what it has not taken and what is fresh.
-    pub(super) fn lend(&mut self, id: ConnectionId, fresh: Fresh<'_>) {
+    /// Calls the node with retained and new bytes.
+    pub(super) fn lend(&mut self, id: ConnectionId, fresh: NewBytes<'_>) {
         match fresh {
-            Fresh::None => self.lend_bytes(id, &[]),
-            Fresh::Brought(bytes) => self.lend_bytes(id, bytes),
-            Fresh::Received(count) => {
-                // Nothing is received while what was is lent and sent on.
+            NewBytes::None => self.lend_bytes(id, &[]),
+            NewBytes::Delivered(bytes) => self.lend_bytes(id, bytes),
+            NewBytes::Received(count) => {
+                // Nothing is received while it is lent.
                 let buffer = std::mem::take(&mut self.receive_buffer);
                 self.lend_bytes(id, &buffer.0[..count]);
                 self.receive_buffer = buffer;
             }
         }
-        self.tell_of_long_queues();
+        self.notify_long_queues();
     }
 
     fn lend_bytes(&mut self, id: ConnectionId, fresh: &[u8]) {
@@ -198,7 +195,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let ended = connection.has_ended;
         if !fresh.is_empty() {
             self.control.counters(self.id).add_received(fresh.len());
-            connection.note_received(fresh.len());
+            connection.count_received(fresh.len());
         }
         if connection.retained.is_empty() {
             let received = Received { bytes: fresh, ended, came };
@@ -217,7 +214,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// A broken connection lives only as long as there is something to read that the node wants.
+    /// A broken connection lives until the node has read what was received.
     pub(super) fn end_if_broken(&mut self, id: ConnectionId) {
         let receive_bytes_max = self.settings.receive_bytes_max;
         if let Some(connection) = self.table.get_mut(id)
@@ -239,7 +236,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.handle_progress(id, has_progressed);
     }
 
-    /// What follows from a send that did not leave at once, or from the leaving of what waited.
+    /// Updates timers and interest after an incomplete send or progress of the queue.
     pub(super) fn handle_progress(&mut self, id: ConnectionId, has_progressed: bool) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.queue.is_none() {
@@ -252,17 +249,17 @@ impl<N: Node, P: Port> Engine<N, P> {
         if has_progressed {
             self.timers.set(id.key(), self.now + self.settings.send_timeout);
         }
-        self.note_queue();
+        self.schedule_reader_check();
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.is_writable {
-            self.list(id);
+            self.schedule(id);
         } else {
-            self.keep_in_step(id);
+            self.update_interest(id);
         }
     }
 }
 
-/// When the latest bytes of a connection came: by the kernel's word, or now.
+/// Arrival time of the latest bytes: the kernel's stamp, or now.
 fn came(stamps: &mut Option<Stamps>, connection: &mut Connection, now: Instant) -> Instant {
     let Some(stamps) = stamps else { return now };
     let stamp = connection.transport.socket.take_stamp();

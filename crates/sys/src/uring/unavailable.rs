@@ -1,25 +1,23 @@
-//! Why io_uring cannot be used.
+//! Reasons why io_uring is unavailable.
 
 use std::fmt;
 
-/// Why io_uring cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UringLack {
-    /// The setting of the machine forbids it: its value.
+pub enum UringUnavailable {
+    /// By `kernel.io_uring_disabled`; its value.
     Disabled(String),
-    /// A filter of system calls (seccomp) or a policy forbids it.
+    /// By a seccomp filter or a policy.
     Forbidden,
-    /// The kernel has no io_uring, or a filter says so.
+    /// Not in this kernel, or hidden by a filter.
     Missing,
-    /// The kernel lacks something that is needed.
+    /// A required feature is missing.
     TooOld(&'static str),
-    /// Memory, mostly that which may be locked.
+    /// Out of (locked) memory.
     Memory,
-    /// Something else.
     Other(String),
 }
 
-impl fmt::Display for UringLack {
+impl fmt::Display for UringUnavailable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled(value) => write!(
@@ -49,4 +47,4 @@ impl fmt::Display for UringLack {
     }
 }
 
-impl std::error::Error for UringLack {}
+impl std::error::Error for UringUnavailable {}

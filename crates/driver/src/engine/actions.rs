@@ -1,24 +1,23 @@
-//! The node's wishes: the log of a call is carried out in order.
+//! Runs the actions of a node call in order.
 
 use breme_node::{Action, Close, ConnectionId, Log, Node, ShardId};
 
 use super::Engine;
-use crate::connection::Phase;
+use crate::connection::ConnectionPhase;
 use crate::control::Counters;
 use crate::port::Port;
 
-/// Memory of the log of actions that is kept for the next call.
+/// Capacity of the action log kept between calls.
 const ACTION_BYTES_KEPT: usize = 256 * 1024;
-/// Wake-ups to shards with a full mailbox that are kept to be tried again.
+/// Messages to full mailboxes kept for a retry.
 const WAKES_DELAYED_MAX: usize = 4_096;
 
 impl<N: Node, P: Port> Engine<N, P> {
-    /// Carries out the log of the last call, in order.
     pub(super) fn run_actions(&mut self) {
         self.run_actions_on(&[]);
     }
 
-    /// The same, of a call for which `received` was lent.
+    /// `received`: the bytes lent for the call.
     pub(super) fn run_actions_on(&mut self, received: &[u8]) {
         if self.actions.is_empty() {
             return;
@@ -62,11 +61,11 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// Sends all consecutive segments for one connection, and returns the index behind them.
+    /// Sends consecutive segments of one connection, and returns the index after them.
     pub(super) fn send(&mut self, log: Log<'_>, start: usize, id: ConnectionId) -> usize {
         let end = end_of_run(log, start, id);
-        self.send_gathered(id);
-        if self.gather(log, start..end, id) {
+        self.flush_batch(id);
+        if self.batch_send(log, start..end, id) {
             return end;
         }
         let Some(connection) = self.table.get_mut(id) else { return end };
@@ -77,9 +76,9 @@ impl<N: Node, P: Port> Engine<N, P> {
             if !had_queue {
                 self.handle_progress(id, true);
             }
-            self.note_if_long(id);
+            self.mark_if_long(id);
         } else if connection.failure.is_some() {
-            self.list(id);
+            self.schedule(id);
         }
         end
     }
@@ -94,15 +93,15 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.is_paused = false;
         connection.is_relend_due |= !connection.retained.is_empty();
-        if connection.phase == Phase::Open && (connection.is_relend_due || connection.is_readable) {
-            self.list(id);
+        if connection.phase == ConnectionPhase::Open && (connection.is_relend_due || connection.is_readable) {
+            self.schedule(id);
         }
-        self.keep_in_step(id);
+        self.update_interest(id);
     }
 
     pub(super) fn wake(&mut self, shard: ShardId, message: u64) {
         let Some(mailbox) = self.control.mailbox(shard) else { return };
-        // Those that wait already go first.
+        // Keeps the order of messages.
         if self.wakes_delayed.is_empty() && mailbox.post(message).is_ok() {
             return;
         }
@@ -132,7 +131,6 @@ fn end_of_run(log: Log<'_>, start: usize, connection: ConnectionId) -> usize {
     end
 }
 
-/// The connection on which something is sent.
 fn receiver(action: &Action) -> Option<ConnectionId> {
     match action {
         Action::Send(id, _) | Action::SendShared(id, _) | Action::SendReceived(id, _) | Action::SendFile(id, _) => {

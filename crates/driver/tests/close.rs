@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::time::Duration;
 
-use breme_driver::{Kind, Settings};
+use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectTicket, Endpoint};
 use common::{Context, Event, PATIENCE, connect, drain, kinds, pattern, read_all, run, serve, settings, words};
 
@@ -24,8 +24,8 @@ fn refuse(context: &mut Context<'_>, event: &Event<'_>) -> usize {
 
 /// A server that refuses and says why its connections ended.
 fn refusing(
-    kind: Kind,
-    settings: &Settings,
+    kind: DriverKind,
+    settings: &DriverSettings,
 ) -> (impl FnOnce() + use<>, std::net::SocketAddr, common::Heard<CloseReason>) {
     let (say, heard) = words();
     let (running, address) = serve(kind, settings, || {
@@ -56,7 +56,7 @@ fn an_early_answer_survives_what_the_client_still_sends() {
 #[test]
 fn lingering_ends_after_its_time() {
     for kind in kinds() {
-        let hasty = Settings { closing_timeout: Duration::from_millis(20), ..settings(1) };
+        let hasty = DriverSettings { closing_timeout: Duration::from_millis(20), ..settings(1) };
         let (end, address, heard) = refusing(kind, &hasty);
         let mut client = connect(address);
         client.write_all(b"?").unwrap();
@@ -69,7 +69,7 @@ fn lingering_ends_after_its_time() {
 #[test]
 fn lingering_ends_after_its_bytes() {
     for kind in kinds() {
-        let narrow = Settings { closing_bytes_max: 100_000, ..settings(1) };
+        let narrow = DriverSettings { closing_bytes_max: 100_000, ..settings(1) };
         let (end, address, heard) = refusing(kind, &narrow);
         let mut client = connect(address);
         let content = pattern(1 << 20);
@@ -84,7 +84,7 @@ fn lingering_ends_after_its_bytes() {
 fn a_peer_that_has_ended_is_not_waited_for() {
     for kind in kinds() {
         let (say, heard) = words();
-        let patient = Settings { closing_timeout: 2 * PATIENCE, ..settings(1) };
+        let patient = DriverSettings { closing_timeout: 2 * PATIENCE, ..settings(1) };
         let (running, address) = serve(kind, &patient, || {
             let say = say.clone();
             move |context, event| {

@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use breme_driver::Settings;
+use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason};
 use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
 
@@ -84,7 +84,7 @@ fn what_is_not_taken_is_bounded_and_lost_never() {
     const SENT: usize = 300_000;
     for kind in kinds() {
         let (say, heard) = words();
-        let bounded = Settings { receive_bytes_max: BOUND, ..settings(1) };
+        let bounded = DriverSettings { receive_bytes_max: BOUND, ..settings(1) };
         let (running, address) = serve(kind, &bounded, || {
             let say = say.clone();
             let (mut id_held, mut is_open) = (None, false);

@@ -1,7 +1,7 @@
-//! Handshakes of TLS: from a connection that is there to one that the node is told of.
+//! TLS handshakes, before the node knows of the connection.
 //!
-//! Until then the node knows nothing of it. Each handshake has a bound of time, and an end of the program waits for
-//! those that were begun, for a moment, since after a node has been told to stop nothing new may come to it.
+//! Each has a timeout. A stop waits briefly for handshakes in progress, since a stopping node must not get new
+//! connections.
 
 use breme_node::{
     CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, PRESSURE_TURN, TlsClientId,
@@ -10,14 +10,13 @@ use breme_node::{
 use std::time::Duration;
 
 use super::Engine;
-use crate::connection::{Connection, Opening, Phase};
+use crate::connection::{Connection, ConnectionPhase, Initiator};
 use crate::control::Counters;
 use crate::port::Port;
-use crate::tls::{Ciphertext, HandshakeStep, Secured, ServerTls, Session};
+use crate::tls::{Ciphertext, HandshakeStep, ServerTls, Session, TlsStream};
 use crate::transport::Transport;
 
 impl<N: Node, P: Port> Engine<N, P> {
-    /// Takes an accepted socket on which TLS is spoken.
     pub(super) fn begin_server_handshake(
         &mut self,
         mut transport: Transport,
@@ -30,17 +29,17 @@ impl<N: Node, P: Port> Engine<N, P> {
             self.counters().add_end(CloseReason::Tls(TlsFailure::Protocol));
             return None;
         };
-        transport.secure(Secured::server(session, tls.plaintext_answer(), accepted, self.now));
-        let id = self.insert_accepted(transport, Phase::Handshaking(Opening::Accepted));
+        transport.secure(TlsStream::server(session, tls.plaintext_answer(), accepted, self.now));
+        let id = self.insert_accepted(transport, ConnectionPhase::Handshaking(Initiator::Accepted));
         self.handshaking_count += 1;
         let timeout = self.settings.handshake_timeout;
         let timeout = if self.pressure.is_high() { timeout.min(PRESSURE_TURN) } else { timeout };
         self.timers.set(id.key(), self.now + timeout);
-        self.keep_in_step(id);
+        self.update_interest(id);
         Some(id)
     }
 
-    /// A connection that the node wanted is there; TLS begins with our hello. Its time goes on.
+    /// Sends the ClientHello. The connect timeout continues.
     pub(super) fn begin_client_handshake(&mut self, id: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
         self.read_clock();
         let now = self.now;
@@ -50,128 +49,130 @@ impl<N: Node, P: Port> Engine<N, P> {
             None => Err(TlsFailure::NoSuchClient),
         };
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.phase = Phase::Handshaking(Opening::Connected(ticket));
+        connection.phase = ConnectionPhase::Handshaking(Initiator::Connected(ticket));
         match session {
             Ok(session) => {
-                connection.transport.secure(Secured::new(session, hello, now));
-                self.serve_handshaking(id, Opening::Connected(ticket));
+                connection.transport.secure(TlsStream::new(session, hello, now));
+                self.serve_handshaking(id, Initiator::Connected(ticket));
             }
             Err(failure) => self.fail_handshaking(id, failure),
         }
     }
 
-    /// The node wants TLS on a connection that it has used in the clear.
+    /// Starts TLS on a connection used in plain text before (STARTTLS).
     pub(super) fn secure(&mut self, id: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
-        self.send_gathered(id);
-        let Some(connection) = self.table.get_mut(id).filter(|connection| connection.phase == Phase::Open) else {
+        self.flush_batch(id);
+        let Some(connection) = self.table.get_mut(id).filter(|connection| connection.phase == ConnectionPhase::Open)
+        else {
             return self.connects_failed.push_back((ticket, ConnectError::Tls(TlsFailure::Closed)));
         };
         if !connection.may_be_secured() {
-            connection.phase = Phase::Handshaking(Opening::Connected(ticket));
+            connection.phase = ConnectionPhase::Handshaking(Initiator::Connected(ticket));
             return self.fail_handshaking(id, TlsFailure::Protocol);
         }
         self.timers.set(id.key(), self.now + self.settings.connect_timeout);
         self.begin_client_handshake(id, ticket, client);
-        self.keep_in_step(id);
+        self.update_interest(id);
     }
 
-    /// The node closes a connection on which it has asked for TLS. It is told what became of that all the same.
-    pub(super) fn give_up_securing(&mut self, id: ConnectionId, opening: Opening) {
+    /// The node closes a connection whose handshake is in progress; it still gets the result.
+    pub(super) fn abort_handshake(&mut self, id: ConnectionId, initiator: Initiator) {
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.end(CloseReason::Requested);
-        self.list(id);
-        if let Opening::Connected(ticket) = opening {
-            self.tell_connected(ticket, Err(ConnectError::Tls(TlsFailure::Closed)));
+        self.schedule(id);
+        if let Initiator::Connected(ticket) = initiator {
+            self.notify_connected(ticket, Err(ConnectError::Tls(TlsFailure::Closed)));
         }
     }
 
-    pub(super) fn serve_handshaking(&mut self, id: ConnectionId, opening: Opening) {
+    pub(super) fn serve_handshaking(&mut self, id: ConnectionId, initiator: Initiator) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        match connection.transport.shake_hands() {
+        match connection.transport.continue_handshake() {
             HandshakeStep::Waiting if connection.failure.is_some() => self.fail_handshaking(id, TlsFailure::Closed),
             HandshakeStep::Waiting => {
                 connection.is_readable = false;
                 connection.is_writable = connection.transport.pending_bytes() == 0;
             }
-            HandshakeStep::Done => self.finish_handshaking(id, opening),
+            HandshakeStep::Done => self.finish_handshaking(id, initiator),
             HandshakeStep::Failed(failure) => self.fail_handshaking(id, failure),
         }
     }
 
-    /// Now the node is told, and shown what came behind the handshake.
-    fn finish_handshaking(&mut self, id: ConnectionId, opening: Opening) {
+    /// Notifies the node, and lends what followed the handshake.
+    fn finish_handshaking(&mut self, id: ConnectionId, initiator: Initiator) {
         self.timers.clear(id.key());
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
-        let Some(secured) = &mut connection.transport.secured else { return };
-        let was_known = connection.is_known;
-        let handshake = Handshake { duration: self.now.since(secured.since), is_resumed: secured.is_resumed() };
-        let accepted = secured.accepted.take();
-        connection.phase = Phase::Open;
-        connection.is_known = true;
+        let Some(tls) = &mut connection.transport.tls else { return };
+        let was_known = connection.is_reported;
+        let handshake = Handshake { duration: self.now.since(tls.connected_at), is_resumed: tls.is_resumed() };
+        let accepted = tls.accepted.take();
+        connection.phase = ConnectionPhase::Open;
+        connection.is_reported = true;
         connection.is_readable = true;
         Counters::add(&self.counters().handshakes);
         if handshake.is_resumed {
             Counters::add(&self.counters().handshakes_resumed);
         }
-        match (opening, accepted) {
-            (Opening::Connected(ticket), _) => {
+        match (initiator, accepted) {
+            (Initiator::Connected(ticket), _) => {
                 if !was_known {
                     Counters::add(&self.counters().connected);
                 }
-                self.tell_connected(ticket, Ok(Connected { connection: id, handshake: Some(handshake) }));
+                self.notify_connected(ticket, Ok(Connected { connection: id, handshake: Some(handshake) }));
             }
-            (Opening::Accepted, Some(accepted)) => {
+            (Initiator::Accepted, Some(accepted)) => {
                 self.handshaking_count -= 1;
                 self.node.handle_accepted(self.now, id, accepted, &mut self.actions);
                 self.run_actions();
             }
-            (Opening::Accepted, None) => {}
+            (Initiator::Accepted, None) => {}
         }
         self.serve_open(id);
     }
 
-    /// The peer is told why, as far as it listens; the node only if it has asked for the connection.
+    /// Sends the alert if possible. The node is notified only if it opened the connection.
     pub(super) fn fail_handshaking(&mut self, id: ConnectionId, failure: TlsFailure) {
         Counters::add(&self.counters().handshakes_failed);
         let Some(connection) = self.table.get_mut(id) else { return };
-        let Phase::Handshaking(opening) = connection.phase else { return };
-        match opening {
-            Opening::Connected(ticket) => {
+        let ConnectionPhase::Handshaking(initiator) = connection.phase else { return };
+        match initiator {
+            Initiator::Connected(ticket) => {
                 self.timers.clear(id.key());
-                if connection.is_known {
-                    let _ = connection.transport.say_farewell();
+                if connection.is_reported {
+                    let _ = connection.transport.end_after_failure();
                     connection.end(CloseReason::Tls(failure));
-                    self.list(id);
+                    self.schedule(id);
                 } else if let Some(mut connection) = self.table.remove(id) {
-                    let _ = connection.transport.say_farewell();
+                    let _ = connection.transport.end_after_failure();
                     self.port.close(id, connection);
                 }
-                self.tell_connected(ticket, Err(ConnectError::Tls(failure)));
+                self.notify_connected(ticket, Err(ConnectError::Tls(failure)));
             }
-            Opening::Accepted => self.turn_away(id, failure),
+            Initiator::Accepted => self.reject_handshake(id, failure),
         }
     }
 
-    /// What the peer still sends is read into nothing, so that no reset destroys what it was told.
-    fn turn_away(&mut self, id: ConnectionId, failure: TlsFailure) {
+    /// Lingers, so that no reset destroys the alert.
+    fn reject_handshake(&mut self, id: ConnectionId, failure: TlsFailure) {
         self.handshaking_count -= 1;
         let Some(connection) = self.table.get_mut(id) else { return };
         let has_anything_to_hear = !matches!(failure, TlsFailure::Closed | TlsFailure::TimedOut);
-        if has_anything_to_hear && connection.transport.say_farewell().is_ok() {
-            connection.phase = Phase::Lingering { discarded_bytes: 0 };
+        if has_anything_to_hear && connection.transport.end_after_failure().is_ok() {
+            connection.phase = ConnectionPhase::Lingering { discarded_bytes: 0 };
             connection.is_readable = true;
             self.timers.set(id.key(), self.now + self.settings.closing_timeout);
-            return self.list(id);
+            return self.schedule(id);
         }
         connection.end(CloseReason::Tls(failure));
-        self.list(id);
+        self.schedule(id);
     }
 
-    /// The program is to end, or others wait: handshakes that are under way have `timeout` left.
-    pub(super) fn hurry_handshakes(&mut self, timeout: Duration) {
+    /// On stop or pressure: handshakes in progress have `timeout` left.
+    pub(super) fn shorten_handshakes(&mut self, timeout: Duration) {
         let until = self.now + timeout;
-        let is_accepted = |connection: &Connection| matches!(connection.phase, Phase::Handshaking(Opening::Accepted));
+        let is_accepted =
+            |connection: &Connection| matches!(connection.phase, ConnectionPhase::Handshaking(Initiator::Accepted));
         for (id, _) in self.table.iter().filter(|(_, connection)| is_accepted(connection)) {
             let before = self.timers.deadline(id.key()).unwrap_or(until);
             self.timers.set(id.key(), until.min(before));

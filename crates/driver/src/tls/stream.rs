@@ -1,9 +1,8 @@
-//! A session over a socket, whether that is asked for its bytes or they are brought.
+//! A TLS session on a socket, by readiness or completions.
 //!
-//! What is sealed leaves in one call where the kernel takes it; what it does not take waits here, at most one call's
-//! worth. What is opened goes straight to the caller's buffer; what does not fit into it waits here, at most one
-//! receipt's worth. Both are empty, and hold no memory, while the connection is idle: the places in which records are
-//! opened and sealed belong to the thread.
+//! Records are sent with one call; what the kernel does not take waits here, at most one call's worth. Plaintext goes
+//! to the caller's buffer; what does not fit waits here, at most one receive's worth. Both are empty and hold no memory
+//! while the connection is idle: work buffers belong to the thread.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,106 +14,106 @@ use breme_node::{Accepted, CloseReason, TlsFailure};
 use bytes::Bytes;
 
 use super::ciphertext::Ciphertext;
-use super::session::{RECORD_BYTES_MAX, SEALED_BYTES_MAX, Session};
-use crate::socket::{Moved, Receipt, SendFailure};
+use super::session::{CIPHERTEXT_BYTES_MAX, RECORD_BYTES_MAX, Session};
+use crate::socket::{ReceiveResult, SendFailure, SendResult};
 use crate::socket::{Socket, read_file};
 
-/// Ciphertext that one call receives at most.
+/// Ciphertext per receive.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;
-/// Plaintext that one call seals at most: four full records.
-const SEAL_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
+/// Plaintext per send: four full records.
+const ENCRYPT_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
 
-/// What a thread needs for one call at a time.
+/// Work buffers of a thread.
 struct Scratch {
-    /// Received ciphertext, behind the beginning of a record.
+    /// Received ciphertext, after the beginning of an incomplete record.
     incoming: Box<[u8]>,
-    /// What it holds.
     plaintext: Vec<u8>,
-    /// Segments put together to a record, or a piece of a file.
+    /// Small segments combined into a record, or a piece of a file.
     gathered: Vec<u8>,
-    /// Records on their way out.
     out: Ciphertext,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
-        incoming: vec![0; RECEIVE_BYTES_MAX + SEALED_BYTES_MAX].into_boxed_slice(),
+        incoming: vec![0; RECEIVE_BYTES_MAX + CIPHERTEXT_BYTES_MAX].into_boxed_slice(),
         plaintext: Vec::new(),
         gathered: Vec::new(),
         out: Ciphertext::default(),
     });
 }
 
-/// A session, and what waits on both sides of it.
 #[derive(Debug)]
-pub(crate) struct Secured {
+pub(crate) struct TlsStream {
     session: Session,
-    /// Sealed, and not taken by the kernel.
+    /// Encrypted, not sent.
     pending: Ciphertext,
-    /// Opened, and not handed over: from `lent` on.
+    /// Decrypted; unread from `consumed` on.
     plaintext: Vec<u8>,
-    lent: usize,
-    /// Why nothing more can be opened, once the plaintext before it has been handed over.
+    consumed: usize,
+    /// Why decryption stopped; reported after the plaintext before it.
     failure: Option<TlsFailure>,
-    /// When the connection was there.
-    pub(crate) since: Instant,
-    /// Who connected, until the node has been told.
+    pub(crate) connected_at: Instant,
+    /// Set until the node is notified.
     pub(crate) accepted: Option<Accepted>,
-    /// For clients that do not speak TLS; until something has come.
+    /// For clients without TLS; cleared by the first bytes.
     plaintext_answer: Option<Bytes>,
 }
 
-/// How far a handshake has come.
 pub(crate) enum HandshakeStep {
-    /// What is left to be sent leaves with the first bytes of the node.
+    /// Pending records are sent with the node's first bytes.
     Done,
     Waiting,
-    /// An alert may be left to be sent.
+    /// An alert may be pending.
     Failed(TlsFailure),
 }
 
-impl Secured {
-    /// The side that was accepted.
-    pub(crate) fn server(session: Session, plaintext_answer: &Bytes, accepted: Accepted, since: Instant) -> Self {
+impl TlsStream {
+    pub(crate) fn server(
+        session: Session,
+        plaintext_answer: &Bytes,
+        accepted: Accepted,
+        connected_at: Instant,
+    ) -> Self {
         let answer = Some(plaintext_answer.clone()).filter(|answer| !answer.is_empty());
-        Self { accepted: Some(accepted), plaintext_answer: answer, ..Self::new(session, Ciphertext::default(), since) }
+        Self {
+            accepted: Some(accepted),
+            plaintext_answer: answer,
+            ..Self::new(session, Ciphertext::default(), connected_at)
+        }
     }
 
-    /// The side that has connected; `hello` is to be sent first.
-    pub(crate) fn new(session: Session, hello: Ciphertext, since: Instant) -> Self {
+    /// `hello` is sent first.
+    pub(crate) fn new(session: Session, hello: Ciphertext, connected_at: Instant) -> Self {
         Self {
             session,
             pending: hello,
             plaintext: Vec::new(),
-            lent: 0,
+            consumed: 0,
             failure: None,
-            since,
+            connected_at,
             accepted: None,
             plaintext_answer: None,
         }
     }
 
-    /// Sealed bytes that the kernel has not taken.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// Opened bytes that have not been handed over.
     pub(crate) fn has_plaintext(&self) -> bool {
-        self.lent < self.plaintext.len()
+        self.consumed < self.plaintext.len()
     }
 
     pub(crate) fn is_resumed(&self) -> bool {
         self.session.is_resumed()
     }
 
-    /// Goes on with the handshake as far as the kernel lets it.
-    pub(crate) fn shake_hands(&mut self, socket: &mut Socket) -> HandshakeStep {
+    pub(crate) fn continue_handshake(&mut self, socket: &mut Socket) -> HandshakeStep {
         loop {
-            let was_all = match self.take_in(socket, RECEIVE_BYTES_MAX) {
-                Ok(Intake::Some { was_all }) => was_all,
-                Ok(Intake::Nothing) => true,
-                Ok(Intake::End) | Err(_) => return HandshakeStep::Failed(TlsFailure::Closed),
+            let was_all = match self.receive_records(socket, RECEIVE_BYTES_MAX) {
+                Ok(Incoming::Some { was_all }) => was_all,
+                Ok(Incoming::Nothing) => true,
+                Ok(Incoming::End) | Err(_) => return HandshakeStep::Failed(TlsFailure::Closed),
             };
             if let Some(failure) = self.failure {
                 return HandshakeStep::Failed(failure);
@@ -131,43 +130,42 @@ impl Secured {
         }
     }
 
-    /// After a failed handshake: lets the peer know, as far as the kernel takes it, and ends the sending.
-    pub(crate) fn say_farewell(&mut self, socket: &mut Socket) -> Result<(), CloseReason> {
+    /// Sends the alert if possible, and half-closes the socket.
+    pub(crate) fn end_after_failure(&mut self, socket: &mut Socket) -> Result<(), CloseReason> {
         let _ = self.flush(socket); // the peer will see the end without it
         socket.end_sending()
     }
 
-    /// Receives plaintext.
-    pub(crate) fn receive(&mut self, socket: &mut Socket, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
+    pub(crate) fn receive(&mut self, socket: &mut Socket, buffer: &mut [u8]) -> Result<ReceiveResult, CloseReason> {
         let mut is_all = false;
         loop {
             if self.has_plaintext() {
-                return Ok(self.hand_over(buffer, is_all));
+                return Ok(self.copy_plaintext(buffer, is_all));
             }
             if let Some(failure) = self.failure {
-                return self.receive_into_nothing(socket, buffer, failure);
+                return self.receive_after_failure(socket, buffer, failure);
             }
             if self.session.has_ended() {
-                return Ok(Receipt::End);
+                return Ok(ReceiveResult::End);
             }
             if is_all {
-                return Ok(Receipt::Nothing);
+                return Ok(ReceiveResult::Nothing);
             }
-            match self.take_in(socket, buffer.len())? {
-                Intake::Some { was_all } => is_all = was_all,
-                Intake::Nothing => return Ok(Receipt::Nothing),
-                Intake::End => return Err(CloseReason::Truncated),
+            match self.receive_records(socket, buffer.len())? {
+                Incoming::Some { was_all } => is_all = was_all,
+                Incoming::Nothing => return Ok(ReceiveResult::Nothing),
+                Incoming::End => return Err(CloseReason::Truncated),
             }
         }
     }
 
-    /// A session that has failed tells so once; what still comes is for a connection that lingers.
-    fn receive_into_nothing(
+    /// A failed session reports its failure once; later data is only for lingering.
+    fn receive_after_failure(
         &mut self,
         socket: &mut Socket,
         buffer: &mut [u8],
         failure: TlsFailure,
-    ) -> Result<Receipt, CloseReason> {
+    ) -> Result<ReceiveResult, CloseReason> {
         if self.session.is_handshaking() {
             return socket.receive(buffer);
         }
@@ -175,23 +173,23 @@ impl Secured {
         Err(CloseReason::Tls(failure))
     }
 
-    fn hand_over(&mut self, buffer: &mut [u8], is_all: bool) -> Receipt {
-        let waiting = &self.plaintext[self.lent..];
+    fn copy_plaintext(&mut self, buffer: &mut [u8], is_all: bool) -> ReceiveResult {
+        let waiting = &self.plaintext[self.consumed..];
         let count = waiting.len().min(buffer.len());
         buffer[..count].copy_from_slice(&waiting[..count]);
-        self.lent += count;
+        self.consumed += count;
         let is_last = !self.has_plaintext();
         if is_last {
-            self.lent = 0;
-            self.recycle();
+            self.consumed = 0;
+            self.recycle_plaintext();
         }
-        // The end and a failure are still to be told.
+        // End and failure are reported later.
         let is_all = is_all && is_last && !self.session.has_ended() && self.failure.is_none();
-        Receipt::Bytes { count, is_all }
+        ReceiveResult::Bytes { count, is_all }
     }
 
-    /// Gives the memory of what was opened back to the thread.
-    fn recycle(&mut self) {
+    /// Returns the buffer to the thread.
+    fn recycle_plaintext(&mut self) {
         let mut plaintext = std::mem::take(&mut self.plaintext);
         plaintext.clear();
         SCRATCH.with_borrow_mut(|scratch| {
@@ -201,19 +199,18 @@ impl Secured {
         });
     }
 
-    /// Receives once, and opens what has come. A failure is left in `self.failure`.
-    fn take_in(&mut self, socket: &mut Socket, wanted_bytes: usize) -> Result<Intake, CloseReason> {
+    /// Receives once and decrypts. Failures are stored in `self.failure`.
+    fn receive_records(&mut self, socket: &mut Socket, wanted_bytes: usize) -> Result<Incoming, CloseReason> {
         SCRATCH.with_borrow_mut(|scratch| {
             let incoming = &mut scratch.incoming;
-            let partial = self.session.take_partial(&mut incoming[..SEALED_BYTES_MAX]);
-            // A whole record at least, so that each call gets on. What is left of a record is shorter than one, but for
-            // a handshake's.
-            let room = wanted_bytes.saturating_sub(partial).clamp(SEALED_BYTES_MAX, RECEIVE_BYTES_MAX);
-            let receipt = socket.receive(&mut incoming[partial..partial + room])?;
-            let (count, intake) = match receipt {
-                Receipt::Bytes { count, is_all } => (count, Intake::Some { was_all: is_all }),
-                Receipt::Nothing => (0, Intake::Nothing),
-                Receipt::End => return Ok(Intake::End),
+            let partial = self.session.take_partial(&mut incoming[..CIPHERTEXT_BYTES_MAX]);
+            // At least one record, for progress. Only incomplete handshake messages can be longer than a record.
+            let length = wanted_bytes.saturating_sub(partial).clamp(CIPHERTEXT_BYTES_MAX, RECEIVE_BYTES_MAX);
+            let result = socket.receive(&mut incoming[partial..partial + length])?;
+            let (count, intake) = match result {
+                ReceiveResult::Bytes { count, is_all } => (count, Incoming::Some { was_all: is_all }),
+                ReceiveResult::Nothing => (0, Incoming::Nothing),
+                ReceiveResult::End => return Ok(Incoming::End),
             };
             if self.answers_plaintext(&incoming[..count]) {
                 return Ok(intake);
@@ -228,7 +225,7 @@ impl Secured {
         })
     }
 
-    /// Whether these are the first bytes, and begin like a protocol in the clear rather than like a record.
+    /// Whether the first bytes look like plain text rather than a record.
     fn answers_plaintext(&mut self, first: &[u8]) -> bool {
         if first.is_empty() {
             return false;
@@ -240,22 +237,21 @@ impl Secured {
         true
     }
 
-    /// Seals some of the segments, and sends what is sealed in one call. What it takes of them has left as far as the
-    /// caller is concerned.
+    /// Encrypts segments and sends the records with one call. Encrypted bytes count as sent.
     pub(crate) fn send(
         &mut self,
         socket: &mut Socket,
         segments: &[IoSlice<'_>],
         more: bool,
-    ) -> Result<Moved, SendFailure> {
+    ) -> Result<SendResult, SendFailure> {
         SCRATCH.with_borrow_mut(|scratch| {
             let Scratch { gathered, out, .. } = scratch;
-            self.send_sealed(socket, more, out, |session, out| seal_segments(session, segments, gathered, out))
+            self.send_encrypted(socket, more, out, |session, out| encrypt_segments(session, segments, gathered, out))
         })
     }
 
-    /// Seals segments for somebody who sends them with others'. What is not taken waits here. Nothing may wait before.
-    pub(crate) fn seal_apart(
+    /// Encrypts segments for a batched send. What `take` refuses is kept here. Nothing may be pending.
+    pub(crate) fn encrypt_detached(
         &mut self,
         segments: &[&[u8]],
         take: impl FnOnce(&[u8]) -> bool,
@@ -263,7 +259,7 @@ impl Secured {
         SCRATCH.with_borrow_mut(|scratch| {
             let Scratch { gathered, out, .. } = scratch;
             out.clear();
-            seal_segments(&mut self.session, segments, gathered, out)?;
+            encrypt_segments(&mut self.session, segments, gathered, out)?;
             let is_taken = take(out.as_slice());
             if !is_taken {
                 self.pending.append(out.as_slice());
@@ -272,45 +268,44 @@ impl Secured {
         })
     }
 
-    /// What was taken apart, and has not left after all.
     pub(crate) fn keep_unsent(&mut self, rest: &[u8]) {
         self.pending.append(rest);
     }
 
-    /// Sends a part of a file, at most `length` bytes of it.
+    /// Sends at most `length` bytes.
     pub(crate) fn send_file(
         &mut self,
         socket: &mut Socket,
         file: &File,
         offset: u64,
         length: usize,
-    ) -> Result<Moved, SendFailure> {
+    ) -> Result<SendResult, SendFailure> {
         SCRATCH.with_borrow_mut(|scratch| {
             let Scratch { gathered, out, .. } = scratch;
-            gathered.resize(length.min(SEAL_BYTES_MAX), 0);
+            gathered.resize(length.min(ENCRYPT_BYTES_MAX), 0);
             let count = read_file(file, gathered, offset)?;
             gathered.truncate(count);
             let more = count < length;
-            self.send_sealed(socket, more, out, |session, out| {
-                gathered.chunks(RECORD_BYTES_MAX).try_for_each(|record| session.seal(record, out))?;
+            self.send_encrypted(socket, more, out, |session, out| {
+                gathered.chunks(RECORD_BYTES_MAX).try_for_each(|record| session.encrypt(record, out))?;
                 Ok(count)
             })
         })
     }
 
-    /// Seals behind what waits already, or else in the thread's place for it, and sends that.
-    fn send_sealed(
+    /// Encrypts after pending records, or into the thread's buffer, and sends.
+    fn send_encrypted(
         &mut self,
         socket: &mut Socket,
         more: bool,
         scratch: &mut Ciphertext,
-        seal: impl FnOnce(&mut Session, &mut Ciphertext) -> Result<usize, TlsFailure>,
-    ) -> Result<Moved, SendFailure> {
+        encrypt: impl FnOnce(&mut Session, &mut Ciphertext) -> Result<usize, TlsFailure>,
+    ) -> Result<SendResult, SendFailure> {
         scratch.clear();
         let is_first = self.pending.is_empty();
         let out = if is_first { &mut *scratch } else { &mut self.pending };
-        let sealed =
-            seal(&mut self.session, out).map_err(|failure| SendFailure::Transport(CloseReason::Tls(failure)))?;
+        let encrypted =
+            encrypt(&mut self.session, out).map_err(|failure| SendFailure::Transport(CloseReason::Tls(failure)))?;
         let moved = socket.send(out.as_slice(), more)?;
         out.consume(moved.bytes);
         if is_first {
@@ -318,13 +313,12 @@ impl Secured {
         } else {
             self.release_pending();
         }
-        Ok(Moved { bytes: sealed, is_full: moved.is_full })
+        Ok(SendResult { bytes: encrypted, is_full: moved.is_full })
     }
 
-    /// Sends what waits.
-    pub(crate) fn flush(&mut self, socket: &mut Socket) -> Result<Moved, SendFailure> {
+    pub(crate) fn flush(&mut self, socket: &mut Socket) -> Result<SendResult, SendFailure> {
         if self.pending.is_empty() {
-            return Ok(Moved { bytes: 0, is_full: false });
+            return Ok(SendResult { bytes: 0, is_full: false });
         }
         let moved = socket.send(self.pending.as_slice(), false)?;
         self.pending.consume(moved.bytes);
@@ -338,8 +332,7 @@ impl Secured {
         }
     }
 
-    /// Tells the peer that nothing more comes. Returns whether that has left; if not, it is to be called again when the
-    /// kernel takes more.
+    /// Sends close_notify and half-closes. Returns whether that is done; if not, call again when writable.
     pub(crate) fn end_sending(&mut self, socket: &mut Socket) -> Result<bool, CloseReason> {
         self.session.end_sending(&mut self.pending).map_err(CloseReason::Tls)?;
         match self.flush(socket) {
@@ -351,7 +344,7 @@ impl Secured {
     }
 }
 
-enum Intake {
+enum Incoming {
     Some {
         /// The kernel had no more.
         was_all: bool,
@@ -360,37 +353,37 @@ enum Intake {
     End,
 }
 
-/// Makes records of the segments, each as full as can be, and returns how many bytes are in them.
-fn seal_segments(
+/// Encrypts segments into full records where possible, and returns the number of plaintext bytes.
+fn encrypt_segments(
     session: &mut Session,
     segments: &[impl Deref<Target = [u8]>],
     gathered: &mut Vec<u8>,
     out: &mut Ciphertext,
 ) -> Result<usize, TlsFailure> {
     gathered.clear();
-    let mut sealed = 0;
+    let mut encrypted = 0;
     for (index, segment) in segments.iter().enumerate() {
         let is_last = index + 1 == segments.len();
         let mut rest = &segment[..];
-        while !rest.is_empty() && sealed < SEAL_BYTES_MAX {
+        while !rest.is_empty() && encrypted < ENCRYPT_BYTES_MAX {
             let (piece, behind) = rest.split_at(rest.len().min(RECORD_BYTES_MAX - gathered.len()));
             rest = behind;
             if gathered.is_empty() && (piece.len() == RECORD_BYTES_MAX || is_last) {
-                session.seal(piece, out)?;
-                sealed += piece.len();
+                session.encrypt(piece, out)?;
+                encrypted += piece.len();
                 continue;
             }
             gathered.extend_from_slice(piece);
             if gathered.len() == RECORD_BYTES_MAX || is_last && rest.is_empty() {
-                session.seal(gathered, out)?;
-                sealed += gathered.len();
+                session.encrypt(gathered, out)?;
+                encrypted += gathered.len();
                 gathered.clear();
             }
         }
     }
     if !gathered.is_empty() {
-        session.seal(gathered, out)?;
-        sealed += gathered.len();
+        session.encrypt(gathered, out)?;
+        encrypted += gathered.len();
     }
-    Ok(sealed)
+    Ok(encrypted)
 }

@@ -1,4 +1,4 @@
-//! Starting, stopping, waking and ending: what a program sees of its driver.
+//! Starting, stopping and waking a driver from a program.
 
 use std::any::Any;
 use std::fmt;
@@ -11,72 +11,72 @@ use std::thread::{Builder, JoinHandle};
 
 use breme_node::{Node, Shard, ShardId};
 use breme_sys::Clock;
-use breme_sys::uring::UringLack;
+use breme_sys::uring::UringUnavailable;
 
-use crate::bell::Bell;
-use crate::control::{Alarm, Control, MailboxFull, ShardCounters, Stop};
+use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, Stop};
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::memory_return;
-use crate::threads::{Acceptor, Handoff, Seat, SeatPort};
+use crate::threads::{Acceptor, Handoff, PollPort, PoolThread};
 use crate::tls::ServerTls;
 #[cfg(target_os = "linux")]
 use crate::uring::{RingPort, Uring};
-use crate::{Kind, Listener, Settings};
+use crate::wake_fd::WakeFd;
+use crate::{DriverKind, DriverSettings, Listener};
 
-/// Starts a driver: one thread and one node for each shard. Without listeners it is a client, whose nodes
-/// open their connections when they are [started](Node::handle_started).
+/// Starts a driver: one thread and one node per shard. Without listeners it is a client, whose nodes open connections
+/// in [`handle_started`](Node::handle_started).
 ///
 /// # Errors
-/// When a thread cannot be started or pinned, or a listener not be shared; nothing runs then.
+/// If a thread cannot be started or pinned, or a listener cannot be duplicated; nothing runs then.
 pub fn start<N: Node + Send + 'static>(
-    kind: Kind,
+    kind: DriverKind,
     listeners: Vec<Listener>,
-    settings: &Settings,
+    settings: &DriverSettings,
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
-) -> Result<Running<N>, StartError> {
+) -> Result<DriverHandle<N>, StartError> {
     check(kind, settings)?;
-    memory_return::bound(kind);
+    memory_return::configure_allocator(kind);
     let settings = Arc::new(settings.clone());
     match kind {
-        Kind::Events => start_events(listeners, &settings, clock, factory),
-        Kind::Threads => start_threads(listeners, &settings, clock, factory),
-        Kind::Uring => start_uring(listeners, &settings, clock, factory),
+        DriverKind::Events => start_events(listeners, &settings, clock, factory),
+        DriverKind::Threads => start_threads(listeners, &settings, clock, factory),
+        DriverKind::Uring => start_uring(listeners, &settings, clock, factory),
     }
 }
 
-/// Whether a driver could be started, as far as that can be known without doing it.
+/// Checks whether a driver can be started.
 ///
 /// # Errors
-/// When a processor may not be used, or the kernel lacks what the driver needs.
-pub fn check(kind: Kind, settings: &Settings) -> Result<(), StartError> {
+/// If a processor is not allowed, or the kernel lacks a feature.
+pub fn check(kind: DriverKind, settings: &DriverSettings) -> Result<(), StartError> {
     let allowed = breme_sys::cpus_allowed();
     if let Some(&cpu) = settings.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(StartError::Cpu { cpu, allowed });
     }
     match kind {
-        Kind::Uring => breme_sys::uring::probe_uring().map_err(StartError::Uring),
-        Kind::Events | Kind::Threads => Ok(()),
+        DriverKind::Uring => breme_sys::uring::probe_uring().map_err(StartError::Uring),
+        DriverKind::Events | DriverKind::Threads => Ok(()),
     }
 }
 
 fn start_events<N: Node + Send + 'static>(
     listeners: Vec<Listener>,
-    settings: &Arc<Settings>,
+    settings: &Arc<DriverSettings>,
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
-) -> Result<Running<N>, StartError> {
+) -> Result<DriverHandle<N>, StartError> {
     let tls = tls_of(&listeners);
     let mut shards = Vec::new();
-    let mut alarms = Vec::new();
-    for sockets in deal(listeners, settings)? {
+    let mut wakers = Vec::new();
+    for sockets in share_listeners(listeners, settings)? {
         let events = Events::new(sockets).map_err(StartError::Kernel)?;
-        alarms.push(Alarm::Events(events.waker().map_err(StartError::Kernel)?));
+        wakers.push(ShardWaker::Events(events.waker().map_err(StartError::Kernel)?));
         shards.push(events);
     }
-    let control = Arc::new(Control::new(alarms, None).with_tls(tls));
-    let mut start = Start::new(settings, &control);
+    let control = Arc::new(Control::new(wakers, None).with_tls(tls));
+    let mut start = Startup::new(settings, &control);
     for (events, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
         let port = events.port().map_err(StartError::Kernel)?;
         let engine = Engine::new(node, id, port, clock, (settings.clone(), control.clone()));
@@ -87,20 +87,20 @@ fn start_events<N: Node + Send + 'static>(
 
 fn start_threads<N: Node + Send + 'static>(
     listeners: Vec<Listener>,
-    settings: &Arc<Settings>,
+    settings: &Arc<DriverSettings>,
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
-) -> Result<Running<N>, StartError> {
-    let bell = || Bell::new().map_err(StartError::Kernel);
-    let alarms = (0..settings.shard_count()).map(|_| bell().map(Alarm::Bell)).collect::<Result<_, _>>()?;
-    let acceptor = if listeners.is_empty() { None } else { Some(bell()?) };
-    let control = Arc::new(Control::new(alarms, acceptor).with_tls(tls_of(&listeners)));
+) -> Result<DriverHandle<N>, StartError> {
+    let wake_fd = || WakeFd::new().map_err(StartError::Kernel);
+    let wakers = (0..settings.shard_count()).map(|_| wake_fd().map(ShardWaker::Fd)).collect::<Result<_, _>>()?;
+    let acceptor = if listeners.is_empty() { None } else { Some(wake_fd()?) };
+    let control = Arc::new(Control::new(wakers, acceptor).with_tls(tls_of(&listeners)));
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
-    let mut start = Start::new(settings, &control);
+    let mut start = Startup::new(settings, &control);
     for (id, node) in nodes(settings, factory) {
-        let engine = Engine::new(node, id, SeatPort, clock, (settings.clone(), control.clone()));
-        let seat = Seat::new(id, handoff.clone(), control.clone());
-        start.spawn(id, || Ok(()), move |()| seat.run(engine))?;
+        let engine = Engine::new(node, id, PollPort, clock, (settings.clone(), control.clone()));
+        let pool_thread = PoolThread::new(id, handoff.clone(), control.clone());
+        start.spawn(id, || Ok(()), move |()| pool_thread.run(engine))?;
     }
     if let Some(handoff) = handoff {
         let sockets = listeners.into_iter().map(Listener::into_socket).collect();
@@ -112,18 +112,18 @@ fn start_threads<N: Node + Send + 'static>(
 #[cfg(target_os = "linux")]
 fn start_uring<N: Node + Send + 'static>(
     listeners: Vec<Listener>,
-    settings: &Arc<Settings>,
+    settings: &Arc<DriverSettings>,
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
-) -> Result<Running<N>, StartError> {
-    let bell = |_| Bell::new().map(Alarm::Bell).map_err(StartError::Kernel);
-    let alarms = (0..settings.shard_count()).map(bell).collect::<Result<_, _>>()?;
-    let control = Arc::new(Control::new(alarms, None).with_tls(tls_of(&listeners)));
-    let mut start = Start::new(settings, &control);
-    for (sockets, (id, node)) in deal(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
+) -> Result<DriverHandle<N>, StartError> {
+    let wake_fd = |_| WakeFd::new().map(ShardWaker::Fd).map_err(StartError::Kernel);
+    let wakers = (0..settings.shard_count()).map(wake_fd).collect::<Result<_, _>>()?;
+    let control = Arc::new(Control::new(wakers, None).with_tls(tls_of(&listeners)));
+    let mut start = Startup::new(settings, &control);
+    for (sockets, (id, node)) in share_listeners(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
         let uring = Uring::new(id, sockets, control.clone());
         let shared = (settings.clone(), control.clone());
-        // The kernel serves a ring only on the thread that made it.
+        // A ring belongs to the thread that created it.
         start.spawn(id, RingPort::new, move |port| uring.run(Engine::new(node, id, port, clock, shared)))?;
     }
     Ok(start.running)
@@ -132,50 +132,50 @@ fn start_uring<N: Node + Send + 'static>(
 #[cfg(not(target_os = "linux"))]
 fn start_uring<N>(
     _listeners: Vec<Listener>,
-    _settings: &Arc<Settings>,
+    _settings: &Arc<DriverSettings>,
     _clock: Clock,
     _factory: impl FnMut(Shard) -> N,
-) -> Result<Running<N>, StartError> {
-    Err(StartError::Uring(UringLack::Missing))
+) -> Result<DriverHandle<N>, StartError> {
+    Err(StartError::Uring(UringUnavailable::Missing))
 }
 
 fn tls_of(listeners: &[Listener]) -> Vec<Option<ServerTls>> {
     listeners.iter().map(|listener| listener.tls().cloned()).collect()
 }
 
-fn nodes<N>(settings: &Settings, mut factory: impl FnMut(Shard) -> N) -> impl Iterator<Item = (ShardId, N)> {
+fn nodes<N>(settings: &DriverSettings, mut factory: impl FnMut(Shard) -> N) -> impl Iterator<Item = (ShardId, N)> {
     let count = settings.shard_count();
     (0..count).map(move |index| (ShardId(index), factory(Shard { id: ShardId(index), count })))
 }
 
-/// For each shard, one socket of each listener.
-fn deal(listeners: Vec<Listener>, settings: &Settings) -> Result<Vec<Vec<TcpListener>>, StartError> {
+/// One socket per listener for each shard.
+fn share_listeners(listeners: Vec<Listener>, settings: &DriverSettings) -> Result<Vec<Vec<TcpListener>>, StartError> {
     let count = settings.shard_count();
-    let mut dealt: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
+    let mut shards_sockets: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
     for listener in listeners {
         let address = listener.address();
         let sockets =
             listener.into_sockets(count, settings).map_err(|source| StartError::Listener { address, source })?;
-        for (shard, socket) in dealt.iter_mut().zip(sockets) {
+        for (shard, socket) in shards_sockets.iter_mut().zip(sockets) {
             shard.push(socket);
         }
     }
-    Ok(dealt)
+    Ok(shards_sockets)
 }
 
-/// Threads that have been started so far; if one more cannot be, those are ended.
-struct Start<'a, N> {
-    running: Running<N>,
-    settings: &'a Settings,
+/// The threads started so far; stopped if another one fails to start.
+struct Startup<'a, N> {
+    running: DriverHandle<N>,
+    settings: &'a DriverSettings,
 }
 
-impl<'a, N: Send + 'static> Start<'a, N> {
-    fn new(settings: &'a Settings, control: &Arc<Control>) -> Self {
-        let running = Running { shards: Vec::new(), acceptor: None, control: control.clone() };
+impl<'a, N: Send + 'static> Startup<'a, N> {
+    fn new(settings: &'a DriverSettings, control: &Arc<Control>) -> Self {
+        let running = DriverHandle { shards: Vec::new(), acceptor: None, control: control.clone() };
         Self { running, settings }
     }
 
-    /// Starts the thread of a shard, which prepares something before it runs.
+    /// Starts the thread of a shard.
     fn spawn<T: 'static>(
         &mut self,
         shard: ShardId,
@@ -200,23 +200,21 @@ impl<'a, N: Send + 'static> Start<'a, N> {
     }
 }
 
-/// Starts a thread, and returns when it is pinned and has prepared what it needs. None comes from a thread that could
-/// not.
+/// Starts a thread, and waits until it is pinned and prepared; its result is none if that failed.
 fn spawn<P, T: Send + 'static>(
     name: String,
     cpus: Vec<usize>,
     prepare: impl FnOnce() -> io::Result<P> + Send + 'static,
     run: impl FnOnce(P) -> T + Send + 'static,
 ) -> Result<JoinHandle<Option<T>>, StartError> {
-    let (told, outcome) = sync_channel(1);
+    let (sender, outcome) = sync_channel(1);
     let thread = Builder::new().name(name).spawn(move || {
         let (prepared, result) = match pin(&cpus).and_then(|()| prepare()) {
             Ok(prepared) => (Some(prepared), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // The receiver waits for it.
-        let _ = told.send(result);
-        drop(told);
+        let _ = sender.send(result);
+        drop(sender);
         prepared.map(run)
     });
     let thread = thread.map_err(StartError::Thread)?;
@@ -230,43 +228,41 @@ fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() { Ok(()) } else { breme_sys::pin_current_thread(cpus) }
 }
 
-/// Ends with the outcome of a shard, if it was prepared.
 type ShardThread<N> = JoinHandle<Option<Result<N, ShardPanic>>>;
 
-/// A driver at work.
+/// A running driver.
 #[derive(Debug)]
-pub struct Running<N> {
+pub struct DriverHandle<N> {
     shards: Vec<ShardThread<N>>,
     acceptor: Option<JoinHandle<Option<()>>>,
     control: Arc<Control>,
 }
 
-impl<N> Running<N> {
-    /// What ends it; copies may go to a signal handler's thread.
+impl<N> DriverHandle<N> {
+    /// Can be cloned, for example for a signal handler's thread.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper { control: self.control.clone() }
     }
 
-    /// What wakes its nodes from outside.
+    /// Wakes nodes from other threads.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { control: self.control.clone() }
     }
 
-    /// What each shard has counted so far; copies may go to an instrument's thread.
     #[must_use]
-    pub fn counters(&self) -> Counting {
-        Counting { control: self.control.clone() }
+    pub fn counters(&self) -> CounterReader {
+        CounterReader { control: self.control.clone() }
     }
 
-    /// Whether the thread of a shard has ended, so that [`Running::join`] would not wait for it.
+    /// Whether the shard's thread has ended, so that [`join`](Self::join) does not wait for it.
     #[must_use]
     pub fn has_ended(&self, shard: ShardId) -> bool {
         self.shards.get(shard.0).is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until every shard has ended, and hands the nodes back in the order of the shards.
+    /// Waits until all shards have ended, and returns the nodes in order.
     pub fn join(self) -> Vec<Result<N, ShardPanic>> {
         let join = |(index, shard): (usize, ShardThread<N>)| match shard.join() {
             Ok(outcome) => outcome,
@@ -274,75 +270,69 @@ impl<N> Running<N> {
         };
         let nodes = self.shards.into_iter().enumerate().filter_map(join).collect();
         if let Some(acceptor) = self.acceptor {
-            // It ends when the last shard has; if it panicked, its listeners are closed and the shards have ended.
+            // It ends after the last shard. If it panicked, its listeners are closed and the shards have ended.
             let _ = acceptor.join();
         }
         nodes
     }
 }
 
-/// Ends a driver.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     control: Arc<Control>,
 }
 
 impl Stopper {
-    /// Stops listening, tells each node once ([`Node::handle_stopping`]), and ends each shard when no
-    /// connection is left or [`Settings::stopping_timeout`] has passed.
+    /// Stops listening, notifies each node once ([`Node::handle_stopping`]), and ends each shard when it has no
+    /// connections left or after [`DriverSettings::stopping_timeout`].
     pub fn drain(&self) {
         self.control.raise(Stop::Drain);
     }
 
-    /// Ends at once; connections that are left are dropped.
+    /// Stops at once and drops open connections.
     pub fn abort(&self) {
         self.control.raise(Stop::Abort);
     }
 }
 
-/// Wakes nodes from outside.
 #[derive(Clone, Debug)]
 pub struct Waker {
     control: Arc<Control>,
 }
 
 impl Waker {
-    /// Calls [`Node::handle_woken`] of the node of `shard` with `message`, from its own thread. A shard that does not
-    /// exist, or has ended, takes messages for nobody.
+    /// Calls [`Node::handle_woken`] on the thread of `shard`. Messages to a shard that does not exist or has ended are
+    /// dropped.
     ///
     /// # Errors
-    /// When too many messages wait for that shard; this one was not left then.
+    /// If the mailbox is full; the message is not queued.
     pub fn wake(&self, shard: ShardId, message: u64) -> Result<(), MailboxFull> {
         self.control.mailbox(shard).map_or(Ok(()), |mailbox| mailbox.post(message))
     }
 }
 
-/// Reads what the shards count.
 #[derive(Clone, Debug)]
-pub struct Counting {
+pub struct CounterReader {
     control: Arc<Control>,
 }
 
-impl Counting {
-    /// The counters of one shard; none if there is no such shard.
+impl CounterReader {
     #[must_use]
     pub fn shard(&self, shard: ShardId) -> Option<ShardCounters> {
         self.control.mailbox(shard).map(|mailbox| mailbox.counters.snapshot())
     }
 
-    /// The counters of all shards, in order.
     #[must_use]
     pub fn all(&self) -> Vec<ShardCounters> {
         (0..).map_while(|index| self.shard(ShardId(index))).collect()
     }
 }
 
-/// A node panicked. Its connections are gone; the other shards go on.
+/// A node panicked. Its connections are closed; other shards continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardPanic {
-    /// The shard.
     pub shard: ShardId,
-    /// What the panic said.
+    /// The panic message.
     pub message: String,
 }
 
@@ -362,29 +352,23 @@ impl fmt::Display for ShardPanic {
 
 impl std::error::Error for ShardPanic {}
 
-/// A driver could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// A processor that this process may not use.
+    /// A processor that this process must not use.
     Cpu {
-        /// The processor.
         cpu: usize,
-        /// Those that it may use.
         allowed: Vec<usize>,
     },
-    /// A listener could not be shared among the shards.
+    /// A listener could not be duplicated for all shards.
     Listener {
-        /// Its address.
         address: SocketAddr,
-        /// Why.
         source: io::Error,
     },
-    /// A thread could not be started.
     Thread(io::Error),
-    /// The kernel refused what a shard needs: a poll, a pipe, its processor.
+    /// The kernel refused a poll, a pipe or a processor.
     Kernel(io::Error),
-    /// The driver `uring` cannot work here.
-    Uring(UringLack),
+    /// `uring` is not available.
+    Uring(UringUnavailable),
 }
 
 impl fmt::Display for StartError {

@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 
 use breme_base::Random;
-use breme_driver::Settings;
+use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason, FileRange};
 use bytes::Bytes;
 use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
@@ -42,7 +42,7 @@ fn a_long_queue_is_told_stops_the_lending_and_is_told_again_when_empty() {
     const LENGTH: usize = 32 << 20;
     for kind in kinds() {
         let (say, heard) = words();
-        let low = Settings { send_queue_high_bytes: 10_000, ..settings(1) };
+        let low = DriverSettings { send_queue_high_bytes: 10_000, ..settings(1) };
         let content = Bytes::from(pattern(LENGTH));
         let (running, address) = serve(kind, &low, || {
             let (say, content) = (say.clone(), content.clone());
@@ -128,7 +128,7 @@ fn shared_segments_of_many_connections_arrive_whole_however_late_they_are_read()
             }
         });
         let mut clients: Vec<_> =
-            (0..if kind == breme_driver::Kind::Threads { 1 } else { 4 }).map(|_| connect(address)).collect();
+            (0..if kind == breme_driver::DriverKind::Threads { 1 } else { 4 }).map(|_| connect(address)).collect();
         for _ in 0..ASKED {
             clients.iter_mut().for_each(|client| client.write_all(b"?").unwrap());
         }
@@ -277,7 +277,7 @@ fn after_finish_the_peer_sees_the_end_and_can_still_be_heard() {
 fn a_peer_that_does_not_read_is_dropped_after_the_send_timeout() {
     for kind in kinds() {
         let (say, heard) = words();
-        let hasty = Settings { send_timeout: std::time::Duration::from_millis(20), ..settings(1) };
+        let hasty = DriverSettings { send_timeout: std::time::Duration::from_millis(20), ..settings(1) };
         let (running, address) = serve(kind, &hasty, || {
             let say = say.clone();
             move |context, event| {

@@ -1,6 +1,4 @@
-//! What rustls has for each role, as one: ciphertext is lent to it, and it says what is next.
-//!
-//! Its types for clients and for servers differ; what is done with them does not.
+//! One interface to the client and server connections of rustls, whose types differ.
 
 use breme_node::TlsFailure;
 use rustls::client::UnbufferedClientConnection;
@@ -11,44 +9,43 @@ use rustls::unbuffered::{
 use rustls::{Error, HandshakeKind};
 
 use super::ciphertext::Ciphertext;
-use super::failure::failure_of;
+use super::failure::tls_failure;
 
-/// The connection of either role, in the words of rustls.
-pub(super) enum Side {
+pub(super) enum RustlsConnection {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
 }
 
-/// What comes of lending ciphertext to rustls once.
-pub(super) enum Step {
-    /// Look again.
+/// Result of passing ciphertext to rustls once.
+pub(super) enum ProcessStep {
+    /// Call again.
     Again,
-    /// Nothing more can be done with what is there.
+    /// No progress without more ciphertext.
     Blocked,
-    /// The same, and the handshake is done.
+    /// The same, with the handshake completed.
     Open,
     Ended,
 }
 
-/// Both sides' state of writing, whose types differ.
-pub(super) trait Traffic {
-    fn encrypt(&mut self, plaintext: &[u8], room: &mut [u8]) -> Result<usize, EncryptError>;
-    fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError>;
+/// The `WriteTraffic` of either role.
+pub(super) trait WriteState {
+    fn encrypt(&mut self, plaintext: &[u8], free: &mut [u8]) -> Result<usize, EncryptError>;
+    fn queue_close_notify(&mut self, free: &mut [u8]) -> Result<usize, EncryptError>;
 }
 
-impl<Data> Traffic for WriteTraffic<'_, Data> {
-    fn encrypt(&mut self, plaintext: &[u8], room: &mut [u8]) -> Result<usize, EncryptError> {
-        WriteTraffic::encrypt(self, plaintext, room)
+impl<Data> WriteState for WriteTraffic<'_, Data> {
+    fn encrypt(&mut self, plaintext: &[u8], free: &mut [u8]) -> Result<usize, EncryptError> {
+        WriteTraffic::encrypt(self, plaintext, free)
     }
 
-    fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError> {
-        WriteTraffic::queue_close_notify(self, room)
+    fn queue_close_notify(&mut self, free: &mut [u8]) -> Result<usize, EncryptError> {
+        WriteTraffic::queue_close_notify(self, free)
     }
 }
 
-pub(super) type Put<'a> = dyn FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError> + 'a;
+pub(super) type Put<'a> = dyn FnMut(&mut dyn WriteState, &mut [u8]) -> Result<usize, EncryptError> + 'a;
 
-impl Side {
+impl RustlsConnection {
     pub(super) fn handshake_kind(&self) -> Option<HandshakeKind> {
         match self {
             Self::Client(connection) => connection.handshake_kind(),
@@ -56,13 +53,13 @@ impl Side {
         }
     }
 
-    /// Lends the ciphertext once, and handles what rustls makes of it. Returns how many bytes it has used up.
+    /// Passes ciphertext to rustls once, and handles the result. Returns the number of consumed bytes.
     pub(super) fn step(
         &mut self,
         ciphertext: &mut [u8],
         plaintext: &mut Vec<u8>,
         out: &mut Ciphertext,
-    ) -> (usize, Result<Step, Error>) {
+    ) -> (usize, Result<ProcessStep, Error>) {
         match self {
             Self::Client(connection) => handle(connection.process_tls_records(ciphertext), plaintext, out),
             Self::Server(connection) => handle(connection.process_tls_records(ciphertext), plaintext, out),
@@ -76,8 +73,7 @@ impl Side {
         }
     }
 
-    /// After an error: puts what rustls still has to say, an alert, into `out`. While it has, it looks at no
-    /// ciphertext.
+    /// After an error: appends the pending alert to `out`. Until then rustls ignores ciphertext.
     pub(super) fn drain(&mut self, ciphertext: &mut [u8], out: &mut Ciphertext) {
         while self.wants_write() {
             if self.step(ciphertext, &mut Vec::new(), out).1.is_err() {
@@ -111,7 +107,7 @@ fn handle<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     plaintext: &mut Vec<u8>,
     out: &mut Ciphertext,
-) -> (usize, Result<Step, Error>) {
+) -> (usize, Result<ProcessStep, Error>) {
     let mut discard = status.discard;
     let state = match status.state {
         Ok(state) => state,
@@ -125,48 +121,48 @@ fn handle<Data>(
                     plaintext.extend_from_slice(record.payload);
                 }
                 Some(Err(error)) => break Err(error),
-                None => break Ok(Step::Again),
+                None => break Ok(ProcessStep::Again),
             }
         },
         ConnectionState::EncodeTlsData(mut data) => {
-            let mut outcome = data.encode(out.room(0));
+            let mut outcome = data.encode(out.free(0));
             if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = outcome {
-                outcome = data.encode(out.room(required_size));
+                outcome = data.encode(out.free(required_size));
             }
-            outcome.map(|count| out.fill(count)).map_err(|_| Error::EncryptError).map(|()| Step::Again)
+            outcome.map(|count| out.fill(count)).map_err(|_| Error::EncryptError).map(|()| ProcessStep::Again)
         }
         ConnectionState::TransmitTlsData(data) => {
             data.done(); // it is in `out`, from which everything leaves in order
-            Ok(Step::Again)
+            Ok(ProcessStep::Again)
         }
-        ConnectionState::PeerClosed => Ok(Step::Ended),
-        ConnectionState::WriteTraffic(_) => Ok(Step::Open),
-        ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Blocked),
-        // Early data is not offered; other states are not known yet.
+        ConnectionState::PeerClosed => Ok(ProcessStep::Ended),
+        ConnectionState::WriteTraffic(_) => Ok(ProcessStep::Open),
+        ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(ProcessStep::Blocked),
+        // Early data is not offered.
         _ => Err(Error::HandshakeNotComplete),
     };
     (discard, step)
 }
 
-/// None: look again.
+/// None: call again.
 fn write_once<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Ciphertext,
     put: &mut Put<'_>,
 ) -> Option<Result<(), TlsFailure>> {
     if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
-        let mut outcome = put(&mut traffic, out.room(0));
+        let mut outcome = put(&mut traffic, out.free(0));
         if let Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) = outcome {
-            outcome = put(&mut traffic, out.room(required_size));
+            outcome = put(&mut traffic, out.free(required_size));
         }
         return Some(outcome.map(|count| out.fill(count)).map_err(|_| TlsFailure::Protocol));
     }
     let mut nothing = Vec::new();
     match handle(status, &mut nothing, out) {
-        (0, Ok(Step::Again)) if nothing.is_empty() => None,
-        // After both ends there is nothing more to say.
-        (_, Ok(Step::Blocked)) => Some(Ok(())),
-        (_, Err(error)) => Some(Err(failure_of(&error))),
+        (0, Ok(ProcessStep::Again)) if nothing.is_empty() => None,
+        // Closed by both sides.
+        (_, Ok(ProcessStep::Blocked)) => Some(Ok(())),
+        (_, Err(error)) => Some(Err(tls_failure(&error))),
         _ => Some(Err(TlsFailure::Protocol)),
     }
 }

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use breme_driver::{ClientTls, Kind, Settings};
+use breme_driver::{ClientTls, DriverKind, DriverSettings};
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint, TlsClientId, TlsFailure};
 use common::{Context, Event, Laboratory, PATIENCE, connect, drain, echo, kinds, run, serve_secured, settings, words};
 
@@ -55,9 +55,9 @@ enum Told {
 }
 
 /// `closes`: the node thinks better of it at once.
-fn told(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, closes: Option<Close>) -> Vec<Told> {
+fn told(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Option<Close>) -> Vec<Told> {
     let (say, heard) = words();
-    let settings = Settings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
+    let settings = DriverSettings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
     let running = run(kind, &settings, || {
         let say = say.clone();
         let mut is_open = false;

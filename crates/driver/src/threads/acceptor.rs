@@ -1,0 +1,211 @@
+//! Accepts for the pool, and wakes threads while connections wait that no thread can take.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_node::{Accepted, ListenerId, ShardId};
+use breme_sys::Clock;
+use rustix::event::{PollFd, PollFlags};
+
+use super::handoff::Handoff;
+use super::poll;
+use crate::accept_error::{ACCEPT_PAUSE, AcceptError};
+use crate::control::{Control, Counters, Stop};
+
+/// Idle threads sleep and must be woken to close their connections; waking a large pool at once would take CPU time
+/// from busy threads.
+const WAKES_PER_ROUND: usize = 16;
+/// Until the next round, and between rises of pressure.
+const WAKE_INTERVAL: Duration = Duration::from_millis(10);
+
+pub(crate) struct Acceptor {
+    listeners: Vec<TcpListener>,
+    handoff: Arc<Handoff>,
+    control: Arc<Control>,
+    clock: Clock,
+    backlog: usize,
+    accept_again: Option<Instant>,
+    wakeups: PressureWakeups,
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.listeners.clear();
+        self.handoff.close();
+    }
+}
+
+impl Acceptor {
+    pub(crate) fn new(
+        listeners: Vec<TcpListener>,
+        handoff: Arc<Handoff>,
+        control: Arc<Control>,
+        clock: Clock,
+        backlog: u32,
+    ) -> Self {
+        let backlog = backlog as usize;
+        Self { listeners, handoff, control, clock, backlog, accept_again: None, wakeups: PressureWakeups::default() }
+    }
+
+    /// Accepts until stopped, then empties the backlog.
+    pub(crate) fn run(mut self) {
+        while self.control.stop() == Stop::No && self.handoff.has_threads() {
+            let now = self.clock.now();
+            self.accept_again = self.accept_again.filter(|&again| again > now);
+            let wake_again = self.wakeups.wake_idle(self.handoff.pressure_epoch(), now, &self.control);
+            let (has_unused_memory, check_readers_at) = self.handoff.has_unused_memory(now);
+            if has_unused_memory {
+                breme_sys::trim_heap();
+            }
+            for index in self.wait(now, [wake_again, check_readers_at]) {
+                if self.accept(ListenerId(index), 1) == AcceptError::Pause {
+                    self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
+                }
+            }
+        }
+        if self.control.stop() == Stop::Drain {
+            for index in 0..self.listeners.len() {
+                self.accept(ListenerId(index), self.backlog);
+            }
+        }
+    }
+
+    /// Polls the listeners, unless accepting pauses or the handoff queue is full. Returns the ready ones.
+    fn wait(&self, now: Instant, alarms: [Option<Instant>; 2]) -> Vec<usize> {
+        let Some(wake_fd) = self.control.acceptor() else { return Vec::new() };
+        let is_polling = self.accept_again.is_none() && self.handoff.has_capacity();
+        let mut event = vec![PollFd::new(wake_fd, PollFlags::IN)];
+        if is_polling {
+            event.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        }
+        let until = alarms.into_iter().chain([self.accept_again]).flatten().min();
+        if poll(&mut event, until.map(|until| until.since(now))).is_err() {
+            return Vec::new();
+        }
+        if !event[0].revents().is_empty() {
+            wake_fd.drain();
+        }
+        let ready = event[1..].iter().enumerate().filter(|(_, listener)| !listener.revents().is_empty());
+        ready.map(|(index, _)| index).collect()
+    }
+
+    fn accept(&self, id: ListenerId, count_max: usize) -> AcceptError {
+        for _ in 0..count_max {
+            match breme_sys::accept(&self.listeners[id.0]) {
+                Ok((socket, peer)) => self.handoff.put(socket, Accepted { listener: id, peer }),
+                Err(error) => match AcceptError::from_io(&error) {
+                    AcceptError::Connection => {}
+                    AcceptError::WouldBlock => break,
+                    AcceptError::Pause => {
+                        self.count_failure();
+                        return AcceptError::Pause;
+                    }
+                },
+            }
+        }
+        AcceptError::WouldBlock
+    }
+
+    /// Counted at the first shard, since the acceptor belongs to none.
+    fn count_failure(&self) {
+        if let Some(mailbox) = self.control.mailbox(ShardId(0)) {
+            Counters::add(&mailbox.counters.accepts_failed);
+        }
+    }
+}
+
+/// Progress of waking threads after a rise of pressure.
+#[derive(Debug, Default)]
+struct PressureWakeups {
+    pressure_epoch: u64,
+    /// Threads not woken yet.
+    remaining_count: usize,
+    /// Round robin.
+    next: usize,
+    /// No wake-up before.
+    again: Instant,
+}
+
+impl PressureWakeups {
+    /// Wakes the next round of threads if due. Returns when the next one is.
+    fn wake_idle(&mut self, pressure_epoch: Option<u64>, now: Instant, control: &Control) -> Option<Instant> {
+        let pressure_epoch = pressure_epoch?;
+        if pressure_epoch != self.pressure_epoch {
+            self.pressure_epoch = pressure_epoch;
+            self.remaining_count = control.shard_count();
+        }
+        if self.remaining_count > 0 && self.again <= now {
+            self.again = now + WAKE_INTERVAL;
+            self.wake_some(control);
+        }
+        (self.remaining_count > 0).then_some(self.again)
+    }
+
+    fn wake_some(&mut self, control: &Control) {
+        for _ in 0..self.remaining_count.min(WAKES_PER_ROUND) {
+            if let Some(mailbox) = control.mailbox(ShardId(self.next)) {
+                mailbox.waker.wake();
+            }
+            self.next = (self.next + 1) % control.shard_count();
+            self.remaining_count -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ShardWaker;
+    use crate::wake_fd::WakeFd;
+
+    const COUNT: usize = WAKES_PER_ROUND * 2 + 3;
+
+    fn control() -> Control {
+        Control::new((0..COUNT).map(|_| ShardWaker::Fd(WakeFd::new().unwrap())).collect(), None)
+    }
+
+    fn rung(control: &Control) -> Vec<usize> {
+        let is_rung = |&index: &usize| {
+            let Some(ShardWaker::Fd(wake_fd)) = control.mailbox(ShardId(index)).map(|mailbox| &mailbox.waker) else {
+                return false;
+            };
+            let mut event = [PollFd::new(wake_fd, PollFlags::IN)];
+            poll(&mut event, Some(Duration::ZERO)).unwrap();
+            let is_rung = !event[0].revents().is_empty();
+            wake_fd.drain();
+            is_rung
+        };
+        (0..COUNT).filter(is_rung).collect()
+    }
+
+    #[test]
+    fn each_thread_is_rung_once_for_a_rise_a_few_at_a_time() {
+        let (control, mut wakeups) = (control(), PressureWakeups::default());
+        let at = |pauses| Instant::ZERO + WAKE_INTERVAL * pauses;
+        assert_eq!(wakeups.wake_idle(None, at(0), &control), None);
+        for (turn, expected) in [(0, 0..16), (1, 16..32), (2, 32..COUNT)] {
+            let is_last = expected.end == COUNT;
+            assert_eq!(wakeups.wake_idle(Some(1), at(turn), &control), (!is_last).then_some(at(turn + 1)));
+            assert!(rung(&control).into_iter().eq(expected));
+            // Too early, or done.
+            wakeups.wake_idle(Some(1), at(turn), &control);
+            assert!(rung(&control).is_empty());
+        }
+        assert_eq!(wakeups.wake_idle(Some(1), at(9), &control), None);
+    }
+
+    #[test]
+    fn many_short_rises_ring_no_more_than_a_long_one_and_others_each_time() {
+        let (control, mut wakeups) = (control(), PressureWakeups::default());
+        let mut rung_in_all = Vec::new();
+        for pressure_epoch in 0..100 {
+            let now = Instant::ZERO + WAKE_INTERVAL * (pressure_epoch / 50);
+            wakeups.wake_idle(Some(u64::from(pressure_epoch) * 2 + 1), now, &control);
+            wakeups.wake_idle(None, now, &control);
+            rung_in_all.extend(rung(&control));
+        }
+        assert!(rung_in_all.into_iter().eq(0..2 * WAKES_PER_ROUND));
+    }
+}
