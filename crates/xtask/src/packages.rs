@@ -63,6 +63,7 @@ pub(crate) const OF_STUDIES: &[Package] = &[
     Package { name: "php-mysql", has: "/usr/share/doc/php-mysql", service: None },
     Package { name: "mariadb-server", has: "mariadbd", service: Some("mariadb") },
     Package { name: "jmeter", has: "jmeter", service: None },
+    Package { name: "jmeter-http", has: "/usr/share/jmeter/lib/ext/ApacheJMeter_http.jar", service: None },
     Package { name: "tomcat10", has: "/usr/share/tomcat10/bin/bootstrap.jar", service: Some("tomcat10") },
     Package { name: "default-jdk-headless", has: "javac", service: None },
 ];

@@ -5,7 +5,7 @@ use std::fmt;
 use super::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
 /// Quantities that have one name.
-const WORDS: [(&str, Quantity); 28] = [
+const WORDS: [(&str, Quantity); 29] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -33,6 +33,7 @@ const WORDS: [(&str, Quantity); 28] = [
     ("memory", Quantity::Memory),
     ("threads", Quantity::Threads),
     ("descriptors", Quantity::Descriptors),
+    ("descriptors.share", Quantity::DescriptorShare),
     ("switches", Quantity::Switches),
 ];
 
@@ -63,7 +64,7 @@ const OTHER_WORDS: [(&str, &str); 20] = [
     ("user_gap", "gap.user"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,7 @@ impl Quantity {
             | Self::Memory
             | Self::Threads
             | Self::Descriptors
+            | Self::DescriptorShare
             | Self::Switches
             | Self::Counter(_) => MeasuredOn::Subject,
             _ => MeasuredOn::Workload,

@@ -95,6 +95,8 @@ pub enum Quantity {
     Threads,
     /// Of a subject: `descriptors`: the most open ones.
     Descriptors,
+    /// The same as a share of the limit, of the process nearest to it.
+    DescriptorShare,
     /// Of a subject: `switches`: context switches per answered request.
     Switches,
     /// Of a subject: `counter.NAME`: by how much it grew, all label sets together.

@@ -177,6 +177,7 @@ impl Quantity {
             Self::Rate | Self::OfferedRate => Unit::PerSecond,
             Self::ByteRate => Unit::BytesPerSecond,
             Self::ErrorShare
+            | Self::DescriptorShare
             | Self::PassShare
             | Self::SessionShare
             | Self::HitRatio

@@ -100,6 +100,7 @@ impl<'a> Reader<'a> {
             Quantity::Memory => Ok(self.subject(of)?.memory_max_bytes as f64),
             Quantity::Threads => Ok(self.subject(of)?.threads_max as f64),
             Quantity::Descriptors => Ok(self.subject(of)?.descriptors_max as f64),
+            Quantity::DescriptorShare => Ok(self.subject(of)?.descriptors_share_max),
             Quantity::Switches => {
                 let subject = self.subject(of)?;
                 self.per_answer((subject.switches_voluntary + subject.switches_forced) as f64)
@@ -349,6 +350,7 @@ mod tests {
             cpu_user_ns: 300_000_000,
             cpu_system_ns: 100_000_000,
             memory_max_bytes: 7_000,
+            descriptors_share_max: 0.05,
             counters: BTreeMap::from([
                 ("hits{zone=\"a\"}".to_owned(), 3.0),
                 ("hits{zone=\"b\"}".to_owned(), 4.0),
@@ -417,6 +419,7 @@ mod tests {
         check(&Quantity::CpuPerRequest, "user", 4e-3); // of the subject that it asks
         check(&Quantity::CpuShare, "site", 0.1);
         check(&Quantity::Memory, "site", 7_000.0);
+        check(&Quantity::DescriptorShare, "site", 0.05);
         check(&Quantity::Counter("hits".to_owned()), "site", 7.0);
     }
 

@@ -48,6 +48,7 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::CpuShare
         | Quantity::Threads
         | Quantity::Descriptors
+        | Quantity::DescriptorShare
         | Quantity::Counter(_) => None,
     }
 }
@@ -195,6 +196,7 @@ fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
         Quantity::Switches => of("makes", "context switches per request"),
         Quantity::Threads => of("has", "threads"),
         Quantity::Descriptors => of("has", "open descriptors"),
+        Quantity::DescriptorShare => of("has", "of its descriptor limit in use"),
         _ => of("has", &format!("`{measure}`")),
     }
 }
