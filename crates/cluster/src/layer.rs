@@ -14,6 +14,7 @@ mod session;
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use breme_session::{Access, Change, ForwardResult, NodeName, Outcome, Refusal, S
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE};
-use http::{HeaderName, HeaderValue, Request, StatusCode, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request};
 use tokio::time::sleep;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -47,6 +48,13 @@ pub const FORWARD_TIME: Duration = Duration::from_secs(10);
 const OVER_TIME: Duration = Duration::from_millis(500);
 /// Says in a 503 what is known of the request: `refused` and `not-done` (the session is as it was), or `unknown`.
 pub const OUTCOME: HeaderName = HeaderName::from_static("breme-session-outcome");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Where the client of a request is: an extension that the server may set. A request that is forwarded to another node
+/// names it at the end of X-Forwarded-For.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
 
 /// Gives requests their sessions, as an extension and [extractor](Session).
 #[derive(Clone, Debug)]
@@ -155,6 +163,15 @@ where
 /// A response in place of the handler's.
 type Refused = Box<Response>;
 
+/// Where a request runs.
+enum Placed {
+    Here(Running, Request<Body>),
+    /// It has no session.
+    Absent(Request<Body>),
+    /// On another node, which has responded.
+    Elsewhere(Response),
+}
+
 impl Settings {
     async fn serve<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
     where
@@ -163,18 +180,40 @@ impl Settings {
         S::Future: Send,
     {
         let Some((id, route)) = self.cookies.find(request.headers()) else {
-            return self.serve_without(handler, request).await;
+            return self.serve_new(handler, request).await;
         };
+        match self.place(Target::Existing(id.key()), request).await? {
+            Placed::Here(running, request) => self.serve_here(handler, request, running, &id, route).await,
+            Placed::Absent(request) => self.serve_new(handler, request).await,
+            Placed::Elsewhere(response) => Ok(response),
+        }
+    }
+
+    /// The request has no session. A node that leaves begins none: another node runs the request, if there is one.
+    async fn serve_new<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
+    where
+        S: Service<Request<Body>, Error = Infallible> + Send,
+        S::Response: IntoResponse,
+        S::Future: Send,
+    {
+        if !self.node.is_leaving() {
+            return self.serve_without(handler, request).await;
+        }
+        match self.place(Target::New(new_id()?.key()), request).await? {
+            Placed::Here(_, request) | Placed::Absent(request) => self.serve_without(handler, request).await,
+            Placed::Elsewhere(response) => Ok(response),
+        }
+    }
+
+    /// Waits until the request may run on its session here, or another node has responded to it.
+    async fn place(&self, target: Target, request: Request<Body>) -> Result<Placed, Refused> {
         let (head, mut body) = request.into_parts();
         let hops = head.extensions.get().map_or(0, |Hops(hops)| *hops);
-        let mut waiting = self.node.begin(Target::Existing(id.key()), (self.access)(&head), hops);
+        let mut waiting = self.node.begin(target, (self.access)(&head), hops);
         loop {
             match waiting.turn().await {
-                Turn::Run(running) => {
-                    let request = Request::from_parts(head, body);
-                    return self.serve_here(handler, request, running, &id, route).await;
-                }
-                Turn::Absent => return self.serve_without(handler, Request::from_parts(head, body)).await,
+                Turn::Run(running) => return Ok(Placed::Here(running, Request::from_parts(head, body))),
+                Turn::Absent => return Ok(Placed::Absent(Request::from_parts(head, body))),
                 Turn::Refused { why, retry_after } => return Err(refusal(why, retry_after)),
                 Turn::Ended(outcome) => return Err(self.replacement(outcome)),
                 Turn::Forward(mut forwarded) => {
@@ -183,7 +222,7 @@ impl Settings {
                     match self.forward(&mut forwarded, &head, whole, hops).await {
                         Ok(response) => {
                             forwarded.responded();
-                            return Ok(response);
+                            return Ok(Placed::Elsewhere(response));
                         }
                         Err(result) => waiting = forwarded.failed(result),
                     }
@@ -231,7 +270,7 @@ impl Settings {
         Ok(response)
     }
 
-    /// The request has no session, and gets a new one if it writes.
+    /// The request gets a new session if it writes.
     async fn serve_without<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
     where
         S: Service<Request<Body>, Error = Infallible>,
@@ -279,7 +318,10 @@ impl Settings {
         // The handlers of a nested router see a part of the path only.
         let uri = head.extensions.get().map_or(&head.uri, |OriginalUri(uri)| uri);
         let address = forwarded.address().to_owned();
-        let response = self.node.peers().forward(&address, head, uri, body, hops.saturating_add(1));
+        let mut headers = head.headers.clone();
+        self.name_client(head, &mut headers);
+        let method = head.method.clone();
+        let response = self.node.peers().forward(&address, method, uri, headers, body, hops.saturating_add(1));
         let is_late = async {
             tokio::select! {
                 () = sleep(self.forward_time) => {}
@@ -291,6 +333,21 @@ impl Settings {
             response = response => response.map(|response| response.map(Body::new)),
             () = is_late => Err(ForwardResult::Broken),
         }
+    }
+
+    /// As a proxy does: the node that runs the request sees only this one.
+    fn name_client(&self, head: &request::Parts, headers: &mut HeaderMap) {
+        if let Some(ClientAddress(client)) = head.extensions.get() {
+            let before = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+            let mut names: Vec<u8> = before.flat_map(|names| [names, b", "]).flatten().copied().collect();
+            names.extend_from_slice(client.to_string().as_bytes());
+            // It is made of a valid value and an address.
+            if let Ok(names) = HeaderValue::from_bytes(&names) {
+                headers.insert(X_FORWARDED_FOR, names);
+            }
+        }
+        let scheme = if self.cookies.are_secure() { "https" } else { "http" };
+        headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
     }
 
     /// In place of a response that may not leave.

@@ -13,6 +13,7 @@ mod times;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ struct Shared {
     wake: Arc<Notify>,
     membership: watch::Sender<Membership>,
     events: broadcast::Sender<Event>,
+    is_leaving: AtomicBool,
     /// Nodes whose lives have ended.
     over: broadcast::Sender<NodeName>,
 }
@@ -118,6 +120,7 @@ impl Node {
             wake: Arc::new(Notify::new()),
             membership: watch::Sender::new(Membership::Joining),
             events: broadcast::Sender::new(EVENTS_MAX),
+            is_leaving: AtomicBool::new(false),
             over: broadcast::Sender::new(EVENTS_MAX),
         }));
         tokio::spawn(keep_time(Arc::downgrade(&node.0), Arc::clone(&node.0.wake)));
@@ -182,7 +185,13 @@ impl Node {
 
     /// Begins to give all sessions away; [`Membership::Left`] says that it is done.
     pub fn drain(&self) {
+        self.0.is_leaving.store(true, Ordering::Relaxed);
         self.0.take_in(|_| Some(Input::Drain));
+    }
+
+    /// Whether it gives its sessions away, or has.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.0.is_leaving.load(Ordering::Relaxed)
     }
 
     /// Whether it is a member, and news of it.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use breme_session::{ForwardResult, HandOver, HandOverAnswer};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -130,15 +130,16 @@ impl Peers {
     pub(crate) async fn forward(
         &self,
         address: &str,
-        head: &request::Parts,
+        method: Method,
         uri: &Uri,
+        headers: HeaderMap,
         body: Bytes,
         hops: u8,
     ) -> Result<Response<Incoming>, ForwardResult> {
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = head.method.clone();
+        *request.method_mut() = method;
         *request.uri_mut() = uri.clone();
-        *request.headers_mut() = head.headers.clone();
+        *request.headers_mut() = headers;
         remove_hop_by_hop(request.headers_mut());
         request.headers_mut().insert(MESSAGE, HeaderValue::from(u16::from(hops)));
         let mut response = self.send(address, request).await?;

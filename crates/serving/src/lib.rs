@@ -8,9 +8,9 @@ use std::time::Duration;
 
 pub use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
+pub use axum::response::Response;
 use http::Request;
-use hyper::body::Incoming;
+pub use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};

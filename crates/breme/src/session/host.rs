@@ -1,15 +1,16 @@
 //! A node with its listeners and its applications.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use breme_cluster::applications;
-use breme_cluster::layer::{Cookies, SessionLayer};
+use breme_cluster::layer::{ClientAddress, Cookies, SessionLayer};
 use breme_cluster::node::{Membership, Node};
 use breme_cluster::peers;
 use breme_cluster::xsl::{Limits as TransformerLimits, Transformer};
-use breme_serving::{Limits, Listener, Router, serve};
+use breme_serving::{Application, Incoming, Limits, Listener, Response, Router, serve};
 use breme_session::{Event, NodeName};
+use http::Request;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
@@ -115,11 +116,22 @@ impl Host {
                 let _ = timeout(limits.drain_timeout, gave_all_away(&node)).await;
             }
         };
-        let is_finished = serve(listeners, router, limits, leave).await;
+        let is_finished = serve(listeners, Clients(router), limits, leave).await;
         node.drain();
         let mut membership = node.membership();
         let has_left = membership.wait_for(|membership| *membership == Membership::Left);
         timeout(limits.drain_timeout, has_left).await.is_ok() && is_finished
+    }
+}
+
+/// The applications, for clients, which other nodes learn of when they get their requests.
+#[derive(Clone)]
+struct Clients(Router);
+
+impl Application for Clients {
+    async fn respond(&self, mut request: Request<Incoming>, client: IpAddr) -> Response {
+        request.extensions_mut().insert(ClientAddress(client));
+        self.0.respond(request, client).await
     }
 }
 

@@ -28,6 +28,11 @@ impl Cookies {
         if is_secure { SECURE_NAME } else { PLAIN_NAME }
     }
 
+    /// Whether clients come over TLS.
+    pub(super) const fn are_secure(&self) -> bool {
+        self.is_secure
+    }
+
     /// The cookie's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {

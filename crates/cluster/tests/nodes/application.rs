@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use breme_cluster::layer::{Session, SessionLayer};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
 /// What handlers tell the test.
@@ -30,7 +30,8 @@ pub fn router(application: Application, sessions: SessionLayer) -> Router {
         .route("/hang/{token}", post(hang))
         .route("/fill/{size}", post(fill))
         .route("/echo", post(echo))
-        .route("/count", post(count));
+        .route("/count", post(count))
+        .route("/client", post(client));
     // These see a part of the paths only; requests are forwarded with the whole one.
     Router::new().nest("/app", routes.layer(sessions)).with_state(Arc::new(application))
 }
@@ -98,4 +99,13 @@ async fn count(session: Session) -> Result<String, (StatusCode, String)> {
     let count = session.get::<u64>("count").map_err(wrong)?.unwrap_or_default() + 1;
     session.insert("count", count).map_err(wrong)?;
     Ok(count.to_string())
+}
+
+/// Whom the request is forwarded for, and the scheme.
+async fn client(_: Session, headers: HeaderMap) -> String {
+    let named = ["x-forwarded-for", "x-forwarded-proto"].map(|name| {
+        let values: Vec<_> = headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect();
+        if values.is_empty() { "-".to_owned() } else { values.join(" + ") }
+    });
+    named.join(" ")
 }

@@ -55,8 +55,25 @@ impl Client {
     }
 
     pub async fn send_body(&self, to: SocketAddr, path: &str, body: Bytes) -> Result<Response, String> {
+        self.send_whole(to, path, &[], body).await
+    }
+
+    pub async fn send_headers(&self, to: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Response, String> {
+        self.send_whole(to, path, headers, Bytes::new()).await
+    }
+
+    async fn send_whole(
+        &self,
+        to: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Response, String> {
         let method = if path == "read" { "GET" } else { "POST" };
         let mut request = Request::builder().method(method).uri(format!("http://{to}/app/{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if let Some(cookie) = self.cookie() {
             request = request.header(COOKIE, format!("other=1; {cookie}"));
         }

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use breme_cluster::engine::Engine;
-use breme_cluster::layer::{Cookies, SessionLayer};
+use breme_cluster::layer::{ClientAddress, Cookies, SessionLayer};
 use breme_cluster::node::Node;
 use breme_cluster::peers::{self, Peers};
 use breme_session::{CookieKeys, NodeName, Route, Settings};
@@ -87,8 +87,8 @@ fn listen() -> TcpListener {
 
 async fn serve(listener: TcpListener, router: Router) {
     loop {
-        let (stream, _) = listener.accept().await.unwrap();
-        let service = TowerToHyperService::new(router.clone());
+        let (stream, client) = listener.accept().await.unwrap();
+        let service = TowerToHyperService::new(router.clone().layer(Extension(ClientAddress(client.ip()))));
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }

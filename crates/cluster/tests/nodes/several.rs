@@ -169,6 +169,61 @@ async fn a_node_that_leaves_gives_its_sessions_away() {
     assert_eq!(staying.node.statistics().fenced_others, 0);
 }
 
+/// While it leaves, and when it has left, another node begins the sessions of its new clients.
+#[tokio::test]
+async fn a_node_that_leaves_begins_no_sessions() {
+    let mut cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
+    let [leaving, staying] = &mut cluster.hosts[..] else { panic!() };
+    let (hanging, address) = (Client::new(), leaving.address);
+    hanging.send(address, "begin/1").await.unwrap();
+    let hanging = tokio::spawn(async move { hanging.send(address, "hang/2").await.map(drop) });
+    leaving.hanging.recv().await.unwrap();
+    leaving.node.drain();
+    for step in 0..2 {
+        let client = Client::new();
+        let response = client.send(leaving.address, "begin/3").await.unwrap();
+        assert_eq!((response.status, tokens(&response.body)), (StatusCode::OK, vec![3]));
+        assert!(response.set_cookie.unwrap().contains(".n1;"), "the session of the node that stays");
+        assert_eq!(staying.node.gauges().owned, step + 1);
+        if step == 0 {
+            assert!(matches!(*leaving.node.membership().borrow(), Membership::Member(_)), "a request still runs");
+            hanging.abort();
+            leaving.node.membership().wait_for(|membership| *membership == Membership::Left).await.unwrap();
+        }
+    }
+}
+
+/// The only node has nobody to begin its sessions.
+#[tokio::test]
+async fn the_last_node_begins_sessions_until_it_has_left() {
+    let mut cluster = Cluster::start(1, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
+    let [leaving] = &mut cluster.hosts[..] else { panic!() };
+    let (hanging, address) = (Client::new(), leaving.address);
+    hanging.send(address, "begin/1").await.unwrap();
+    let hanging = tokio::spawn(async move { hanging.send(address, "hang/2").await.map(drop) });
+    leaving.hanging.recv().await.unwrap();
+    leaving.node.drain();
+    let response = Client::new().send(address, "begin/3").await.unwrap();
+    assert_eq!((response.status, tokens(&response.body)), (StatusCode::OK, vec![3]));
+    hanging.abort();
+    leaving.node.membership().wait_for(|membership| *membership == Membership::Left).await.unwrap();
+    assert_eq!(Client::new().send(address, "begin/4").await.unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+/// The node that runs a forwarded request sees what a server behind a proxy does.
+#[tokio::test]
+async fn the_client_of_a_forwarded_request_is_named() {
+    let cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
+    let [owner, other] = &cluster.hosts[..] else { panic!() };
+    let client = Client::new();
+    client.send(owner.address, "begin/1").await.unwrap();
+    assert_eq!(client.send(owner.address, "client").await.unwrap().text(), "- -", "of a request that is not forwarded");
+    assert_eq!(client.send(other.address, "client").await.unwrap().text(), "127.0.0.1 http");
+    let named = [("x-forwarded-for", "192.0.2.1"), ("x-forwarded-for", "198.51.100.2"), ("x-forwarded-proto", "https")];
+    let response = client.send_headers(other.address, "client", &named).await.unwrap();
+    assert_eq!(response.text(), "192.0.2.1, 198.51.100.2, 127.0.0.1 https", "a proxy in front has named it");
+}
+
 #[tokio::test]
 async fn bodies_are_forwarded_up_to_a_bound() {
     let cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
