@@ -259,7 +259,7 @@ impl Machine {
         }
         self.set_phase(key, Phase::Elsewhere { owner, until: at.now + self.settings.remember_elsewhere });
         for request in queue {
-            self.forward(request, owner.node);
+            self.forward(at, request, owner.node);
         }
     }
 
@@ -268,14 +268,14 @@ impl Machine {
         let other = self.other_node(at, &key);
         for request in self.take_queue(key) {
             match other {
-                Some(to) => self.forward(request, to),
+                Some(to) => self.forward(at, request, to),
                 None => self.refuse(request, Refusal::Timeout),
             }
         }
         self.remove_session(key);
     }
 
-    fn forward(&mut self, request: RequestNumber, to: NodeName) {
+    fn forward(&mut self, at: Moment, request: RequestNumber, to: NodeName) {
         if self.is_tired(request) {
             self.refuse(request, Refusal::Busy);
             return;
@@ -283,6 +283,7 @@ impl Machine {
         self.statistics.forwarded += 1;
         self.set_stage(request, Stage::Forwarded(to), Instant::FAR);
         self.outputs.push(Output::Forward { request, to, address: self.address(&to) });
+        self.watch_lease(at, to);
     }
 
     pub(crate) fn end_forward(&mut self, at: Moment, number: RequestNumber, result: ForwardResult) {

@@ -6,6 +6,7 @@ use breme_base::Instant;
 use bytes::Bytes;
 
 use super::messages::{Event, Moment, Ticket};
+use super::requests::Stage;
 use super::{Asker, Machine, Timer};
 use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::id::SessionKey;
@@ -205,7 +206,7 @@ impl Machine {
         node.question.take()
     }
 
-    /// No response about a node came in time.
+    /// No response about a node came in time, or its lease may be over.
     pub(crate) fn ring_node(&mut self, at: Moment, name: NodeName) {
         match self.take_question_about(name) {
             Some(Question::Fence(ticket, _)) => {
@@ -215,8 +216,43 @@ impl Machine {
             Some(Question::Read(ticket)) => {
                 self.tickets.remove(&ticket);
             }
-            None => {}
+            None => self.end_silent_life(at, name),
         }
+        self.watch_lease(at, name);
+    }
+
+    /// While requests wait for the node to which they were forwarded, its life is ended as soon as its lease is over:
+    /// if all clients of its sessions wait, none of them makes this node look for a new owner.
+    pub(crate) fn watch_lease(&mut self, at: Moment, name: NodeName) {
+        let (waited, pause) = (self.settings.lease_waited(), self.settings.response_max);
+        let Some(node) = self.nodes.get(&name).filter(|node| node.deadline == Instant::FAR) else { return };
+        let lease_end = node.lease_end(waited);
+        if self.life(name).is_none() || !self.has_forwarded_to(name) {
+            return;
+        }
+        // The engine was asked in vain: it is asked again after a pause.
+        let deadline = if lease_end > at.now { lease_end } else { at.now + pause };
+        self.agenda.set(Timer::Node(name), Instant::FAR, deadline);
+        if let Some(node) = self.nodes.get_mut(&name) {
+            node.deadline = deadline;
+        }
+    }
+
+    fn end_silent_life(&mut self, at: Moment, name: NodeName) {
+        let owner = self.life(name).filter(|owner| self.standing(at, owner) == Standing::Silent);
+        if let Some(owner) = owner.filter(|_| self.has_forwarded_to(name)) {
+            self.attend(at, &owner);
+        }
+    }
+
+    /// A node's last known life, if it has not ended.
+    fn life(&self, name: NodeName) -> Option<Owner> {
+        let record = self.nodes.get(&name)?.record.as_ref()?;
+        (record.state != NodeState::Over).then_some(Owner { node: name, incarnation: record.incarnation })
+    }
+
+    fn has_forwarded_to(&self, name: NodeName) -> bool {
+        self.requests.values().any(|request| request.stage == Stage::Forwarded(name))
     }
 
     pub(crate) fn take_node_response(&mut self, at: Moment, name: NodeName, ticket: Ticket, response: EngineResponse) {
@@ -242,6 +278,7 @@ impl Machine {
             // Who waits will ask again.
             _ => {}
         }
+        self.watch_lease(at, name);
     }
 
     pub(crate) fn observe_bytes(&mut self, at: Moment, name: NodeName, sequence: Sequence, value: &Bytes) {

@@ -7,8 +7,8 @@ mod lab;
 use std::time::Duration;
 
 use breme_session::{
-    Access, Change, Durability, Input, NodeState, Outcome, Reads, Refusal, Register, Route, SessionState, Settings,
-    Target,
+    Access, Change, Durability, ForwardResult, Input, NodeState, Outcome, Reads, Refusal, Register, Route,
+    SessionState, Settings, Target,
 };
 use bytes::Bytes;
 use lab::{End, KEY, Lab, NEW, done, name};
@@ -176,6 +176,28 @@ fn the_time_of_use_is_written_now_and_then() {
     assert_eq!(lab.commits - before, 5);
 }
 
+/// All clients may wait for a node that is frozen, so that nobody else looks for its sessions.
+#[test]
+fn a_forwarded_request_alone_ends_a_silent_life() {
+    let mut lab = Lab::new(&settings(), 2);
+    lab.create(0, "x");
+    let request = lab.begin(1);
+    assert_eq!(lab.ends(request), [End::Forwarded(name(0))]);
+    lab.pass(seconds(60));
+    lab.stopped.push(0);
+    lab.pass(seconds(2));
+    assert_eq!(lab.nodes[1].statistics().fenced_others, 0, "the lease is good");
+    lab.is_engine_away = true;
+    lab.pass(seconds(10));
+    lab.lose_engine_requests();
+    lab.is_engine_away = false;
+    lab.pass(seconds(3));
+    assert_eq!(lab.nodes[1].statistics().fenced_others, 1);
+    lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Broken });
+    assert_eq!(lab.ends(request), [End::Released(Outcome::Unknown)]);
+    assert_eq!(lab.read(1), done("x"));
+}
+
 #[test]
 fn logging_out_ends_the_session_everywhere() {
     let mut lab = Lab::new(&settings(), 2);
@@ -297,7 +319,7 @@ fn a_frozen_owner_is_fenced_after_its_lease() {
     let request = lab.begin(1);
     lab.pass(seconds(2));
     assert_eq!(lab.ends(request), [End::Forwarded(name(0))], "the owner did not respond to the question");
-    lab.input(1, Input::ForwardEnded { request, result: breme_session::ForwardResult::Unreachable });
+    lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Unreachable });
     lab.pass(seconds(2));
     assert_eq!(lab.ends(request), [End::Run("x".into())]);
     lab.write(1, request, "y");
@@ -349,7 +371,7 @@ fn a_node_that_drains_serves_new_sessions_if_nobody_else_can() {
     lab.input(0, Input::Drain);
     let new = lab.begin_with(0, Target::New(NEW), Access::Exclusive, 0);
     assert_eq!(lab.ends(new), [End::Forwarded(name(1))]);
-    lab.input(0, Input::ForwardEnded { request: new, result: breme_session::ForwardResult::Unreachable });
+    lab.input(0, Input::ForwardEnded { request: new, result: ForwardResult::Unreachable });
     assert_eq!(lab.ends(new), [End::Run(Bytes::new())]);
     lab.write(0, new, "y");
     assert_eq!(lab.ends(new), [End::Released(Outcome::Done)]);
