@@ -85,14 +85,14 @@ impl Site {
     }
 
     pub(crate) fn start_role(role: &str, arguments: &[&str], stderr: Stdio) -> Self {
-        let mut child = breme()
-            .arg(role)
-            .args(["--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .unwrap();
+        let mut command = breme();
+        command.arg(role).args(["--listen", "127.0.0.1:0"]).args(arguments);
+        Self::from_command(command, stderr)
+    }
+
+    /// A server that a command starts, and becomes.
+    pub(crate) fn from_command(mut command: Command, stderr: Stdio) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = read_line(&mut output);
         let admin = line.strip_prefix("admin on http://").map(|address| address.parse().unwrap());

@@ -61,6 +61,8 @@ mod proxy_upstreams;
 mod recorder;
 mod schedules;
 mod session;
+mod session_cluster;
+mod session_faults;
 mod site;
 mod slow_clients;
 mod stale;

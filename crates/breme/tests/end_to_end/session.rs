@@ -1,122 +1,10 @@
 //! Sessions as a program: one node, its end and its next start; clusters, whose nodes are killed; an engine that is
 //! away.
 
-use std::net::SocketAddr;
-use std::process::Stdio;
-
-use breme_conformance::Answer;
-
 use crate::admin::metrics;
-use crate::harness::{Signal, Site, wait_until};
+use crate::harness::{Signal, wait_until};
 use crate::nats_servers::NatsServers;
-use crate::wiki::send;
-
-/// A node, or a cluster, on free ports.
-struct Cluster {
-    site: Site,
-    /// Of each node, in the order of their names, if there are several.
-    nodes: Vec<Node>,
-}
-
-struct Node {
-    address: SocketAddr,
-    process: Option<i32>,
-}
-
-impl Cluster {
-    /// A node with its sessions in a folder.
-    fn embedded(folder: &tempfile::TempDir, more: &[&str]) -> Self {
-        let engine = format!("embedded:{}", folder.path().join("sessions").display());
-        Self::start(&[&["--engine", &engine, "--durability", "quorum"], more].concat(), 0)
-    }
-
-    fn start(arguments: &[&str], nodes: usize) -> Self {
-        let count = nodes.to_string();
-        let more: &[&str] = if nodes == 0 { &[] } else { &["--nodes", &count] };
-        let arguments = [&["--admin", "127.0.0.1:0", "--threads", "2"], more, arguments].concat();
-        let mut site = Site::start_role("session", &arguments, Stdio::inherit());
-        let nodes = (0..nodes).map(|_| Node::from_line(&site.next_line())).collect();
-        Self { site, nodes }
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.site.address
-    }
-
-    /// SIGTERM, and status 0.
-    fn end(mut self) {
-        self.site.signal(Signal::TERM);
-        assert!(self.site.wait().0.success());
-    }
-
-    fn kill(mut self) {
-        self.site.signal(Signal::KILL);
-        self.site.wait();
-    }
-}
-
-impl Node {
-    /// From `node n1 on http://127.0.0.1:4001, process 4711, metrics on …`.
-    fn from_line(line: &str) -> Self {
-        let mut parts = line.split(", ");
-        let address = parts.next().and_then(|part| part.split("://").nth(1)).and_then(|text| text.parse().ok());
-        let process = parts.find_map(|part| part.strip_prefix("process ")?.parse().ok());
-        Self { address: address.unwrap_or_else(|| panic!("printed {line:?}")), process }
-    }
-}
-
-/// A client with its cookies.
-#[derive(Clone, Default)]
-struct User {
-    cookies: Vec<(String, String)>,
-}
-
-impl User {
-    fn send(&mut self, to: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mut headers = vec!["Content-Type: application/x-www-form-urlencoded".to_owned()];
-        if !cookies.is_empty() {
-            headers.push(format!("Cookie: {}", cookies.join("; ")));
-        }
-        let headers: Vec<_> = headers.iter().map(String::as_str).collect();
-        let answer = send(to, method, path, &headers, body);
-        for (_, set) in answer.fields.iter().filter(|(name, _)| name == "set-cookie") {
-            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
-            self.cookies.retain(|(known, _)| known != name);
-            if !value.is_empty() {
-                self.cookies.push((name.to_owned(), value.to_owned()));
-            }
-        }
-        answer
-    }
-
-    /// Stores a pair; what the session holds then.
-    fn add(&mut self, to: SocketAddr, pair: &str) -> String {
-        let (name, value) = pair.split_once('=').unwrap();
-        let answer = self.send(to, "GET", &format!("/session?name={name}&value={value}"), "");
-        text(&answer)
-    }
-
-    fn pairs(&mut self, to: SocketAddr) -> String {
-        text(&self.send(to, "GET", "/session", ""))
-    }
-
-    fn session(&self) -> &str {
-        let found = self.cookies.iter().find(|(name, _)| name == "session");
-        &found.unwrap().1
-    }
-
-    fn with_session(value: &str) -> Self {
-        Self { cookies: vec![("session".to_owned(), value.to_owned())] }
-    }
-}
-
-/// Of a good response.
-fn text(answer: &Answer) -> String {
-    let content = String::from_utf8_lossy(&answer.content).into_owned();
-    assert_eq!(answer.status, 200, "{content}");
-    content
-}
+use crate::session_cluster::{Cluster, User, add_everywhere, text};
 
 #[test]
 fn sessions_outlive_the_program() {
@@ -227,17 +115,6 @@ fn documents_are_transformed() {
     assert_eq!(user.send(node.address(), "GET", "/xsl", "").status, 403);
 }
 
-/// Each request to another place: the director, or any node.
-fn add_everywhere(cluster: &Cluster, user: &mut User, expected: &mut String, count: usize) {
-    let nodes = cluster.nodes.iter().map(|node| node.address);
-    let places: Vec<_> = [cluster.address()].into_iter().chain(nodes).collect();
-    for step in 0..count {
-        let name = format!("p{}", expected.lines().count());
-        expected.push_str(&format!("{name}={step}\n"));
-        assert_eq!(user.add(places[step % places.len()], &format!("{name}={step}")), *expected);
-    }
-}
-
 #[test]
 fn several_nodes_in_a_process_share_sessions() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,8 +146,7 @@ fn a_killed_owner_takes_no_pair_with_it() {
         add_everywhere(&cluster, user, expected, 6);
     }
     for victim in 0..2 {
-        let process = rustix::process::Pid::from_raw(cluster.nodes[victim].process.unwrap()).unwrap();
-        rustix::process::kill_process(process, Signal::KILL).unwrap();
+        cluster.nodes[victim].signal(Signal::KILL);
         let other = cluster.nodes[3].address;
         for (user, expected) in &mut users {
             assert_eq!(user.pairs(other), *expected, "without the owner");
