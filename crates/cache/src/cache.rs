@@ -98,7 +98,7 @@ impl Cache {
     #[must_use]
     pub fn is_hidden_field(&self, name: &str) -> bool {
         let Settings { hides_keys, key_fields, .. } = &self.settings;
-        *hides_keys && key_fields.iter().any(|known| known.eq_ignore_ascii_case(name))
+        *hides_keys && key_fields.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
     }
 
     /// `lines` without the headers that are hidden from clients.

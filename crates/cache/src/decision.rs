@@ -5,7 +5,6 @@ mod reuse;
 
 use std::sync::Arc;
 
-use breme_base::Instant;
 use breme_http1::{Fields, Method};
 
 use reuse::{Reuse, find};
@@ -14,16 +13,14 @@ pub use miss::CacheDecision;
 
 use crate::cached_response::ResponseOptions;
 use crate::directives::RequestDirectives;
-use crate::fields::{FieldValues, ForwardedFields, SavedFields};
+use crate::fields::{FieldValues, ForwardedFields};
 use crate::fill::{FILL_BYTES, Fill, register};
 use crate::follower::WaitOptions;
 use crate::forward::FetchKind;
-use crate::key::{Key, KeyHash};
+use crate::key::Key;
 use crate::pending_request::PendingRequest;
 use crate::request::{Now, Request, Waiter};
 use crate::status::{CacheStatus, Forwarded};
-use crate::storability::RequestTraits;
-use crate::validation::is_conditional;
 use crate::vary::CookieRules;
 use crate::{Cache, CachedResponse, Follower, Forward};
 
@@ -77,32 +74,21 @@ impl Cache {
         let key = Self::key(request);
         let hash = self.store.hash_of(&key);
         let directives = self.directives(&request.fields);
-        let found = find(
-            &self.store.read(hash),
-            hash,
-            key.as_slice(),
-            &ForwardedFields(request),
-            CookieRules::new(&self.settings),
-        );
+        let cookies = CookieRules::new(&self.settings);
+        let found = find(&self.store.read(hash), hash, key.as_slice(), &ForwardedFields(request), cookies);
         if let Some((stored, version)) = found
             && let Reuse::Fresh = self.assess(&stored, &request.fields, is_head, directives, now.instant)
         {
             stored.count_hits(1);
             let options = ResponseOptions { is_head, now, ranges_max: self.settings.ranges_max };
-            let response = CachedResponse::from_stored(
-                &stored,
-                &request.fields,
-                options,
-                CacheStatus::hit(stored.ttl_s(now.instant)),
-            );
-            let is_lasting = !directives.restricts() && !is_head;
-            return CacheDecision::Respond(if is_lasting {
-                response.with_validity(&stored, version)
-            } else {
-                response
-            });
+            let status = CacheStatus::hit(stored.ttl_s(now.instant));
+            let response = CachedResponse::from_stored(&stored, &request.fields, options, status);
+            if directives.restricts() || is_head {
+                return CacheDecision::Respond(response);
+            }
+            return CacheDecision::Respond(response.with_validity(&stored, version));
         }
-        let pending = self.pending_request(key, hash, request, is_head, directives, now.instant);
+        let pending = PendingRequest::new(key, hash, request, directives, &self.settings, now.instant);
         let deadline = now.instant + self.settings.follow_max;
         self.decide(Box::new(pending), now, Some(WaitOptions { waiter, deadline, previous: None }))
     }
@@ -116,7 +102,7 @@ impl Cache {
         };
         let hash = self.store.hash_of(&key);
         let mut pending =
-            self.pending_request(key, hash, request, false, self.directives(&request.fields), now.instant);
+            PendingRequest::new(key, hash, request, self.directives(&request.fields), &self.settings, now.instant);
         pending.traits.needs_lifetime = true;
         let fill = Fill::new(pending.key.as_slice(), b"", self.store.groups.purges(), false, charge);
         let Some(fill) = register(&mut self.store.write(hash), hash.table, fill) else {
@@ -129,30 +115,6 @@ impl Cache {
     fn directives(&self, fields: &impl FieldValues) -> RequestDirectives {
         if self.settings.client_directives { RequestDirectives::read(fields) } else { RequestDirectives::default() }
     }
-
-    fn pending_request(
-        &self,
-        key: Key,
-        hash: KeyHash,
-        request: &Request<'_, '_>,
-        is_head: bool,
-        directives: RequestDirectives,
-        now: Instant,
-    ) -> PendingRequest {
-        let fields = request.fields;
-        PendingRequest {
-            key,
-            hash,
-            saved_fields: SavedFields::new(request),
-            is_head,
-            directives,
-            traits: RequestTraits::new(&fields, directives.no_store, &self.settings),
-            requested_at: now,
-            is_conditional: is_conditional(&fields),
-            needs_origin: fields.has("if-match") || fields.has("if-unmodified-since"),
-            has_waited: false,
-        }
-    }
 }
 
 impl Follower {
@@ -160,8 +122,8 @@ impl Follower {
     /// fill until the same deadline.
     #[must_use]
     pub fn retry(self, now: Now) -> CacheDecision {
-        let (cache, pending, waiting) = self.into_retry(now.instant);
-        cache.decide(pending, now, waiting)
+        let (cache, pending, wait_options) = self.into_retry(now.instant);
+        cache.decide(pending, now, wait_options)
     }
 }
 
@@ -172,13 +134,14 @@ const OVERRIDES: [&str; 5] =
 
 fn has_override_header(fields: Fields<'_, '_>) -> bool {
     let mut names = fields.iter().map(|field| field.name).filter(|name| name.starts_with(['x', 'X']));
-    names.any(|name| OVERRIDES.iter().any(|known| is_alike(name, known)))
+    names.any(|name| OVERRIDES.iter().any(|candidate| is_equivalent(name, candidate)))
 }
 
 /// CGI passes `-` and `_` alike as `_` (RFC 3875, 4.1.18).
-fn is_alike(name: &str, known: &str) -> bool {
-    let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
-    name.len() == known.len() && name.bytes().zip(known.bytes()).all(is_alike)
+fn is_equivalent(name: &str, candidate: &str) -> bool {
+    let is_equivalent =
+        |(own, candidate): (u8, u8)| own.eq_ignore_ascii_case(&candidate) || (own == b'_' && candidate == b'-');
+    name.len() == candidate.len() && name.bytes().zip(candidate.bytes()).all(is_equivalent)
 }
 
 /// Connection options, and headers that are never forwarded.
@@ -190,6 +153,7 @@ const CONNECTION_OPTIONS: [&str; 8] =
 fn has_custom_option(fields: Fields<'_, '_>) -> bool {
     let mut options =
         fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
-    let is_known = |option: &[u8]| CONNECTION_OPTIONS.iter().any(|known| option.eq_ignore_ascii_case(known.as_bytes()));
-    options.any(|option| !option.is_empty() && !is_known(option))
+    let is_registered =
+        |option: &[u8]| CONNECTION_OPTIONS.iter().any(|candidate| option.eq_ignore_ascii_case(candidate.as_bytes()));
+    options.any(|option| !option.is_empty() && !is_registered(option))
 }

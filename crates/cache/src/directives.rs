@@ -41,12 +41,12 @@ pub(crate) struct RequestDirectives {
 impl ResponseDirectives {
     /// Pragma has no meaning in a response (RFC 9111, 5.4).
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
-        gathered(fields, Self::add)
+        parse_directives(fields, Self::add)
     }
 
     /// `no-cache` and `private` with field names apply to those fields only.
     fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let is = |candidate: &str| name.eq_ignore_ascii_case(candidate.as_bytes());
         match () {
             () if is("max-age") => least(&mut self.max_age_s, seconds(value)),
             () if is("s-maxage") => least(&mut self.s_maxage_s, seconds(value)),
@@ -77,11 +77,11 @@ impl ResponseDirectives {
 impl RequestDirectives {
     /// `Pragma: no-cache` is deprecated and ignored; clients that mean it send Cache-Control too.
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
-        gathered(fields, Self::add)
+        parse_directives(fields, Self::add)
     }
 
     fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let is = |candidate: &str| name.eq_ignore_ascii_case(candidate.as_bytes());
         match () {
             () if is("no-cache") => self.no_cache = true,
             () if is("no-store") => self.no_store = true,
@@ -109,7 +109,7 @@ pub(crate) fn qualified_names(fields: &impl FieldValues) -> impl Iterator<Item =
     values.filter_map(|(_, value)| value).flat_map(|value| list_members(unquoted(value)))
 }
 
-fn gathered<D: Default>(fields: &impl FieldValues, mut add: impl FnMut(&mut D, &[u8], Option<&[u8]>)) -> D {
+fn parse_directives<D: Default>(fields: &impl FieldValues, mut add: impl FnMut(&mut D, &[u8], Option<&[u8]>)) -> D {
     let mut directives = D::default();
     members(fields).for_each(|(name, value)| add(&mut directives, name, value));
     directives
@@ -143,11 +143,11 @@ pub(crate) fn number(value: &[u8]) -> Option<u32> {
 }
 
 fn least(slot: &mut Option<u32>, found: u32) {
-    *slot = Some(slot.map_or(found, |known| known.min(found)));
+    *slot = Some(slot.map_or(found, |candidate| candidate.min(found)));
 }
 
 fn most(slot: &mut Option<u32>, found: u32) {
-    *slot = Some(slot.map_or(found, |known| known.max(found)));
+    *slot = Some(slot.map_or(found, |candidate| candidate.max(found)));
 }
 
 #[cfg(test)]

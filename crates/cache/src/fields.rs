@@ -26,7 +26,7 @@ impl FieldValues for Fields<'_, '_> {
 impl FieldValues for FieldBlock {
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
         lines(self.as_bytes())
-            .filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+            .filter(move |(candidate, _)| candidate.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 }
@@ -76,6 +76,8 @@ impl SavedFields {
 
 impl FieldValues for SavedFields {
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
-        lines(&self.lines).filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        lines(&self.lines)
+            .filter(move |(candidate, _)| candidate.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 }

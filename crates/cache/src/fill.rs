@@ -114,16 +114,16 @@ pub(crate) struct StreamedResponse {
 
 impl StreamedResponse {
     pub(crate) fn variant(&self) -> &[u8] {
-        &self.bytes[self.layout.key_bytes as usize..self.layout.content_at()]
+        &self.bytes[self.layout.key_bytes as usize..self.layout.body_offset()]
     }
 
     /// Including discarded bytes.
     fn received_bytes(&self) -> u64 {
-        self.discarded_bytes + (self.bytes.len() - self.layout.content_at()) as u64
+        self.discarded_bytes + (self.bytes.len() - self.layout.body_offset()) as u64
     }
 
     pub(crate) fn since(&self, position: u64) -> &[u8] {
-        let start = self.layout.content_at() + position.saturating_sub(self.discarded_bytes) as usize;
+        let start = self.layout.body_offset() + position.saturating_sub(self.discarded_bytes) as usize;
         self.bytes.get(start..).unwrap_or_default()
     }
 }
@@ -199,14 +199,14 @@ impl Fill {
             return None;
         }
         let mut inner = self.lock();
-        let (may_join, known) = match (&inner.phase, &inner.stream) {
+        let (may_join, candidate) = match (&inner.phase, &inner.stream) {
             (FillPhase::AwaitingHead | FillPhase::Storing, _) => (true, None),
             (FillPhase::Streaming, Some(stream)) => {
                 (stream.is_storable && matches(stream.variant(), request, cookies), Some(stream.groups.as_slice()))
             }
             _ => (false, None),
         };
-        let may_join = may_join && !groups.is_older(known, self.purges);
+        let may_join = may_join && !groups.is_older(candidate, self.purges);
         may_join.then(|| inner.subscription(Subscription::new(waiter)))
     }
 
@@ -222,8 +222,8 @@ impl Fill {
     /// Records the next fill, if this one failed without a response.
     pub(crate) fn set_successor(&self, next: &Self) {
         let mut inner = self.lock();
-        let is_known = inner.next.as_ref().is_some_and(|known| known.failure.get().is_some());
-        if matches!(inner.phase, FillPhase::Failed(FetchError::NoResponse(_))) && !is_known {
+        let is_registered = inner.next.as_ref().is_some_and(|candidate| candidate.failure.get().is_some());
+        if matches!(inner.phase, FillPhase::Failed(FetchError::NoResponse(_))) && !is_registered {
             inner.next = Some(Arc::clone(&next.record));
         }
     }
@@ -243,8 +243,8 @@ impl Fill {
     }
 
     /// Records a failure before the fill is closed, so that a request finds either an open fill or its failure.
-    pub(crate) fn record_failure(&self, fault: &FetchError) {
-        if let FetchError::NoResponse(failure) | FetchError::Unreachable(failure) = fault
+    pub(crate) fn record_failure(&self, error: &FetchError) {
+        if let FetchError::NoResponse(failure) | FetchError::Unreachable(failure) = error
             && matches!(self.lock().phase, FillPhase::AwaitingHead)
         {
             // The first failure counts.
@@ -312,7 +312,7 @@ impl Fill {
             (FillOutcome::Stored(stored), _) => FillPhase::Done(stored),
             (FillOutcome::Stale(stored, status), _) => FillPhase::Stale(stored, status),
             (FillOutcome::Ended, _) => FillPhase::Streaming,
-            (FillOutcome::Failed(fault), FillPhase::AwaitingHead) => FillPhase::Failed(fault),
+            (FillOutcome::Failed(error), FillPhase::AwaitingHead) => FillPhase::Failed(error),
             (FillOutcome::Failed(_), _) => FillPhase::Aborted,
             (FillOutcome::Released, _) => FillPhase::Released,
         };
@@ -373,7 +373,7 @@ impl FillProgress {
             }
         }
         let read = slowest.saturating_sub(stream.discarded_bytes) as usize;
-        let start = stream.layout.content_at();
+        let start = stream.layout.body_offset();
         stream.bytes.drain(start..start + read);
         stream.discarded_bytes += read as u64;
         self.wake(wakes);

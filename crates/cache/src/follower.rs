@@ -140,7 +140,7 @@ impl Follower {
                 self.must_not_wait = true;
                 return FollowerPoll::Retry;
             }
-            (FillPhase::Failed(fault), _) => return self.pending.fail(fault),
+            (FillPhase::Failed(error), _) => return self.pending.fail(error),
             (FillPhase::Streaming | FillPhase::Aborted, _) => return FollowerPoll::Retry,
         };
         drop(inner);
@@ -149,12 +149,7 @@ impl Follower {
         }
         let cache_status =
             CacheStatus { forwarded_status: status, ttl_s: Some(stored.ttl_s(now.instant)), ..self.cache_status };
-        FollowerPoll::Response(Box::new(CachedResponse::from_stored(
-            &stored,
-            &self.pending.saved_fields,
-            self.pending.options(now, settings),
-            cache_status,
-        )))
+        FollowerPoll::Response(Box::new(self.pending.response(&stored, now, settings, cache_status)))
     }
 
     fn head(&self, stream: &StreamedResponse, now: Instant) -> StreamedHead {
@@ -213,8 +208,8 @@ impl Follower {
         let deadline = self.deadline;
         let waiter = self.waiter().filter(|_| !self.must_not_wait && now < deadline);
         let previous = Some(Arc::clone(&self.fill));
-        let waiting = waiter.map(|waiter| WaitOptions { waiter, deadline, previous });
-        (Arc::clone(&self.cache), self.pending.clone(), waiting)
+        let wait_options = waiter.map(|waiter| WaitOptions { waiter, deadline, previous });
+        (Arc::clone(&self.cache), self.pending.clone(), wait_options)
     }
 
     fn waiter(&self) -> Option<Waiter> {
@@ -224,8 +219,8 @@ impl Follower {
 
 impl PendingRequest {
     /// What a follower of a failed fill does.
-    fn fail(&mut self, fault: &FetchError) -> FollowerPoll {
-        match fault {
+    fn fail(&mut self, error: &FetchError) -> FollowerPoll {
+        match error {
             FetchError::Request => FollowerPoll::Retry,
             FetchError::NoResponse(_) if !std::mem::replace(&mut self.has_waited, true) => FollowerPoll::Retry,
             FetchError::Unreachable(failure) | FetchError::NoResponse(failure) => FollowerPoll::Failed(failure.clone()),

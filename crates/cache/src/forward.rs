@@ -21,7 +21,7 @@ use crate::store::StoredResponse;
 use crate::{CachedResponse, Follower, invalidation};
 
 /// If the client disconnects, a fill continues if no more than this is missing.
-const WORTH_FINISHING_BYTES: u64 = 256 * 1024;
+const FINISH_WITHIN_BYTES: u64 = 256 * 1024;
 #[derive(Debug)]
 pub struct Forward {
     work: ForwardKind,
@@ -157,7 +157,7 @@ impl Forward {
         match &mut self.work {
             ForwardKind::Pass => HeadAction::Relay,
             ForwardKind::Unsafe { cache, key } => {
-                invalidation::after(cache, key, head, None);
+                invalidation::apply(cache, key, head, None);
                 HeadAction::Relay
             }
             ForwardKind::Fetch(fetch) => {
@@ -190,9 +190,9 @@ impl Forward {
     }
 
     /// No response, or it was aborted. Before the head, a stale response may be returned to send instead of an error.
-    pub fn handle_failure(mut self, now: Now, fault: FetchError, wakes: &mut Wakes) -> Option<CachedResponse> {
+    pub fn handle_failure(mut self, now: Now, error: FetchError, wakes: &mut Wakes) -> Option<CachedResponse> {
         match &mut self.work {
-            ForwardKind::Fetch(fetch) => fetch.handle_failure(now, self.cache_status, fault, wakes),
+            ForwardKind::Fetch(fetch) => fetch.handle_failure(now, self.cache_status, error, wakes),
             _ => None,
         }
     }
@@ -203,7 +203,7 @@ impl Forward {
     pub fn should_finish(&self) -> bool {
         let ForwardKind::Fetch(fetch) = &self.work else { return false };
         let is_almost_there = |progress: BodyProgress| {
-            progress.length.is_some_and(|length| length.saturating_sub(progress.bytes) <= WORTH_FINISHING_BYTES)
+            progress.length.is_some_and(|length| length.saturating_sub(progress.bytes) <= FINISH_WITHIN_BYTES)
         };
         let is_followed = |fill: &Arc<Fill>| fill.has_followers() || fetch.progress.is_some_and(is_almost_there);
         fetch.fill.as_ref().is_some_and(is_followed)
@@ -214,20 +214,20 @@ impl Fetch {
         &mut self,
         now: Now,
         cache_status: CacheStatus,
-        fault: FetchError,
+        error: FetchError,
         wakes: &mut Wakes,
     ) -> Option<CachedResponse> {
         let response = if self.has_head { None } else { self.stale_response(now, None, cache_status, wakes) };
         // The client's own directives may have ruled out a stale response that others accept.
-        let fault = if self.pending.directives.restricts() { FetchError::Request } else { fault };
-        self.finish(FillOutcome::Failed(fault), wakes);
+        let error = if self.pending.directives.restricts() { FetchError::Request } else { error };
+        self.finish(FillOutcome::Failed(error), wakes);
         response
     }
 
     /// The first outcome counts.
     fn finish(&mut self, outcome: FillOutcome, wakes: &mut Wakes) {
-        if let (Some(fill), FillOutcome::Failed(fault)) = (&self.fill, &outcome) {
-            fill.record_failure(fault);
+        if let (Some(fill), FillOutcome::Failed(error)) = (&self.fill, &outcome) {
+            fill.record_failure(error);
         }
         self.unregister();
         if let Some(fill) = self.fill.take() {

@@ -199,15 +199,15 @@ mod tests {
     fn age_counts_fractions_of_a_second() {
         let now = |time_ms, wall| Now { instant: Instant::ZERO + Duration::from_millis(time_ms), wall };
         let requested = now(1_000, NOON).instant;
-        for (came_ms, date_s, expected) in [
+        for (received_ms, date_s, expected) in [
             (1_400, 0, (0, 1_000)),
             (3_400, 0, (2, 3_000)),
             (3_400, -2, (2, 3_000)),
             (3_400, -3, (3, 3_400)), // by its date it is older than by its way
         ] {
-            let times = Times { requested, received: now(came_ms, NOON) };
+            let times = Times { requested, received: now(received_ms, NOON) };
             let (age_s, from) = initial_age(0, UnixSeconds((NOON.0 as i64 + date_s) as u64), times);
-            assert_eq!((age_s, from), (expected.0, now(expected.1, NOON).instant), "{came_ms} {date_s}");
+            assert_eq!((age_s, from), (expected.0, now(expected.1, NOON).instant), "{received_ms} {date_s}");
         }
     }
 

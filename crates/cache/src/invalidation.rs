@@ -16,13 +16,13 @@ use crate::structured;
 const GROUPS_MAX: usize = 256;
 
 /// `own` is the fill of this response, which stays valid.
-pub(crate) fn after(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_>, own: Option<&Arc<Fill>>) {
+pub(crate) fn apply(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_>, own: Option<&Arc<Fill>>) {
     if !(200..400).contains(&head.status) {
         return;
     }
     cache.invalidate(target, own);
     for name in ["location", "content-location"] {
-        if let Some(key) = named(target, head, name) {
+        if let Some(key) = resolve_header(target, head, name) {
             cache.invalidate(&key, own);
         }
     }
@@ -34,11 +34,11 @@ pub(crate) fn after(cache: &Arc<Cache>, target: &Key, head: &ResponseHead<'_, '_
 }
 
 /// Whether the response is the representation that a GET of the target would get (RFC 9110, 8.7).
-pub(crate) fn is_of_target(target: &Key, head: &ResponseHead<'_, '_>) -> bool {
+pub(crate) fn is_target_representation(target: &Key, head: &ResponseHead<'_, '_>) -> bool {
     let is_single = head.fields.all("content-location").count() == 1;
-    is_single && named(target, head, "content-location").is_some_and(|key| key.as_slice() == target.as_slice())
+    is_single && resolve_header(target, head, "content-location").is_some_and(|key| key.as_slice() == target.as_slice())
 }
 
-fn named(target: &Key, head: &ResponseHead<'_, '_>, name: &str) -> Option<Key> {
+fn resolve_header(target: &Key, head: &ResponseHead<'_, '_>, name: &str) -> Option<Key> {
     head.fields.first_value(name).and_then(|reference| target.same_origin(reference))
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use breme_http1::{ByteRange, FieldBlock, Ranges, is_targeted_cache_control, only_tag, parse_ranges};
 
 use crate::fields::{FieldValues, lines};
-use crate::ranges::is_of_sent_bytes;
+use crate::ranges::describes_sent_bytes;
 use crate::store::{ReuseTerms, StoredResponse};
 use crate::validation::if_range_holds;
 
 /// A part is merged with one of at most this many times its length, since merging copies both,
-const JOINED_TIMES_MAX: u64 = 16;
+const MERGE_RATIO_MAX: u64 = 16;
 /// or if the result is at most this long.
-const JOINED_BYTES_FREE: u64 = 64 * 1024;
+const MERGE_BYTES_FREE: u64 = 64 * 1024;
 
 /// A byte range and the complete length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl ContentRange {
     }
 
     /// Both together, if adjacent or overlapping.
-    fn joined(self, other: Self) -> Option<Self> {
+    fn merged(self, other: Self) -> Option<Self> {
         let touches = self.range.start <= other.range.end && other.range.start <= self.range.end;
         let range =
             ByteRange { start: self.range.start.min(other.range.start), end: self.range.end.max(other.range.end) };
@@ -93,10 +93,10 @@ fn contradicts(new: &FieldBlock, old: &FieldBlock) -> bool {
 /// Whether the old part has a header on caching that the new one lacks. The merged part has the headers of both (RFC
 /// 9110, 15.3.7.3), but its terms of reuse come from the new one alone, so those must be complete. Origins that repeat
 /// their headers on each 206 (15.3.7) meet this.
-fn lacks_terms(new: &FieldBlock, old: &FieldBlock) -> bool {
+fn lacks_caching_headers(new: &FieldBlock, old: &FieldBlock) -> bool {
     let mut names = lines(old.as_bytes()).filter_map(|(name, _)| std::str::from_utf8(name).ok());
     names.any(|name| {
-        let is_term = ["Cache-Control", "Expires"].iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_term = ["Cache-Control", "Expires"].iter().any(|candidate| name.eq_ignore_ascii_case(candidate));
         (is_term || is_targeted_cache_control(name)) && !new.has(name)
     })
 }
@@ -118,31 +118,31 @@ impl<'s> CombinedParts<'s> {
         let (new_lines, old_lines) = (new.block(), old.block());
         let is_same = tag(old)?.is_strongly(tag(new)?)
             && !contradicts(new_lines, old_lines)
-            && !lacks_terms(new_lines, old_lines);
+            && !lacks_caching_headers(new_lines, old_lines);
         let (old_part, new_part) = (ContentRange::from_fields(old.block())?, ContentRange::from_fields(new.block())?);
-        let both = old_part.joined(new_part)?;
-        let length_max = new_part.length().saturating_mul(JOINED_TIMES_MAX).max(JOINED_BYTES_FREE).min(bytes_max);
+        let both = old_part.merged(new_part)?;
+        let length_max = new_part.length().saturating_mul(MERGE_RATIO_MAX).max(MERGE_BYTES_FREE).min(bytes_max);
         let may_join = old.is_part() && new.is_part() && both.length() <= length_max;
         (is_same && may_join).then_some(Self { old, new, old_part, new_part, both })
     }
 
     /// Upper bound.
     pub(crate) fn cost_bytes(&self) -> u64 {
-        let bytes = self.new.layout().content_at() + self.both.length() as usize;
+        let bytes = self.new.layout().body_offset() + self.both.length() as usize;
         StoredResponse::cost_of(
             bytes,
             self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,
         )
     }
 
-    pub(crate) fn join(&self, terms: ReuseTerms) -> Arc<StoredResponse> {
+    pub(crate) fn merge(&self, terms: ReuseTerms) -> Arc<StoredResponse> {
         let (old, new) = (self.old.body(), self.new.body());
         let (start, end) = (self.new_part.range.start, self.new_part.range.end);
         let before = start.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
-        let behind = end.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
+        let after = end.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
         let layout = self.new.layout();
-        let lead = &self.new.shared_bytes()[..layout.content_at()];
-        let bytes = [lead, &old[..before], &new, &old[behind..]].concat();
+        let lead = &self.new.shared_bytes()[..layout.body_offset()];
+        let bytes = [lead, &old[..before], &new, &old[after..]].concat();
         let status = if self.both.is_all() { 200 } else { 206 };
         Arc::new(StoredResponse::new(status, self.lines(), bytes.into(), layout, terms))
     }
@@ -152,9 +152,9 @@ impl<'s> CombinedParts<'s> {
         let mut out = FieldBlock::with_capacity(
             self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,
         );
-        let is_of_one = |name: &[u8]| name.eq_ignore_ascii_case(b"content-range") || is_of_sent_bytes(name);
+        let is_of_one = |name: &[u8]| name.eq_ignore_ascii_case(b"content-range") || describes_sent_bytes(name);
         let is_new =
-            |name: &[u8]| lines(self.new.block().as_bytes()).any(|(known, _)| known.eq_ignore_ascii_case(name));
+            |name: &[u8]| lines(self.new.block().as_bytes()).any(|(candidate, _)| candidate.eq_ignore_ascii_case(name));
         let kept = lines(self.old.block().as_bytes()).filter(|(name, _)| !is_new(name));
         for (name, value) in kept.chain(lines(self.new.block().as_bytes())).filter(|(name, _)| !is_of_one(name)) {
             let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
@@ -242,9 +242,9 @@ mod tests {
         StoredResponse::new(206, lines, Bytes::from(format!("keyv{body}")), layout, ReuseTerms::default())
     }
 
-    fn joined(old: &StoredResponse, new: &StoredResponse) -> Option<(u16, Option<String>, String)> {
+    fn merged(old: &StoredResponse, new: &StoredResponse) -> Option<(u16, Option<String>, String)> {
         let combined = CombinedParts::new(old, new, u64::MAX)?;
-        let both = combined.join(ReuseTerms::default());
+        let both = combined.merge(ReuseTerms::default());
         assert!(both.cost_bytes() <= combined.cost_bytes());
         assert_eq!((both.key(), both.variant()), (b"key" as &[u8], b"v" as &[u8]));
         assert_eq!(both.block().first_value("x"), new.block().first_value("x"), "the newer one's lines count");
@@ -267,12 +267,12 @@ mod tests {
         ] {
             let status = if position.is_some() { 206 } else { 200 };
             let expected = Some((status, position.map(str::to_owned), all.to_owned()));
-            assert_eq!(joined(&middle, &stored(range, "\"a\"", body)), expected, "{range}");
+            assert_eq!(merged(&middle, &stored(range, "\"a\"", body)), expected, "{range}");
         }
         let (first, last) = (stored("bytes 0-1/4", "\"a\"", "01"), stored("bytes 2-3/4", "\"a\"", "23"));
         let whole = Some((200, None, "0123".to_owned()));
-        assert_eq!(joined(&first, &last), whole);
-        assert_eq!(joined(&last, &first), whole);
+        assert_eq!(merged(&first, &last), whole);
+        assert_eq!(merged(&last, &first), whole);
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
             let (old, new) = (stored(&range(0, old), "\"a\"", ""), stored(&range(old, new), "\"a\"", ""));
             CombinedParts::new(&old, &new, 31 << 20).is_some()
         };
-        assert!(is_joined(JOINED_BYTES_FREE - 1, 1) && !is_joined(JOINED_BYTES_FREE, 1));
+        assert!(is_joined(MERGE_BYTES_FREE - 1, 1) && !is_joined(MERGE_BYTES_FREE, 1));
         assert!(is_joined(15 << 20, 1 << 20) && !is_joined(16 << 20, 1 << 20));
         assert!(is_joined(16 << 20, 15 << 20) && !is_joined(16 << 20, 16 << 20), "longer than anything may be");
     }

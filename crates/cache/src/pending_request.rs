@@ -1,13 +1,18 @@
 //! A request without a response yet.
 
+use std::sync::Arc;
+
 use breme_base::Instant;
+use breme_http1::Method;
 
 use crate::cached_response::ResponseOptions;
 use crate::directives::RequestDirectives;
-use crate::fields::SavedFields;
+use crate::fields::{FieldValues as _, SavedFields};
 use crate::key::{Key, KeyHash};
 use crate::storability::RequestTraits;
-use crate::{Now, Settings};
+use crate::store::StoredResponse;
+use crate::validation::is_conditional;
+use crate::{CacheStatus, CachedResponse, Now, Request, Settings};
 
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {
@@ -26,8 +31,39 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    pub(crate) fn options(&self, now: Now, settings: &Settings) -> ResponseOptions {
-        ResponseOptions { is_head: self.is_head, now, ranges_max: settings.ranges_max }
+    pub(crate) fn new(
+        key: Key,
+        hash: KeyHash,
+        request: &Request<'_, '_>,
+        directives: RequestDirectives,
+        settings: &Settings,
+        now: Instant,
+    ) -> Self {
+        let fields = request.fields;
+        Self {
+            key,
+            hash,
+            saved_fields: SavedFields::new(request),
+            is_head: request.method == Method::Head,
+            directives,
+            traits: RequestTraits::new(&fields, directives.no_store, settings),
+            requested_at: now,
+            is_conditional: is_conditional(&fields),
+            needs_origin: fields.has("if-match") || fields.has("if-unmodified-since"),
+            has_waited: false,
+        }
+    }
+
+    /// Builds the response to this request from a stored one.
+    pub(crate) fn response(
+        &self,
+        stored: &Arc<StoredResponse>,
+        now: Now,
+        settings: &Settings,
+        status: CacheStatus,
+    ) -> CachedResponse {
+        let options = ResponseOptions { is_head: self.is_head, now, ranges_max: settings.ranges_max };
+        CachedResponse::from_stored(stored, &self.saved_fields, options, status)
     }
 
     /// Whether it gets the complete response with 200.

@@ -96,17 +96,17 @@ impl Cache {
         }
     }
 
-    fn purge_everywhere(&self, is_meant: impl Fn(&[u8]) -> bool, manner: PurgeMode, now: Instant) -> usize {
+    fn purge_everywhere(&self, is_match: impl Fn(&[u8]) -> bool, manner: PurgeMode, now: Instant) -> usize {
         match manner {
             PurgeMode::Hard => self.store.remove_everywhere(
-                |stored| is_meant(stored.key()),
-                |shard| purge_fills(shard, |fill| is_meant(&fill.key)),
+                |stored| is_match(stored.key()),
+                |shard| purge_fills(shard, |fill| is_match(&fill.key)),
             ),
             PurgeMode::Soft => {
                 let mut count = 0;
                 self.store.at_each_shard(|shard| {
-                    purge_fills(shard, |fill| is_meant(&fill.key));
-                    count += shard.iter().filter(|stored| is_meant(stored.key()) && make_stale(stored, now)).count();
+                    purge_fills(shard, |fill| is_match(&fill.key));
+                    count += shard.iter().filter(|stored| is_match(stored.key()) && make_stale(stored, now)).count();
                 });
                 count
             }
@@ -143,8 +143,8 @@ fn make_stale(stored: &Arc<StoredResponse>, now: Instant) -> bool {
     !stored.is_pass()
 }
 
-fn purge_fills(shard: &mut Shard, is_meant: impl Fn(&Arc<Fill>) -> bool) {
+fn purge_fills(shard: &mut Shard, is_match: impl Fn(&Arc<Fill>) -> bool) {
     for fills in shard.fills.values_mut() {
-        fills.iter().filter(|fill| is_meant(fill)).for_each(|fill| fill.purge());
+        fills.iter().filter(|fill| is_match(fill)).for_each(|fill| fill.purge());
     }
 }

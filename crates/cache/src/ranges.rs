@@ -92,15 +92,15 @@ fn slice(body: &Bytes, range: ByteRange) -> Bytes {
 }
 
 /// Whether a header describes exactly the bytes of its message (RFC 9530, 2), and so no other range.
-pub(crate) fn is_of_sent_bytes(name: &[u8]) -> bool {
+pub(crate) fn describes_sent_bytes(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-digest") || name.eq_ignore_ascii_case(b"content-md5")
 }
 
 /// Stored headers with replacements, without those about the stored bytes.
 pub(crate) fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
     let mut out = FieldBlock::new();
-    let is_new = |name: &[u8]| new.iter().any(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
-    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_new(name) && !is_of_sent_bytes(name)) {
+    let is_new = |name: &[u8]| new.iter().any(|(candidate, _)| name.eq_ignore_ascii_case(candidate.as_bytes()));
+    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_new(name) && !describes_sent_bytes(name)) {
         let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
     }
     for (name, value) in new {

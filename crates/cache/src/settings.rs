@@ -50,14 +50,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn content_bytes_max(&self) -> u64 {
+    pub(crate) fn body_bytes_max(&self) -> u64 {
         self.object_bytes_max.min(self.memory_bytes / 4)
     }
 
     /// Defaults for a cache of this size.
     #[must_use]
     pub fn new(memory_bytes: u64) -> Self {
-        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let strings_of = |strings_of: &[&str]| strings_of.iter().map(|&word| word.to_owned()).collect();
         Self {
             name: "breme".to_owned(),
             memory_bytes,
@@ -71,10 +71,10 @@ impl Settings {
             pass_for: Duration::from_secs(601),
             follow_max: Duration::from_secs(10),
             overlong_window_bytes: 1 << 20,
-            targeted_fields: words(&["CDN-Cache-Control"]),
-            key_fields: words(&["Surrogate-Key", "xkey"]),
+            targeted_fields: strings_of(&["CDN-Cache-Control"]),
+            key_fields: strings_of(&["Surrogate-Key", "xkey"]),
             hides_keys: false,
-            session_cookies: words(&["sess", "sid", "token", "auth", "login"]),
+            session_cookies: strings_of(&["sess", "sid", "token", "auth", "login"]),
             ignored_cookies: Vec::new(),
             client_directives: true,
             ranges_max: 16,

@@ -55,7 +55,7 @@ impl RequestTraits {
     }
 }
 
-pub(crate) fn judge(
+pub(crate) fn storability(
     request: RequestTraits,
     status: u16,
     fields: &impl FieldValues,
@@ -68,8 +68,8 @@ pub(crate) fn judge(
     let vary = Vary::from_fields(fields);
     // Server errors are transient.
     let lasting = |names| Storability::Refused(StoreRefusal { is_lasting: status < 500, names });
-    let is_unasked = status == 304 || (status == 206 && !request.has_range);
-    if request.no_store || is_unasked || is_about_the_request(status) {
+    let is_unrequested = status == 304 || (status == 206 && !request.has_range);
+    if request.no_store || is_unrequested || is_about_request(status) {
         return Storability::Refused(StoreRefusal { is_lasting: false, names: Vec::new() });
     }
     if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
@@ -78,10 +78,10 @@ pub(crate) fn judge(
     if request.has_authorization && !directives.allows_authorization() {
         return Storability::Refused(StoreRefusal { is_lasting: false, names: Vec::new() });
     }
-    let is_for_one = request.is_personal && vary.has_cookie();
+    let is_private = request.is_personal && vary.has_cookie();
     let Vary::Fields(names) = vary else { return lasting(Vec::new()) };
     let group_names = PurgeNames::from_fields(fields, &settings.key_fields);
-    if is_for_one || group_names.are_too_many() {
+    if is_private || group_names.are_too_many() {
         return lasting(names);
     }
     let freshness = Freshness::read(status, fields, &directives, targeted.is_some(), times, settings);
@@ -90,7 +90,7 @@ pub(crate) fn judge(
     if request.needs_lifetime && !freshness.is_explicit {
         return Storability::Refused(StoreRefusal { is_lasting: false, names });
     }
-    if directives.allows(status, freshness) && is_of_use(fields, terms) {
+    if directives.allows(status, freshness) && is_useful(fields, terms) {
         return Storability::Store { terms, names };
     }
     lasting(names)
@@ -98,7 +98,7 @@ pub(crate) fn judge(
 
 /// Whether a status is about the request and not its target: its conditions (412), range (416), expectation (417), or
 /// client, rate and headers (428, 429, 431, 511; RFC 6585 forbids storing these). None of that is in the key.
-pub(crate) const fn is_about_the_request(status: u16) -> bool {
+pub(crate) const fn is_about_request(status: u16) -> bool {
     matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
 }
 
@@ -139,7 +139,7 @@ fn terms(
 }
 
 /// Stale responses are stored if they can be validated or may be served stale.
-fn is_of_use(fields: &impl FieldValues, terms: ReuseTerms) -> bool {
+fn is_useful(fields: &impl FieldValues, terms: ReuseTerms) -> bool {
     let may_be_stale = terms.stale_while_revalidate_s > 0 || terms.stale_if_error_s.is_some_and(|seconds| seconds > 0);
     terms.fresh_for_s > 0 || may_be_stale || fields.has("etag") || fields.has("last-modified")
 }
@@ -175,8 +175,9 @@ impl StoredFields {
     }
 
     pub(crate) fn has(&self, name: &[u8]) -> bool {
-        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        !NOT_STORED.iter().any(|known| is(known.as_bytes())) && !self.named.iter().any(|known| is(known))
+        let is = |candidate: &[u8]| name.eq_ignore_ascii_case(candidate);
+        !NOT_STORED.iter().any(|candidate| is(candidate.as_bytes()))
+            && !self.named.iter().any(|candidate| is(candidate))
     }
 }
 
@@ -218,7 +219,7 @@ mod tests {
     fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Storability {
         let received = Now { instant: Instant::ZERO, wall: NOON };
         let times = Times { requested: Instant::ZERO, received };
-        judge(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
+        storability(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
     }
 
     #[test]

@@ -66,12 +66,12 @@ pub(crate) fn strings(fields: &impl FieldValues, name: &str) -> Vec<Vec<u8>> {
 fn parse<T: sfv::FieldType>(fields: &impl FieldValues, name: &str) -> Option<T> {
     let mut values = fields.values(name);
     let first = values.next()?;
-    let mut joined = first.to_vec();
+    let mut merged = first.to_vec();
     for value in values {
-        joined.extend_from_slice(b", ");
-        joined.extend_from_slice(value);
+        merged.extend_from_slice(b", ");
+        merged.extend_from_slice(value);
     }
-    Parser::new(&joined).parse().ok()
+    Parser::new(&merged).parse().ok()
 }
 
 /// The groups and surrogate keys of a response.

@@ -20,8 +20,8 @@ pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Condi
         let tag = stored.first_value("etag").and_then(only_tag);
         any_tag(request.values("if-none-match"), |candidate| tag.is_some_and(|tag| tag.is_weakly(candidate)))
     } else {
-        let known = || date(stored, "last-modified").or_else(|| date(stored, "date"));
-        date(request, "if-modified-since").is_some_and(|since| known().is_some_and(|known| known <= since))
+        let candidate = || date(stored, "last-modified").or_else(|| date(stored, "date"));
+        date(request, "if-modified-since").is_some_and(|since| candidate().is_some_and(|candidate| candidate <= since))
     };
     if is_unchanged { ConditionResult::NotModified } else { ConditionResult::Proceed }
 }
@@ -55,7 +55,7 @@ pub(crate) fn is_conditional(request: &impl FieldValues) -> bool {
 }
 
 /// Representation headers, which a 304 omits (RFC 9110, 15.4.5).
-const OF_CONTENT: [&str; 7] = [
+const REPRESENTATION_HEADERS: [&str; 7] = [
     "content-type",
     "content-encoding",
     "content-language",
@@ -68,22 +68,23 @@ const OF_CONTENT: [&str; 7] = [
 /// The headers of a 304.
 pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
     let mut out = FieldBlock::new();
-    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_one_of(name, &OF_CONTENT)) {
+    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_one_of(name, &REPRESENTATION_HEADERS)) {
         push(&mut out, name, value);
     }
     out
 }
 
 /// Headers that describe the stored body, which a 304 must not change (RFC 9111, 3.2).
-const KEPT: [&str; 5] = ["content-digest", "content-encoding", "content-length", "content-md5", "content-range"];
+const PRESERVED_HEADERS: [&str; 5] =
+    ["content-digest", "content-encoding", "content-length", "content-md5", "content-range"];
 
 /// The headers of a stored response after a 304 or a matching response to HEAD: new values replace old ones (RFC 9111,
 /// 3.2).
 pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
     let may_store = StoredFields::new(&fresh);
     let is_known_tag = |name: &[u8]| name.eq_ignore_ascii_case(b"etag") && has(stored, name);
-    let is_kept = |name: &[u8]| is_one_of(name, &KEPT) || is_known_tag(name);
-    let updates = |name: &[u8]| may_store.has(name) && !is_kept(name);
+    let is_preserved = |name: &[u8]| is_one_of(name, &PRESERVED_HEADERS) || is_known_tag(name);
+    let updates = |name: &[u8]| may_store.has(name) && !is_preserved(name);
     let mut out = FieldBlock::new();
     for (name, value) in lines(stored.as_bytes()) {
         let is_replaced = updates(name) && fresh.iter().any(|field| field.name.as_bytes().eq_ignore_ascii_case(name));
@@ -100,7 +101,7 @@ pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBloc
 /// Whether a response to HEAD matches the stored response and may freshen it (RFC 9111, 4.3.5).
 pub(crate) fn agrees(stored: &FieldBlock, body_bytes: u64, fresh: Fields<'_, '_>) -> bool {
     let is_same = |name: &str| match (stored.first_value(name), fresh.first(name)) {
-        (Some(known), Some(found)) => known == found,
+        (Some(candidate), Some(found)) => candidate == found,
         _ => true,
     };
     let length = fresh.first("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
@@ -108,11 +109,11 @@ pub(crate) fn agrees(stored: &FieldBlock, body_bytes: u64, fresh: Fields<'_, '_>
 }
 
 fn has(block: &FieldBlock, name: &[u8]) -> bool {
-    lines(block.as_bytes()).any(|(known, _)| known.eq_ignore_ascii_case(name))
+    lines(block.as_bytes()).any(|(candidate, _)| candidate.eq_ignore_ascii_case(name))
 }
 
 fn is_one_of(name: &[u8], names: &[&str]) -> bool {
-    names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    names.iter().any(|candidate| name.eq_ignore_ascii_case(candidate.as_bytes()))
 }
 
 /// Adds a line that is valid, since it comes from another block or a received head.

@@ -15,7 +15,7 @@ const NAMES_MAX: usize = 16;
 /// Longer lists are not sorted.
 const SORTED_MAX: usize = 32;
 /// Headers that the proxy sets per client: a response that varies by these is private.
-const OF_THE_CLIENT: [&[u8]; 3] = [b"forwarded", b"x-forwarded-for", b"x-real-ip"];
+const CLIENT_ADDRESS_HEADERS: [&[u8]; 3] = [b"forwarded", b"x-forwarded-for", b"x-real-ip"];
 /// One variant for all requests with session cookies, so that a pass marker applies to all of them.
 const PERSONAL: &[u8] = b"\x01";
 
@@ -33,9 +33,10 @@ impl Vary {
             fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
         names.sort_unstable();
         names.dedup();
-        let cannot_be_known =
-            |name: &Vec<u8>| name == b"*" || OF_THE_CLIENT.contains(&&name[..]) || std::str::from_utf8(name).is_err();
-        let is_unknown = names.len() > NAMES_MAX || names.iter().any(cannot_be_known);
+        let is_unknowable = |name: &Vec<u8>| {
+            name == b"*" || CLIENT_ADDRESS_HEADERS.contains(&&name[..]) || std::str::from_utf8(name).is_err()
+        };
+        let is_unknown = names.len() > NAMES_MAX || names.iter().any(is_unknowable);
         if is_unknown { Self::Unknown } else { Self::Fields(names) }
     }
 
@@ -78,7 +79,7 @@ impl<'s> CookieRules<'s> {
     fn is_ignored(self, pair: &[u8]) -> bool {
         let name = cookie_name(pair);
         self.ignored.iter().any(|ignored| match ignored.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning.as_bytes()),
+            Some(prefix) => name.starts_with(prefix.as_bytes()),
             None => name == ignored.as_bytes(),
         })
     }
@@ -193,7 +194,7 @@ fn write_list(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
 fn write_without_blanks(value: &[u8], out: &mut InlineBytes) {
     let (mut is_quoted, mut is_escaped, mut before) = (false, false, b',');
     let mut rest = value;
-    while let Some((&byte, behind)) = rest.split_first() {
+    while let Some((&byte, after)) = rest.split_first() {
         let blanks = if is_quoted { &[][..] } else { leading_blanks(rest) };
         if !blanks.is_empty() {
             // All at once, so that a long run of blanks takes linear time.
@@ -208,7 +209,7 @@ fn write_without_blanks(value: &[u8], out: &mut InlineBytes) {
         is_escaped = is_quoted && byte == b'\\' && !is_escaped;
         before = byte;
         out.push(byte);
-        rest = behind;
+        rest = after;
     }
 }
 

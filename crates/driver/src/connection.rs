@@ -289,7 +289,7 @@ impl Connection {
             }
             self.transport.send_segments(&slices[..end - range.start], more)
         };
-        if let Some(moved) = self.note(&outcome) {
+        if let Some(moved) = self.update_after_send(&outcome) {
             self.left_bytes += moved.bytes;
             self.enqueue_rest(log, range.start..end, moved.bytes);
         }
@@ -309,7 +309,7 @@ impl Connection {
 
     fn enqueue(&mut self, log: Log<'_>, index: usize, skipped: usize) {
         let queue = self.queue.get_or_insert_default();
-        let is_sealed_out = self.transport.pending_bytes() == 0;
+        let is_encrypted_sent = self.transport.pending_bytes() == 0;
         match log.get(index) {
             Some(Action::Send(..) | Action::SendReceived(..)) => {
                 queue.push(Bytes::copy_from_slice(&log.memory(index)[skipped..]));
@@ -318,7 +318,7 @@ impl Connection {
             Some(Action::SendFile(_, range)) => queue.push_file(range.clone()),
             _ => {}
         }
-        if queue.is_empty() && is_sealed_out {
+        if queue.is_empty() && is_encrypted_sent {
             self.queue = None;
         }
     }
@@ -330,18 +330,18 @@ impl Connection {
             let Some(queue) = &mut self.queue else { break };
             let is_of_node = self.transport.pending_bytes() == 0;
             let outcome = if is_of_node { queue.send_some(&mut self.transport) } else { self.transport.flush() };
-            let Some(moved) = self.note(&outcome) else { break };
+            let Some(moved) = self.update_after_send(&outcome) else { break };
             // Pending ciphertext was counted when it was encrypted.
             self.left_bytes += if is_of_node { moved.bytes } else { 0 };
             flushed_bytes += moved.bytes;
-            let is_sealed_out = self.transport.pending_bytes() == 0;
-            self.queue.take_if(|queue| queue.is_empty() && is_sealed_out);
+            let is_encrypted_sent = self.transport.pending_bytes() == 0;
+            self.queue.take_if(|queue| queue.is_empty() && is_encrypted_sent);
         }
         flushed_bytes
     }
 
     /// Updates the flags after a send; none if it failed.
-    fn note(&mut self, outcome: &Result<SendResult, SendFailure>) -> Option<SendResult> {
+    fn update_after_send(&mut self, outcome: &Result<SendResult, SendFailure>) -> Option<SendResult> {
         match *outcome {
             Ok(moved) => {
                 self.is_writable = !moved.is_full;

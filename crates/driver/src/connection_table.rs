@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_used_again_and_an_id_is_not() {
+    fn reuses_indices_but_not_ids() {
         let mut table = ConnectionTable::default();
         let first = table.insert(connection());
         let second = table.insert(connection());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_is_small() {
+    fn idle_connection_size() {
         // The main part of the memory per idle connection, beside the timer slot and the kernel's socket.
         assert!(size_of::<ConnectionSlot>() <= 144, "{} bytes", size_of::<ConnectionSlot>());
     }

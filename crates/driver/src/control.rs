@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_is_bounded_keeps_the_order_and_loses_nothing() {
+    fn mailbox_is_bounded_and_ordered() {
         let control = control();
         let mailbox = control.mailbox(ShardId(0)).unwrap();
         for message in 0..MAILBOX_MESSAGES_MAX as u64 {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_to_an_ended_shard_is_for_nobody() {
+    fn closed_mailbox_drops_messages() {
         let control = control();
         let mailbox = control.mailbox(ShardId(0)).unwrap();
         mailbox.close();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_leave_is_taken_back() {
+    fn uncounts_unsent_bytes() {
         let counters = Counters::default();
         counters.add_sent(100);
         counters.uncount_sent(30);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_is_not_weakened_by_a_drain() {
+    fn drain_does_not_weaken_abort() {
         let control = control();
         control.raise(Stop::Abort);
         control.raise(Stop::Drain);

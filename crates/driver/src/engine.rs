@@ -328,12 +328,17 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.release_if_ended(id);
     }
 
-    /// Whether the node's deadlines need more precision than the kernel's default. Its tolerance is added to each wait.
-    pub(crate) fn enable_precise_deadlines(&mut self) -> bool {
+    /// Enables precise timers if the node's deadlines need them: returns how long before a deadline to busy-poll. The
+    /// node's tolerance is added to each wait.
+    pub(crate) fn enable_precise_deadlines(&mut self) -> Option<Duration> {
         let slack = self.node.deadline_slack();
-        let is_exact = slack < breme_node::DEADLINE_SLACK;
-        self.slack = if is_exact { slack } else { Duration::ZERO };
-        is_exact
+        if slack >= breme_node::DEADLINE_SLACK {
+            return None;
+        }
+        self.slack = slack;
+        // Otherwise timers are up to 50 µs late, which is not worth failing.
+        let _ = breme_sys::set_min_timer_slack();
+        Some(self.settings.spin_before_deadline)
     }
 
     /// How long to wait for events; none: until one occurs.

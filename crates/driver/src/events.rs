@@ -14,13 +14,11 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
-use crate::accept_backlog::{AcceptBacklog, has_waiting};
-use crate::accept_error::{ACCEPT_PAUSE, AcceptError};
+use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
 use crate::control::{Counters, Stop};
 use crate::engine::{Engine, Readiness};
 use crate::port::Port;
 use crate::socket::Socket;
-use crate::timer_precision::TimerPrecision;
 use crate::transport::Transport;
 
 const EVENTS_PER_TURN: usize = 256;
@@ -105,21 +103,21 @@ impl Events {
     pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventPort>) -> N {
         let mut events = mio::Events::with_capacity(EVENTS_PER_TURN);
         engine.handle_started();
-        let precision = TimerPrecision::for_node(&mut engine);
+        let precise_spin = engine.enable_precise_deadlines();
         while !engine.is_done() {
             let timeout = if self.may_accept(&engine) { Some(Duration::ZERO) } else { self.time_to_wait(&mut engine) };
-            let waited = match &precision {
+            let waited = match precise_spin {
                 None => self.poll.poll(&mut events, timeout),
                 Some(_) if timeout.is_some_and(|timeout| engine.may_coalesce(timeout)) => {
                     self.sleep_and_poll(&mut events, timeout)
                 }
-                Some(precision) => self.wait_precisely(&mut events, timeout, precision),
+                Some(spin) => self.wait_precisely(&mut events, timeout, spin),
             };
             if waited.is_err() {
                 events.clear(); // a signal: what is due is looked at all the same
             }
-            if let Some(precision) = &precision {
-                engine.count_spin(timeout, precision.spin, events.is_empty());
+            if let Some(spin) = precise_spin {
+                engine.count_spin(timeout, spin, events.is_empty());
             }
             let mut is_woken = false;
             for event in &events {
@@ -158,9 +156,9 @@ impl Events {
         &mut self,
         events: &mut mio::Events,
         timeout: Option<Duration>,
-        precision: &TimerPrecision,
+        spin: Duration,
     ) -> io::Result<()> {
-        let Some(timeout) = timeout.map(|timeout| timeout.saturating_sub(precision.spin)) else {
+        let Some(timeout) = timeout.map(|timeout| timeout.saturating_sub(spin)) else {
             return self.poll.poll(events, None);
         };
         if timeout >= COARSE_WAIT_MIN {
@@ -271,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_holds_an_id_and_is_no_listener() {
+    fn token_round_trips_connection_id() {
         for id in [ConnectionId::new(0, 0), ConnectionId::new(7, u32::MAX), ConnectionId::new(1 << 20, 3)] {
             assert_eq!(id_of(token_of(id)), id);
             assert!(token_of(id).0 < listener_token(ListenerId(1_000)).0);

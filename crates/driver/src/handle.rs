@@ -383,7 +383,7 @@ impl fmt::Display for StartError {
                     "cannot open a listening socket on {address} for each thread: {source}; try one thread"
                 )
             }
-            Self::Uring(lack) => write!(formatter, "the driver `uring` is not available: {lack}; or choose `events`"),
+            Self::Uring(error) => write!(formatter, "the driver `uring` is not available: {error}; or choose `events`"),
             Self::Thread(source) => write!(formatter, "cannot start a thread: {source}; choose fewer threads"),
             Self::Kernel(source) => {
                 write!(formatter, "cannot set up a thread: {source}; choose fewer threads or raise `ulimit -n`")
@@ -396,7 +396,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Cpu { .. } => None,
-            Self::Uring(lack) => Some(lack),
+            Self::Uring(error) => Some(error),
             Self::Listener { source, .. } | Self::Thread(source) | Self::Kernel(source) => Some(source),
         }
     }

@@ -63,8 +63,7 @@
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "completion is for Linux only"))]
 
-mod accept_backlog;
-mod accept_error;
+mod accept;
 mod connection;
 mod connection_table;
 mod control;
@@ -78,7 +77,6 @@ mod send_queue;
 mod settings;
 mod socket;
 mod threads;
-mod timer_precision;
 mod tls;
 mod transport;
 #[cfg(target_os = "linux")]

@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_named_even_among_our_own() {
+    fn bind_error_names_port_in_use() {
         let first = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &DriverSettings::default()).unwrap();
         let taken = message(first.address());
         assert!(taken.contains(&first.address().to_string()) && taken.contains("in use"), "{taken}");
     }
 
     #[test]
-    fn a_foreign_address_is_named() {
+    fn bind_error_names_foreign_address() {
         // Reserved for documentation (RFC 5737).
         let foreign = message(([192, 0, 2, 1], 0).into());
         assert!(foreign.contains("192.0.2.1 is not an address of this machine"), "{foreign}");

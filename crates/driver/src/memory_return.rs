@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_returned_when_half_of_the_connections_have_gone_for_good() {
+    fn trims_after_connections_halve() {
         let mut memory = MemoryReturn::default();
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         for (count, millis, is_due) in [

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_read_as_it_is_written() {
+    fn driver_kind_round_trips() {
         for kind in [DriverKind::Threads, DriverKind::Events, DriverKind::Uring] {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_dealt_in_turn() {
+    fn cpus_are_assigned_round_robin() {
         let settings = DriverSettings { cpus: vec![4, 6], ..DriverSettings::default() };
         assert_eq!([0, 1, 2].map(|index| settings.cpu_of(index)), [Some(4), Some(6), Some(4)]);
         assert_eq!(DriverSettings::default().cpu_of(3), None);

@@ -44,7 +44,7 @@ const LINGERING_GRACE: Duration = Duration::from_millis(200);
 const LINGERING_MAX: usize = 8;
 
 /// After a longer wait a thread frees its buffers: its client is idle or slow.
-const BUFFERS_KEPT: Duration = Duration::from_secs(1);
+const BUFFERS_RELEASE_AFTER: Duration = Duration::from_secs(1);
 
 /// No registration is needed: the poll list is built for each wait.
 pub(crate) struct PollPort;
@@ -149,8 +149,8 @@ impl PoolThread {
     fn wait<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) -> bool {
         self.polled.clear();
         let timeout = engine.time_to_wait(self.grace_end);
-        let is_long = engine.has_buffers() && timeout.is_none_or(|timeout| timeout > BUFFERS_KEPT);
-        let timeout = if is_long { Some(BUFFERS_KEPT) } else { timeout };
+        let is_long = engine.has_buffers() && timeout.is_none_or(|timeout| timeout > BUFFERS_RELEASE_AFTER);
+        let timeout = if is_long { Some(BUFFERS_RELEASE_AFTER) } else { timeout };
         let Some(ShardWaker::Fd(wake_fd)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.waker) else {
             return false;
         };

@@ -17,7 +17,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, ConnectionId, ListenerId, Node, ShardId};
@@ -26,14 +25,12 @@ use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::accept_backlog::{AcceptBacklog, has_waiting};
-use crate::accept_error::{ACCEPT_PAUSE, AcceptError};
+use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
 use crate::connection::{Connection, ConnectionPhase, Receive};
 use crate::control::{Control, Counters, ShardWaker, Stop};
 use crate::engine::{Arrival, Engine, Readiness};
 use crate::port::Port;
 use crate::socket::{Socket, reason};
-use crate::timer_precision::TimerPrecision;
 use crate::transport::Transport;
 
 /// 64 buffers of 64 kB: 4 MB per shard, of which only used pages are resident. Few long buffers are better than many
@@ -254,10 +251,10 @@ impl Uring {
         self.watch_wake_fd(&mut engine);
         engine.handle_started();
         // The kernel's wait timer is precise; spinning only hides wake-up latency.
-        let spin = TimerPrecision::for_node(&mut engine).map_or(Duration::ZERO, |precision| precision.spin);
+        let spin = engine.enable_precise_deadlines().unwrap_or_default();
         while !engine.is_done() {
             self.admit(&mut engine);
-            self.keep_accepting(&mut engine);
+            self.update_accepting(&mut engine);
             let also = self.accept_again.into_iter().chain(self.accept_backlog.next_check()).min();
             let timeout = engine.time_to_wait(also);
             work(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
@@ -349,7 +346,7 @@ impl Uring {
     }
 
     /// Accepts only below the connection limit.
-    fn keep_accepting<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+    fn update_accepting<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
         if self.listeners.is_empty() {
             return;
         }
@@ -376,8 +373,9 @@ impl Uring {
 
     fn check_accept_backlog<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
         let Self { accept_backlog, listeners, waiting, .. } = self;
-        let is_somebody = || !waiting.is_empty() || listeners.iter().any(|listener| has_waiting(&listener.socket));
-        accept_backlog.check(engine, listeners.is_empty(), is_somebody);
+        let has_waiting_connection =
+            || !waiting.is_empty() || listeners.iter().any(|listener| has_waiting(&listener.socket));
+        accept_backlog.check(engine, listeners.is_empty(), has_waiting_connection);
     }
 
     /// Draining takes turns until the kernel has ended accepting.
@@ -386,7 +384,7 @@ impl Uring {
             return; // an abort ends the loop by itself
         }
         self.is_draining = true;
-        self.keep_accepting(engine);
+        self.update_accepting(engine);
         if self.listeners.iter().all(|listener| listener.accepting == Receive::Idle) {
             self.admit(engine);
             self.accept_backlog(engine);
@@ -470,7 +468,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_holds_an_id() {
+    fn key_round_trips_connection_id() {
         for id in [ConnectionId::new(0, 0), ConnectionId::new((1 << INDEX_BITS) - 1, u32::MAX), ConnectionId::new(7, 3)]
         {
             assert_eq!(id_of(key_of(id)), id);

@@ -1,4 +1,4 @@
-//! How connections end: lingering, its bounds, and what still arrives when sending has failed.
+//! Closing connections: lingering and its limits, and responses received after a send failed.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectTicket, Endpoint};
-use common::{Context, Event, PATIENCE, connect, drain, kinds, pattern, read_all, run, serve, settings, words};
+use common::{Context, Event, PATIENCE, connect, drain, event_channel, kinds, pattern, read_all, run, serve, settings};
 
 const ANSWER: &[u8] = b"too large";
 
-/// Answers the first bytes and closes, as a server does that refuses a request in its middle.
+/// Responds to the first bytes and closes, like a server that rejects an upload.
 fn refuse(context: &mut Context<'_>, event: &Event<'_>) -> usize {
     let Event::Received(id, received) = event else { return 0 };
     context.actions.send(*id).extend_from_slice(ANSWER);
@@ -22,12 +22,12 @@ fn refuse(context: &mut Context<'_>, event: &Event<'_>) -> usize {
     received.bytes.len()
 }
 
-/// A server that refuses and says why its connections ended.
+/// A server with [`refuse`] that reports its close reasons.
 fn refusing(
     kind: DriverKind,
     settings: &DriverSettings,
-) -> (impl FnOnce() + use<>, std::net::SocketAddr, common::Heard<CloseReason>) {
-    let (say, heard) = words();
+) -> (impl FnOnce() + use<>, std::net::SocketAddr, common::EventReceiver<CloseReason>) {
+    let (say, reports) = event_channel();
     let (running, address) = serve(kind, settings, || {
         let say = say.clone();
         move |context, event| {
@@ -37,53 +37,53 @@ fn refusing(
             refuse(context, &event)
         }
     });
-    (move || drain(running), address, heard)
+    (move || drain(running), address, reports)
 }
 
 #[test]
-fn an_early_answer_survives_what_the_client_still_sends() {
+fn early_response_survives_client_upload() {
     for kind in kinds() {
-        let (end, address, heard) = refusing(kind, &settings(1));
+        let (end, address, reports) = refusing(kind, &settings(1));
         let mut client = connect(address);
         client.write_all(&pattern(10 << 20)).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_all(&mut client), ANSWER, "{kind}");
-        assert_eq!(heard.next(), CloseReason::Requested, "{kind}");
+        assert_eq!(reports.next(), CloseReason::Requested, "{kind}");
         end();
     }
 }
 
 #[test]
-fn lingering_ends_after_its_time() {
+fn lingering_ends_after_timeout() {
     for kind in kinds() {
         let hasty = DriverSettings { closing_timeout: Duration::from_millis(20), ..settings(1) };
-        let (end, address, heard) = refusing(kind, &hasty);
+        let (end, address, reports) = refusing(kind, &hasty);
         let mut client = connect(address);
         client.write_all(b"?").unwrap();
         assert_eq!(read_all(&mut client), ANSWER);
-        assert_eq!(heard.next(), CloseReason::Dropped, "{kind}");
+        assert_eq!(reports.next(), CloseReason::Dropped, "{kind}");
         end();
     }
 }
 
 #[test]
-fn lingering_ends_after_its_bytes() {
+fn lingering_ends_after_byte_limit() {
     for kind in kinds() {
         let narrow = DriverSettings { closing_bytes_max: 100_000, ..settings(1) };
-        let (end, address, heard) = refusing(kind, &narrow);
+        let (end, address, reports) = refusing(kind, &narrow);
         let mut client = connect(address);
         let content = pattern(1 << 20);
-        // It ends only when the server gives up and resets.
+        // Ends when the server resets the connection.
         while client.write_all(&content).is_ok() {}
-        assert_eq!(heard.next(), CloseReason::Dropped, "{kind}");
+        assert_eq!(reports.next(), CloseReason::Dropped, "{kind}");
         end();
     }
 }
 
 #[test]
-fn a_peer_that_has_ended_is_not_waited_for() {
+fn ended_peer_needs_no_lingering() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let patient = DriverSettings { closing_timeout: 2 * PATIENCE, ..settings(1) };
         let (running, address) = serve(kind, &patient, || {
             let say = say.clone();
@@ -98,18 +98,18 @@ fn a_peer_that_has_ended_is_not_waited_for() {
         });
         let client = connect(address);
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(heard.next(), CloseReason::Requested, "{kind}");
+        assert_eq!(reports.next(), CloseReason::Requested, "{kind}");
         drop(client);
         drain(running);
     }
 }
 
 #[test]
-fn an_answer_that_came_before_the_reset_is_still_lent() {
+fn response_before_reset_is_lent() {
     for kind in kinds() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let content = bytes::Bytes::from(vec![b'x'; 64 << 20]);
         let uploading = run(kind, &settings(1), || {
             let (say, content) = (say.clone(), content.clone());
@@ -139,8 +139,8 @@ fn an_answer_that_came_before_the_reset_is_still_lent() {
         stream.read_exact(&mut [0; 100]).unwrap();
         stream.write_all(ANSWER).unwrap();
         drop(stream); // with bytes unread, which makes it a reset
-        let (answer, reason) = heard.next();
-        // While the queue is long, nothing is lent: so the answer waits until the failure has emptied the queue.
+        let (answer, reason) = reports.next();
+        // Nothing is lent while the queue is long, so the response is lent after the failure has emptied it.
         assert_eq!(String::from_utf8_lossy(&answer), String::from_utf8_lossy(ANSWER), "{kind}");
         assert_eq!(reason, CloseReason::Reset, "{kind}");
         assert!(uploading.join().iter().all(Result::is_ok));

@@ -1,4 +1,4 @@
-//! Running out of descriptors. The limit holds for the process, so this is a test binary with one test.
+//! Running out of file descriptors. The limit is per process, so this binary has one test.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -12,18 +12,18 @@ use breme_node::Close;
 use common::{Event, Scripted, connect, drain, kinds, read_all, settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that are free when the server begins to accept.
+/// Free descriptors when the server starts to accept.
 const FREE: usize = 5;
 const CLIENTS: usize = 40;
 
 #[test]
-fn a_lack_of_descriptors_delays_connections_and_loses_none() {
+fn descriptor_shortage_delays_accepting() {
     let limit = getrlimit(Resource::Nofile);
     for kind in kinds() {
         let settings = settings(1);
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings).unwrap();
         let address = listener.address();
-        // They connect to the backlog: nobody accepts yet.
+        // In the backlog, not accepted yet.
         let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
         let running = start(kind, vec![listener], &settings, Clock::start(), |shard| {
             leave_free_descriptors();
@@ -54,7 +54,7 @@ fn a_lack_of_descriptors_delays_connections_and_loses_none() {
     }
 }
 
-/// Lowers the limit so that a few descriptors above those in use are free.
+/// Lowers the limit to a few descriptors above those in use.
 fn leave_free_descriptors() {
     let next = std::fs::File::open("/").unwrap();
     let in_use = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;

@@ -1,5 +1,5 @@
-//! What goes wrong between a driver and the kernel: a lack of buffers, resets, descriptors and ids that come again,
-//! ends in the middle of everything. The cases were found by thinking of io_uring; every driver must pass them.
+//! Faults between driver and kernel: no buffers, resets, reused descriptors and ids, stops under load. Written with
+//! io_uring in mind; every driver must pass them.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -12,14 +12,14 @@ use std::net::{Shutdown, TcpStream};
 use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ShardId};
 use bytes::Bytes;
-use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
+use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
 
-/// Each of the pool's threads serves one connection at a time.
+/// Each pool thread serves one connection at a time.
 fn threads(kind: DriverKind, connections: usize) -> usize {
     if kind == DriverKind::Threads { connections } else { 1 }
 }
 
-/// What a client sends: its number, and then bytes that differ from those of the others.
+/// The client's number, then bytes specific to it.
 fn message(number: usize, length: usize) -> Vec<u8> {
     let mut message = pattern(length + number);
     message.drain(..number);
@@ -27,12 +27,12 @@ fn message(number: usize, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_node_that_takes_nothing_stops_many_senders_and_loses_nothing() {
+fn back_pressure_stops_senders() {
     const CLIENTS: usize = 50;
     const LENGTH: usize = 200_000; // together far more than there are buffers
     for kind in kinds() {
         let narrow = DriverSettings { receive_bytes_max: 10_000, ..settings(threads(kind, CLIENTS)) };
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &narrow, || {
             let say = say.clone();
             let (mut held, mut is_open) = (BTreeSet::new(), false);
@@ -70,10 +70,10 @@ fn a_node_that_takes_nothing_stops_many_senders_and_loses_nothing() {
                 })
             })
             .collect();
-        (0..CLIENTS).for_each(|_| assert_eq!(heard.next(), None, "{kind}"));
+        (0..CLIENTS).for_each(|_| assert_eq!(reports.next(), None, "{kind}"));
         (0..narrow.threads).for_each(|shard| running.waker().wake(ShardId(shard), 0).unwrap());
         let expected: BTreeSet<Vec<u8>> = (0..CLIENTS).map(|number| message(number, LENGTH)).collect();
-        let received: BTreeSet<Vec<u8>> = (0..CLIENTS).map(|_| heard.next().unwrap()).collect();
+        let received: BTreeSet<Vec<u8>> = (0..CLIENTS).map(|_| reports.next().unwrap()).collect();
         assert!(received == expected, "{kind}: other bytes came than were sent");
         senders.into_iter().for_each(|sender| assert!(sender.join().unwrap().is_empty()));
         drain(running);
@@ -81,10 +81,10 @@ fn a_node_that_takes_nothing_stops_many_senders_and_loses_nothing() {
 }
 
 #[test]
-fn a_reset_while_a_send_is_under_way_ends_that_connection_once_and_no_other() {
+fn reset_during_send_closes_once() {
     const ROUNDS: usize = 200;
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let content = Bytes::from(pattern(1 << 20));
         let (running, address) = serve(kind, &settings(threads(kind, 3)), || {
             let (say, content) = (say.clone(), content.clone());
@@ -119,22 +119,22 @@ fn a_reset_while_a_send_is_under_way_ends_that_connection_once_and_no_other() {
         }
         let mut ids = BTreeSet::new();
         for _ in 0..ROUNDS {
-            let (id, reason) = heard.next();
+            let (id, reason) = reports.next();
             assert!(matches!(reason, CloseReason::Reset | CloseReason::Requested), "{kind}: {reason:?}");
             assert!(ids.insert(id) || kind == DriverKind::Threads, "{kind}: {id:?} ended twice");
         }
         drop(steady);
         drain(running);
         drop(say);
-        assert_eq!(heard.rest().len(), 1, "{kind}: only the steady one was left");
+        assert_eq!(reports.rest().len(), 1, "{kind}: only the steady one was left");
     }
 }
 
 #[test]
-fn an_answer_goes_to_whom_it_is_for_however_fast_places_come_again() {
+fn reused_indices_do_not_mix_connections() {
     const ROUNDS: usize = 300;
     for kind in kinds() {
-        // The node answers, aborts at once, or closes while its own long answer is still leaving.
+        // The node responds, aborts at once, or closes while its long response is being sent.
         let (running, address) = serve(kind, &settings(threads(kind, 4)), || {
             |context, event| {
                 let Event::Received(id, received) = event else { return 0 };
@@ -170,7 +170,7 @@ fn an_answer_goes_to_whom_it_is_for_however_fast_places_come_again() {
     }
 }
 
-/// Everything that comes back is the byte that was sent.
+/// Everything received must be the sent byte.
 fn check_own_answer(mut client: TcpStream, own: u8) {
     client.write_all(&[own; 10]).unwrap();
     let _ = client.shutdown(Shutdown::Write);
@@ -185,16 +185,16 @@ fn check_own_answer(mut client: TcpStream, own: u8) {
 }
 
 #[test]
-fn an_end_in_the_middle_of_everything_leaves_nobody_waiting() {
+fn abort_under_load_completes() {
     const CLIENTS: usize = 20;
     for kind in kinds() {
         for way in ["abort", "panic"] {
-            let (say, heard) = words();
+            let (say, reports) = event_channel();
             let (running, address) = serve(kind, &settings(threads(kind, CLIENTS)), || {
                 let say = say.clone();
                 move |context, event| match event {
                     Event::Received(id, received) => {
-                        // Sends in flight, receives in flight, bytes that were not taken, all at once.
+                        // Sends and receives in flight, and retained bytes, at once.
                         context.actions.send_shared(id, Bytes::from(vec![1; 4 << 20]));
                         say.send(()).unwrap();
                         received.bytes.len() / 2
@@ -205,14 +205,14 @@ fn an_end_in_the_middle_of_everything_leaves_nobody_waiting() {
             });
             let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
             clients.iter_mut().for_each(|client| client.write_all(b"something").unwrap());
-            (0..CLIENTS).for_each(|_| heard.next());
+            (0..CLIENTS).for_each(|_| reports.next());
             let shards = if kind == DriverKind::Threads { CLIENTS } else { 1 };
             match way {
                 "abort" => running.stopper().abort(),
                 _ => (0..shards).for_each(|shard| running.waker().wake(ShardId(shard), 0).unwrap()),
             }
             for client in &mut clients {
-                // What was sent, then the end or a reset, but no waiting: that would be an error of another kind.
+                // Some data, then the end or a reset; a timeout would be another error.
                 let ended = client.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
                 assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{kind}, {way}: {ended:?}");
             }

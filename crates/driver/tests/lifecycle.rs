@@ -1,4 +1,4 @@
-//! Starting, stopping, waking, failing: what a program sees of its driver.
+//! Starting, stopping, waking and failures, through the driver's public interface.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
-use common::{Event, Scripted, connect, drain, echo, kinds, nobody, read_all, run, serve, settings, words};
+use common::{Event, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, run, serve, settings};
 
-/// Sends back what comes, and ends when the peer does.
+/// Sends, half-closes and returns the echo.
 fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
     stream.write_all(text).unwrap();
     let mut answer = vec![0; text.len()];
@@ -27,7 +27,7 @@ fn a_thousand_connections_at_once() {
     const COUNT: usize = 1_000;
     breme_sys::ensure_descriptor_limit(2 * COUNT as u64 + 100).unwrap();
     for kind in kinds() {
-        // Each of the pool's threads serves one connection at a time.
+        // Each pool thread serves one connection at a time.
         let threads = if kind == DriverKind::Threads { COUNT } else { 2 };
         let (running, address) = serve(kind, &settings(threads), || echo);
         let mut clients: Vec<TcpStream> = (0..COUNT).map(|_| connect(address)).collect();
@@ -49,7 +49,7 @@ fn a_thousand_connections_at_once() {
 }
 
 #[test]
-fn a_small_pool_serves_many_connections_one_after_the_other() {
+fn small_pool_serves_connections_in_turn() {
     let (running, address) = serve(DriverKind::Threads, &settings(2), || echo);
     let mut clients: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
     for client in &mut clients {
@@ -63,7 +63,7 @@ fn a_small_pool_serves_many_connections_one_after_the_other() {
 }
 
 #[test]
-fn draining_serves_who_has_connected_and_refuses_who_comes_later() {
+fn drain_serves_backlog_and_refuses_new() {
     for kind in kinds() {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings(1)).unwrap();
         let address = listener.address();
@@ -84,9 +84,9 @@ fn draining_serves_who_has_connected_and_refuses_who_comes_later() {
 }
 
 #[test]
-fn a_drain_tells_each_node_once_and_waits_for_its_connections() {
+fn drain_notifies_once_and_waits() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
             move |context, event| {
@@ -100,20 +100,20 @@ fn a_drain_tells_each_node_once_and_waits_for_its_connections() {
         assert_eq!(ask(&mut client, b"before"), b"before");
         running.stopper().drain();
         running.stopper().drain();
-        heard.next();
+        reports.next();
         assert_eq!(ask(&mut client, b"after"), b"after", "{kind}");
         drop(client);
         assert!(running.join().iter().all(Result::is_ok));
         drop(say);
-        assert_eq!(heard.rest(), [], "{kind}: stopping was told twice");
+        assert_eq!(reports.rest(), [], "{kind}: stopping was told twice");
     }
 }
 
 #[test]
-fn what_is_left_is_dropped_once_at_the_stopping_timeout_and_at_an_abort() {
+fn stop_timeout_and_abort_drop_connections() {
     for kind in kinds() {
         for is_abort in [false, true] {
-            let (say, heard) = words();
+            let (say, reports) = event_channel();
             let hasty = DriverSettings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
             let (running, address) = serve(kind, &hasty, || {
                 let say = say.clone();
@@ -133,17 +133,17 @@ fn what_is_left_is_dropped_once_at_the_stopping_timeout_and_at_an_abort() {
             }
             assert!(running.join().iter().all(Result::is_ok));
             drop(say);
-            assert_eq!(heard.rest(), [CloseReason::Dropped], "{kind}, abort: {is_abort}");
+            assert_eq!(reports.rest(), [CloseReason::Dropped], "{kind}, abort: {is_abort}");
             assert!(read_all(&mut client).is_empty());
         }
     }
 }
 
 #[test]
-fn wakes_arrive_in_order_even_when_the_mailbox_is_full() {
+fn wakes_stay_in_order_with_full_mailbox() {
     const COUNT: u64 = 8_000;
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let running = run(kind, &settings(2), || {
             let say = say.clone();
             move |context, event| {
@@ -170,12 +170,12 @@ fn wakes_arrive_in_order_even_when_the_mailbox_is_full() {
         drop(say);
         assert!(running.join().iter().all(Result::is_ok));
         let expected: Vec<u64> = (0..COUNT).collect();
-        assert!(heard.rest() == expected, "{kind}: lost or disordered");
+        assert!(reports.rest() == expected, "{kind}: lost or disordered");
     }
 }
 
 #[test]
-fn a_panic_ends_one_shard_and_is_reported() {
+fn panic_ends_one_shard() {
     for kind in kinds() {
         let running = run(kind, &settings(2), || {
             |context, event| {
@@ -201,7 +201,7 @@ fn a_panic_ends_one_shard_and_is_reported() {
 }
 
 #[test]
-fn a_pool_goes_on_without_the_thread_that_panicked() {
+fn pool_survives_thread_panic() {
     let (running, address) = serve(DriverKind::Threads, &settings(2), || {
         |context, event| {
             if let Event::Received(_, received) = &event {
@@ -223,14 +223,14 @@ fn a_pool_goes_on_without_the_thread_that_panicked() {
 }
 
 #[test]
-fn a_connection_that_cannot_be_is_told_why() {
+fn connect_errors_are_reported() {
     for kind in kinds() {
         let nobody = nobody();
-        // A backlog that is full, so that the kernel answers no more.
+        // A full backlog, so that the kernel does not respond.
         let full = breme_sys::listen(([127, 0, 0, 1], 0).into(), 1).unwrap();
         let full_address = full.local_addr().unwrap();
         let filling: Vec<_> = (0..8).map(|_| breme_sys::connect(full_address)).collect();
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let hasty = DriverSettings { connect_timeout: Duration::from_millis(50), ..settings(1) };
         let running = run(kind, &hasty, || {
             let say = say.clone();
@@ -255,14 +255,14 @@ fn a_connection_that_cannot_be_is_told_why() {
             }
         });
         let expected = [(0, Err(ConnectError::Refused)), (1, Err(ConnectError::TimedOut))];
-        assert_eq!(heard.next(), expected, "{kind}");
+        assert_eq!(reports.next(), expected, "{kind}");
         assert!(running.join().iter().all(Result::is_ok));
         drop(filling);
     }
 }
 
 #[test]
-fn past_its_bound_a_shard_accepts_no_more_until_a_connection_ends() {
+fn connection_limit_stops_accepting() {
     for kind in kinds().filter(|&kind| kind != DriverKind::Threads) {
         let bounded = DriverSettings { connections_max: 2, ..settings(1) };
         let open = Arc::new(AtomicUsize::new(0));
@@ -290,9 +290,9 @@ fn past_its_bound_a_shard_accepts_no_more_until_a_connection_ends() {
 }
 
 #[test]
-fn a_deadline_comes_and_never_before_its_instant() {
+fn deadline_is_never_early() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let running = run(kind, &settings(1), || {
             let say = say.clone();
             let mut due = Vec::new();
@@ -314,12 +314,12 @@ fn a_deadline_comes_and_never_before_its_instant() {
         });
         drop(say);
         assert!(running.join().iter().all(Result::is_ok));
-        assert_eq!(heard.rest(), [true; 10], "{kind}");
+        assert_eq!(reports.rest(), [true; 10], "{kind}");
     }
 }
 
 #[test]
-fn a_processor_that_is_not_ours_is_refused_by_name() {
+fn refuses_disallowed_cpu() {
     let strange = DriverSettings { cpus: vec![100_000], ..settings(1) };
     let started = start(DriverKind::Events, Vec::new(), &strange, Clock::start(), |shard| Scripted::new(shard, echo));
     let error = started.map(drop).unwrap_err();

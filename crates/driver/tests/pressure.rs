@@ -1,5 +1,4 @@
-//! More connections than there are places for: what nodes are told, and that those who wait get the places that nodes
-//! give up.
+//! Pressure: what nodes are notified of, and that waiting connections replace evicted ones.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -14,10 +13,11 @@ use breme_driver::{DriverKind, DriverSettings};
 use breme_node::{Close, CloseReason, ConnectionId, ShardId};
 use bytes::Bytes;
 use common::{
-    Context, Event, Laboratory, connect, drain, echo, kinds, pattern, read_all, serve, serve_secured, settings, words,
+    Context, Event, Laboratory, connect, drain, echo, event_channel, kinds, pattern, read_all, serve, serve_secured,
+    settings,
 };
 
-/// Sends back what comes, and lets its clients go while others wait, if it `may`.
+/// Echoes, and closes its clients under pressure if it `may`.
 fn yielding(may: impl Fn(ShardId) -> bool) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
     let mut open: Vec<ConnectionId> = Vec::new();
     move |context, event| {
@@ -40,35 +40,35 @@ fn ask(stream: &mut TcpStream, text: &[u8]) {
     assert_eq!(answer, text);
 }
 
-/// Clients that are being served, and go on to hold their places.
+/// Clients that are being served and stay connected.
 fn served(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut clients: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
     clients.iter_mut().for_each(|client| ask(client, b"first"));
     clients
 }
 
-/// Lingering must not hold a place: the clients here never close their connections by themselves.
+/// Clients here never close their connections, so lingering must not block.
 fn endless(threads: usize) -> DriverSettings {
     DriverSettings { closing_timeout: Duration::from_secs(3_600), ..settings(threads) }
 }
 
 #[test]
-fn who_waits_gets_the_place_of_one_that_is_let_go() {
+fn waiting_connection_replaces_evicted() {
     let (running, address) = serve(DriverKind::Threads, &endless(2), || yielding(|_| true));
     let mut holding = served(address, 2);
     let mut newcomers = served(address, 2);
-    // They hear of their end in order, and nothing else.
+    // An orderly end, without data.
     holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
     newcomers.iter_mut().for_each(|client| ask(client, b"again"));
     drop((holding, newcomers));
     drain(running);
 }
 
-/// Shards that hold many connections are full too, at their limit.
+/// Shards with many connections can be full, too.
 #[test]
-fn who_waits_outside_of_a_full_shard_gets_a_place_too() {
+fn backlog_connection_replaces_evicted() {
     for kind in kinds().filter(|&kind| kind != DriverKind::Threads) {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let bounded = DriverSettings { connections_max: 2, ..settings(1) };
         let (running, address) = serve(kind, &bounded, || telling(say.clone()));
         let mut holding = served(address, 2);
@@ -79,20 +79,19 @@ fn who_waits_outside_of_a_full_shard_gets_a_place_too() {
         drop(newcomers);
         drain(running);
         drop(say);
-        let pressures = heard.rest().into_iter().filter(|told| matches!(told, Told::Pressure(_)));
-        assert_eq!(pressures.collect::<Vec<_>>(), [Told::Pressure(true), Told::Pressure(false)], "{kind:?}");
+        let pressures = reports.rest().into_iter().filter(|report| matches!(report, Report::Pressure(_)));
+        assert_eq!(pressures.collect::<Vec<_>>(), [Report::Pressure(true), Report::Pressure(false)], "{kind:?}");
     }
 }
 
-/// While others wait, a peer that is silent after the end of its connection has little time to close it. One that still
-/// sends has as much as ever.
+/// Under pressure a silent peer has little time to close after the end; one that still sends has the usual time.
 #[test]
-fn a_silent_peer_that_does_not_close_holds_no_place() {
+fn silent_lingering_peer_is_dropped() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let places =
             if kind == DriverKind::Threads { endless(2) } else { DriverSettings { connections_max: 2, ..endless(1) } };
-        // It takes nothing, so that what a peer has sent is still there after the end.
+        // It consumes nothing, so that the peer's data is left after the end.
         let (running, address) = serve(kind, &places, || {
             let say = say.clone();
             let mut yielding = yielding(|_| true);
@@ -102,35 +101,35 @@ fn a_silent_peer_that_does_not_close_holds_no_place() {
                     Event::Closed(_, reason) => say.send(Some(*reason)).unwrap(),
                     _ => {}
                 }
-                let is_content = matches!(&event, Event::Received(_, received) if !received.bytes.is_empty());
-                if is_content { 0 } else { yielding(context, event) }
+                let is_body = matches!(&event, Event::Received(_, received) if !received.bytes.is_empty());
+                if is_body { 0 } else { yielding(context, event) }
             }
         });
         let mut sending = connect(address);
         sending.write_all(&pattern(1 << 20)).unwrap();
         let silent = connect(address);
-        assert_eq!([heard.next(), heard.next()], [None; 2], "{kind}: both have places");
-        // A thread takes the next connection beside one that is only read into nothing; a slot is not free before.
+        assert_eq!([reports.next(), reports.next()], [None; 2], "{kind}: both have places");
+        // A pool thread takes the next connection beside a lingering one; a shard's slot is not free before.
         let newcomers: Vec<_> =
             (0..if kind == DriverKind::Threads { 2 } else { 1 }).map(|_| connect(address)).collect();
-        // In whichever order.
-        let mut heard_of: Vec<_> = (0..=newcomers.len()).map(|_| heard.next()).collect();
+        // In any order.
+        let mut heard_of: Vec<_> = (0..=newcomers.len()).map(|_| reports.next()).collect();
         heard_of.retain(Option::is_some);
         assert_eq!(heard_of, [Some(CloseReason::Dropped)], "{kind}");
         drop(sending);
-        let end = heard.next();
+        let end = reports.next();
         assert!(end.is_some_and(|reason| reason != CloseReason::Dropped), "{kind}: {end:?}");
         drop((silent, newcomers));
         drain(running);
     }
 }
 
-/// While others wait, the driver closes a peer that does not read, also where the node has closed its connection.
+/// Under pressure the driver closes peers that do not read, also after the node's close.
 #[test]
-fn a_peer_that_does_not_read_holds_no_place() {
+fn peer_without_reading_is_evicted() {
     for kind in kinds() {
         for is_closed in [false, true] {
-            let (say, heard) = words();
+            let (say, reports) = event_channel();
             let places = DriverSettings { connections_max: 1, send_timeout: Duration::from_secs(3_600), ..endless(1) };
             let (running, address) = serve(kind, &places, || {
                 let say = say.clone();
@@ -152,7 +151,7 @@ fn a_peer_that_does_not_read_holds_no_place() {
             slow.read_exact(&mut [0]).unwrap();
             let mut newcomer = connect(address);
             let reason = if is_closed { CloseReason::Dropped } else { CloseReason::Evicted };
-            assert_eq!(heard.next(), reason, "{kind}");
+            assert_eq!(reports.next(), reason, "{kind}");
             newcomer.read_exact(&mut [0]).unwrap();
             drop((slow, newcomer));
             drain(running);
@@ -161,7 +160,7 @@ fn a_peer_that_does_not_read_holds_no_place() {
 }
 
 #[test]
-fn a_handshake_that_stalls_holds_no_place() {
+fn stalled_handshake_is_dropped() {
     let laboratory = Laboratory::new(&["a.example"]);
     for kind in kinds() {
         let places = DriverSettings { connections_max: 1, handshake_timeout: Duration::from_secs(3_600), ..endless(1) };
@@ -174,9 +173,9 @@ fn a_handshake_that_stalls_holds_no_place() {
     }
 }
 
-/// A pool is called a few threads at a time: all of them in the end, whoever it is that can give up its place.
+/// Pool threads are woken a few at a time, until all are.
 #[test]
-fn every_thread_of_a_large_pool_hears_of_pressure() {
+fn pressure_reaches_all_pool_threads() {
     const COUNT: usize = 70;
     for willing in [0, COUNT / 2, COUNT - 1] {
         let (running, address) =
@@ -189,21 +188,21 @@ fn every_thread_of_a_large_pool_hears_of_pressure() {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Report {
     Accepted,
     Pressure(bool),
     Received(Vec<u8>),
 }
 
-/// Yields, and tells what it is told.
-fn telling(say: Sender<Told>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
+/// Evicts under pressure, and reports its events.
+fn telling(say: Sender<Report>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
     let mut yielding = yielding(|_| true);
     move |context, event| {
         match event {
-            Event::Accepted(_) => say.send(Told::Accepted).unwrap(),
-            Event::Pressure(is_under_pressure) => say.send(Told::Pressure(is_under_pressure)).unwrap(),
+            Event::Accepted(_) => say.send(Report::Accepted).unwrap(),
+            Event::Pressure(is_under_pressure) => say.send(Report::Pressure(is_under_pressure)).unwrap(),
             Event::Received(_, received) if !received.bytes.is_empty() => {
-                say.send(Told::Received(received.bytes.to_vec())).unwrap();
+                say.send(Report::Received(received.bytes.to_vec())).unwrap();
             }
             _ => {}
         }
@@ -212,23 +211,24 @@ fn telling(say: Sender<Told>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usiz
 }
 
 #[test]
-fn the_end_of_pressure_is_told_before_anything_of_the_one_who_waited() {
-    let (say, heard) = words();
+fn pressure_end_precedes_next_connection() {
+    let (say, reports) = event_channel();
     let (running, address) = serve(DriverKind::Threads, &endless(1), || telling(say.clone()));
     let first = served(address, 1);
     let second = served(address, 1);
     drop((first, second));
     drain(running);
     drop(say);
-    let served = || Told::Received(b"first".to_vec());
-    let expected = [Told::Accepted, served(), Told::Pressure(true), Told::Accepted, Told::Pressure(false), served()];
-    assert_eq!(heard.rest(), expected);
+    let served = || Report::Received(b"first".to_vec());
+    let expected =
+        [Report::Accepted, served(), Report::Pressure(true), Report::Accepted, Report::Pressure(false), served()];
+    assert_eq!(reports.rest(), expected);
 }
 
 #[test]
-fn nobody_is_told_of_pressure_while_there_is_a_place_for_each() {
+fn no_pressure_while_capacity_remains() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let bounded = match kind {
             DriverKind::Threads => settings(8),
             _ => DriverSettings { connections_max: 8, ..settings(1) },
@@ -238,13 +238,13 @@ fn nobody_is_told_of_pressure_while_there_is_a_place_for_each() {
         drop(clients);
         drain(running);
         drop(say);
-        assert!(heard.rest().iter().all(|told| !matches!(told, Told::Pressure(_))), "{kind:?}");
+        assert!(reports.rest().iter().all(|report| !matches!(report, Report::Pressure(_))), "{kind:?}");
     }
 }
 
-/// A peer that does not look at its connection does not hold the place of one that is over; but not without a bound.
+/// Lingering connections do not block a pool thread, up to a limit.
 #[test]
-fn a_thread_takes_the_next_one_while_others_have_not_closed_theirs() {
+fn lingering_does_not_block_thread() {
     const LINGERING_MAX: usize = 8;
     let (running, address) = serve(DriverKind::Threads, &endless(1), || {
         |context: &mut Context<'_>, event: Event<'_>| {

@@ -1,4 +1,4 @@
-//! What a node is lent: everything, once, in order, and only when it may be.
+//! Lending: everything, once, in order, and only when allowed.
 
 mod common;
 
@@ -7,10 +7,10 @@ use std::net::Shutdown;
 
 use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason};
-use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
+use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
 
 #[test]
-fn one_byte_at_a_time_is_lent_until_a_line_is_whole() {
+fn lends_single_bytes_until_line_is_complete() {
     for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             |context, event| {
@@ -40,9 +40,9 @@ fn one_byte_at_a_time_is_lent_until_a_line_is_whole() {
 }
 
 #[test]
-fn the_peers_end_comes_once_with_all_that_was_not_taken() {
+fn peer_end_is_reported_once_with_retained_bytes() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
             let mut asked = 0;
@@ -71,19 +71,19 @@ fn the_peers_end_comes_once_with_all_that_was_not_taken() {
         client.write_all(b"hello").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_all(&mut client), b"bye", "{kind}");
-        assert_eq!(heard.next(), (b"hello".to_vec(), true));
-        assert_eq!(heard.next(), (b"hello".to_vec(), true));
-        assert_eq!(heard.next(), (b"lo".to_vec(), true));
+        assert_eq!(reports.next(), (b"hello".to_vec(), true));
+        assert_eq!(reports.next(), (b"hello".to_vec(), true));
+        assert_eq!(reports.next(), (b"lo".to_vec(), true));
         drain(running);
     }
 }
 
 #[test]
-fn what_is_not_taken_is_bounded_and_lost_never() {
+fn retained_bytes_are_bounded_and_kept() {
     const BOUND: usize = 1_000;
     const SENT: usize = 300_000;
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let bounded = DriverSettings { receive_bytes_max: BOUND, ..settings(1) };
         let (running, address) = serve(kind, &bounded, || {
             let say = say.clone();
@@ -122,18 +122,18 @@ fn what_is_not_taken_is_bounded_and_lost_never() {
             client.shutdown(Shutdown::Write).unwrap();
             read_all(&mut client)
         });
-        assert!(heard.next().is_empty());
+        assert!(reports.next().is_empty());
         running.waker().wake(breme_node::ShardId(0), 0).unwrap();
-        assert!(heard.next() == sent, "{kind}: other bytes came than were sent");
+        assert!(reports.next() == sent, "{kind}: other bytes came than were sent");
         assert!(sender.join().unwrap().is_empty());
         drain(running);
     }
 }
 
 #[test]
-fn a_paused_connection_is_not_lent_until_it_is_resumed() {
+fn paused_connection_is_not_lent() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
             let (mut held, mut is_paused) = (None, false);
@@ -165,25 +165,25 @@ fn a_paused_connection_is_not_lent_until_it_is_resumed() {
         client.read_exact(&mut [0; 6]).unwrap();
         client.write_all(b"efgh").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(heard.next(), b"abcd", "{kind}");
+        assert_eq!(reports.next(), b"abcd", "{kind}");
         running.waker().wake(breme_node::ShardId(0), 0).unwrap();
         assert!(read_all(&mut client).is_empty());
         let mut lent = Vec::new();
         drain(running);
         drop(say);
-        for bytes in heard.rest() {
+        for bytes in reports.rest() {
             lent.push(String::from_utf8(bytes).unwrap());
         }
-        // What was retained comes first and again; then the rest, in as many pieces as the kernel likes.
+        // Retained bytes come first again; then the rest, in any pieces.
         assert_eq!(lent[0], "cd", "{kind}");
         assert_eq!(lent.concat(), "cdefgh", "{kind}");
     }
 }
 
 #[test]
-fn a_big_message_arrives_whole_and_in_pieces_of_the_receive_buffer() {
+fn large_message_arrives_in_chunks() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
             let mut all = Vec::new();
@@ -202,17 +202,17 @@ fn a_big_message_arrives_whole_and_in_pieces_of_the_receive_buffer() {
         let sent = pattern(8 << 20);
         client.write_all(&sent).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
-        assert!(heard.next() == sent, "{kind}");
+        assert!(reports.next() == sent, "{kind}");
         assert!(read_all(&mut client).is_empty());
         drain(running);
     }
 }
 
 #[test]
-fn a_reset_is_told_as_such_even_to_a_node_that_has_paused() {
+fn reset_is_reported_while_paused() {
     for kind in kinds() {
         for is_pausing in [false, true] {
-            let (say, heard) = words();
+            let (say, reports) = event_channel();
             let (running, address) = serve(kind, &settings(1), || {
                 let say = say.clone();
                 move |context, event| {
@@ -235,10 +235,10 @@ fn a_reset_is_told_as_such_even_to_a_node_that_has_paused() {
             client.read_exact(&mut [0]).unwrap();
             breme_sys::reset_on_close(&client);
             drop(client);
-            assert_eq!(heard.next(), CloseReason::Reset, "{kind} {is_pausing}");
+            assert_eq!(reports.next(), CloseReason::Reset, "{kind} {is_pausing}");
             drain(running);
             drop(say);
-            assert_eq!(heard.rest(), [], "{kind}: closed twice");
+            assert_eq!(reports.rest(), [], "{kind}: closed twice");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a node sends: all of it, in order, from memory and from files, at the peer's pace.
+//! Sending: everything, in order, from memory and files, at the peer's pace.
 
 mod common;
 
@@ -10,10 +10,10 @@ use breme_base::Random;
 use breme_driver::DriverSettings;
 use breme_node::{Close, CloseReason, FileRange};
 use bytes::Bytes;
-use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
+use common::{Event, connect, drain, event_channel, kinds, pattern, read_all, serve, settings};
 
 #[test]
-fn segments_of_one_call_keep_their_order_however_many_they_are() {
+fn segments_of_one_call_stay_in_order() {
     const SEGMENTS: u32 = 500;
     let expected: Vec<u8> = (0..SEGMENTS).flat_map(|index| format!("<{index}>").into_bytes()).collect();
     for kind in kinds() {
@@ -38,10 +38,10 @@ fn segments_of_one_call_keep_their_order_however_many_they_are() {
 }
 
 #[test]
-fn a_long_queue_is_told_stops_the_lending_and_is_told_again_when_empty() {
+fn long_queue_notifies_and_stops_lending() {
     const LENGTH: usize = 32 << 20;
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let low = DriverSettings { send_queue_high_bytes: 10_000, ..settings(1) };
         let content = Bytes::from(pattern(LENGTH));
         let (running, address) = serve(kind, &low, || {
@@ -67,20 +67,20 @@ fn a_long_queue_is_told_stops_the_lending_and_is_told_again_when_empty() {
         });
         let mut client = connect(address);
         client.write_all(b"go").unwrap();
-        let unsent = heard.next();
+        let unsent = reports.next();
         assert!(unsent > 10_000 && unsent < LENGTH as u64, "{kind} {unsent}");
         client.write_all(b"done").unwrap();
         assert!(read_all(&mut client) == content, "{kind}");
-        assert_eq!(heard.next(), 0);
+        assert_eq!(reports.next(), 0);
         drop(client);
         drain(running);
         drop(say);
-        assert_eq!(heard.rest(), []);
+        assert_eq!(reports.rest(), []);
     }
 }
 
 #[test]
-fn small_sends_behind_a_full_socket_keep_their_order() {
+fn small_sends_after_full_socket_stay_in_order() {
     for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             |context, event| {
@@ -107,7 +107,7 @@ fn small_sends_behind_a_full_socket_keep_their_order() {
 }
 
 #[test]
-fn shared_segments_of_many_connections_arrive_whole_however_late_they_are_read() {
+fn shared_segments_survive_slow_readers() {
     const ASKED: usize = 1_500;
     const PIECE: usize = 1_000;
     let content = Bytes::from(pattern(ASKED * PIECE));
@@ -116,7 +116,7 @@ fn shared_segments_of_many_connections_arrive_whole_however_late_they_are_read()
             let (content, mut places) = (content.clone(), std::collections::HashMap::new());
             move |context, event| {
                 let Event::Received(id, received) = event else { return 0 };
-                // One segment for each call, so long that the sockets are soon full.
+                // One segment per call, long enough to fill the sockets soon.
                 let place: &mut usize = places.entry(id).or_default();
                 let end = *place + received.bytes.len() * PIECE;
                 context.actions.send_shared(id, content.slice(*place..end));
@@ -141,7 +141,7 @@ fn shared_segments_of_many_connections_arrive_whole_however_late_they_are_read()
 }
 
 #[test]
-fn parts_of_files_go_between_other_segments() {
+fn file_ranges_mix_with_segments() {
     let content = pattern(5 << 20);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&content).unwrap();
@@ -171,14 +171,14 @@ fn parts_of_files_go_between_other_segments() {
 }
 
 #[test]
-fn seeded_mixtures_of_all_kinds_of_segments_arrive_as_they_were_sent() {
+fn random_segment_mixes_arrive_intact() {
     const SEEDS: u64 = 40;
     let content = Bytes::from(pattern(1 << 20));
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&content).unwrap();
     let file = Arc::new(file);
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let (say, content, file) = (say.clone(), content.clone(), file.clone());
             move |context, event| {
@@ -205,16 +205,16 @@ fn seeded_mixtures_of_all_kinds_of_segments_arrive_as_they_were_sent() {
         for seed in 0..SEEDS {
             let mut client = connect(address);
             client.write_all(&[seed as u8]).unwrap();
-            assert!(read_all(&mut client) == heard.next(), "{kind}, seed {seed}");
+            assert!(read_all(&mut client) == reports.next(), "{kind}, seed {seed}");
         }
         drain(running);
     }
 }
 
 #[test]
-fn a_file_that_is_shorter_than_promised_resets_the_connection() {
+fn truncated_file_resets_connection() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
             move |context, event| {
@@ -236,15 +236,15 @@ fn a_file_that_is_shorter_than_promised_resets_the_connection() {
         let ended = connect(address).read_to_end(&mut received).map_err(|error| error.kind());
         assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset), "{kind}");
         assert!(b"short".starts_with(&received), "{received:?}");
-        assert_eq!(heard.next(), CloseReason::Failed(std::io::ErrorKind::UnexpectedEof));
+        assert_eq!(reports.next(), CloseReason::Failed(std::io::ErrorKind::UnexpectedEof));
         drain(running);
     }
 }
 
 #[test]
-fn after_finish_the_peer_sees_the_end_and_can_still_be_heard() {
+fn finish_half_closes() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
             move |context, event| match event {
@@ -267,16 +267,16 @@ fn after_finish_the_peer_sees_the_end_and_can_still_be_heard() {
         let mut client = connect(address);
         assert_eq!(read_all(&mut client).len(), 16 << 20, "{kind}");
         client.write_all(b"heard").unwrap();
-        assert_eq!(heard.next(), b"heard");
+        assert_eq!(reports.next(), b"heard");
         drop(client);
         drain(running);
     }
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_dropped_after_the_send_timeout() {
+fn send_timeout_drops_connection() {
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let hasty = DriverSettings { send_timeout: std::time::Duration::from_millis(20), ..settings(1) };
         let (running, address) = serve(kind, &hasty, || {
             let say = say.clone();
@@ -293,7 +293,7 @@ fn a_peer_that_does_not_read_is_dropped_after_the_send_timeout() {
             }
         });
         let client = connect(address);
-        assert_eq!(heard.next(), CloseReason::Failed(std::io::ErrorKind::TimedOut), "{kind}");
+        assert_eq!(reports.next(), CloseReason::Failed(std::io::ErrorKind::TimedOut), "{kind}");
         drop(client);
         drain(running);
     }

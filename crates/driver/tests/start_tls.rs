@@ -1,4 +1,4 @@
-//! TLS that begins on a connection which was used in the clear before: at the end of a tunnel.
+//! TLS started on a plain connection: after a tunnel is established.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use breme_driver::{ClientTls, DriverKind, DriverSettings};
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint, TlsClientId, TlsFailure};
-use common::{Context, Event, Laboratory, PATIENCE, connect, drain, echo, kinds, run, serve_secured, settings, words};
+use common::{
+    Context, Event, Laboratory, PATIENCE, connect, drain, echo, event_channel, kinds, run, serve_secured, settings,
+};
 
 const KNOCK: &[u8] = b"open a tunnel";
 const OPENED: &[u8] = b"it is open";
 const PLAIN: ConnectTicket = ConnectTicket(1);
 const SECURED: ConnectTicket = ConnectTicket(2);
 
-/// Passes on what comes, and its end.
+/// Forwards data and its end.
 fn pass(mut from: TcpStream, mut to: TcpStream) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut from, &mut to);
@@ -25,7 +27,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// Opens one tunnel to `server`, or answers with `instead`.
+/// Opens a tunnel to `server`, or responds with `instead`.
 fn tunnel(server: SocketAddr, instead: Option<&'static [u8]>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,17 +48,17 @@ fn tunnel(server: SocketAddr, instead: Option<&'static [u8]>) -> SocketAddr {
     address
 }
 
-/// What the node was told: outcomes by their tickets, what came through the tunnel, and how many ends.
+/// What the node was notified of: results by ticket, data through the tunnel, number of closes.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Report {
     Outcome(u64, Result<bool, ConnectError>),
     Came(Vec<u8>),
     Closed,
 }
 
-/// `closes`: the node thinks better of it at once.
-fn told(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Option<Close>) -> Vec<Told> {
-    let (say, heard) = words();
+/// `closes`: the node closes the connection at once.
+fn report(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Option<Close>) -> Vec<Report> {
+    let (say, reports) = event_channel();
     let settings = DriverSettings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
     let running = run(kind, &settings, || {
         let say = say.clone();
@@ -66,7 +68,7 @@ fn told(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Opti
                 Event::Started => context.actions.connect(PLAIN, Endpoint::tcp(address)),
                 Event::Connected(ticket, outcome) => {
                     let is_secured = outcome.map(|Connected { handshake, .. }| handshake.is_some());
-                    say.send(Told::Outcome(ticket.0, is_secured)).unwrap();
+                    say.send(Report::Outcome(ticket.0, is_secured)).unwrap();
                     if let Ok(Connected { connection, .. }) = outcome {
                         is_open = ticket == SECURED;
                         let bytes = if is_open { b"through it" } else { KNOCK };
@@ -86,13 +88,13 @@ fn told(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Opti
                 }
                 Event::Received(id, received) => {
                     if !received.bytes.is_empty() {
-                        say.send(Told::Came(received.bytes.to_vec())).unwrap();
+                        say.send(Report::Came(received.bytes.to_vec())).unwrap();
                         context.actions.close(id, Close::Graceful);
                     }
                     return received.bytes.len();
                 }
                 Event::Closed(..) => {
-                    say.send(Told::Closed).unwrap();
+                    say.send(Report::Closed).unwrap();
                     context.actions.exit();
                 }
                 _ => {}
@@ -102,52 +104,53 @@ fn told(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr, closes: Opti
     });
     assert!(running.join().iter().all(Result::is_ok));
     drop(say);
-    heard.rest()
+    reports.rest()
 }
 
 #[test]
-fn a_tunnel_ends_in_tls() {
+fn starts_tls_after_proxy_connect() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (echoing, server) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
         let expected = [
-            Told::Outcome(PLAIN.0, Ok(false)),
-            Told::Outcome(SECURED.0, Ok(true)),
-            Told::Came(b"through it".to_vec()),
-            Told::Closed,
+            Report::Outcome(PLAIN.0, Ok(false)),
+            Report::Outcome(SECURED.0, Ok(true)),
+            Report::Came(b"through it".to_vec()),
+            Report::Closed,
         ];
-        assert_eq!(told(kind, laboratory.client("localhost"), tunnel(server, None), None), expected, "{kind}");
-        // The name is that of the server at the tunnel's end.
+        assert_eq!(report(kind, laboratory.client("localhost"), tunnel(server, None), None), expected, "{kind}");
+        // The name of the server at the tunnel's end.
         let failed = Err(ConnectError::Tls(TlsFailure::WrongHost));
-        let expected = [Told::Outcome(PLAIN.0, Ok(false)), Told::Outcome(SECURED.0, failed), Told::Closed];
-        assert_eq!(told(kind, laboratory.client("other.example"), tunnel(server, None), None), expected, "{kind}");
+        let expected = [Report::Outcome(PLAIN.0, Ok(false)), Report::Outcome(SECURED.0, failed), Report::Closed];
+        assert_eq!(report(kind, laboratory.client("other.example"), tunnel(server, None), None), expected, "{kind}");
         drain(echoing);
     }
 }
 
 #[test]
-fn what_is_not_tls_behind_a_tunnel_ends_the_connection_once() {
+fn plain_text_instead_of_tls_closes_once() {
     let laboratory = Laboratory::new(&["localhost"]);
     let nobody = "127.0.0.1:1".parse().unwrap();
     for kind in kinds() {
         let address = tunnel(nobody, Some(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-        let told = told(kind, laboratory.client("localhost"), address, None);
-        let [Told::Outcome(1, Ok(false)), Told::Outcome(2, Err(ConnectError::Tls(_))), Told::Closed] = told[..] else {
-            panic!("{kind}: {told:?}");
+        let report = report(kind, laboratory.client("localhost"), address, None);
+        let [Report::Outcome(1, Ok(false)), Report::Outcome(2, Err(ConnectError::Tls(_))), Report::Closed] = report[..]
+        else {
+            panic!("{kind}: {report:?}");
         };
     }
 }
 
 #[test]
-fn who_closes_before_it_is_secured_is_told_so() {
+fn close_during_handshake_reports_failure() {
     let laboratory = Laboratory::new(&["localhost"]);
     let nobody = "127.0.0.1:1".parse().unwrap();
     for kind in kinds() {
         for how in [Close::Graceful, Close::Abort] {
-            let told = told(kind, laboratory.client("localhost"), tunnel(nobody, Some(b"")), Some(how));
+            let report = report(kind, laboratory.client("localhost"), tunnel(nobody, Some(b"")), Some(how));
             let closed = Err(ConnectError::Tls(TlsFailure::Closed));
-            let expected = [Told::Outcome(PLAIN.0, Ok(false)), Told::Outcome(SECURED.0, closed), Told::Closed];
-            assert_eq!(told, expected, "{kind} {how:?}");
+            let expected = [Report::Outcome(PLAIN.0, Ok(false)), Report::Outcome(SECURED.0, closed), Report::Closed];
+            assert_eq!(report, expected, "{kind} {how:?}");
         }
     }
 }

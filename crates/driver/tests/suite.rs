@@ -1,4 +1,4 @@
-//! The suite that every driver passes, on all of them.
+//! Runs the suite on all drivers.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -90,12 +90,12 @@ mod events_with_tls {
     breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Events, is_secured: true });
 }
 
-/// None where the kernel has no io_uring for us, and a line that says so.
+/// None, with a message, where io_uring is unavailable.
 fn uring(is_secured: bool) -> Option<Sockets> {
     match breme_driver::probe_uring() {
         Ok(()) => Some(Sockets { kind: DriverKind::Uring, is_secured }),
-        Err(lack) => {
-            eprintln!("not tested: {lack}");
+        Err(error) => {
+            eprintln!("not tested: {error}");
             None
         }
     }

@@ -1,5 +1,4 @@
-//! TLS between sockets and nodes, against peers that are not ours: the plain client of rustls, and sockets that
-//! misbehave.
+//! TLS against other implementations: the plain client of rustls, and misbehaving sockets.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -15,8 +14,8 @@ use breme_node::{
     Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
 };
 use common::{
-    Context, Event, Laboratory, PATIENCE, connect, drain, echo, kinds, options, pattern, run, serve_secured, settings,
-    words,
+    Context, Event, Laboratory, PATIENCE, connect, drain, echo, event_channel, kinds, options, pattern, run,
+    serve_secured, settings,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -37,14 +36,14 @@ fn stranger(laboratory: &Laboratory, address: SocketAddr) -> Stream {
     StreamOwned::new(ClientConnection::new(client_config(laboratory), name).unwrap(), connect(address))
 }
 
-/// What a client of ours is told that connects once after another.
+/// The results of a client that connects several times in sequence.
 fn outcomes(
     kind: DriverKind,
     tls: Arc<ClientTls>,
     address: SocketAddr,
     count: u64,
 ) -> Vec<Result<Connected, ConnectError>> {
-    let (say, heard) = words();
+    let (say, reports) = event_channel();
     let settings = DriverSettings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
     let running = run(kind, &settings, || {
         let say = say.clone();
@@ -79,7 +78,7 @@ fn outcomes(
     });
     assert!(running.join().iter().all(Result::is_ok));
     drop(say);
-    heard.rest()
+    reports.rest()
 }
 
 fn failure(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFailure {
@@ -90,7 +89,7 @@ fn failure(kind: DriverKind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFai
 }
 
 #[test]
-fn a_stranger_is_echoed_by_the_record() {
+fn echoes_records_of_other_implementation() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
@@ -113,7 +112,7 @@ fn a_stranger_is_echoed_by_the_record() {
 }
 
 #[test]
-fn records_cut_into_bytes_are_put_together_again() {
+fn reassembles_records_cut_into_bytes() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
@@ -151,11 +150,11 @@ fn cut(mut from: TcpStream, mut to: TcpStream) {
 }
 
 #[test]
-fn an_end_is_told_from_a_truncation() {
+fn distinguishes_close_notify_from_truncation() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         for is_clean in [true, false] {
-            let (say, heard) = words();
+            let (say, reports) = event_channel();
             let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
                 let say = say.clone();
                 move |context, event| {
@@ -180,13 +179,13 @@ fn an_end_is_told_from_a_truncation() {
             drain(running);
             drop(say);
             let expected = if is_clean { vec!["end", "Requested"] } else { vec!["Truncated"] };
-            assert_eq!(heard.rest(), expected, "{kind}");
+            assert_eq!(reports.rest(), expected, "{kind}");
         }
     }
 }
 
 #[test]
-fn later_handshakes_are_resumed_unless_that_is_not_wanted() {
+fn resumes_sessions_unless_disabled() {
     let laboratory = Laboratory::new(&["127.0.0.1"]);
     for kind in kinds() {
         for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
@@ -210,7 +209,7 @@ fn later_handshakes_are_resumed_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn wrong_certificates_are_named() {
+fn certificate_errors_are_distinct() {
     let laboratory = Laboratory::new(&["127.0.0.1"]);
     let stale = Laboratory::of(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
     let early = Laboratory::of(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
@@ -237,14 +236,14 @@ fn wrong_certificates_are_named() {
         for server in [&laboratory, &stale, &early, &authority] {
             assert_eq!(against(server, of("other.example", Trust::AcceptAny)), Ok(()));
         }
-        // As `openssl req -x509` makes them.
+        // As made by `openssl req -x509`.
         assert_eq!(against(&authority, authority.client("127.0.0.1")), Ok(()));
         assert_eq!(against(&authority, authority.client("127.0.0.2")), Err(TlsFailure::WrongHost));
         assert_eq!(against(&authority, laboratory.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
     }
 }
 
-/// A server that is no TLS server: it takes one connection and does something with it.
+/// A server without TLS: accepts one connection and does something with it.
 fn impostor(does: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -253,7 +252,7 @@ fn impostor(does: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
 }
 
 #[test]
-fn servers_that_speak_no_tls_are_named() {
+fn detects_servers_without_tls() {
     let laboratory = Laboratory::new(&["127.0.0.1"]);
     for kind in kinds() {
         let client = || laboratory.client("127.0.0.1");
@@ -275,12 +274,12 @@ fn servers_that_speak_no_tls_are_named() {
 }
 
 #[test]
-fn a_silent_server_runs_into_the_time_of_connecting() {
+fn silent_server_hits_connect_timeout() {
     let laboratory = Laboratory::new(&["127.0.0.1"]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let hasty = DriverSettings {
             tls_clients: vec![laboratory.client("127.0.0.1")].into(),
             connect_timeout: Duration::from_millis(30),
@@ -305,13 +304,13 @@ fn a_silent_server_runs_into_the_time_of_connecting() {
                 0
             }
         });
-        assert_eq!(heard.next(), (1, Err(ConnectError::Tls(TlsFailure::NoSuchClient))), "{kind}");
-        assert_eq!(heard.next(), (0, Err(ConnectError::Tls(TlsFailure::TimedOut))), "{kind}");
+        assert_eq!(reports.next(), (1, Err(ConnectError::Tls(TlsFailure::NoSuchClient))), "{kind}");
+        assert_eq!(reports.next(), (0, Err(ConnectError::Tls(TlsFailure::TimedOut))), "{kind}");
         assert!(running.join().iter().all(Result::is_ok));
     }
 }
 
-/// Everything that comes until the server ends the connection, by an end and not by a reset.
+/// Everything up to the server's end, which must not be a reset.
 fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut client = connect(address);
     client.write_all(bytes).unwrap();
@@ -321,11 +320,11 @@ fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn clients_that_speak_no_tls_are_turned_away_and_the_node_never_hears_of_them() {
+fn rejects_clients_without_tls() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let (say, heard) = words();
-        let tls = laboratory.server().answering_plaintext_with(&b"speak TLS"[..]);
+        let (say, reports) = event_channel();
+        let tls = laboratory.server().with_plaintext_response(&b"speak TLS"[..]);
         let (running, address) = serve_secured(kind, &tls, &settings(2), || {
             let say = say.clone();
             move |context, event| {
@@ -337,7 +336,7 @@ fn clients_that_speak_no_tls_are_turned_away_and_the_node_never_hears_of_them() 
         });
         let request = [&b"POST / HTTP/1.1\r\nHost: a\r\n\r\n"[..], &pattern(50_000)].concat();
         assert_eq!(answer_to(address, &request), b"speak TLS", "{kind}");
-        // A fatal alert, in the clear.
+        // A fatal alert in plain text.
         let garbage = answer_to(address, b"\x16\x03\x01\xff\xff garbage");
         assert_eq!(garbage[..3], [21, 3, garbage[2]], "{kind}: {garbage:?}");
         assert_eq!(answer_to(address, &[0x80, 0x2e, 1, 0, 2])[0], 21, "{kind}: the hello of SSL 2");
@@ -346,11 +345,11 @@ fn clients_that_speak_no_tls_are_turned_away_and_the_node_never_hears_of_them() 
         assert_eq!((&ended).read(&mut [0]).unwrap_or(0), 0);
         drain_all(running, 4);
         drop(say);
-        assert_eq!(heard.rest(), [""; 0], "{kind}");
+        assert_eq!(reports.rest(), [""; 0], "{kind}");
     }
 }
 
-/// Ends a server and holds the handshakes that failed against what was expected.
+/// Stops a server and checks its number of failed handshakes.
 fn drain_all<N>(running: DriverHandle<N>, failed: u64) {
     let counting = running.counters();
     drain(running);
@@ -358,7 +357,7 @@ fn drain_all<N>(running: DriverHandle<N>, failed: u64) {
 }
 
 #[test]
-fn a_handshake_has_its_time() {
+fn handshake_timeout_drops_connection() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let hasty = DriverSettings { handshake_timeout: Duration::from_millis(30), ..settings(1) };
@@ -376,7 +375,7 @@ fn panic_at(event: &Event<'_>) -> usize {
 }
 
 #[test]
-fn a_certificate_is_exchanged_without_harm_to_those_who_are_there() {
+fn certificate_replacement_keeps_connections() {
     let (first, second) = (Laboratory::new(&["localhost"]), Laboratory::new(&["localhost"]));
     for kind in kinds() {
         let tls = first.server();
@@ -401,10 +400,10 @@ fn a_certificate_is_exchanged_without_harm_to_those_who_are_there() {
 }
 
 #[test]
-fn who_is_shaking_hands_at_the_end_is_still_served() {
+fn drain_completes_handshakes() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let say = say.clone();
             move |context, event| {
@@ -427,19 +426,19 @@ fn who_is_shaking_hands_at_the_end_is_still_served() {
         client.flush().unwrap();
         assert!(running.join().iter().all(Result::is_ok));
         drop(say);
-        assert_eq!(heard.rest(), ["accepted", "stopping"], "{kind}");
+        assert_eq!(reports.rest(), ["accepted", "stopping"], "{kind}");
     }
 }
 
-/// It says that it holds data, and was sealed with no key of anybody.
+/// Application data encrypted with a wrong key.
 const BROKEN_RECORD: [u8; 25] =
     [23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
 
 #[test]
-fn a_broken_record_ends_the_connection_with_an_alert() {
+fn broken_record_sends_alert() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let say = say.clone();
             move |context, event| {
@@ -453,18 +452,18 @@ fn a_broken_record_ends_the_connection_with_an_alert() {
         client.write_all(b"abc").unwrap();
         client.read_exact(&mut [0; 3]).unwrap();
         client.sock.write_all(&BROKEN_RECORD).unwrap();
-        assert_eq!(heard.next(), CloseReason::Tls(TlsFailure::Protocol), "{kind}");
-        let told = client.read(&mut [0; 10]).unwrap_err().to_string();
-        assert!(told.contains("BadRecordMac"), "{kind}: {told}");
+        assert_eq!(reports.next(), CloseReason::Tls(TlsFailure::Protocol), "{kind}");
+        let report = client.read(&mut [0; 10]).unwrap_err().to_string();
+        assert!(report.contains("BadRecordMac"), "{kind}: {report}");
         drain(running);
     }
 }
 
-/// What was sealed first leaves first, also where sends are put aside: records out of order could not be opened.
+/// Also with batched sends: records out of order cannot be decrypted.
 #[test]
-fn an_alert_comes_behind_what_was_sealed_before() {
-    /// What a driver by completion brings in one piece; with so much before it, a record comes by itself and yet in the
-    /// same turn.
+fn alert_follows_encrypted_records() {
+    /// What a completion driver delivers at once; after that much, a record is delivered separately, but in the same
+    /// turn.
     const BROUGHT_BYTES: usize = 64 * 1024;
     /// Header, type and tag (RFC 8446, 5.2).
     const RECORD_OVERHEAD: usize = 5 + 1 + 16;
@@ -472,7 +471,7 @@ fn an_alert_comes_behind_what_was_sealed_before() {
     for kind in kinds() {
         let (go, gone) = std::sync::mpsc::channel();
         let mut gone = Some(gone);
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let (gone, say) = (gone.take().unwrap(), say.clone());
             move |context: &mut Context<'_>, event: Event<'_>| {
@@ -489,7 +488,7 @@ fn an_alert_comes_behind_what_was_sealed_before() {
         client.write_all(b"a").unwrap();
         client.read_exact(&mut [0]).unwrap();
         client.write_all(b"wait").unwrap();
-        heard.next();
+        reports.next();
         let mut sealed = Vec::new();
         while sealed.len() < BROUGHT_BYTES {
             let record = (BROUGHT_BYTES - sealed.len()).min(16_384) - RECORD_OVERHEAD;
@@ -501,20 +500,20 @@ fn an_alert_comes_behind_what_was_sealed_before() {
         client.sock.write_all(&sealed).unwrap();
         go.send(()).unwrap();
         let mut answers = Vec::new();
-        let told = client.read_to_end(&mut answers).unwrap_err().to_string();
-        assert!(told.contains("BadRecordMac"), "{kind}: {told}");
+        let report = client.read_to_end(&mut answers).unwrap_err().to_string();
+        assert!(report.contains("BadRecordMac"), "{kind}: {report}");
         assert!(answers.iter().all(|answer| *answer == b'!'), "{kind}: {answers:?}");
         drain(running);
     }
 }
 
-/// Answers that are short enough to be put aside, until the kernel takes a part of one, and none of the next.
+/// Responses short enough for a batch, until the kernel takes one only in part.
 #[test]
-fn what_the_kernel_does_not_take_of_sealed_answers_comes_later_and_whole() {
+fn unsent_records_are_sent_later() {
     const ANSWER_BYTES: usize = 14_000;
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let (say, heard) = words();
+        let (say, reports) = event_channel();
         let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let (say, mut number) = (say.clone(), 0_u8);
             move |context: &mut Context<'_>, event: Event<'_>| match event {
@@ -538,7 +537,7 @@ fn what_the_kernel_does_not_take_of_sealed_answers_comes_later_and_whole() {
         });
         let mut client = stranger(&laboratory, address);
         let mut asked = 0;
-        while asked == 0 || heard.next() == "answered" {
+        while asked == 0 || reports.next() == "answered" {
             client.write_all(b"x").unwrap();
             asked += 1;
         }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use breme_base::Random;
 use breme_link::{Bandwidth, Link, LinkNode, Settings};
 use breme_sim::{Host, Network, Simulation, seeds};
-use breme_testkit::{Client, Content, Echo, Script, Surroundings, Watched};
+use breme_testkit::{Client, Content, ContractChecker, Echo, Script, Surroundings};
 
 const CONNECTIONS: u64 = 8;
 
 /// An echo server behind a path of random properties; clients whose scripts are played through it.
-fn run(seed: u64, network: Network, scripts: Vec<Script>) -> (Client, Watched<LinkNode>, Link) {
+fn run(seed: u64, network: Network, scripts: Vec<Script>) -> (Client, ContractChecker<LinkNode>, Link) {
     let lent_bytes_max = network.lent_bytes_max;
     let mut simulation = Simulation::new(seed, network);
-    let server = simulation.serve("server", 1, |_| Watched::new(Echo::new(), lent_bytes_max));
+    let server = simulation.serve("server", 1, |_| ContractChecker::new(Echo::new(), lent_bytes_max));
     let mut random = Random::stream(seed, 99);
     let mut settings = Settings::to(vec![simulation.address(server)]);
     settings.delay = Duration::from_micros(random.below(50_000));
@@ -28,7 +28,8 @@ fn run(seed: u64, network: Network, scripts: Vec<Script>) -> (Client, Watched<Li
     settings.loss = if random.chance(0.5) { 0.01 } else { 0.0 };
     settings.seed = seed;
     let link = Link::new(settings).unwrap();
-    let relay: Host<Watched<LinkNode>> = simulation.serve("link", 1, |_| Watched::new(link.node(), lent_bytes_max));
+    let relay: Host<ContractChecker<LinkNode>> =
+        simulation.serve("link", 1, |_| ContractChecker::new(link.node(), lent_bytes_max));
     let surroundings = Surroundings {
         server: simulation.address(relay).into(),
         nobody: Simulation::nobody(),

@@ -1,4 +1,4 @@
-//! Who takes part: a host is one node for each of its shards, and perhaps a listener.
+//! Hosts: a node for each shard, and optionally a listener.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,12 +12,12 @@ use breme_node::{Actions, ConnectionId, Node};
 
 use crate::link::EndIndex;
 
-/// A node of any kind, which can be handed back as what it was.
+/// A node of any type, which can be returned as that type.
 pub(crate) trait Hosted: Node + Any {}
 
 impl<N: Node + Any> Hosted for N {}
 
-/// A host of a [`Simulation`](crate::Simulation), and the kind of its nodes.
+/// A host of a [`Simulation`](crate::Simulation); `N` is the type of its nodes.
 #[derive(Debug)]
 pub struct Host<N> {
     pub(crate) index: usize,
@@ -32,20 +32,20 @@ impl<N> Clone for Host<N> {
 
 impl<N> Copy for Host<N> {}
 
-/// Asks a host to stop, from wherever.
+/// Stops a host from anywhere.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper {
-    is_asked: Arc<AtomicBool>,
+    is_requested: Arc<AtomicBool>,
 }
 
 impl Stopper {
-    /// The host stops after the event that is being handled.
+    /// Takes effect after the current event.
     pub fn stop(&self) {
-        self.is_asked.store(true, Ordering::Relaxed);
+        self.is_requested.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn take(&self) -> bool {
-        self.is_asked.swap(false, Ordering::Relaxed)
+        self.is_requested.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -62,20 +62,20 @@ pub(crate) struct HostState {
 
 pub(crate) struct ShardState {
     pub(crate) host_index: usize,
-    /// Away while it is called.
+    /// None during a call.
     pub(crate) node: Option<Box<dyn Hosted>>,
     pub(crate) actions: Actions,
-    pub(crate) table: Table,
-    pub(crate) dialling_count: usize,
+    pub(crate) table: ConnectionTable,
+    pub(crate) connecting_count: usize,
     pub(crate) is_done: bool,
-    /// The deadline that the node has asked for.
+    /// The deadline requested by the node.
     pub(crate) deadline: Option<Instant>,
-    /// For which deadline, and when, the next look at it is arranged.
-    pub(crate) armed: Option<Armed>,
+    /// The next scheduled deadline check.
+    pub(crate) check: Option<DeadlineCheck>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Armed {
+pub(crate) struct DeadlineCheck {
     pub(crate) deadline: Instant,
     pub(crate) at: Instant,
 }
@@ -86,33 +86,32 @@ impl ShardState {
             host_index,
             node: Some(node),
             actions: Actions::new(),
-            table: Table::default(),
-            dialling_count: 0,
+            table: ConnectionTable::default(),
+            connecting_count: 0,
             is_done: false,
             deadline: None,
-            armed: None,
+            check: None,
         }
     }
 }
 
-/// The connections of a shard. An index is used again as soon as it is free, so that a node that uses a stale id is
-/// caught early.
+/// The connections of a shard. Freed indices are reused at once, so that use of a stale id is detected early.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    slots: Vec<Slot>,
+pub(crate) struct ConnectionTable {
+    slots: Vec<ConnectionSlot>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct ConnectionSlot {
     generation: u32,
     end: Option<EndIndex>,
 }
 
-impl Table {
+impl ConnectionTable {
     pub(crate) fn insert(&mut self, end: EndIndex) -> ConnectionId {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, end: None });
+            self.slots.push(ConnectionSlot { generation: 0, end: None });
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let slot = &mut self.slots[index as usize];

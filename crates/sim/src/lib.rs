@@ -1,52 +1,49 @@
-//! A driver without sockets: nodes in a world of virtual time, in which everything that a network does is drawn from
-//! one seed.
+//! A driver without sockets: nodes in virtual time, on a network whose behaviour is drawn from one seed.
 //!
-//! The same nodes that work on threads or on readiness work here, by the same contract (`breme-node`); but a run of
-//! minutes takes milliseconds, segments are cut and joined anywhere, windows are small, readers slow, connections
-//! refused, reset and silenced, and a failure comes again whenever its seed is played again.
+//! The same nodes run as on the other drivers, under the same contract (`breme-node`), but minutes take milliseconds,
+//! segments are split and joined anywhere, windows are small, readers slow, connections refused, reset or silent, and
+//! each failure can be reproduced from its seed.
 //!
 //! ```text
 //!   seed ──► Random ──┬── delays, cuts, windows, rates, short reads, lateness
 //!                     └── refusals, resets, silence
 //!
-//!   agenda: the next event ──► time jumps to it ──► what it moves ──► the node that it concerns ──► its actions ──► more events
+//!   event queue: next event ──► time jumps to it ──► what it moves ──► its node ──► actions ──► more events
 //!
 //!   node ─► queue ─► [ wire: a bounded window ] ─► inbox ─► node
-//!           calls.rs          wire.rs              wire.rs
+//!        node_calls.rs        wire.rs              wire.rs
 //! ```
 //!
-//! It knows no HTTP and no role, opens nothing and reads no clock (of files, it reads the ranges that a node sends). It
-//! is stricter than the other drivers: a node that takes more than it was lent, sends after it has finished its
-//! sending, or wakes a shard that is not there, ends the run with a panic that names it. A run in which nothing is due
-//! while somebody still waits, or that does not end, is reported ([`Stuck`]). When a test fails while its
-//! [`Simulation`] is alive, the last events are printed.
+//! It knows no HTTP and no role, opens nothing and reads no clock (of files, it reads the ranges that nodes send). It
+//! is stricter than other drivers: a node that consumes more than it was lent, sends after finishing, or wakes a shard
+//! that does not exist, panics with its name. A run without a due event while a node is not done, or without end, is
+//! reported ([`Stuck`]). If a test fails while its [`Simulation`] exists, the last events are printed.
 //!
-//! | preset | what it shows |
+//! | preset | tests |
 //! |---|---|
-//! | [`Network::calm`] | that it works at all |
-//! | [`Network::rough`] | that no cut, delay, small window or slow reader matters: nothing is lost, so nothing may fail |
-//! | [`Network::bytewise`] | the same, with each byte alone |
-//! | [`Network::nasty`] | that refused, reset and silent connections are borne: each ends once, and nobody waits for ever |
+//! | [`Network::calm`] | the basic function |
+//! | [`Network::rough`] | cuts, delays, small windows and slow readers: nothing is lost, so nothing may fail |
+//! | [`Network::bytewise`] | the same, byte by byte |
+//! | [`Network::nasty`] | refused, reset and silent connections: each ends once, and nothing waits forever |
 //!
 //! # Example
 //!
-//! A test of a client against a server is a closure that builds a world from a seed, runs it, and asserts on the nodes
-//! that come back:
+//! A test is a closure that builds hosts from a seed, runs them, and checks the returned nodes:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! use breme_sim::{Network, Simulation, seeds};
-//! use breme_testkit::{Client, Echo, Script, Surroundings, Watched};
+//! use breme_testkit::{Client, ContractChecker, Echo, Script, Surroundings};
 //!
 //! seeds(20, |seed| {
 //!     let network = Network::rough();
 //!     let lent_bytes_max = network.lent_bytes_max;
 //!     let mut simulation = Simulation::new(seed, network);
 //!
-//!     // Any node: here the echo of the test kit, watched for broken rules.
-//!     let server = simulation.serve("server", 1, |_shard| Watched::new(Echo::new(), lent_bytes_max));
+//!     // Any node: here the echo of the test kit, checked against the contract.
+//!     let server = simulation.serve("server", 1, |_shard| ContractChecker::new(Echo::new(), lent_bytes_max));
 //!     let surroundings = Surroundings {
 //!         server: simulation.address(server).into(),
 //!         nobody: Simulation::nobody(),
@@ -55,7 +52,7 @@
 //!             move || stopper.stop()
 //!         }),
 //!     };
-//!     // A client is a host that does not listen; the run lasts until all of them have exited.
+//!     // A client is a host without a listener; the run lasts until all of them have exited.
 //!     let client = simulation.client("client", 1, |_shard| {
 //!         let script = Script::new().connect().send("hello").expect("hello").part();
 //!         Client::new(&surroundings, Duration::from_secs(60), vec![script])
@@ -68,15 +65,15 @@
 //! });
 //! ```
 //!
-//! [`seeds`] prints the seed that fails. `BREME_SIM_SEED=17 cargo test …` plays that seed alone, `BREME_SIM_SEEDS=5000`
-//! plays more.
+//! [`seeds`] prints the seed that fails. `BREME_SIM_SEED=17 cargo test …` runs that seed only, `BREME_SIM_SEEDS=5000`
+//! runs more.
 
-mod agenda;
-mod calls;
-mod dial;
+mod connect;
+mod event_queue;
 mod host;
 mod link;
 mod network;
+mod node_calls;
 mod seeds;
 mod simulation;
 mod trace;

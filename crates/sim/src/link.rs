@@ -1,8 +1,8 @@
-//! One connection between two nodes: at each end what its driver keeps, and for each direction what is on its way.
+//! A connection between two nodes: the driver's state at each end, and what is in transit in each direction.
 //!
 //! ```text
-//!   node ─► queue ─► wire: [ arrived, unread │ on its way ] ─► inbox ─► node
-//!            this end's driver   at most the window           the peer's driver: at most lent_bytes_max
+//!   node ─► queue ─► wire: [ arrived, unread │ in transit ] ─► inbox ─► node
+//!            this end's driver   at most the window          the peer's driver: at most lent_bytes_max
 //! ```
 
 use std::collections::VecDeque;
@@ -13,27 +13,26 @@ use bytes::Bytes;
 
 use crate::Network;
 
-/// A connection, or the attempt at one.
+/// A connection or connection attempt.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) ends: [End; 2],
     pub(crate) ticket: ConnectTicket,
     pub(crate) host_index: usize,
-    /// It has reached the listener, and is not accepted yet.
+    /// At the listener, not accepted yet.
     pub(crate) is_in_backlog: bool,
     pub(crate) is_silent: bool,
 }
 
-/// One end of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndIndex {
     pub(crate) link_index: usize,
     pub(crate) side: usize,
 }
 
-/// The side that connected.
+/// The connecting side.
 pub(crate) const CLIENT: usize = 0;
-/// The side that accepted.
+/// The accepting side.
 pub(crate) const SERVER: usize = 1;
 
 impl EndIndex {
@@ -46,18 +45,18 @@ impl EndIndex {
     }
 }
 
-/// What one driver knows of a connection, and the direction in which it sends.
+/// One end: its driver's state, and the direction in which it sends.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) shard_index: usize,
-    /// Not opened: held back while its own queue is long, unless it is full duplex.
+    /// Nothing is lent while its queue is long, unless full duplex.
     pub(crate) is_accepted: bool,
     pub(crate) is_full_duplex: bool,
     pub(crate) id: ConnectionId,
-    pub(crate) phase: Phase,
+    pub(crate) phase: EndPhase,
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
-    /// Grows with all that gets on while the connection is closed.
+    /// Grows with all progress after a close.
     pub(crate) closing_progress: u64,
     pub(crate) closing_until: Instant,
     pub(crate) discarded_bytes: u64,
@@ -65,28 +64,28 @@ pub(crate) struct End {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The node has not heard of it yet.
-    Unborn,
+pub(crate) enum EndPhase {
+    /// Unknown to the node.
+    NotReported,
     Open,
-    /// The node has closed it gracefully.
+    /// Closed gracefully by the node.
     Closing,
-    /// It is over, and the node is about to be told.
+    /// Closed; the node is about to be notified.
     Ending,
-    Gone,
+    Closed,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// Read, and not taken by the node.
+    /// Read, not consumed by the node.
     pub(crate) inbox: Vec<u8>,
     pub(crate) is_paused: bool,
     pub(crate) is_lend_due: bool,
-    /// The node has asked for what it has not taken, or its queue has drained.
+    /// The node resumed, or its queue has drained.
     pub(crate) is_relend_due: bool,
     pub(crate) has_peer_ended: bool,
-    pub(crate) is_end_told: bool,
-    /// Reset before the node had heard of it.
+    pub(crate) is_end_reported: bool,
+    /// Reset before the node knew of it.
     pub(crate) was_reset: bool,
 }
 
@@ -96,49 +95,49 @@ pub(crate) struct Outgoing {
     pub(crate) unsent_bytes: u64,
     pub(crate) queue_state: QueueState,
     pub(crate) long_queue_bytes: u64,
-    pub(crate) finish: Finish,
+    pub(crate) finish: WriteShutdown,
     pub(crate) wire: VecDeque<u8>,
-    /// What is on its way, with the instant at which it arrives.
+    /// In transit, with arrival times.
     pub(crate) parcels: VecDeque<(Instant, Parcel)>,
-    /// How much of the wire has arrived and waits to be read.
+    /// Arrived, not read.
     pub(crate) arrived_bytes: usize,
     pub(crate) window_bytes: usize,
     pub(crate) bytes_per_second: Option<u64>,
-    /// When a slow direction can take the next segment.
+    /// When a slow direction can send the next segment.
     pub(crate) free_at: Instant,
     pub(crate) last_arrival: Instant,
     pub(crate) is_flush_due: bool,
 }
 
-/// What is queued.
+/// A queued segment.
 #[derive(Debug)]
 pub(crate) enum Segment {
     Memory(Bytes),
     File(FileRange),
 }
 
-/// What travels.
+/// What is in transit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Parcel {
-    /// So many bytes of the wire.
+    /// This many bytes of the wire.
     Bytes(usize),
-    /// The end of the sending.
+    /// End of the stream.
     End,
     Reset,
 }
 
-/// Whether the queue counts as long, and whether the node knows.
+/// Whether the queue is long, and whether the node was notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueState {
     Short,
     Long,
-    LongAndTold,
+    LongReported,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finish {
-    NotAsked,
-    Asked,
+pub(crate) enum WriteShutdown {
+    No,
+    Requested,
     Done,
 }
 
@@ -156,7 +155,7 @@ impl End {
             is_accepted,
             is_full_duplex: false,
             id: ConnectionId::new(u32::MAX, u32::MAX),
-            phase: Phase::Unborn,
+            phase: EndPhase::NotReported,
             incoming: Incoming::default(),
             outgoing: Outgoing::new(network, random),
             closing_progress: 0,
@@ -168,19 +167,19 @@ impl End {
 
     pub(crate) fn may_lend(&self) -> bool {
         let is_held_back = self.is_accepted && !self.is_full_duplex && self.outgoing.queue_state != QueueState::Short;
-        self.phase == Phase::Open && !self.incoming.is_paused && !is_held_back
+        self.phase == EndPhase::Open && !self.incoming.is_paused && !is_held_back
     }
 
     pub(crate) fn may_send(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Closing)
+        matches!(self.phase, EndPhase::Open | EndPhase::Closing)
     }
 
-    /// Whether the node has it, or is about to.
+    /// Whether the node has it, or will.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(self.phase, Phase::Unborn | Phase::Open | Phase::Closing)
+        matches!(self.phase, EndPhase::NotReported | EndPhase::Open | EndPhase::Closing)
     }
 
-    /// Forgets what was not sent and not taken.
+    /// Discards unsent and unconsumed bytes.
     pub(crate) fn discard(&mut self) {
         self.incoming.inbox = Vec::new();
         self.outgoing.queue = VecDeque::new();
@@ -196,7 +195,7 @@ impl Outgoing {
             unsent_bytes: 0,
             queue_state: QueueState::Short,
             long_queue_bytes: network.long_queue_bytes.draw(random),
-            finish: Finish::NotAsked,
+            finish: WriteShutdown::No,
             wire: VecDeque::new(),
             parcels: VecDeque::new(),
             arrived_bytes: 0,
@@ -216,13 +215,13 @@ impl Outgoing {
         self.queue.push_back(segment);
     }
 
-    /// How many bytes the window leaves room for.
-    pub(crate) fn room(&self) -> usize {
-        let room = self.window_bytes.saturating_sub(self.wire.len());
-        room.min(usize::try_from(self.unsent_bytes).unwrap_or(usize::MAX))
+    /// Free space in the window.
+    pub(crate) fn free_window_bytes(&self) -> usize {
+        let free_window_bytes = self.window_bytes.saturating_sub(self.wire.len());
+        free_window_bytes.min(usize::try_from(self.unsent_bytes).unwrap_or(usize::MAX))
     }
 
-    /// Moves bytes from the queue to the wire. Returns whether they were there: a file may be shorter than it was.
+    /// Moves bytes from the queue to the wire. False if they are missing: a file may have been truncated.
     pub(crate) fn put_on_wire(&mut self, bytes: usize) -> bool {
         let mut missing = bytes;
         while missing > 0 {
@@ -241,7 +240,7 @@ impl Outgoing {
         true
     }
 
-    /// Moves arrived bytes from the wire to an inbox.
+    /// Moves arrived bytes from the wire to the inbox.
     pub(crate) fn read(&mut self, bytes: usize, inbox: &mut Vec<u8>) {
         let (front, back) = self.wire.as_slices();
         let from_front = bytes.min(front.len());
@@ -250,7 +249,7 @@ impl Outgoing {
         self.discard(bytes);
     }
 
-    /// Takes arrived bytes off the wire.
+    /// Removes arrived bytes from the wire.
     pub(crate) fn discard(&mut self, bytes: usize) {
         self.arrived_bytes -= bytes;
         self.wire.drain(..bytes);
@@ -263,7 +262,7 @@ fn take_memory(memory: &mut Bytes, limit: usize, wire: &mut VecDeque<u8>) -> Opt
     Some((part.len(), memory.is_empty()))
 }
 
-/// None if the file has no such bytes.
+/// None if the file is too short.
 fn take_file(range: &mut FileRange, limit: usize, wire: &mut VecDeque<u8>) -> Option<(usize, bool)> {
     use std::os::unix::fs::FileExt;
     let length = usize::try_from(range.length).unwrap_or(usize::MAX).min(limit);

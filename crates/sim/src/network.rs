@@ -1,27 +1,22 @@
-//! What the simulated network is like. Every figure is a range, from which each connection, segment or event draws its
-//! own.
+//! Properties of the simulated network. Each is a range from which connections, segments or events draw their own.
 
 use std::time::Duration;
 
 use breme_base::{Random, nanos};
 
-/// A range of times, both ends included.
+/// An inclusive range of durations.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// The shortest.
     pub low: Duration,
-    /// The longest.
     pub high: Duration,
 }
 
 impl Times {
-    /// From `low` to `high`.
     #[must_use]
     pub const fn between(low: Duration, high: Duration) -> Self {
         Self { low, high }
     }
 
-    /// Always the same.
     #[must_use]
     pub const fn always(time: Duration) -> Self {
         Self { low: time, high: time }
@@ -32,31 +27,25 @@ impl Times {
     }
 }
 
-/// A range of amounts, both ends included. Drawn so that small ones are as frequent as large ones (evenly by
-/// magnitude).
+/// An inclusive range of amounts, drawn uniformly by magnitude.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
-    /// The smallest.
     pub low: u64,
-    /// The largest.
     pub high: u64,
 }
 
 impl Amounts {
-    /// From `low` to `high`.
     #[must_use]
     pub const fn between(low: u64, high: u64) -> Self {
         Self { low, high }
     }
 
-    /// Always the same.
     #[must_use]
     pub const fn always(amount: u64) -> Self {
         Self { low: amount, high: amount }
     }
 
-    /// Doubles from the low end a random number of times, then draws between: whole numbers only, so that every machine
-    /// draws alike.
+    /// Integers only, so that all machines draw the same.
     pub(crate) fn draw(self, random: &mut Random) -> u64 {
         let doublings = u64::from((self.high / self.low.max(1)).max(1).ilog2());
         let floor = self.low.max(1) << random.below(doublings + 1);
@@ -64,78 +53,70 @@ impl Amounts {
     }
 }
 
-/// Where what is sent is cut into segments.
+/// Where the stream is split into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cuts {
-    /// Only where the window ends.
+    /// Only at the end of the window.
     Nowhere,
-    /// Anywhere.
     Anywhere,
-    /// After every byte.
     EveryByte,
 }
 
-/// What goes wrong, each as a probability for one connection.
+/// Faults, as probabilities per connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Nobody seems to listen.
+    /// No listener.
     pub refused: f64,
-    /// Nobody answers: the attempt times out.
+    /// No response: the attempt times out.
     pub unanswered: f64,
-    /// Some time after it began, the network resets it at both ends.
+    /// Reset by the network at both ends, some time after the start.
     pub reset: f64,
-    /// From some time after it began, everything vanishes, both ways.
+    /// Everything is dropped in both directions, from some time after the start.
     pub silence: f64,
-    /// When resets and silences begin, after the connection did.
+    /// When resets and silence start, after the connection.
     pub begin: Times,
 }
 
 impl Faults {
-    /// Nothing goes wrong.
     pub const NONE: Self =
         Self { refused: 0.0, unanswered: 0.0, reset: 0.0, silence: 0.0, begin: Times::always(Duration::ZERO) };
 }
 
-/// The network and the drivers' bounds.
+/// The network, and the limits of the drivers.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// How long a segment travels. Segments of one direction never overtake each other.
+    /// Transit time of a segment. Segments of one direction stay in order.
     pub delay: Times,
-    /// Where segments are cut.
     pub cuts: Cuts,
-    /// How much of one direction is on its way or waits unread at the receiver; then the sender's queue grows. Drawn
-    /// for each direction.
+    /// Bytes in transit or unread at the receiver, per direction; beyond that the sender's queue grows.
     pub window_bytes: Amounts,
-    /// How many directions are slow, as a probability.
+    /// Probability that a direction is slow.
     pub slow: f64,
     /// Bytes per second of a slow direction.
     pub slow_rate: Amounts,
-    /// The most bytes of one connection that a driver keeps and lends.
+    /// Receive buffer of a connection, and most bytes lent at once.
     pub lent_bytes_max: usize,
-    /// Past this length of a send queue the node is told. Drawn for each end.
+    /// High-water mark of a send queue, per end.
     pub long_queue_bytes: Amounts,
-    /// How often a driver reads only a part of what has arrived, as a probability.
+    /// Probability of a short read.
     pub short_reads: f64,
-    /// How late a driver turns to what has happened: segments that arrive meanwhile are read as one.
+    /// Delay of a driver's reaction; segments that arrive meanwhile are read together.
     pub lateness: Times,
-    /// How late deadlines come.
+    /// Delay of deadlines.
     pub timer_lateness: Times,
-    /// After this time without an answer, connecting fails.
     pub connect_timeout: Duration,
-    /// A graceful close that makes no progress for so long is dropped; so is one that takes ten times as long.
+    /// A graceful close without progress for this long is dropped; so is one that takes ten times as long.
     pub closing_timeout: Duration,
-    /// How much a graceful close reads into nothing.
+    /// Limit of bytes discarded by a graceful close.
     pub closing_bytes_max: u64,
-    /// After this time, what a stopping node still has open is dropped.
     pub stopping_timeout: Duration,
-    /// Into a silent connection, the kernel sends again and again for so long; then the connection has failed.
+    /// Retransmission time into a silent connection, after which it fails.
     pub resend_timeout: Duration,
-    /// What goes wrong.
     pub faults: Faults,
 }
 
 impl Network {
-    /// Everything arrives whole and in the same time.
+    /// Segments arrive whole, with constant delay.
     #[must_use]
     pub fn calm() -> Self {
         Self {
@@ -158,8 +139,8 @@ impl Network {
         }
     }
 
-    /// Everything arrives, but cut anywhere, at any time, through small windows, to slow readers. Nothing is lost: what
-    /// fails here is wrong.
+    /// Segments are cut anywhere, with random delays, small windows and slow readers. Nothing is lost, so a failure is
+    /// a bug.
     #[must_use]
     pub fn rough() -> Self {
         Self {
@@ -176,13 +157,13 @@ impl Network {
         }
     }
 
-    /// As [rough](Self::rough), and cut after every byte.
+    /// As [rough](Self::rough), cut after every byte.
     #[must_use]
     pub fn bytewise() -> Self {
         Self { cuts: Cuts::EveryByte, ..Self::rough() }
     }
 
-    /// As [rough](Self::rough), with connections that are refused, unanswered, reset and silenced.
+    /// As [rough](Self::rough), with refused, unanswered, reset and silent connections.
     #[must_use]
     pub fn nasty() -> Self {
         let begin = Times::between(Duration::ZERO, Duration::from_millis(200));
@@ -195,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_stay_in_their_range_and_reach_both_parts() {
+    fn amounts_cover_their_range() {
         let amounts = Amounts::between(3, 50_000);
         let mut random = Random::new(1);
         let drawn: Vec<u64> = (0..2_000).map(|_| amounts.draw(&mut random)).collect();

@@ -1,20 +1,18 @@
-//! Many seeds in one test, of which the one that fails can be played again alone.
+//! Runs a test with many seeds, each of which can be run alone.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Plays only this seed.
+/// Environment variable: run only this seed.
 pub const ONE_SEED: &str = "BREME_SIM_SEED";
-/// Plays so many seeds, in place of the number in the test.
+/// Environment variable: number of seeds to run.
 pub const SEED_COUNT: &str = "BREME_SIM_SEEDS";
 
-/// Calls `play` with the seeds from 0 up to `count`, unless the environment says otherwise ([`ONE_SEED`],
-/// [`SEED_COUNT`]).
+/// Calls `play` with seeds 0 to `count`, unless the environment ([`ONE_SEED`], [`SEED_COUNT`]) overrides it.
 ///
 /// # Panics
 ///
-/// With the panic of the first seed that fails, after having printed the seed and how to play it again; and if the
-/// environment holds something that is not a number.
+/// With the panic of the first failing seed, after printing how to run it again; and on invalid environment variables.
 pub fn seeds(count: u64, mut play: impl FnMut(u64)) {
     let read = |name: &str| std::env::var(name).ok();
     let planned = plan(count, read(ONE_SEED).as_deref(), read(SEED_COUNT).as_deref());
@@ -43,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_has_the_last_word() {
+    fn environment_overrides_seeds() {
         assert_eq!(plan(10, None, None), Ok(0..10));
         assert_eq!(plan(10, None, Some("2000")), Ok(0..2_000));
         assert_eq!(plan(10, Some("17"), Some("2000")), Ok(17..18));

@@ -1,4 +1,4 @@
-//! The simulation as its users see it, and its loop: take the next event, let it happen.
+//! The public interface and the main loop.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -9,65 +9,60 @@ use std::{fmt, thread};
 use breme_base::{Instant, Random};
 use breme_node::{Node, Shard, ShardId};
 
-use crate::agenda::{Agenda, Event};
+use crate::event_queue::{Event, EventQueue};
 use crate::host::{Host, HostState, Hosted, ShardState, Stopper};
-use crate::link::{EndIndex, Link, Phase};
+use crate::link::{EndIndex, EndPhase, Link};
 use crate::{Network, Trace};
 
-/// How many events a run may have, unless [`Simulation::limit_steps`] says otherwise.
+/// Limit of events, see [`Simulation::limit_steps`].
 const STEPS_MAX: u64 = 5_000_000;
 
-/// How many open connections a report of a stuck run names.
+/// Open connections listed in a report.
 const NAMED_MAX: usize = 20;
 
-/// Nodes in a world of virtual time, all of whose chance comes from one seed. See the crate's documentation.
+/// Nodes in virtual time, with all randomness from one seed. See the crate's documentation.
 pub struct Simulation {
     pub(crate) seed: u64,
     pub(crate) network: Network,
     pub(crate) random: Random,
     pub(crate) now: Instant,
-    pub(crate) agenda: Agenda,
+    pub(crate) events: EventQueue,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) shards: Vec<ShardState>,
     pub(crate) links: Vec<Link>,
     pub(crate) trace: Trace,
     pub(crate) summary: Summary,
     steps_max: u64,
-    are_servers_told: bool,
-    /// Used again by each call.
+    are_servers_stopped: bool,
+    /// Reused between calls.
     pub(crate) touched: Vec<EndIndex>,
 }
 
-/// Figures of a run.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How long it lasted.
     pub ended_at: Instant,
-    /// How many events there were.
+    /// Number of events.
     pub step_count: u64,
-    /// Connections that were opened.
     pub connected_count: u64,
-    /// Attempts that failed by a fault.
+    /// Attempts that failed because of a fault.
     pub failed_connect_count: u64,
-    /// Connections that the network reset.
+    /// Connections reset by the network.
     pub reset_count: u64,
-    /// Connections that fell silent.
+    /// Connections that became silent.
     pub silenced_count: u64,
 }
 
-/// Why a run did not come to its end.
+/// A run that did not finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The seed.
     pub seed: u64,
-    /// What is wrong.
     pub reason: String,
-    /// The connections that are open.
+    /// Open connections.
     pub open: Vec<String>,
 }
 
 impl Simulation {
-    /// An empty world.
     #[must_use]
     pub fn new(seed: u64, network: Network) -> Self {
         Self {
@@ -75,21 +70,20 @@ impl Simulation {
             network,
             random: Random::stream(seed, 0),
             now: Instant::ZERO,
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             hosts: Vec::new(),
             shards: Vec::new(),
             links: Vec::new(),
             trace: Trace::default(),
             summary: Summary::default(),
             steps_max: STEPS_MAX,
-            are_servers_told: false,
+            are_servers_stopped: false,
             touched: Vec::new(),
         }
     }
 
-    /// Adds a server of `shard_count` nodes behind one listener (`ListenerId(0)`), whose address
-    /// [`Simulation::address`] tells. It works until all clients have exited, or until it is
-    /// [stopped](Simulation::stop_at).
+    /// Adds a server of `shard_count` nodes with one listener (`ListenerId(0)`) at [`Simulation::address`]. It runs
+    /// until all clients have exited, or until it is [stopped](Simulation::stop_at).
     pub fn serve<N: Node + 'static>(
         &mut self,
         name: &str,
@@ -99,7 +93,7 @@ impl Simulation {
         self.add(name, shard_count, node, true)
     }
 
-    /// Adds a client: a host without a listener. The run goes on until each of its nodes has
+    /// Adds a client: a host without a listener. The run lasts until all its nodes have
     /// [exited](breme_node::Actions::exit).
     pub fn client<N: Node + 'static>(
         &mut self,
@@ -122,7 +116,7 @@ impl Simulation {
         for id in 0..shard_count {
             let node: Box<dyn Hosted> = Box::new(node(Shard { id: ShardId(id), count: shard_count }));
             self.trace.name_shard(format!("{name}/{id}"));
-            self.agenda.arrange(Instant::ZERO, Event::Start { shard_index: self.shards.len() });
+            self.events.schedule(Instant::ZERO, Event::Start { shard_index: self.shards.len() });
             self.shards.push(ShardState::new(index, node));
         }
         self.hosts.push(HostState {
@@ -137,50 +131,49 @@ impl Simulation {
         Host { index, kind: PhantomData }
     }
 
-    /// Where a server listens.
     #[must_use]
     pub fn address<N>(&self, server: Host<N>) -> SocketAddr {
         self.hosts[server.index].address
     }
 
-    /// An address where nobody listens.
+    /// An address without a listener.
     #[must_use]
     pub fn nobody() -> SocketAddr {
         SocketAddr::from(([10, 255, 255, 254], 80))
     }
 
-    /// Stops a host at an instant, as SIGTERM does.
+    /// Stops a host, as SIGTERM does.
     pub fn stop_at<N>(&mut self, host: Host<N>, at: Instant) {
-        self.agenda.arrange(at, Event::Stop { host_index: host.index });
+        self.events.schedule(at, Event::Stop { host_index: host.index });
     }
 
-    /// Lets the pressure on a server rise or fall at an instant: from then on its nodes believe that others wait that
-    /// cannot be served. Here nobody waits; what the pressure does to clients that are served is what is simulated.
+    /// Sets the pressure on a server: its nodes are notified that connections wait. None does here; the effect on
+    /// served clients is simulated.
     pub fn pressure_at<N>(&mut self, server: Host<N>, at: Instant, is_under_pressure: bool) {
-        self.agenda.arrange(at, Event::Pressure { host_index: server.index, is_under_pressure });
+        self.events.schedule(at, Event::Pressure { host_index: server.index, is_under_pressure });
     }
 
-    /// Stops a host when somebody says so; a node may.
+    /// Stops a host on request, for example of a node.
     #[must_use]
     pub fn stopper<N>(&self, host: Host<N>) -> Stopper {
         self.hosts[host.index].stopper.clone()
     }
 
-    /// Changes how many events the run may have.
+    /// Sets the limit of events.
     pub fn limit_steps(&mut self, steps_max: u64) {
         self.steps_max = steps_max;
     }
 
-    /// Runs until every client has exited; then stops the servers and runs until they have ended too.
+    /// Runs until all clients have exited, then stops the servers and runs until they have ended.
     ///
     /// # Errors
     ///
-    /// If that does not come: nothing is due but somebody still waits, or there were too many events.
+    /// If no event is due while a node is not done, or there were too many events.
     ///
     /// # Panics
     ///
-    /// If a node breaks the contract: takes more than it was lent, sends after it has finished, wakes a shard that is
-    /// not there.
+    /// If a node breaks the contract: consumes more than it was lent, sends after finishing, wakes a shard that does
+    /// not exist.
     pub fn run(&mut self) -> Result<Summary, Stuck> {
         while !self.is_over() {
             self.summary.step_count += 1;
@@ -189,18 +182,18 @@ impl Simulation {
                     self.stuck(format!("no end after {} events: does a node turn in a circle?", self.steps_max))
                 );
             }
-            let Some((at, event)) = self.agenda.next() else {
+            let Some((at, event)) = self.events.next() else {
                 return Err(self.stuck(String::from("nothing is due, but not everybody is done")));
             };
             self.now = at;
-            self.happen(event);
-            self.notice_stops();
+            self.handle_event(event);
+            self.handle_stop_requests();
         }
         self.summary.ended_at = self.now;
         Ok(self.summary)
     }
 
-    /// Hands back the nodes of a host, by shard. They are gone from the simulation then, which keeps its trace.
+    /// Removes and returns the nodes of a host, by shard.
     ///
     /// # Panics
     ///
@@ -218,13 +211,11 @@ impl Simulation {
             .unwrap_or_else(|_| panic!("{} is not a {}", self.trace.name(shard_index), std::any::type_name::<N>()))
     }
 
-    /// What happened.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The instant that the run has come to.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
@@ -234,15 +225,15 @@ impl Simulation {
         self.shards.iter().all(|shard| shard.is_done)
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
             Event::Start { shard_index } => self.start(shard_index),
-            Event::Deadline { shard_index } => self.look_at_deadline(shard_index),
+            Event::Deadline { shard_index } => self.check_deadline(shard_index),
             Event::Woken { shard_index, message } => self.wake(shard_index, message),
             Event::Stop { host_index } => self.stop(host_index),
             Event::Pressure { host_index, is_under_pressure } => self.pressure(host_index, is_under_pressure),
             Event::StopLimit { host_index } => self.drop_host(host_index),
-            Event::Knock { link_index } => self.knock(link_index),
+            Event::ConnectAttempt { link_index } => self.handle_attempt(link_index),
             Event::Accept { link_index } => self.accept(link_index),
             Event::Connected { link_index } => self.connected(link_index),
             Event::Secured { end, ticket } => self.secured(end, ticket),
@@ -250,8 +241,8 @@ impl Simulation {
             Event::Arrive { end } => self.arrive(end),
             Event::Lend { end } => self.lend(end),
             Event::Flush { end } => self.flush_later(end),
-            Event::TellQueue { end } => self.tell_queue(end),
-            Event::TellClosed { end, reason } => self.tell_closed(end, reason),
+            Event::NotifyQueue { end } => self.notify_queue(end),
+            Event::NotifyClosed { end, reason } => self.notify_closed(end, reason),
             Event::CloseLimit { end, progress } => self.limit_closing(end, progress),
             Event::ResendLimit { end } => self.limit_resending(end),
             Event::Cut { link_index } => self.cut(link_index),
@@ -259,17 +250,17 @@ impl Simulation {
         }
     }
 
-    /// Stops the hosts that were asked to, and the servers when the last client has exited.
-    fn notice_stops(&mut self) {
+    /// Stops hosts on request, and the servers after the last client has exited.
+    fn handle_stop_requests(&mut self) {
         for host_index in 0..self.hosts.len() {
             if self.hosts[host_index].stopper.take() {
-                self.agenda.arrange(self.now, Event::Stop { host_index });
+                self.events.schedule(self.now, Event::Stop { host_index });
             }
         }
-        if !self.are_servers_told && self.clients().all(|shard_index| self.shards[shard_index].is_done) {
-            self.are_servers_told = true;
+        if !self.are_servers_stopped && self.clients().all(|shard_index| self.shards[shard_index].is_done) {
+            self.are_servers_stopped = true;
             for host_index in 0..self.hosts.len() {
-                self.agenda.arrange(self.now, Event::Stop { host_index });
+                self.events.schedule(self.now, Event::Stop { host_index });
             }
         }
     }
@@ -281,7 +272,7 @@ impl Simulation {
 
     fn stuck(&self, reason: String) -> Stuck {
         let ends = (0..self.links.len()).flat_map(|link_index| [0, 1].map(|side| EndIndex::new(link_index, side)));
-        let open = ends.filter(|&end| !matches!(self.end(end).phase, Phase::Gone | Phase::Unborn));
+        let open = ends.filter(|&end| !matches!(self.end(end).phase, EndPhase::Closed | EndPhase::NotReported));
         Stuck { seed: self.seed, reason, open: open.take(NAMED_MAX).map(|end| self.describe(end)).collect() }
     }
 
@@ -312,7 +303,7 @@ impl Simulation {
 }
 
 impl Drop for Simulation {
-    /// A test that fails while the simulation is alive shows what happened.
+    /// Prints the trace if a test fails.
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("simulation of seed {}, at {} ns:\n{}", self.seed, self.now.as_nanos(), self.trace);

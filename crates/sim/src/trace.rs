@@ -1,4 +1,4 @@
-//! What happened: the last events for people, and a digest of all of them for comparing two runs.
+//! The trace of a run: the last events in readable form, and a digest of all, to compare runs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,14 +7,13 @@ use std::hash::{Hash, Hasher};
 use breme_base::Instant;
 use breme_node::{Close, CloseReason, ConnectError, ConnectTicket, ConnectionId, ShardId};
 
-/// How many events are kept.
-const KEPT_MAX: usize = 400;
+const EVENTS_MAX: usize = 400;
 
 /// The events of a simulation.
 #[derive(Debug, Default)]
 pub struct Trace {
     names: Vec<String>,
-    kept: VecDeque<Entry>,
+    events_kept: VecDeque<Entry>,
     digest: Digest,
     count: u64,
 }
@@ -24,12 +23,12 @@ struct Entry {
     at: Instant,
     shard_index: usize,
     connection: Option<ConnectionId>,
-    what: What,
+    what: TraceEvent,
 }
 
-/// One event, as its node sees it. `Network…` comes from the faults.
+/// An event as its node sees it. `Network…` are faults.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(crate) enum What {
+pub(crate) enum TraceEvent {
     Started,
     Accepted,
     Connected(ConnectTicket),
@@ -55,7 +54,7 @@ pub(crate) enum What {
     NetworkSilent,
 }
 
-impl What {
+impl TraceEvent {
     pub(crate) fn closes(how: Close) -> Self {
         match how {
             Close::Graceful => Self::ClosesGracefully,
@@ -65,13 +64,13 @@ impl What {
 }
 
 impl Trace {
-    /// A number that two runs share only if the same happened in both, to the last byte.
+    /// Equal only for identical runs, to the last byte.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest.finish()
     }
 
-    /// How many events there were.
+    /// Number of events.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -85,29 +84,35 @@ impl Trace {
         self.names.get(shard_index).map_or("?", String::as_str)
     }
 
-    pub(crate) fn note(&mut self, at: Instant, shard_index: usize, connection: Option<ConnectionId>, what: What) {
+    pub(crate) fn record(
+        &mut self,
+        at: Instant,
+        shard_index: usize,
+        connection: Option<ConnectionId>,
+        what: TraceEvent,
+    ) {
         let entry = Entry { at, shard_index, connection, what };
         entry.hash(&mut self.digest);
-        if self.kept.len() == KEPT_MAX {
-            self.kept.pop_front();
+        if self.events_kept.len() == EVENTS_MAX {
+            self.events_kept.pop_front();
         }
-        self.kept.push_back(entry);
+        self.events_kept.push_back(entry);
         self.count += 1;
     }
 
-    /// Lets the content of what is lent count in the digest.
-    pub(crate) fn note_bytes(&mut self, bytes: &[u8]) {
+    /// Includes lent bytes in the digest.
+    pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
         self.digest.write(bytes);
     }
 }
 
 impl fmt::Display for Trace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kept = self.kept.len() as u64;
-        if self.count > kept {
-            writeln!(formatter, "  … {} events before", self.count - kept)?;
+        let events_kept = self.events_kept.len() as u64;
+        if self.count > events_kept {
+            writeln!(formatter, "  … {} events before", self.count - events_kept)?;
         }
-        for Entry { at, shard_index, connection, what } in &self.kept {
+        for Entry { at, shard_index, connection, what } in &self.events_kept {
             let millis = at.as_nanos() / 1_000_000;
             let rest = at.as_nanos() % 1_000_000;
             write!(formatter, "  {millis:>7}.{rest:06} ms  {:<12}", self.name(*shard_index))?;
@@ -121,8 +126,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// A hash that is the same on every machine and in every release of the compiler, which the standard one does not
-/// promise.
+/// A hash that is stable across machines and compiler releases, unlike the standard one.
 #[derive(Debug, Default)]
 struct Digest {
     state: u64,
@@ -162,21 +166,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_events_are_kept_but_all_count() {
-        let run = |first: What| {
+    fn keeps_last_events_and_counts_all() {
+        let run = |first: TraceEvent| {
             let mut trace = Trace::default();
             trace.name_shard(String::from("server/0"));
-            trace.note(Instant::ZERO, 0, None, first);
+            trace.record(Instant::ZERO, 0, None, first);
             for nanos in 0..1_000 {
-                trace.note(Instant::from_nanos(nanos), 0, Some(ConnectionId::new(3, 1)), What::Deadline);
+                trace.record(Instant::from_nanos(nanos), 0, Some(ConnectionId::new(3, 1)), TraceEvent::Deadline);
             }
             trace
         };
-        let (one, other) = (run(What::Started), run(What::Stopping));
-        assert_eq!(one.kept.len(), KEPT_MAX);
+        let (one, other) = (run(TraceEvent::Started), run(TraceEvent::Stopping));
+        assert_eq!(one.events_kept.len(), EVENTS_MAX);
         assert_eq!(one.to_string(), other.to_string(), "they differ only in what is not kept");
         assert_ne!(one.digest(), other.digest());
-        assert_eq!(one.digest(), run(What::Started).digest());
+        assert_eq!(one.digest(), run(TraceEvent::Started).digest());
         assert!(one.to_string().contains("… 601 events before"));
         assert!(one.to_string().contains("server/0     #3.1   Deadline"), "{one}");
     }

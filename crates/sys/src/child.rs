@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_leads_its_session_on_its_processor() {
+    fn child_leads_session_on_its_cpu() {
         let cpu = *crate::cpus_allowed().last().unwrap();
         let mut command = Command::new("cat");
         let output = confine(command.arg("/proc/self/status"), &[cpu]).output().unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_ends_with_the_thread_that_started_it() {
+    fn child_ends_with_parent_thread() {
         let start = || confine(Command::new("cat").stdin(Stdio::piped()), &[]).spawn().unwrap();
         let mut child = std::thread::spawn(start).join().unwrap();
         // Its standard input stays open, so that only the signal ends it. (`wait` would close it.)
@@ -144,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn processors_that_are_not_there_are_refused() {
+    fn refuses_missing_cpus() {
         assert!(confine(&mut Command::new("true"), &[100_000]).status().is_err());
     }
 
     #[test]
-    fn limits_hold_in_the_child() {
+    fn child_has_limits() {
         let confinement = Confinement { open_files: Some(77), ..Confinement::default() };
         let mut command = Command::new("cat");
         let output = confine_within(command.arg("/proc/self/limits"), confinement).output().unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_writes_or_computes_too_much_is_killed() {
+    fn exceeding_limits_kills_child() {
         use std::os::unix::process::ExitStatusExt;
 
         let signal_of = |script: &str, confinement| {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_keeps_the_files_that_it_is_given() {
+    fn child_inherits_kept_files() {
         use std::io::{Seek, Write};
         use std::os::fd::AsRawFd;
 
@@ -183,13 +183,13 @@ mod tests {
         let path = format!("/dev/fd/{}", file.as_raw_fd());
         let mut without = Command::new("cat");
         assert!(!confine(without.arg(&path).stderr(Stdio::null()), &[]).status().unwrap().success());
-        let kept = Confinement { kept_files: vec![file.into()], ..Confinement::default() };
+        let retained = Confinement { kept_files: vec![file.into()], ..Confinement::default() };
         let mut with = Command::new("cat");
-        assert_eq!(confine_within(with.arg(&path), kept).output().unwrap().stdout, b"kept");
+        assert_eq!(confine_within(with.arg(&path), retained).output().unwrap().stdout, b"kept");
     }
 
     #[test]
-    fn a_group_that_cannot_be_entered_is_refused() {
+    fn refuses_invalid_control_group() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let confinement = Confinement { control_groups: vec![full.into()], ..Confinement::default() };
         assert!(confine_within(&mut Command::new("true"), confinement).status().is_err());

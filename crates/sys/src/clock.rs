@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_does_not_go_back_and_copies_agree() {
+    fn clock_is_monotonic_and_copies_agree() {
         let clock = Clock::start();
         let copy = clock;
         let first = clock.now();
@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_found_on_the_clock_that_all_processes_share() {
+    fn converts_to_shared_monotonic_clock() {
         let clock = Clock::start();
         let shared = || rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let (before, now, after) = (shared(), clock.now(), shared());
-        let asked = Monotonic::now();
+        let requested = Monotonic::now();
         let found = clock.monotonic(now);
-        let asking = asked.elapsed();
+        let asking = requested.elapsed();
         let since_boot = |time: rustix::time::Timespec| Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
         // The clocks are read one after the other.
         assert!(
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_honours_the_instant_it_is_asked_for() {
+    fn wall_clock_converts_instants() {
         let clock = Clock::start();
         let wall = clock.wall_clock();
         let now = clock.now();

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_pinned_to_one_of_the_allowed() {
+    fn pins_thread_to_allowed_cpu() {
         let allowed = cpus_allowed();
         let last = *allowed.last().unwrap();
         let pinned = std::thread::spawn(move || {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_does_not_exist_is_refused() {
+    fn refuses_missing_cpu() {
         let refused = std::thread::spawn(|| pin_current_thread(&[100_000]).is_err());
         assert!(refused.join().unwrap());
     }

@@ -78,16 +78,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lack_names_the_number_and_the_remedy() {
-        let lack = TooFewDescriptors { needed: 10_100, allowed: 4_096 };
-        let message = lack.to_string();
+    fn descriptor_error_names_remedy() {
+        let error = TooFewDescriptors { needed: 10_100, allowed: 4_096 };
+        let message = error.to_string();
         assert!(message.contains("10100 are needed, 4096 are allowed"), "{message}");
         assert!(message.contains("ulimit -n 10100"), "{message}");
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_opened_is_seen() {
+    fn counts_open_descriptors() {
         // More than other tests of this process open and close by chance.
         let before = open_descriptors().unwrap();
         let opened: Vec<_> = (0..200).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_raised_to_the_hard_one_and_not_beyond() {
+    fn raises_limit_to_hard_limit() {
         let raised = raise_descriptor_limit();
         assert_eq!(raised.soft, raised.hard);
         assert_eq!(ensure_descriptor_limit(raised.hard), Ok(()));

@@ -7,19 +7,19 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-static KEPT_BYTES_MAX: AtomicI32 = AtomicI32::new(i32::MAX);
+static RETAINED_BYTES_MAX: AtomicI32 = AtomicI32::new(i32::MAX);
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 static MAPPED_BYTES_MIN: AtomicI32 = AtomicI32::new(i32::MAX);
 
 /// Limits what the allocator retains at the end of each arena, and maps allocations of at least `mapped_bytes_min`
 /// separately, so that freeing them returns the memory. The lowest limits of all calls apply.
-pub fn limit_retained_memory(kept_bytes_max: i32, mapped_bytes_min: i32) {
+pub fn limit_retained_memory(retained_bytes_max: i32, mapped_bytes_min: i32) {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    for (option, least, asked) in [
-        (libc::M_TRIM_THRESHOLD, &KEPT_BYTES_MAX, kept_bytes_max),
+    for (option, least, requested) in [
+        (libc::M_TRIM_THRESHOLD, &RETAINED_BYTES_MAX, retained_bytes_max),
         (libc::M_MMAP_THRESHOLD, &MAPPED_BYTES_MIN, mapped_bytes_min),
     ] {
-        let value = least.fetch_min(asked, Ordering::Relaxed).min(asked);
+        let value = least.fetch_min(requested, Ordering::Relaxed).min(requested);
         // SAFETY: it sets a parameter of the allocator, which accepts or ignores any value.
         #[allow(unsafe_code)]
         unsafe {
@@ -27,7 +27,7 @@ pub fn limit_retained_memory(kept_bytes_max: i32, mapped_bytes_min: i32) {
         }
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-    let _ = (kept_bytes_max, mapped_bytes_min);
+    let _ = (retained_bytes_max, mapped_bytes_min);
 }
 
 /// Freed last to make glibc check the end of the arena: smaller than the mmap threshold.

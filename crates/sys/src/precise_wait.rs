@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_for_the_first_of_bytes_and_time() {
+    fn waits_for_data_or_timeout() {
         set_min_timer_slack().unwrap();
         let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let begun = Instant::now();

@@ -124,13 +124,13 @@ impl SiteRoot {
                 found.truncated = true;
                 break;
             }
-            found.entries.extend(self.look_at(name, directory.as_fd(), entry_name));
+            found.entries.extend(self.inspect(name, directory.as_fd(), entry_name));
         }
         Ok(found)
     }
 
     /// None if the entry is to be skipped.
-    fn look_at(&self, directory_name: &str, directory: BorrowedFd<'_>, name: &str) -> Option<FoundEntry> {
+    fn inspect(&self, directory_name: &str, directory: BorrowedFd<'_>, name: &str) -> Option<FoundEntry> {
         let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Directory => Some(found_entry(name, &stat)),
@@ -249,7 +249,7 @@ mod tests {
         ["out", "absolute", "up/secret", "a/b/out", "round", "magic/etc/passwd", "folder/b/out", "up/site/out"];
 
     #[test]
-    fn nothing_leads_out() {
+    fn escapes_are_refused() {
         for follow_links in [false, true] {
             let (_around, roots) = roots(follow_links);
             for root in &roots {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn links_inside_are_followed_only_if_allowed() {
+    fn follows_inner_links_if_allowed() {
         let (_around, strict) = roots(false);
         for root in &strict {
             assert_eq!(read(root, "a/file").unwrap(), "good");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn special_files_are_refused_without_waiting() {
+    fn refuses_special_files_without_blocking() {
         let (_around, roots) = roots(false);
         for root in &roots {
             assert!(matches!(root.open("fifo"), Err(RootError::Forbidden)));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_listed_without_what_cannot_be_opened() {
+    fn lists_openable_entries() {
         let names = |root: &SiteRoot, name| {
             let mut names: Vec<String> =
                 root.list(name, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_folder_is_an_error() {
+    fn root_must_be_a_directory() {
         let (around, _) = site();
         assert!(SiteRoot::open_folder(&around.path().join("secret"), false).is_err());
         assert!(SiteRoot::open_folder(&around.path().join("none"), false).is_err());

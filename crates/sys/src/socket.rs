@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_sockets_share_a_port_and_a_stranger_does_not() {
+    fn only_own_sockets_share_port() {
         let first = listen(anywhere(), 16).unwrap();
         let address = first.local_addr().unwrap();
         let second = listen_beside(&first, 16).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_connections_do_not_wait_nor_delay() {
+    fn accepted_sockets_are_nonblocking_nodelay() {
         let listener = listen(anywhere(), 16).unwrap();
         let none = accept(&listener).map(drop).map_err(|error| error.kind());
         assert_eq!(none, Err(io::ErrorKind::WouldBlock));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn connecting_tells_its_outcome() {
+    fn connect_reports_outcome() {
         let listener = listen(anywhere(), 16).unwrap();
         let address = listener.local_addr().unwrap();
         let connecting = connect(address).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_reaches_the_peer() {
+    fn reset_reaches_peer() {
         let listener = TcpListener::bind(anywhere()).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();

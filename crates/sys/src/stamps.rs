@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_lies_between_sending_and_receiving() {
+    fn stamp_is_between_send_and_receive() {
         let clock = Clock::start();
         let mut stamps = Stamps::new(clock);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -186,9 +186,9 @@ mod tests {
             let Some(stamp) = stamp else { continue };
             stamps.begin_batch();
             // Ignored if the clock was just set.
-            if let Some(came) = stamps.instant_of(stamp) {
+            if let Some(arrived_at) = stamps.instant_of(stamp) {
                 let tolerance = std::time::Duration::from_nanos(2 * CLOCK_READ_NANOS.unsigned_abs());
-                assert!(before <= came + tolerance && came <= clock.now() + tolerance);
+                assert!(before <= arrived_at + tolerance && arrived_at <= clock.now() + tolerance);
             }
             stamped += 1;
             if stamped == 10 {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_are_not_believed_while_the_clock_is_set() {
+    fn clock_change_invalidates_stamps() {
         let mut stamps = Stamps::new(Clock::start());
         let set_to = 1_000_000_000_000_000;
         let stamp = Stamp { unix_nanos: NonZeroI64::new(set_to + 1_000_000).unwrap() };

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_grows_with_work_and_a_thread_is_a_part_of_the_process() {
+    fn thread_cpu_time_is_part_of_process() {
         let before = cpu_time_of_process();
         let mut spun = 0_u64;
         while cpu_time_of_process().since(before).total() < Duration::from_millis(2) {
@@ -116,7 +116,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_time_of_another_process_keeps_that_of_its_ended_threads() {
+    fn cpu_time_includes_ended_threads() {
         let me = std::process::id();
         let before = cpu_time_of_other(me).unwrap();
         let spinning = std::thread::spawn(|| {
@@ -139,7 +139,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn resident_memory_sees_what_is_touched() {
+    fn resident_memory_counts_touched_pages() {
         let before = resident_bytes().unwrap();
         let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
         let after = resident_bytes().unwrap();

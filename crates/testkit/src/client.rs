@@ -1,7 +1,7 @@
-//! The client of the suite: plays scripts, each on a connection of its own, and says what went otherwise than written.
+//! The scripted client: runs each script on its own connection and reports deviations.
 //!
-//! It holds no more than a driver lends it: what a script does not expect yet stays with the driver. That puts the
-//! contract's rules of retained bytes and resuming to work in every case.
+//! It buffers nothing: what a script does not expect yet stays with the driver, so that every case exercises retained
+//! bytes and resuming.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,40 +17,39 @@ use bytes::Bytes;
 use crate::script::Step;
 use crate::{Content, Gate, Script, Surroundings};
 
-/// A node that connects, plays its scripts side by side, and exits when all are over, when one has failed, or when its
-/// patience ends.
+/// A node that connects, runs its scripts concurrently, and exits when all are done, one has failed, or its timeout has
+/// passed.
 pub struct Client {
-    stage: Stage,
-    plays: Vec<Play>,
+    client_state: ClientState,
+    runs: Vec<ScriptRun>,
     patience: Duration,
-    gives_up_at: Option<Instant>,
+    timeout_at: Option<Instant>,
     failures: Vec<String>,
     exited: bool,
 }
 
-/// What the scripts of one client share.
-struct Stage {
+/// State shared by the scripts of a client.
+struct ClientState {
     surroundings: Surroundings,
     signals: BTreeSet<u32>,
     closed: Vec<ConnectionId>,
 }
 
-/// One script and how far it has come.
-struct Play {
+/// A script and its position.
+struct ScriptRun {
     steps: Vec<Step>,
     step_index: usize,
     ticket: ConnectTicket,
-    line: Line,
-    progress: Progress,
+    connection_state: ConnectionState,
+    progress: StepProgress,
 }
 
-/// What is known of the connection.
 #[derive(Default)]
-struct Line {
+struct ConnectionState {
     connection: Option<ConnectionId>,
     failed: Option<ConnectError>,
     closed: Option<CloseReason>,
-    /// The peer has ended its sending, and everything before was taken.
+    /// The peer's stream ended and is consumed.
     ended: bool,
     is_paused: bool,
     queue_is_long: bool,
@@ -58,59 +57,60 @@ struct Line {
     opens_when_long: Option<Gate>,
 }
 
-/// How far the current step is.
+/// Progress of the current step.
 #[derive(Default)]
-struct Progress {
+struct StepProgress {
     begun: bool,
     sent: u64,
     matched: u64,
     due: Option<Instant>,
 }
 
-/// One call's circumstances.
-struct Turn<'a> {
+/// The context of one call.
+struct CallContext<'a> {
     now: Instant,
     actions: &'a mut Actions,
-    /// Received bytes are at hand: no need to ask for them.
+    /// Received bytes are available: no need to resume.
     is_offered: bool,
 }
 
 impl Client {
-    /// A client that plays `scripts`, and gives up after `patience`.
+    /// `patience`: the timeout of the whole run.
     #[must_use]
     pub fn new(surroundings: &Surroundings, patience: Duration, scripts: Vec<Script>) -> Self {
-        let stage = Stage { surroundings: surroundings.clone(), signals: BTreeSet::new(), closed: Vec::new() };
-        let plays = scripts.into_iter().enumerate().map(|(index, script)| Play::new(index, script)).collect();
-        Self { stage, plays, patience, gives_up_at: None, failures: Vec::new(), exited: false }
+        let client_state =
+            ClientState { surroundings: surroundings.clone(), signals: BTreeSet::new(), closed: Vec::new() };
+        let runs = scripts.into_iter().enumerate().map(|(index, script)| ScriptRun::new(index, script)).collect();
+        Self { client_state, runs, patience, timeout_at: None, failures: Vec::new(), exited: false }
     }
 
-    /// What went otherwise than written; nothing if all went well.
+    /// Empty if all scripts succeeded.
     #[must_use]
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// How many scripts were played to their end.
+    /// Number of completed scripts.
     #[must_use]
     pub fn played_count(&self) -> usize {
-        self.plays.iter().filter(|play| play.is_over()).count()
+        self.runs.iter().filter(|play| play.is_done()).count()
     }
 
-    /// Lets every script go as far as it can; one may let another go on.
+    /// Advances all scripts; one may unblock another.
     fn advance(&mut self, now: Instant, actions: &mut Actions) {
         let mut moved = true;
         while moved && self.failures.is_empty() {
             moved = false;
-            for index in 0..self.plays.len() {
-                moved |= self.advance_one(index, &mut Turn { now, actions, is_offered: false });
+            for index in 0..self.runs.len() {
+                moved |= self.advance_one(index, &mut CallContext { now, actions, is_offered: false });
             }
         }
-        self.leave_if_over(actions);
+        self.exit_if_done(actions);
     }
 
-    fn advance_one(&mut self, index: usize, turn: &mut Turn<'_>) -> bool {
-        let play = &mut self.plays[index];
-        match play.advance(&mut self.stage, turn) {
+    fn advance_one(&mut self, index: usize, context: &mut CallContext<'_>) -> bool {
+        let play = &mut self.runs[index];
+        match play.advance(&mut self.client_state, context) {
             Ok(moved) => moved,
             Err(reason) => {
                 self.failures.push(play.describe(&reason));
@@ -119,37 +119,37 @@ impl Client {
         }
     }
 
-    fn leave_if_over(&mut self, actions: &mut Actions) {
-        let is_over = !self.failures.is_empty() || self.plays.iter().all(Play::is_over);
-        if is_over && !self.exited {
+    fn exit_if_done(&mut self, actions: &mut Actions) {
+        let is_done = !self.failures.is_empty() || self.runs.iter().all(ScriptRun::is_done);
+        if is_done && !self.exited {
             self.exited = true;
             actions.exit();
         }
     }
 
     fn play_of(&self, connection: ConnectionId) -> Option<usize> {
-        self.plays.iter().position(|play| play.line.connection == Some(connection))
+        self.runs.iter().position(|play| play.connection_state.connection == Some(connection))
     }
 
-    fn offer(&mut self, index: usize, received: Received<'_>, turn: &mut Turn<'_>) -> usize {
-        let mut taken = 0;
+    fn offer(&mut self, index: usize, received: Received<'_>, context: &mut CallContext<'_>) -> usize {
+        let mut consumed = 0;
         loop {
-            let play = &mut self.plays[index];
-            let rest = Received { bytes: &received.bytes[taken..], ..received };
-            let before = (play.step_index, taken);
+            let play = &mut self.runs[index];
+            let rest = Received { bytes: &received.bytes[consumed..], ..received };
+            let before = (play.step_index, consumed);
             match play.take(rest) {
-                Ok(count) => taken += count,
+                Ok(count) => consumed += count,
                 Err(reason) => {
                     let failure = play.describe(&reason);
                     self.failures.push(failure);
                 }
             }
             if !self.failures.is_empty() {
-                return taken;
+                return consumed;
             }
-            self.advance_one(index, turn);
-            if (self.plays[index].step_index, taken) == before {
-                return taken;
+            self.advance_one(index, context);
+            if (self.runs[index].step_index, consumed) == before {
+                return consumed;
             }
         }
     }
@@ -157,7 +157,7 @@ impl Client {
 
 impl Node for Client {
     fn handle_started(&mut self, now: Instant, actions: &mut Actions) {
-        self.gives_up_at = Some(now + self.patience);
+        self.timeout_at = Some(now + self.patience);
         self.advance(now, actions);
     }
 
@@ -178,8 +178,8 @@ impl Node for Client {
         outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
-        match self.plays.iter_mut().find(|play| play.ticket == ticket) {
-            Some(play) => play.line.connected(outcome),
+        match self.runs.iter_mut().find(|play| play.ticket == ticket) {
+            Some(play) => play.connection_state.connected(outcome),
             None => self.failures.push(format!("connected with {ticket:?}, which was never used")),
         }
         self.advance(now, actions);
@@ -192,38 +192,38 @@ impl Node for Client {
         received: Received<'_>,
         actions: &mut Actions,
     ) -> usize {
-        let taken = if let Some(index) = self.play_of(connection) {
-            self.offer(index, received, &mut Turn { now, actions, is_offered: true })
+        let consumed = if let Some(index) = self.play_of(connection) {
+            self.offer(index, received, &mut CallContext { now, actions, is_offered: true })
         } else {
             self.failures.push(format!("received on {connection:?}, which is not ours"));
             0
         };
         self.advance(now, actions);
-        taken
+        consumed
     }
 
     fn handle_sent(&mut self, now: Instant, connection: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
         if let Some(index) = self.play_of(connection) {
-            self.plays[index].line.sent(unsent_bytes);
+            self.runs[index].connection_state.sent(unsent_bytes);
         }
         self.advance(now, actions);
     }
 
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         if let Some(index) = self.play_of(connection) {
-            self.plays[index].line.closed = Some(reason);
-            self.stage.closed.push(connection);
+            self.runs[index].connection_state.closed = Some(reason);
+            self.client_state.closed.push(connection);
         }
         self.advance(now, actions);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
         self.advance(now, actions);
-        if !self.exited && self.gives_up_at.is_some_and(|at| at <= now) {
+        if !self.exited && self.timeout_at.is_some_and(|at| at <= now) {
             let patience = self.patience;
-            let stuck = self.plays.iter().filter(|play| !play.is_over());
+            let stuck = self.runs.iter().filter(|play| !play.is_done());
             self.failures.extend(stuck.map(|play| play.describe(&format!("no progress within {patience:?}"))));
-            self.leave_if_over(actions);
+            self.exit_if_done(actions);
         }
     }
 
@@ -235,11 +235,11 @@ impl Node for Client {
         if self.exited {
             return None;
         }
-        self.plays.iter().filter_map(|play| play.progress.due).chain(self.gives_up_at).min()
+        self.runs.iter().filter_map(|play| play.progress.due).chain(self.timeout_at).min()
     }
 }
 
-impl Line {
+impl ConnectionState {
     fn connected(&mut self, outcome: Result<Connected, ConnectError>) {
         match outcome {
             Ok(connected) => self.connection = Some(connected.connection),
@@ -255,7 +255,7 @@ impl Line {
         }
     }
 
-    /// The connection, if it can be used.
+    /// The connection, if usable.
     fn open(&self) -> Result<ConnectionId, String> {
         match (self.connection, self.closed) {
             (Some(connection), None) => Ok(connection),
@@ -265,88 +265,106 @@ impl Line {
     }
 }
 
-impl Play {
+impl ScriptRun {
     fn new(index: usize, script: Script) -> Self {
         let ticket = ConnectTicket(index as u64);
-        Self { steps: script.steps, step_index: 0, ticket, line: Line::default(), progress: Progress::default() }
+        Self {
+            steps: script.steps,
+            step_index: 0,
+            ticket,
+            connection_state: ConnectionState::default(),
+            progress: StepProgress::default(),
+        }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.step_index >= self.steps.len()
     }
 
     fn describe(&self, reason: &str) -> String {
         let script = self.ticket.0;
         let step = self.steps.get(self.step_index).map_or_else(|| String::from("none left"), Step::describe);
-        let Progress { sent, matched, .. } = self.progress;
+        let StepProgress { sent, matched, .. } = self.progress;
         format!("script {script}, step {} ({step}; {sent} sent, {matched} received so far): {reason}", self.step_index)
     }
 
-    /// Does what can be done now. Says whether a step was completed.
-    fn advance(&mut self, stage: &mut Stage, turn: &mut Turn<'_>) -> Result<bool, String> {
+    /// Returns whether a step was completed.
+    fn advance(&mut self, client_state: &mut ClientState, context: &mut CallContext<'_>) -> Result<bool, String> {
         let start = self.step_index;
         while let Some(step) = self.steps.get(self.step_index).cloned() {
-            if !self.try_step(&step, stage, turn)? {
+            if !self.try_step(&step, client_state, context)? {
                 break;
             }
             self.step_index += 1;
-            self.progress = Progress::default();
+            self.progress = StepProgress::default();
         }
         Ok(self.step_index > start)
     }
 
-    /// Whether the step is done.
-    fn try_step(&mut self, step: &Step, stage: &mut Stage, turn: &mut Turn<'_>) -> Result<bool, String> {
+    /// Returns whether the step is done.
+    fn try_step(
+        &mut self,
+        step: &Step,
+        client_state: &mut ClientState,
+        context: &mut CallContext<'_>,
+    ) -> Result<bool, String> {
         let begins = !std::mem::replace(&mut self.progress.begun, true);
-        let asks_for_bytes = begins && step.receives() && !turn.is_offered && !self.line.is_paused;
-        if asks_for_bytes && let Ok(connection) = self.line.open() {
-            turn.actions.resume(connection);
+        let asks_for_bytes = begins && step.receives() && !context.is_offered && !self.connection_state.is_paused;
+        if asks_for_bytes && let Ok(connection) = self.connection_state.open() {
+            context.actions.resume(connection);
         }
         match step {
-            Step::Connect => self.connect(begins, stage, turn),
+            Step::Connect => self.connect(begins, client_state, context),
             Step::ConnectRefused { by_server } => {
-                let Surroundings { server, nobody, .. } = &stage.surroundings;
-                self.connect_refused(begins, if *by_server { server.address } else { *nobody }, turn)
+                let Surroundings { server, nobody, .. } = &client_state.surroundings;
+                self.connect_refused(begins, if *by_server { server.address } else { *nobody }, context)
             }
-            Step::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, turn),
-            Step::ExpectEnd if self.line.ended => Ok(true),
-            Step::ExpectEnd => self.line.open().map(|_| false),
-            Step::ExpectGone(_) => Ok(self.line.ended || self.line.closed.is_some()),
-            Step::ExpectClosed(ending) => match self.line.closed {
+            Step::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, context),
+            Step::ExpectEnd if self.connection_state.ended => Ok(true),
+            Step::ExpectEnd => self.connection_state.open().map(|_| false),
+            Step::ExpectGone(_) => Ok(self.connection_state.ended || self.connection_state.closed.is_some()),
+            Step::ExpectClosed(ending) => match self.connection_state.closed {
                 Some(reason) if !ending.accepts(reason) => Err(format!("closed otherwise: {reason:?}")),
                 closed => Ok(closed.is_some()),
             },
-            Step::ExpectDrained if self.line.drained_count > 0 => Ok(true),
-            Step::ExpectDrained => self.line.open().map(|_| false),
+            Step::ExpectDrained if self.connection_state.drained_count > 0 => Ok(true),
+            Step::ExpectDrained => self.connection_state.open().map(|_| false),
             Step::OpenWhenLong(gate) => {
-                self.line.opens_when_long = Some(gate.clone());
+                self.connection_state.opens_when_long = Some(gate.clone());
                 Ok(true)
             }
-            Step::Wait(time) => Ok(self.wait(*time, turn.now)),
-            Step::Await(number) => Ok(stage.signals.contains(number)),
+            Step::Wait(time) => Ok(self.wait(*time, context.now)),
+            Step::Await(number) => Ok(client_state.signals.contains(number)),
             Step::Signal(_) | Step::StopServer | Step::UseStaleIds => {
-                stage.act(step, turn.actions);
+                client_state.act(step, context.actions);
                 Ok(true)
             }
-            Step::Finish | Step::Pause | Step::Resume | Step::Close(_) => self.ask(step, turn.actions).map(|()| true),
+            Step::Finish | Step::Pause | Step::Resume | Step::Close(_) => {
+                self.request(step, context.actions).map(|()| true)
+            }
         }
     }
 
-    fn connect(&self, begins: bool, stage: &Stage, turn: &mut Turn<'_>) -> Result<bool, String> {
+    fn connect(&self, begins: bool, client_state: &ClientState, context: &mut CallContext<'_>) -> Result<bool, String> {
         if begins {
-            turn.actions.connect(self.ticket, stage.surroundings.server);
+            context.actions.connect(self.ticket, client_state.surroundings.server);
         }
-        match self.line.failed {
+        match self.connection_state.failed {
             Some(error) => Err(format!("cannot connect: {error:?}")),
-            None => Ok(self.line.connection.is_some()),
+            None => Ok(self.connection_state.connection.is_some()),
         }
     }
 
-    fn connect_refused(&self, begins: bool, address: SocketAddr, turn: &mut Turn<'_>) -> Result<bool, String> {
+    fn connect_refused(
+        &self,
+        begins: bool,
+        address: SocketAddr,
+        context: &mut CallContext<'_>,
+    ) -> Result<bool, String> {
         if begins {
-            turn.actions.connect(self.ticket, Endpoint::tcp(address));
+            context.actions.connect(self.ticket, Endpoint::tcp(address));
         }
-        match (self.line.failed, self.line.connection) {
+        match (self.connection_state.failed, self.connection_state.connection) {
             (Some(ConnectError::Refused), _) => Ok(true),
             (Some(error), _) => Err(format!("expected Refused, got {error:?}")),
             (None, Some(_)) => Err(String::from("connected to where nobody should listen")),
@@ -359,36 +377,36 @@ impl Play {
         send: &Content,
         expect: &Content,
         piece_bytes: u64,
-        turn: &mut Turn<'_>,
+        context: &mut CallContext<'_>,
     ) -> Result<bool, String> {
         let missing = self.progress.matched < expect.length();
-        if missing && self.line.ended {
+        if missing && self.connection_state.ended {
             return Err(String::from("the peer ended its sending too early"));
         }
         if self.progress.sent < send.length() {
-            self.send_piece(send, piece_bytes, turn)?;
+            self.send_piece(send, piece_bytes, context)?;
         }
         if missing && self.progress.sent == send.length() {
-            self.line.open()?;
+            self.connection_state.open()?;
         }
         Ok(!missing && self.progress.sent == send.length())
     }
 
-    /// Sends the next piece, unless one was sent in this very call or the queue is long; asks for the call after it.
-    fn send_piece(&mut self, send: &Content, piece_bytes: u64, turn: &mut Turn<'_>) -> Result<(), String> {
-        let connection = self.line.open()?;
-        if self.line.queue_is_long {
+    /// Sends the next piece, at most one per call, unless the queue is long; schedules the next call.
+    fn send_piece(&mut self, send: &Content, piece_bytes: u64, context: &mut CallContext<'_>) -> Result<(), String> {
+        let connection = self.connection_state.open()?;
+        if self.connection_state.queue_is_long {
             self.progress.due = None;
             return Ok(());
         }
-        if *self.progress.due.get_or_insert(turn.now) > turn.now {
+        if *self.progress.due.get_or_insert(context.now) > context.now {
             return Ok(());
         }
         let length = piece_bytes.min(send.length() - self.progress.sent);
-        send.append(self.progress.sent, length, turn.actions.send(connection));
+        send.append(self.progress.sent, length, context.actions.send(connection));
         self.progress.sent += length;
-        // One nanosecond later, so that one call sends one piece even where it comes here twice.
-        self.progress.due = (self.progress.sent < send.length()).then(|| turn.now + Duration::from_nanos(1));
+        // One nanosecond later, so that each call sends one piece even if it gets here twice.
+        self.progress.due = (self.progress.sent < send.length()).then(|| context.now + Duration::from_nanos(1));
         Ok(())
     }
 
@@ -397,26 +415,26 @@ impl Play {
         due <= now
     }
 
-    fn ask(&mut self, step: &Step, actions: &mut Actions) -> Result<(), String> {
-        let connection = self.line.open()?;
+    fn request(&mut self, step: &Step, actions: &mut Actions) -> Result<(), String> {
+        let connection = self.connection_state.open()?;
         match step {
             Step::Finish => actions.finish(connection),
             Step::Close(how) => actions.close(connection, *how),
             Step::Pause => {
-                self.line.is_paused = true;
+                self.connection_state.is_paused = true;
                 actions.pause(connection);
             }
             _ => {
-                self.line.is_paused = false;
+                self.connection_state.is_paused = false;
                 actions.resume(connection);
             }
         }
         Ok(())
     }
 
-    /// Takes what the current step expects.
+    /// Consumes what the current step expects.
     fn take(&mut self, received: Received<'_>) -> Result<usize, String> {
-        let taken = match self.steps.get(self.step_index) {
+        let consumed = match self.steps.get(self.step_index) {
             Some(Step::Exchange { expect, .. }) => {
                 let missing = expect.length() - self.progress.matched;
                 let count = received.bytes.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
@@ -433,12 +451,12 @@ impl Play {
             }
             _ => 0,
         };
-        self.line.ended |= received.ended && taken == received.bytes.len();
-        Ok(taken)
+        self.connection_state.ended |= received.ended && consumed == received.bytes.len();
+        Ok(consumed)
     }
 }
 
-impl Progress {
+impl StepProgress {
     fn compare(&mut self, expected: &Content, bytes: &[u8]) -> Result<(), String> {
         if let Some(place) = expected.first_difference(self.matched, bytes) {
             let position = self.matched + place as u64;
@@ -451,7 +469,7 @@ impl Progress {
     }
 }
 
-impl Stage {
+impl ClientState {
     fn act(&mut self, step: &Step, actions: &mut Actions) {
         match step {
             Step::Signal(number) => {

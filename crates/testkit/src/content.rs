@@ -1,38 +1,33 @@
-//! What is sent and expected. Large contents are a pattern, computed from the position: nothing has to be kept to
-//! compare with, and a byte that is lost, doubled or out of place cannot be hidden by one that happens to be equal.
+//! Data sent and expected. Long data is a pattern computed from the position, so that it needs no memory, and lost,
+//! repeated or misplaced bytes are detected.
 
 use breme_base::Random;
 use bytes::Bytes;
 
 const WORD: u64 = 8;
 
-/// A sequence of bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// These bytes.
     Exactly(Bytes),
-    /// This many bytes of the pattern of a seed.
+    /// Part of a seed's pattern.
     Pattern {
-        /// Which pattern.
         seed: u64,
-        /// Where in the pattern it begins.
+        /// Offset in the pattern.
         start: u64,
-        /// How many bytes.
+        /// In bytes.
         length: u64,
     },
 }
 
 impl Content {
-    /// No bytes.
     pub const NOTHING: Self = Self::Exactly(Bytes::new());
 
-    /// `length` bytes of the pattern of `seed`.
     #[must_use]
     pub const fn pattern(seed: u64, length: u64) -> Self {
         Self::Pattern { seed, start: 0, length }
     }
 
-    /// How many bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -41,7 +36,7 @@ impl Content {
         }
     }
 
-    /// The `length` bytes from position `from` on; fewer where the content ends.
+    /// `length` bytes from `from`, or up to the end.
     #[must_use]
     pub fn part(&self, from: u64, length: u64) -> Self {
         let end = (from + length).min(self.length());
@@ -52,7 +47,7 @@ impl Content {
         }
     }
 
-    /// Appends the `length` bytes from position `from` on; fewer where the content ends.
+    /// Appends `length` bytes from `from`, or up to the end.
     pub fn append(&self, from: u64, length: u64, to: &mut Vec<u8>) {
         let end = (from + length).min(self.length());
         match self {
@@ -61,7 +56,6 @@ impl Content {
         }
     }
 
-    /// All of it.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.length() as usize);
@@ -69,8 +63,7 @@ impl Content {
         bytes.into()
     }
 
-    /// The place in `bytes` of the first that is not what stands from position `from` on. The content's end counts as a
-    /// difference.
+    /// The index in `bytes` of the first difference from what is expected at `from`. Bytes after the end differ.
     #[must_use]
     pub fn first_difference(&self, from: u64, bytes: &[u8]) -> Option<usize> {
         let mut expected = Vec::with_capacity(bytes.len());
@@ -111,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_the_same_from_every_position() {
+    fn pattern_is_position_independent() {
         let content = Content::pattern(3, 100);
         let whole = content.to_bytes();
         assert_eq!(whole.len(), 100);
@@ -125,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_found() {
+    fn finds_first_difference() {
         let content = Content::pattern(3, 100);
         let mut bytes = content.to_bytes().to_vec();
         bytes[37] ^= 1;
@@ -135,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_does_not_repeat_after_a_shift() {
+    fn pattern_detects_shifts() {
         let bytes = Content::pattern(5, 4_096).to_bytes();
         for shift in 1..64 {
             assert_ne!(bytes[..1_024], bytes[shift..shift + 1_024]);

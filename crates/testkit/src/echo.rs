@@ -1,4 +1,4 @@
-//! The server that answers with what it received, at once or as slowly as wanted.
+//! A server that echoes, at once or slowly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,52 +7,49 @@ use breme_base::Instant;
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 use bytes::Bytes;
 
-/// How much an [`Echo`] takes of what it is lent.
+/// How much an [`Echo`] consumes.
 #[derive(Clone, Copy, Debug)]
-pub enum Taking {
-    /// All.
+pub enum ConsumePolicy {
     Everything,
     /// Up to the last line feed; the rest stays with the driver.
     WholeLines,
-    /// At most this many bytes.
     AtMost(usize),
 }
 
-/// When an [`Echo`] that left something asks for it.
+/// When an [`Echo`] resumes after partial consumption.
 #[derive(Clone, Copy, Debug)]
-pub enum Pace {
-    /// Not at all: it is lent again when more comes.
-    AsLent,
+pub enum ResumePolicy {
+    /// Never: it is called again when more arrives.
+    Never,
     /// In the same call.
-    Resuming,
-    /// It pauses, and resumes after this time.
-    Resting(Duration),
+    AtOnce,
+    /// Pauses, and resumes after this time.
+    After(Duration),
 }
 
-/// Answers with what it received. Ends a connection when the peer has ended and all is answered.
+/// Echoes what it receives. Closes a connection when the peer has ended and everything is echoed.
 #[derive(Debug)]
 pub struct Echo {
-    taking: Taking,
-    pace: Pace,
+    taking: ConsumePolicy,
+    pace: ResumePolicy,
     farewell: Option<Bytes>,
     open: BTreeSet<ConnectionId>,
-    resting: BTreeMap<ConnectionId, Instant>,
+    paused_until: BTreeMap<ConnectionId, Instant>,
 }
 
 impl Echo {
-    /// The plain one: takes everything.
+    /// Consumes everything.
     #[must_use]
     pub fn new() -> Self {
-        Self::slow(Taking::Everything, Pace::AsLent)
+        Self::slow(ConsumePolicy::Everything, ResumePolicy::Never)
     }
 
-    /// One that takes its time.
     #[must_use]
-    pub fn slow(taking: Taking, pace: Pace) -> Self {
-        Self { taking, pace, farewell: None, open: BTreeSet::new(), resting: BTreeMap::new() }
+    pub fn slow(taking: ConsumePolicy, pace: ResumePolicy) -> Self {
+        Self { taking, pace, farewell: None, open: BTreeSet::new(), paused_until: BTreeMap::new() }
     }
 
-    /// One that, when it is to stop, says `farewell` on every connection and goes on until the peer ends it.
+    /// On stop, sends `farewell` on all connections, and continues until the peers close them.
     #[must_use]
     pub fn with_farewell(farewell: &'static str) -> Self {
         Self { farewell: Some(Bytes::from_static(farewell.as_bytes())), ..Self::new() }
@@ -61,20 +58,22 @@ impl Echo {
     fn wanted(&self, received: Received<'_>) -> usize {
         let all = received.bytes.len();
         match self.taking {
-            Taking::Everything => all,
-            Taking::WholeLines if received.ended => all,
-            Taking::WholeLines => received.bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |place| place + 1),
-            Taking::AtMost(count) => all.min(count),
+            ConsumePolicy::Everything => all,
+            ConsumePolicy::WholeLines if received.ended => all,
+            ConsumePolicy::WholeLines => {
+                received.bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |place| place + 1)
+            }
+            ConsumePolicy::AtMost(count) => all.min(count),
         }
     }
 
     fn ask_for_rest(&mut self, now: Instant, connection: ConnectionId, actions: &mut Actions) {
         match self.pace {
-            Pace::AsLent => {}
-            Pace::Resuming => actions.resume(connection),
-            Pace::Resting(time) => {
+            ResumePolicy::Never => {}
+            ResumePolicy::AtOnce => actions.resume(connection),
+            ResumePolicy::After(time) => {
                 actions.pause(connection);
-                self.resting.insert(connection, now + time);
+                self.paused_until.insert(connection, now + time);
             }
         }
     }
@@ -104,30 +103,30 @@ impl Node for Echo {
         received: Received<'_>,
         actions: &mut Actions,
     ) -> usize {
-        let taken = self.wanted(received);
-        // One half is copied, the other sent on from where it lies.
-        let (first, second) = received.bytes[..taken].split_at(taken / 2);
-        if taken > 0 {
+        let consumed = self.wanted(received);
+        // Half is copied, half forwarded without a copy.
+        let (first, second) = received.bytes[..consumed].split_at(consumed / 2);
+        if consumed > 0 {
             actions.send(connection).extend_from_slice(first);
             actions.send_received(connection, received.bytes, second);
         }
-        if taken < received.bytes.len() {
+        if consumed < received.bytes.len() {
             self.ask_for_rest(now, connection, actions);
         } else if received.ended {
             actions.close(connection, Close::Graceful);
         }
-        taken
+        consumed
     }
 
     fn handle_closed(&mut self, _now: Instant, connection: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
         self.open.remove(&connection);
-        self.resting.remove(&connection);
+        self.paused_until.remove(&connection);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        let rested: Vec<_> = self.resting.iter().filter(|&(_, &at)| at <= now).map(|(&id, _)| id).collect();
+        let rested: Vec<_> = self.paused_until.iter().filter(|&(_, &at)| at <= now).map(|(&id, _)| id).collect();
         for connection in rested {
-            self.resting.remove(&connection);
+            self.paused_until.remove(&connection);
             actions.resume(connection);
         }
     }
@@ -142,6 +141,6 @@ impl Node for Echo {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.resting.values().min().copied()
+        self.paused_until.values().min().copied()
     }
 }

@@ -1,15 +1,15 @@
-//! Nodes to test drivers with, and the **suite** that every driver passes.
+//! Test nodes for drivers, and the **suite** that every driver passes.
 //!
-//! The contract of `breme-node` is kept by several drivers: threads, readiness, completion, and the simulation. They
-//! are worth having only if a node cannot tell them apart. So the cases are written once, here, with all their
-//! assertions, and each driver only says how it runs a server node and a client node ([`World`]).
+//! Several drivers implement the contract of `breme-node`: threads, readiness, completion, and the simulation. A node
+//! must not be able to tell them apart. So the cases are written once, with all assertions, and each driver only
+//! implements how to run a server and a client node ([`World`]).
 //!
 //! ```text
-//!   suite::all()        one Case = server node + client scripts + what must hold afterwards
+//!   suite::all()        one Case = server node + client scripts + assertions
 //!      │
-//!      ├── Watched<N>   around both nodes: is every call that the driver makes allowed by the contract?
-//!      ├── Echo, Answering, Reluctant …      the servers
-//!      └── Client       plays Scripts: connect, send, expect, finish, pause, close …, bounded by its own deadline
+//!      ├── ContractChecker<N>   around both nodes: does the driver keep the contract in every call?
+//!      ├── Echo, FixedResponder, PausingServer …      servers
+//!      └── Client       runs Scripts: connect, send, expect, finish, pause, close …, with a timeout
 //!             │
 //!           World       threads · events · uring · sim
 //! ```
@@ -21,30 +21,28 @@
 //! breme_testkit::suite_tests!(MyWorld::new());
 //! ```
 //!
-//! which makes one test of each case. [`Watched`] is of use beyond the suite: around a role in a simulation, it shows
+//! which generates one test per case. [`ContractChecker`] is also useful around a role in a simulation: it shows
 //! whether a failure is the driver's.
 
-mod answering;
 mod client;
 mod content;
+mod contract_checker;
 mod echo;
-mod gate;
-mod published;
-mod reluctant;
+mod fixed_responder;
+mod published_schema;
 mod script;
+mod slow_servers;
 pub mod suite;
 mod wakes;
-mod watched;
 mod world;
 
-pub use answering::{Answering, Part, Then, When};
 pub use client::Client;
 pub use content::Content;
-pub use echo::{Echo, Pace, Taking};
-pub use gate::Gate;
-pub use published::check_published;
-pub use reluctant::{Holding, Reluctant};
-pub use script::{Ending, Script};
+pub use contract_checker::{CallRecord, ContractChecker};
+pub use echo::{ConsumePolicy, Echo, ResumePolicy};
+pub use fixed_responder::{AfterResponse, FixedResponder, ResponsePart, ResponseTrigger};
+pub use published_schema::check_published;
+pub use script::{Ending, Gate, Script};
+pub use slow_servers::{LineServer, PausingServer};
 pub use wakes::Wakes;
-pub use watched::{Record, Watched};
 pub use world::{Limits, Played, Shape, Surroundings, World};

@@ -1,21 +1,22 @@
-//! What one connection of the [`Client`](crate::Client) does, step by step.
+//! Scripts of [`Client`](crate::Client) connections.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use breme_node::{Close, CloseReason};
 
-use crate::{Content, Gate};
+use crate::Content;
 
-/// The most that a client sends in one call, where the script does not say.
+/// Default limit of bytes sent per call.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// The steps of one connection, in order. A step that cannot be done yet is waited for.
+/// The steps of a connection. Each waits until it is possible.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One of them.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Connect,
@@ -37,12 +38,10 @@ pub(crate) enum Step {
     OpenWhenLong(Gate),
 }
 
-/// Which reasons for a connection's end are accepted.
+/// Accepted close reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// This one.
     Exactly(CloseReason),
-    /// Any.
     Any,
 }
 
@@ -53,7 +52,6 @@ impl Ending {
 }
 
 impl Script {
-    /// Nothing to do.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -65,31 +63,31 @@ impl Script {
         self.then(Step::Connect)
     }
 
-    /// Connects to nobody; the connection must be refused.
+    /// Connects to an address without a listener; must be refused.
     #[must_use]
     pub fn connect_refused(self) -> Self {
         self.then(Step::ConnectRefused { by_server: false })
     }
 
-    /// Connects to the server, which does not listen any more; the connection must be refused.
+    /// Connects to the stopped server; must be refused.
     #[must_use]
     pub fn connect_refused_by_server(self) -> Self {
         self.then(Step::ConnectRefused { by_server: true })
     }
 
-    /// Sends, in one call if it is less than 64 KiB; else piece by piece, as the queue allows.
+    /// Sends, in one call up to 64 KiB; longer data in pieces, as the queue permits.
     #[must_use]
     pub fn send(self, content: impl Into<Content>) -> Self {
         self.exchange(content, Content::NOTHING)
     }
 
-    /// Sends one byte with each call.
+    /// Sends one byte per call.
     #[must_use]
     pub fn send_bytewise(self, content: impl Into<Content>) -> Self {
         self.send_in_pieces(content.into(), 1)
     }
 
-    /// Sends all with one call, also far more than fits on the way.
+    /// Sends all in one call, even if far more than fits in transit.
     #[must_use]
     pub fn send_at_once(self, content: impl Into<Content>) -> Self {
         self.send_in_pieces(content.into(), u64::MAX)
@@ -99,97 +97,94 @@ impl Script {
         self.then(Step::Exchange { send, expect: Content::NOTHING, piece_bytes })
     }
 
-    /// Receives exactly this next.
+    /// Receives exactly this.
     #[must_use]
     pub fn expect(self, content: impl Into<Content>) -> Self {
         self.exchange(Content::NOTHING, content)
     }
 
-    /// Sends `content` and receives the same, at the same time, however much fits on the way there and back.
+    /// Sends `content` and receives the same concurrently.
     #[must_use]
     pub fn echo(self, content: &Content) -> Self {
         self.exchange(content.clone(), content.clone())
     }
 
-    /// Sends one and receives the other, at the same time.
+    /// Sends one and receives the other concurrently.
     #[must_use]
     pub fn exchange(self, send: impl Into<Content>, expect: impl Into<Content>) -> Self {
         self.then(Step::Exchange { send: send.into(), expect: expect.into(), piece_bytes: PIECE_BYTES })
     }
 
-    /// The peer ends its sending, and nothing came before that was not expected.
+    /// The peer's stream ends, without unexpected bytes before.
     #[must_use]
     pub fn expect_end(self) -> Self {
         self.then(Step::ExpectEnd)
     }
 
-    /// The connection ends, one way or another, after some part (or nothing, or all) of `content`.
+    /// The connection ends in any way, after a prefix of `content`.
     #[must_use]
     pub fn expect_gone(self, content: impl Into<Content>) -> Self {
         self.then(Step::ExpectGone(content.into()))
     }
 
-    /// `handle_closed` comes.
+    /// Waits for `handle_closed`.
     #[must_use]
     pub fn expect_closed(self, ending: Ending) -> Self {
         self.then(Step::ExpectClosed(ending))
     }
 
-    /// The send queue was long and is empty again, at least once since the connection began.
+    /// The send queue was long and has drained since the connection began.
     #[must_use]
     pub fn expect_drained(self) -> Self {
         self.then(Step::ExpectDrained)
     }
 
-    /// Ends the sending.
+    /// Ends the stream.
     #[must_use]
     pub fn finish(self) -> Self {
         self.then(Step::Finish)
     }
 
-    /// From now on, opens the gate when the send queue is long.
+    /// Opens the gate when the send queue becomes long.
     #[must_use]
     pub fn open_when_long(self, gate: &Gate) -> Self {
         self.then(Step::OpenWhenLong(gate.clone()))
     }
 
-    /// Receives no more.
     #[must_use]
     pub fn pause(self) -> Self {
         self.then(Step::Pause)
     }
 
-    /// Receives again.
     #[must_use]
     pub fn resume(self) -> Self {
         self.then(Step::Resume)
     }
 
-    /// Ends the connection.
     #[must_use]
     pub fn close(self, how: Close) -> Self {
         self.then(Step::Close(how))
     }
 
-    /// The polite end: finish, the peer's end, close, and closed as asked.
+    /// Orderly close: finish, the peer's end, close, closed as requested.
     #[must_use]
     pub fn part(self) -> Self {
         self.finish().part_after_end()
     }
 
-    /// The same where the sending is ended already, or the peer goes first: the peer's end, close, and closed as asked.
+    /// Orderly close after our end, or if the peer ends first: the peer's end, close, closed as requested.
     #[must_use]
     pub fn part_after_end(self) -> Self {
         self.expect_end().close(Close::Graceful).expect_closed(Ending::Exactly(CloseReason::Requested))
     }
 
-    /// Waits for a deadline. Not to wait for something else to happen: that has steps of its own.
+    /// Waits for a deadline. Not a substitute for waiting for an event.
     #[must_use]
     pub fn wait(self, time: Duration) -> Self {
         self.then(Step::Wait(time))
     }
 
-    /// Lets the scripts of the same client that [await](Self::await_signal) this number go on, in the same call.
+    /// Unblocks scripts of this client that [await](Self::await_signal) this number.
     #[must_use]
     pub fn signal(self, number: u32) -> Self {
         self.then(Step::Signal(number))
@@ -201,14 +196,13 @@ impl Script {
         self.then(Step::Await(number))
     }
 
-    /// Asks the server to stop.
+    /// Stops the server.
     #[must_use]
     pub fn stop_server(self) -> Self {
         self.then(Step::StopServer)
     }
 
-    /// Asks for everything that can be asked on connections of this client that are closed already: all must be
-    /// ignored.
+    /// Requests every action on closed connections of this client: all must be ignored.
     #[must_use]
     pub fn use_stale_ids(self) -> Self {
         self.then(Step::UseStaleIds)
@@ -220,8 +214,30 @@ impl Script {
     }
 }
 
+/// A flag shared by both sides of a case, outside their connection: closed until [`Gate::open`].
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    is_open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+}
+
 impl Step {
-    /// Whether it takes what is received.
+    /// Whether it consumes received bytes.
     pub(crate) fn receives(&self) -> bool {
         match self {
             Self::Exchange { expect, .. } => expect.length() > 0,

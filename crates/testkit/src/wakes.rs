@@ -5,32 +5,32 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, Shard, ShardId};
 
-/// Tells a shard to exit.
+/// Message to exit.
 const EXIT: u64 = u64::MAX;
 
-/// Shard 0 wakes shard 1 many times in one call; when all have arrived, shard 1 wakes the next, and so on around the
-/// ring; the last wake-up comes back to shard 0, which lets all exit.
+/// Shard 0 sends shard 1 many messages in one call; when all have arrived, shard 1 sends the next shard as many, and so
+/// on; when they return to shard 0, all exit.
 #[derive(Debug)]
 pub struct Wakes {
     shard: Shard,
     burst: u64,
     patience: Duration,
-    gives_up_at: Option<Instant>,
+    timeout_at: Option<Instant>,
     arrived: u64,
-    gave_up: bool,
+    timed_out: bool,
 }
 
 impl Wakes {
-    /// The node of one shard, of at least two.
+    /// Needs at least two shards.
     #[must_use]
     pub fn new(shard: Shard, burst: u64, patience: Duration) -> Self {
-        Self { shard, burst, patience, gives_up_at: None, arrived: 0, gave_up: false }
+        Self { shard, burst, patience, timeout_at: None, arrived: 0, timed_out: false }
     }
 
-    /// Whether something did not come in time.
+    /// Whether messages were missing at the timeout.
     #[must_use]
-    pub fn gave_up(&self) -> bool {
-        self.gave_up
+    pub fn timed_out(&self) -> bool {
+        self.timed_out
     }
 
     fn wake_next(&self, actions: &mut Actions) {
@@ -48,7 +48,7 @@ impl Wakes {
 
 impl Node for Wakes {
     fn handle_started(&mut self, now: Instant, actions: &mut Actions) {
-        self.gives_up_at = Some(now + self.patience);
+        self.timeout_at = Some(now + self.patience);
         if self.shard.id.0 == 0 {
             self.wake_next(actions);
         }
@@ -71,14 +71,14 @@ impl Node for Wakes {
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        if self.gives_up_at.is_some_and(|at| at <= now) {
-            self.gave_up = true;
+        if self.timeout_at.is_some_and(|at| at <= now) {
+            self.timed_out = true;
             actions.exit();
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.gives_up_at.filter(|_| !self.gave_up)
+        self.timeout_at.filter(|_| !self.timed_out)
     }
 
     fn handle_stopping(&mut self, _now: Instant, actions: &mut Actions) {

@@ -1,4 +1,4 @@
-//! What a driver must offer so that the suite can run on it.
+//! The interface between the suite and a driver.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use breme_node::{Endpoint, Node, Shard};
 
-/// A way to run one server and one client against each other.
+/// Runs a server and a client against each other.
 ///
-/// Keep it tiny: everything that is asserted stands in the suite.
+/// Keep it small: all assertions are in the suite.
 pub trait World {
     /// For messages: `threads`, `events`, `sim with seed 7`.
     fn name(&self) -> String;
 
-    /// What the suite must know about it.
     fn limits(&self) -> Limits;
 
     /// Runs a server, and a client that is told where it is.
@@ -35,27 +34,23 @@ pub trait World {
         C: Node + Send + 'static;
 }
 
-/// Figures of a world that the cases adapt to.
+/// Limits that the cases adapt to.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most bytes that are lent in one call.
+    /// Most bytes lent in one call.
     pub lent_bytes_max: usize,
-    /// More than fits into everything between two nodes, so that a sender must see a long queue. On real sockets, 32
-    /// MiB.
+    /// More than fits in all buffers between two nodes, so that a sender gets a long queue. 32 MiB on real sockets.
     pub bulk_bytes: u64,
-    /// After this time, in the world's own, a script that does not get on is given up. A fail-safe: no passing case
-    /// waits for it.
+    /// Timeout of scripts, in the world's time. Passing cases never wait for it.
     pub patience: Duration,
 }
 
-/// How many nodes a case wants.
+/// Number of nodes and connections of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Server nodes.
     pub server_shards: usize,
-    /// Client nodes.
     pub client_shards: usize,
-    /// How many connections to the server are open at one time, at most.
+    /// Most concurrent connections.
     pub connections: usize,
 }
 
@@ -67,22 +62,19 @@ impl Shape {
     }
 }
 
-/// What a client is told.
+/// What a client needs to know.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// Where the server listens.
     pub server: Endpoint,
-    /// An address where nobody listens, and nobody will.
+    /// An address without a listener.
     pub nobody: SocketAddr,
-    /// Asks the server to stop, as SIGTERM does; it may be called from a node's call and returns at once.
+    /// Stops the server, as SIGTERM does; callable from a node, returns at once.
     pub stop_server: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// The nodes after the run, by shard.
 #[derive(Debug)]
 pub struct Played<S, C> {
-    /// The server's.
     pub servers: Vec<S>,
-    /// The client's.
     pub clients: Vec<C>,
 }

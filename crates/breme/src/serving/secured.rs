@@ -87,7 +87,7 @@ fn files<'a>(certificate: &'a PathBuf, key: Option<&'a PathBuf>) -> IdentityFile
 
 fn server(identity: &Identity) -> Result<ServerTls, Failure> {
     let server = ServerTls::new(identity, &PROTOCOLS).map_err(|error| Failure::run(error.to_string()))?;
-    Ok(server.answering_plaintext_with(PLAINTEXT_ANSWER))
+    Ok(server.with_plaintext_response(PLAINTEXT_ANSWER))
 }
 
 /// A new certificate for the names by which this machine is reached in a laboratory.

@@ -8,7 +8,7 @@ use breme_base::{UnixSeconds, WallClock};
 use breme_load::{ErrorKind, Load, Plan, Run};
 use breme_origin::{Content, Listed, MemoryRoot, OpenError, Opened, Root, Site, Stamp};
 use breme_sim::{Network, Simulation, Summary};
-use breme_testkit::Watched;
+use breme_testkit::ContractChecker;
 
 use crate::scenario::Scenario;
 
@@ -38,11 +38,12 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     let wall = WallClock::starting_at(UnixSeconds(1_700_000_000));
     let site = Site::new(scenario.site.clone(), Some(root(scenario)), None, wall.clone()).unwrap();
     let mut simulation = Simulation::new(seed, network.clone());
-    let server = simulation.serve("origin", scenario.server_shards, |shard| Watched::new(site.node(shard), most));
+    let server =
+        simulation.serve("origin", scenario.server_shards, |shard| ContractChecker::new(site.node(shard), most));
     let plan = Plan::new(scenario.load.clone()).unwrap();
     let run = Arc::new(Run::new(plan, vec![simulation.address(server)], scenario.client_shards, wall));
     let client = simulation
-        .client("load", scenario.client_shards, |shard| Watched::new(Load::new(Arc::clone(&run), shard), most));
+        .client("load", scenario.client_shards, |shard| ContractChecker::new(Load::new(Arc::clone(&run), shard), most));
     if let Some(at) = scenario.stop_at {
         simulation.stop_at(server, at);
     }
@@ -52,10 +53,10 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     }
     let summary = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}\n{scenario:?}"));
     let loads = simulation.take(client);
-    for violations in loads.iter().map(Watched::final_violations) {
+    for violations in loads.iter().map(ContractChecker::final_violations) {
         assert_eq!(violations, [""; 0], "of the load's shards: {scenario:?}");
     }
-    for violations in simulation.take(server).iter().map(Watched::final_violations) {
+    for violations in simulation.take(server).iter().map(ContractChecker::final_violations) {
         assert_eq!(violations, [""; 0], "of the origin's shards: {scenario:?}");
     }
     let sum = |count: &dyn Fn(&Load) -> u64| loads.iter().map(|load| count(load.node())).sum::<u64>();

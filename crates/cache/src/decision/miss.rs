@@ -33,7 +33,7 @@ impl Cache {
         self: &Arc<Self>,
         mut pending: Box<PendingRequest>,
         now: Now,
-        waiting: Option<WaitOptions>,
+        wait_options: Option<WaitOptions>,
     ) -> CacheDecision {
         pending.requested_at = now.instant;
         let cookies = CookieRules::new(&self.settings);
@@ -70,13 +70,17 @@ impl Cache {
                 ..CacheStatus::default()
             }));
         }
-        if let Some(follower) = waiting.as_ref().and_then(|waiting| self.follow(&shard, &pending, &reuse, waiting)) {
+        if let Some(follower) =
+            wait_options.as_ref().and_then(|wait_options| self.follow(&shard, &pending, &reuse, wait_options))
+        {
             return CacheDecision::Wait(follower);
         }
         let Some(forward) = self.start_fetch(&mut shard, pending, stale, newest, &reuse, charge) else {
             return CacheDecision::Forward(Forward::pass(reuse.why()));
         };
-        if let (Some(previous), Some(fill)) = (waiting.and_then(|waiting| waiting.previous), forward.fill()) {
+        if let (Some(previous), Some(fill)) =
+            (wait_options.and_then(|wait_options| wait_options.previous), forward.fill())
+        {
             previous.set_successor(fill);
         }
         CacheDecision::Forward(forward)
@@ -85,7 +89,7 @@ impl Cache {
     fn response(&self, stored: &Arc<StoredResponse>, pending: &PendingRequest, now: Now) -> CachedResponse {
         stored.count_hits(1);
         let cache_status = CacheStatus::hit(stored.ttl_s(now.instant));
-        CachedResponse::from_stored(stored, &pending.saved_fields, pending.options(now, &self.settings), cache_status)
+        pending.response(stored, now, &self.settings, cache_status)
     }
 
     /// Subscribes to a fill whose response may match the request. After a failed fill, subscribes to the failure of its
@@ -95,16 +99,16 @@ impl Cache {
         shard: &Shard,
         pending: &PendingRequest,
         reuse: &Reuse,
-        waiting: &WaitOptions,
+        wait_options: &WaitOptions,
     ) -> Option<Follower> {
         let may_follow = !pending.directives.restricts() && !pending.traits.has_authorization && !pending.needs_origin;
         // Waiting for a whole large body to serve one range is not worthwhile.
-        let is_waiting_of_use = !pending.traits.has_range || matches!(reuse, Reuse::Validate(_));
-        if !may_follow || !is_waiting_of_use || matches!(reuse, Reuse::Pass) {
+        let is_waiting_useful = !pending.traits.has_range || matches!(reuse, Reuse::Validate(_));
+        if !may_follow || !is_waiting_useful || matches!(reuse, Reuse::Pass) {
             return None;
         }
         let cookies = CookieRules::new(&self.settings);
-        let WaitOptions { waiter, deadline, previous } = waiting;
+        let WaitOptions { waiter, deadline, previous } = wait_options;
         let cache_status = CacheStatus::forwarded(reuse.why());
         let follower = |fill, subscription| {
             Follower::new(self, fill, subscription, Box::new(pending.clone()), cache_status, *deadline)

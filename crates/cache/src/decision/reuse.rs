@@ -52,9 +52,9 @@ impl Cache {
         if !stored.is_part() {
             return reuse;
         }
-        let is_there = !is_head && partial_content::select(request, stored.block()).is_some();
+        let is_in_range = !is_head && partial_content::select(request, stored.block()).is_some();
         match reuse {
-            Reuse::Fresh if is_there => Reuse::Fresh,
+            Reuse::Fresh if is_in_range => Reuse::Fresh,
             Reuse::Fresh => Reuse::Ignore(Forwarded::Partial),
             other => Reuse::Ignore(other.why()),
         }

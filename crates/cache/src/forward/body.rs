@@ -29,7 +29,7 @@ impl Fetch {
         let settings = self.cache.settings();
         let passing = StoreRefusal { is_lasting: false, names: Vec::new() };
         let Some(fill) = self.fill.clone() else { return Err(passing) };
-        if head.length.is_some_and(|length| length > settings.content_bytes_max()) {
+        if head.length.is_some_and(|length| length > settings.body_bytes_max()) {
             return Err(StoreRefusal { is_lasting: true, names });
         }
         let variant = vary::variant(&names, &self.pending.saved_fields, CookieRules::new(settings));
@@ -40,8 +40,8 @@ impl Fetch {
             variant_bytes: variant.as_slice().len() as u32,
         };
         let lines = stored_lines(head);
-        let content_room = head.length.map_or(BODY_BYTES_INITIAL, |length| length as usize);
-        let capacity = lead.len() + content_room;
+        let body_capacity = head.length.map_or(BODY_BYTES_INITIAL, |length| length as usize);
+        let capacity = lead.len() + body_capacity;
         let cost = StoredResponse::cost_of(capacity, lines.as_bytes().len());
         if !self.is_admitted(cost, &fill) {
             return Err(passing);
@@ -98,7 +98,7 @@ impl Fetch {
         let settings = self.cache.settings();
         let window_bytes = settings.overlong_window_bytes;
         if !progress.is_overlong {
-            match grow_reservation(progress, settings.content_bytes_max(), |bytes| self.cache.store.reserve(bytes)) {
+            match grow_reservation(progress, settings.body_bytes_max(), |bytes| self.cache.store.reserve(bytes)) {
                 Ok(more) => return fill.push(bytes, more, wakes),
                 Err(TooLong) => {
                     progress.is_overlong = true;
@@ -158,11 +158,11 @@ impl Fetch {
         let merged = old.as_ref().and_then(|old| self.merged(old, &new, &mut charge, terms));
         let old = old.filter(|_| merged.is_some());
         // A 206 to a request with If-Range may omit headers that the client has (RFC 9110, 15.3.7); others need them.
-        let lacks_fields = merged.is_none() && self.pending.saved_fields.has("if-range");
+        let is_incomplete = merged.is_none() && self.pending.saved_fields.has("if-range");
         let part = merged.unwrap_or(new);
         store.insert(hash, Arc::clone(&part), charge, fill.purges, |shard| {
             unregister(shard, hash.table, fill);
-            let is_alone = lacks_fields || old.as_ref().is_some_and(|old| old.is_removed());
+            let is_alone = is_incomplete || old.as_ref().is_some_and(|old| old.is_removed());
             !(fill.is_purged() || is_alone || self.has_more_than_part(shard, &part))
         });
         part
@@ -176,9 +176,9 @@ impl Fetch {
         charge: &mut Charge,
         terms: ReuseTerms,
     ) -> Option<Arc<StoredResponse>> {
-        let combined = CombinedParts::new(old, new, self.cache.settings().content_bytes_max())?;
+        let combined = CombinedParts::new(old, new, self.cache.settings().body_bytes_max())?;
         charge.join(self.cache.store.reserve(combined.cost_bytes())?);
-        Some(combined.join(ReuseTerms { has_groups: terms.has_groups || old.has_groups(), ..terms }))
+        Some(combined.merge(ReuseTerms { has_groups: terms.has_groups || old.has_groups(), ..terms }))
     }
 
     /// A complete response or a pass marker is not replaced by a part.

@@ -13,7 +13,7 @@ use crate::invalidation;
 use crate::partial_content::ContentRange;
 use crate::request::{FetchError, Now, ResponseHead, Wakes};
 use crate::status::CacheStatus;
-use crate::storability::{RequestTraits, Storability, StoreRefusal, is_about_the_request, judge};
+use crate::storability::{RequestTraits, Storability, StoreRefusal, is_about_request, storability};
 use crate::store::{ReuseTerms, StoredLayout, StoredResponse};
 use crate::validation::{agrees, freshened};
 use crate::vary::{self, CookieRules};
@@ -52,7 +52,7 @@ impl Fetch {
             return Some(response);
         }
         let refusal = match self.judged(now, head, has_conditions) {
-            Storability::Store { terms, .. } if head.status == 206 && !is_part_of_use(terms, head) => {
+            Storability::Store { terms, .. } if head.status == 206 && !is_useful_part(terms, head) => {
                 StoreRefusal { is_lasting: false, names: Vec::new() }
             }
             Storability::Store { .. } if head.status >= 500 && self.has_better_response(now.instant) => {
@@ -77,16 +77,16 @@ impl Fetch {
         let (settings, random) = (self.cache.settings(), &mut self.cache.random());
         let traits = self.pending.traits;
         let traits = RequestTraits { has_range: traits.has_range && !has_conditions, ..traits };
-        judge(traits, head.status, &head.fields, times, settings, random)
+        storability(traits, head.status, &head.fields, times, settings, random)
     }
 
     /// Handles the response to a POST: invalidates stored responses, and may store this one for GET. Returns whether it
     /// is stored.
     fn handle_post_head(&mut self, now: Now, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> bool {
         let target = &self.pending.key;
-        invalidation::after(&self.cache, target, head, self.fill.as_ref());
+        invalidation::apply(&self.cache, target, head, self.fill.as_ref());
         if head.status == 200
-            && invalidation::is_of_target(target, head)
+            && invalidation::is_target_representation(target, head)
             && let Storability::Store { terms, names } = self.judged(now, head, false)
             && self.begin(terms, names, head, wakes).is_ok()
         {
@@ -115,12 +115,7 @@ impl Fetch {
             stored: is_stored,
             ..cache_status
         };
-        CachedResponse::from_stored(
-            &stored,
-            &self.pending.saved_fields,
-            self.pending.options(now, self.cache.settings()),
-            cache_status,
-        )
+        self.pending.response(&stored, now, self.cache.settings(), cache_status)
     }
 
     /// Replaces the headers of a stored response, unless it was removed meanwhile. If it may no longer be stored, or
@@ -137,7 +132,8 @@ impl Fetch {
         let is_variant = |names: &[Vec<u8>]| {
             vary::variant(names, &self.pending.saved_fields, CookieRules::new(settings)).as_slice() == stale.variant()
         };
-        let judgement = judge(self.pending.traits, stale.status(), &lines, times, settings, &mut self.cache.random());
+        let judgement =
+            storability(self.pending.traits, stale.status(), &lines, times, settings, &mut self.cache.random());
         let (terms, may_stay) = match judgement {
             Storability::Store { terms, names } if is_variant(&names) => (terms, true),
             _ => (ReuseTerms { age_from: now.instant, ..ReuseTerms::default() }, false),
@@ -193,12 +189,7 @@ impl Fetch {
             detail: Some("upstream-failed"),
             ..cache_status
         };
-        Some(CachedResponse::from_stored(
-            &stale,
-            &self.pending.saved_fields,
-            self.pending.options(now, self.cache.settings()),
-            cache_status,
-        ))
+        Some(self.pending.response(&stale, now, self.cache.settings(), cache_status))
     }
 
     /// The directives of request and response decide. Without any, the settings do, for failures that mean that
@@ -247,7 +238,7 @@ impl Fetch {
         } else if status < 500
             && status != 304
             && status != 206
-            && !is_about_the_request(status)
+            && !is_about_request(status)
             && !self.pending.traits.no_store
             && let Some(stale) = &self.stale
         {
@@ -285,7 +276,7 @@ impl Fetch {
 }
 
 /// Partial content is stored only if it matches its Content-Range and is fresh: it is never validated or served stale.
-fn is_part_of_use(terms: ReuseTerms, head: &ResponseHead<'_, '_>) -> bool {
+fn is_useful_part(terms: ReuseTerms, head: &ResponseHead<'_, '_>) -> bool {
     let is_exact = ContentRange::from_fields(&head.fields).is_some_and(|part| head.length == Some(part.length()));
     is_exact && terms.fresh_for_s > 0
 }

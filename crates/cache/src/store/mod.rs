@@ -160,7 +160,7 @@ impl<F: Default> Store<F> {
             if needed > reserved {
                 drop(shard);
                 match self.reserve(needed - reserved) {
-                    Some(more) => growth = Some(joined(growth, more)),
+                    Some(more) => growth = Some(merged(growth, more)),
                     None => return false,
                 }
                 continue;
@@ -195,9 +195,9 @@ impl<F: Default> Store<F> {
         shard: &mut Shard<F>,
         key_hash: u64,
         key: &[u8],
-        is_meant: impl Fn(&StoredResponse) -> bool,
+        is_match: impl Fn(&StoredResponse) -> bool,
     ) -> usize {
-        let removed = shard.remove_key(key_hash, key, is_meant);
+        let removed = shard.remove_key(key_hash, key, is_match);
         self.release(&removed);
         add(&self.counters.removed, removed.len());
         removed.len()
@@ -206,14 +206,14 @@ impl<F: Default> Store<F> {
     /// Removes matching responses from all shards; `at_shard` runs on each first, under its lock.
     pub(crate) fn remove_everywhere(
         &self,
-        is_meant: impl Fn(&StoredResponse) -> bool,
+        is_match: impl Fn(&StoredResponse) -> bool,
         mut at_shard: impl FnMut(&mut Shard<F>),
     ) -> usize {
         let mut count = 0;
         for lock in &self.shards {
             let mut shard = write(lock);
             at_shard(&mut shard);
-            let removed = shard.remove_if(&is_meant);
+            let removed = shard.remove_if(&is_match);
             self.release(&removed);
             count += removed.len();
         }
@@ -243,7 +243,7 @@ impl<F: Default> Store<F> {
     }
 }
 
-fn joined(first: Option<Charge>, mut second: Charge) -> Charge {
+fn merged(first: Option<Charge>, mut second: Charge) -> Charge {
     if let Some(first) = first {
         second.join(first);
     }

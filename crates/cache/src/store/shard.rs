@@ -157,7 +157,7 @@ impl<F: Default> Shard<F> {
         match first {
             Some(first) => {
                 self.slab.at_mut(index).next_variant = first;
-                if let Some(slot) = self.table.find_mut(key_hash, |&known| known == first) {
+                if let Some(slot) = self.table.find_mut(key_hash, |&candidate| candidate == first) {
                     *slot = index;
                 }
             }
@@ -183,7 +183,7 @@ impl<F: Default> Shard<F> {
     fn unchain(&mut self, index: u32) {
         let key_hash = self.slab.at(index).key_hash;
         let next = self.slab.at(index).next_variant;
-        if let Ok(entry) = self.table.find_entry(key_hash, |&known| known == index) {
+        if let Ok(entry) = self.table.find_entry(key_hash, |&candidate| candidate == index) {
             if next == NONE {
                 entry.remove();
             } else {
@@ -193,7 +193,7 @@ impl<F: Default> Shard<F> {
         }
         let Some(stored) = self.slab.at(index).stored.clone() else { return };
         let chain = self.chain(self.first(key_hash, stored.key()));
-        if let Some(before) = chain.iter().position(|&known| known == index).and_then(|at| at.checked_sub(1)) {
+        if let Some(before) = chain.iter().position(|&candidate| candidate == index).and_then(|at| at.checked_sub(1)) {
             self.slab.at_mut(chain[before]).next_variant = next;
         }
     }
@@ -232,8 +232,8 @@ impl<F: Default> Shard<F> {
         self.main.push(&mut self.slab, index);
     }
 
-    pub(super) fn remove_if(&mut self, is_meant: impl Fn(&StoredResponse) -> bool) -> Vec<Arc<StoredResponse>> {
-        let meant: Vec<u32> = self.slab.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
+    pub(super) fn remove_if(&mut self, is_match: impl Fn(&StoredResponse) -> bool) -> Vec<Arc<StoredResponse>> {
+        let meant: Vec<u32> = self.slab.iter().filter(|(_, stored)| is_match(stored)).map(|(index, _)| index).collect();
         meant.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 
@@ -241,10 +241,10 @@ impl<F: Default> Shard<F> {
         &mut self,
         key_hash: u64,
         key: &[u8],
-        is_meant: impl Fn(&StoredResponse) -> bool,
+        is_match: impl Fn(&StoredResponse) -> bool,
     ) -> Vec<Arc<StoredResponse>> {
         let mut chain = self.chain(self.first(key_hash, key));
-        chain.retain(|&index| self.slab.at(index).stored.as_ref().is_some_and(|stored| is_meant(stored)));
+        chain.retain(|&index| self.slab.at(index).stored.as_ref().is_some_and(|stored| is_match(stored)));
         chain.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct StoredLayout {
 }
 
 impl StoredLayout {
-    pub(crate) const fn content_at(self) -> usize {
+    pub(crate) const fn body_offset(self) -> usize {
         self.key_bytes as usize + self.variant_bytes as usize
     }
 }
@@ -115,11 +115,11 @@ impl StoredResponse {
 
     /// The request headers it matches, by its Vary; empty: all.
     pub(crate) fn variant(&self) -> &[u8] {
-        &self.bytes[self.key_bytes as usize..self.content_at()]
+        &self.bytes[self.key_bytes as usize..self.body_offset()]
     }
 
-    const fn content_at(&self) -> usize {
-        self.layout().content_at()
+    const fn body_offset(&self) -> usize {
+        self.layout().body_offset()
     }
 
     pub(crate) const fn layout(&self) -> StoredLayout {
@@ -132,11 +132,11 @@ impl StoredResponse {
     }
 
     pub(crate) fn body(&self) -> Bytes {
-        self.bytes.slice(self.content_at()..)
+        self.bytes.slice(self.body_offset()..)
     }
 
     pub(crate) fn body_bytes(&self) -> u64 {
-        (self.bytes.len() - self.content_at()) as u64
+        (self.bytes.len() - self.body_offset()) as u64
     }
 
     pub(crate) const fn block(&self) -> &FieldBlock {

@@ -1,4 +1,4 @@
-//! The store's bound, and what is looked up: property tests over operation lists.
+//! Memory bound and lookups of the store: property tests over lists of operations.
 
 use std::collections::HashMap;
 
@@ -46,11 +46,11 @@ fn lines(page: u8, seconds: u8) -> String {
     format!("Cache-Control: max-age={seconds}\nVary: Foo\nSurrogate-Key: k{}", page % 4)
 }
 
-/// Runs the steps and checks after each that the bound holds, and that nothing but what was stored last, under the same
-/// key and since the last purge of it, is ever looked up.
+/// Runs the steps. After each, the bound must hold, and a lookup may only return what was last stored under its key
+/// since its last purge.
 fn run(steps: &[Step], memory_bytes: u64) {
     let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(memory_bytes) });
-    // What may be found: the version that was stored last. Eviction may take it at any time.
+    // The version stored last, which eviction may remove.
     let mut expected: HashMap<(u8, u8), usize> = HashMap::new();
     let mut purged = [0; PAGES];
     let mut pending = Vec::new();

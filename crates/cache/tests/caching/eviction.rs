@@ -1,4 +1,4 @@
-//! The hit ratio of the store against an LRU of the same size, on requests that follow Zipf's law.
+//! Hit rate of the store compared with an LRU of the same size, for Zipf-distributed requests.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use crate::world::World;
 const REQUESTS: usize = 60_000;
 const CONTENT_BYTES: usize = 1_000;
 
-/// Ranks by Zipf's law with exponent 0.9, drawn by inversion.
+/// Zipf distribution with exponent 0.9, by inversion.
 struct Zipf {
     cumulated: Vec<f64>,
     random: Random,
@@ -32,7 +32,7 @@ impl Zipf {
     }
 }
 
-/// The one to be as good as: it throws out what was used longest ago.
+/// The reference.
 #[derive(Default)]
 struct Lru {
     used: HashMap<usize, u64>,
@@ -41,7 +41,7 @@ struct Lru {
 }
 
 impl Lru {
-    /// Whether it was there; it is now.
+    /// Returns whether it was present, and inserts it.
     fn use_(&mut self, object: usize, capacity: usize) -> bool {
         self.clock += 1;
         let before = self.used.insert(object, self.clock);
@@ -58,7 +58,7 @@ impl Lru {
     }
 }
 
-/// The store's hits, and how many objects it held at last.
+/// The hits of the store, and its final number of objects.
 fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
     let mut world = World::with(Settings::new(memory_bytes));
     let body = "x".repeat(CONTENT_BYTES);
@@ -81,7 +81,7 @@ fn object_bytes() -> u64 {
     world.cache.hottest(1, world.now.instant)[0].bytes
 }
 
-/// Objects of a thousand bytes, memory for half of them. `BREME_CACHE_REQUESTS=1000000` runs the size of the published
+/// Objects of 1000 bytes, memory for half of them. `BREME_CACHE_REQUESTS=1000000` runs the size of the published
 /// comparisons (in a release build).
 #[test]
 fn hit_rate_exceeds_lru() {

@@ -1,4 +1,4 @@
-//! What is stored, for how long it answers, and what the answers say (RFC 9111, 3 to 5).
+//! Storing, freshness and the headers of cached responses (RFC 9111, 3 to 5).
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn fresh_hit_has_age() {
     assert!(!world.is_hit("GET /", ""));
 }
 
-/// Also not what a cache in front of the origin has had for longer.
+/// Including the time in caches nearer to the origin.
 #[test]
 fn freshness_is_limited() {
     let settings = Settings { lifetime_max: Duration::from_secs(5), ..Settings::new(4 << 20) };

@@ -1,15 +1,15 @@
-//! The cache through its public interface: requests and answers as text, time as a number.
+//! The cache through its public interface, with requests and responses as text and a simulated clock.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
 mod bounds;
-mod collapsing;
+mod collapse;
+mod concurrency;
 mod eviction;
 mod freshness;
-mod interleaving;
-mod invalidating;
-mod parts;
-mod posting;
-mod reusing;
+mod invalidation;
+mod partial_content;
+mod post;
+mod reuse;
 mod stale;
 mod world;

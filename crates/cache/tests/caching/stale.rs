@@ -1,4 +1,4 @@
-//! Stale responses: while a fresh one is fetched, and when none can be had (RFC 5861; RFC 9111, 4.2.4).
+//! Stale responses: while revalidating, and on failures (RFC 5861; RFC 9111, 4.2.4).
 
 use breme_cache::{CacheDecision, FollowerPoll};
 
@@ -56,8 +56,8 @@ fn refreshes_without_validators() {
 
 #[test]
 fn serves_stale_on_failure() {
-    // What the response said; the failure (a status, or none at all); whether the stale response is served after 10 and
-    // after 2000 stale seconds.
+    // Cache-Control; the failure (a status, or none); whether the stale response is served after 10 and after 2000
+    // stale seconds.
     for (value, failure, soon, late) in [
         ("x", None, true, false),
         ("x", Some(502), true, false),

@@ -1,4 +1,4 @@
-//! A cache, a clock, and requests and answers as text.
+//! A cache with a clock, and requests and responses as text.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,12 +19,12 @@ pub(crate) struct World {
     pub(crate) cache: Arc<Cache>,
     pub(crate) now: Now,
     pub(crate) wakes: Wakes,
-    /// What upstream is not told of requests.
+    /// Headers removed before forwarding.
     pub(crate) is_stripped: fn(&str) -> bool,
     next_message: u64,
 }
 
-/// What a client got.
+/// What a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) status: u16,
@@ -57,12 +57,12 @@ impl World {
         self.now.wall.0 += seconds;
     }
 
-    /// The date so many seconds from now.
+    /// The date `offset` seconds from now.
     pub(crate) fn date(&self, offset: i64) -> String {
         httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(self.now.wall.0.saturating_add_signed(offset)))
     }
 
-    /// Asks for `METHOD target` with these lines; the host is `a.example` unless a line says otherwise.
+    /// Looks up `METHOD target` with these header lines; the host is `a.example` unless specified.
     pub(crate) fn look_up(&mut self, request: &str, lines: &str) -> CacheDecision {
         let host = if lines.starts_with("Host:") { "" } else { "Host: a.example\r\n" };
         let lines: String = lines.lines().map(|line| format!("{line}\r\n")).collect();
@@ -86,7 +86,7 @@ impl World {
         self.cache.look_up(&request, self.now, waiter)
     }
 
-    /// Asks for something that is in the store.
+    /// A lookup that must hit.
     pub(crate) fn hit(&mut self, request: &str, lines: &str) -> Received {
         match self.look_up(request, lines) {
             CacheDecision::Respond(response) | CacheDecision::RespondAndRefresh(response, _) => {
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Asks for something that is not.
+    /// A lookup that must be forwarded.
     pub(crate) fn miss(&mut self, request: &str, lines: &str) -> Forward {
         match self.look_up(request, lines) {
             CacheDecision::Forward(forward) => forward,
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// The head of upstream's answer; none: it is relayed.
+    /// Receives upstream's head; none: relayed.
     pub(crate) fn head(
         &mut self,
         forward: &mut Forward,
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// A whole answer from upstream; what the client gets.
+    /// Receives a complete upstream response; returns what the client gets.
     pub(crate) fn respond(&mut self, mut forward: Forward, status: u16, lines: &str, body: &str) -> Received {
         let replacement = self.head(&mut forward, status, lines, Some(body.len() as u64));
         let relayed = |cache_status: breme_cache::CacheStatus| {
@@ -157,7 +157,7 @@ impl World {
         found
     }
 
-    /// Asks for something, answers it, and tells what came of it.
+    /// Looks up, responds, and returns what the client gets.
     pub(crate) fn fetch(
         &mut self,
         request: &str,

@@ -8,7 +8,7 @@ use crate::control::Counters;
 use crate::port::Port;
 
 /// Capacity of the action log kept between calls.
-const ACTION_BYTES_KEPT: usize = 256 * 1024;
+const ACTION_BYTES_RETAINED: usize = 256 * 1024;
 /// Messages to full mailboxes kept for a retry.
 const WAKES_DELAYED_MAX: usize = 4_096;
 
@@ -23,7 +23,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             return;
         }
         if self.is_exiting {
-            return self.actions.clear(ACTION_BYTES_KEPT);
+            return self.actions.clear(ACTION_BYTES_RETAINED);
         }
         let mut actions = std::mem::take(&mut self.actions);
         let log = actions.with_received(received);
@@ -39,7 +39,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                 break;
             }
         }
-        actions.clear(ACTION_BYTES_KEPT);
+        actions.clear(ACTION_BYTES_RETAINED);
         self.actions = actions;
     }
 

@@ -29,7 +29,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             self.counters().add_end(CloseReason::Tls(TlsFailure::Protocol));
             return None;
         };
-        transport.secure(TlsStream::server(session, tls.plaintext_answer(), accepted, self.now));
+        transport.secure(TlsStream::server(session, tls.plaintext_response(), accepted, self.now));
         let id = self.insert_accepted(transport, ConnectionPhase::Handshaking(Initiator::Accepted));
         self.handshaking_count += 1;
         let timeout = self.settings.handshake_timeout;
@@ -104,7 +104,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
         let Some(tls) = &mut connection.transport.tls else { return };
-        let was_known = connection.is_reported;
+        let was_reported = connection.is_reported;
         let handshake = Handshake { duration: self.now.since(tls.connected_at), is_resumed: tls.is_resumed() };
         let accepted = tls.accepted.take();
         connection.phase = ConnectionPhase::Open;
@@ -116,7 +116,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         match (initiator, accepted) {
             (Initiator::Connected(ticket), _) => {
-                if !was_known {
+                if !was_reported {
                     Counters::add(&self.counters().connected);
                 }
                 self.notify_connected(ticket, Ok(Connected { connection: id, handshake: Some(handshake) }));
@@ -157,8 +157,8 @@ impl<N: Node, P: Port> Engine<N, P> {
     fn reject_handshake(&mut self, id: ConnectionId, failure: TlsFailure) {
         self.handshaking_count -= 1;
         let Some(connection) = self.table.get_mut(id) else { return };
-        let has_anything_to_hear = !matches!(failure, TlsFailure::Closed | TlsFailure::TimedOut);
-        if has_anything_to_hear && connection.transport.end_after_failure().is_ok() {
+        let has_alert = !matches!(failure, TlsFailure::Closed | TlsFailure::TimedOut);
+        if has_alert && connection.transport.end_after_failure().is_ok() {
             connection.phase = ConnectionPhase::Lingering { discarded_bytes: 0 };
             connection.is_readable = true;
             self.timers.set(id.key(), self.now + self.settings.closing_timeout);

@@ -53,7 +53,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     fn batch_encrypted(&mut self, id: ConnectionId, pieces: &[&[u8]]) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return false };
         let Some(mut tls) = connection.transport.tls.take() else { return false };
-        let gathered = tls.encrypt_detached(pieces, |sealed| self.port.batch_send(id, connection, &[sealed]));
+        let gathered = tls.encrypt_detached(pieces, |encrypted| self.port.batch_send(id, connection, &[encrypted]));
         connection.transport.tls = Some(tls);
         match gathered {
             Ok(true) => {}

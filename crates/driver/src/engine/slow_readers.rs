@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_stays_that_reads_at_the_least_rate() {
+    fn minimum_read_rate_is_tolerated() {
         let enough = PRESSURE_RATE_MIN / 20;
         for (is_lasting, timeout) in [(false, PRESSURE_GRACE), (true, PRESSURE_IDLE_TIMEOUT)] {
             let pressure = high(Instant::ZERO, is_lasting);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_has_read_much_may_pause_for_a_turn() {
+    fn fast_reader_may_pause() {
         let pressure = high(Instant::ZERO, true);
         let mut read_rate = ReadRate::new(Instant::ZERO, UNREAD);
         let last = Instant::ZERO + CHECK_INTERVAL;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_slow_while_none_waits() {
+    fn no_reader_is_slow_without_pressure() {
         let read_rate = ReadRate::new(Instant::ZERO, UNREAD);
         assert!(!read_rate.is_too_slow(Instant::ZERO + Duration::from_secs(3_600), &Pressure::default()));
     }

@@ -66,9 +66,9 @@ impl<N: Node, P: Port> Engine<N, P> {
             return self.mark_if_long(id);
         }
         connection.is_relend_due |= !connection.retained.is_empty();
-        let was_told = connection.length == QueueLength::LongReported;
+        let was_notified = connection.length == QueueLength::LongReported;
         connection.length = QueueLength::Short;
-        if was_told && connection.phase == ConnectionPhase::Open && connection.failure.is_none() {
+        if was_notified && connection.phase == ConnectionPhase::Open && connection.failure.is_none() {
             self.notify_sent(id, 0);
         }
     }

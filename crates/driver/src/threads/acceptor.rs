@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::handoff::Handoff;
 use super::poll;
-use crate::accept_error::{ACCEPT_PAUSE, AcceptError};
+use crate::accept::{ACCEPT_PAUSE, AcceptError};
 use crate::control::{Control, Counters, Stop};
 
 /// Idle threads sleep and must be woken to close their connections; waking a large pool at once would take CPU time
@@ -166,46 +166,46 @@ mod tests {
         Control::new((0..COUNT).map(|_| ShardWaker::Fd(WakeFd::new().unwrap())).collect(), None)
     }
 
-    fn rung(control: &Control) -> Vec<usize> {
-        let is_rung = |&index: &usize| {
+    fn woken(control: &Control) -> Vec<usize> {
+        let is_woken = |&index: &usize| {
             let Some(ShardWaker::Fd(wake_fd)) = control.mailbox(ShardId(index)).map(|mailbox| &mailbox.waker) else {
                 return false;
             };
             let mut event = [PollFd::new(wake_fd, PollFlags::IN)];
             poll(&mut event, Some(Duration::ZERO)).unwrap();
-            let is_rung = !event[0].revents().is_empty();
+            let is_woken = !event[0].revents().is_empty();
             wake_fd.drain();
-            is_rung
+            is_woken
         };
-        (0..COUNT).filter(is_rung).collect()
+        (0..COUNT).filter(is_woken).collect()
     }
 
     #[test]
-    fn each_thread_is_rung_once_for_a_rise_a_few_at_a_time() {
+    fn wakes_each_thread_once_per_rise() {
         let (control, mut wakeups) = (control(), PressureWakeups::default());
         let at = |pauses| Instant::ZERO + WAKE_INTERVAL * pauses;
         assert_eq!(wakeups.wake_idle(None, at(0), &control), None);
         for (turn, expected) in [(0, 0..16), (1, 16..32), (2, 32..COUNT)] {
             let is_last = expected.end == COUNT;
             assert_eq!(wakeups.wake_idle(Some(1), at(turn), &control), (!is_last).then_some(at(turn + 1)));
-            assert!(rung(&control).into_iter().eq(expected));
+            assert!(woken(&control).into_iter().eq(expected));
             // Too early, or done.
             wakeups.wake_idle(Some(1), at(turn), &control);
-            assert!(rung(&control).is_empty());
+            assert!(woken(&control).is_empty());
         }
         assert_eq!(wakeups.wake_idle(Some(1), at(9), &control), None);
     }
 
     #[test]
-    fn many_short_rises_ring_no_more_than_a_long_one_and_others_each_time() {
+    fn short_rises_are_rate_limited() {
         let (control, mut wakeups) = (control(), PressureWakeups::default());
-        let mut rung_in_all = Vec::new();
+        let mut woken_in_total = Vec::new();
         for pressure_epoch in 0..100 {
             let now = Instant::ZERO + WAKE_INTERVAL * (pressure_epoch / 50);
             wakeups.wake_idle(Some(u64::from(pressure_epoch) * 2 + 1), now, &control);
             wakeups.wake_idle(None, now, &control);
-            rung_in_all.extend(rung(&control));
+            woken_in_total.extend(woken(&control));
         }
-        assert!(rung_in_all.into_iter().eq(0..2 * WAKES_PER_ROUND));
+        assert!(woken_in_total.into_iter().eq(0..2 * WAKES_PER_ROUND));
     }
 }

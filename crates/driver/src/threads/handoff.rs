@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_for_which_a_thread_is_on_its_way_is_no_pressure() {
+    fn woken_thread_counts_as_free() {
         let handoff = handoff(2);
         put(&handoff, 2);
         assert_eq!(handoff.pressure_epoch(), None);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_takes_its_place_along() {
+    fn ended_thread_reduces_capacity() {
         let handoff = handoff(2);
         assert!(handoff.take(FIRST, false).is_none());
         put(&handoff, 2);

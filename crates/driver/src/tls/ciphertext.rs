@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_makes_room() {
+    fn consumed_ciphertext_frees_space() {
         let mut out = Ciphertext::default();
         out.append(b"hello");
         out.consume(2);

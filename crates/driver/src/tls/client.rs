@@ -13,7 +13,7 @@ use super::failure::TlsSetupError;
 use super::identity::Identity;
 use super::trust::Trust;
 
-const SESSIONS_KEPT_MAX: usize = 1024;
+const SESSIONS_MAX: usize = 1024;
 
 /// The configuration of a client for one server name.
 pub struct ClientTls {
@@ -97,7 +97,7 @@ impl ClientTls {
         };
         config.alpn_protocols = options.protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.resumption =
-            if options.resumption { Resumption::in_memory_sessions(SESSIONS_KEPT_MAX) } else { Resumption::disabled() };
+            if options.resumption { Resumption::in_memory_sessions(SESSIONS_MAX) } else { Resumption::disabled() };
         Ok(Self { config: Arc::new(config), name, negotiated: OnceLock::new() })
     }
 
@@ -107,7 +107,7 @@ impl ClientTls {
         self.negotiated.get().copied()
     }
 
-    pub(super) fn note(&self, negotiated: Negotiated) {
+    pub(super) fn set_negotiated(&self, negotiated: Negotiated) {
         if self.negotiated.get().is_none() {
             let _ = self.negotiated.set(negotiated); // another thread may have been first
         }

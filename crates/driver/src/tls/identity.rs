@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_apart() {
+    fn identity_errors_are_distinct() {
         let (certificate, key) = made(2000, 4000);
         let (_, other_key) = made(2000, 4000);
         assert_eq!(error("", &key), IdentityError::NoCertificate);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_certificate_is_seen() {
+    fn detects_certificate_validity() {
         for (from, to, expected, expires_at) in [
             (2000, 2001, CertificateValidity::Expired, 978_307_200),
             (2000, 4000, CertificateValidity::Valid, 64_060_588_800),

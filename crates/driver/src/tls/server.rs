@@ -16,14 +16,14 @@ use super::identity::Identity;
 use super::session::Session;
 
 /// For TLS 1.2 clients without tickets; some hundred bytes each.
-const SESSIONS_KEPT_MAX: usize = 16 * 1024;
+const SESSIONS_MAX: usize = 16 * 1024;
 
 /// TLS configuration of a listener. Clones share the identity.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     current: Arc<CurrentCertificate>,
-    plaintext_answer: Bytes,
+    plaintext_response: Bytes,
 }
 
 impl fmt::Debug for ServerTls {
@@ -57,15 +57,15 @@ impl ServerTls {
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.ticketer = Ticketer::new()?;
-        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_KEPT_MAX);
-        Ok(Self { config: Arc::new(config), current, plaintext_answer: Bytes::new() })
+        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        Ok(Self { config: Arc::new(config), current, plaintext_response: Bytes::new() })
     }
 
     /// The response to clients whose first byte is a letter, and so of a plain-text protocol. Without it they get an
     /// alert.
     #[must_use]
-    pub fn answering_plaintext_with(mut self, answer: impl Into<Bytes>) -> Self {
-        self.plaintext_answer = answer.into();
+    pub fn with_plaintext_response(mut self, answer: impl Into<Bytes>) -> Self {
+        self.plaintext_response = answer.into();
         self
     }
 
@@ -84,7 +84,7 @@ impl ServerTls {
         Session::server(Arc::clone(&self.config))
     }
 
-    pub(crate) fn plaintext_answer(&self) -> &Bytes {
-        &self.plaintext_answer
+    pub(crate) fn plaintext_response(&self) -> &Bytes {
+        &self.plaintext_response
     }
 }

@@ -161,7 +161,7 @@ impl Session {
             return;
         }
         if let (Some(client), RustlsConnection::Client(connection)) = (self.client.take(), &self.connection) {
-            client.note(Negotiated::from_connection(connection));
+            client.set_negotiated(Negotiated::from_connection(connection));
         }
     }
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn however_it_is_cut_everything_arrives_once_and_in_order() {
+    fn random_cuts_preserve_data() {
         let (server, client) = setup();
         for seed in 0..60 {
             let mut random = Random::stream(seed, 0);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_byte_anywhere_is_a_failure_and_nothing_worse() {
+    fn corrupted_byte_fails_cleanly() {
         let (server, client) = setup();
         let mut failed_count = 0;
         for seed in 0..400 {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_never_ends_is_not_kept() {
+    fn endless_handshake_message_fails() {
         let (server, _) = setup();
         let mut session = server.session().unwrap();
         let mut outcome = Ok(());

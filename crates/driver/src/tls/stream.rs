@@ -56,7 +56,7 @@ pub(crate) struct TlsStream {
     /// Set until the node is notified.
     pub(crate) accepted: Option<Accepted>,
     /// For clients without TLS; cleared by the first bytes.
-    plaintext_answer: Option<Bytes>,
+    plaintext_response: Option<Bytes>,
 }
 
 pub(crate) enum HandshakeStep {
@@ -70,14 +70,14 @@ pub(crate) enum HandshakeStep {
 impl TlsStream {
     pub(crate) fn server(
         session: Session,
-        plaintext_answer: &Bytes,
+        plaintext_response: &Bytes,
         accepted: Accepted,
         connected_at: Instant,
     ) -> Self {
-        let answer = Some(plaintext_answer.clone()).filter(|answer| !answer.is_empty());
+        let answer = Some(plaintext_response.clone()).filter(|answer| !answer.is_empty());
         Self {
             accepted: Some(accepted),
-            plaintext_answer: answer,
+            plaintext_response: answer,
             ..Self::new(session, Ciphertext::default(), connected_at)
         }
     }
@@ -92,7 +92,7 @@ impl TlsStream {
             failure: None,
             connected_at,
             accepted: None,
-            plaintext_answer: None,
+            plaintext_response: None,
         }
     }
 
@@ -212,7 +212,7 @@ impl TlsStream {
                 ReceiveResult::Nothing => (0, Incoming::Nothing),
                 ReceiveResult::End => return Ok(Incoming::End),
             };
-            if self.answers_plaintext(&incoming[..count]) {
+            if self.rejects_plaintext(&incoming[..count]) {
                 return Ok(intake);
             }
             scratch.plaintext.clear();
@@ -226,11 +226,11 @@ impl TlsStream {
     }
 
     /// Whether the first bytes look like plain text rather than a record.
-    fn answers_plaintext(&mut self, first: &[u8]) -> bool {
+    fn rejects_plaintext(&mut self, first: &[u8]) -> bool {
         if first.is_empty() {
             return false;
         }
-        let answer = self.plaintext_answer.take().filter(|_| first[0].is_ascii_uppercase());
+        let answer = self.plaintext_response.take().filter(|_| first[0].is_ascii_uppercase());
         let Some(answer) = answer else { return false };
         self.pending.append(&answer);
         self.failure = Some(TlsFailure::NotTls);

@@ -1,4 +1,4 @@
-//! A node made of a closure, and what the tests of a driver need around it.
+//! A node made of a closure, and helpers of driver tests.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
@@ -18,11 +18,11 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
 
-/// The drivers that can work here. A lack is told, so that nobody takes a test that was left out for one that passed.
+/// The drivers available here. Unavailable ones are reported, so that skipped tests are visible.
 static KINDS: LazyLock<Vec<DriverKind>> = LazyLock::new(|| match breme_driver::probe_uring() {
     Ok(()) => vec![DriverKind::Threads, DriverKind::Events, DriverKind::Uring],
-    Err(lack) => {
-        eprintln!("the driver uring is not tested: {lack}");
+    Err(error) => {
+        eprintln!("the driver uring is not tested: {error}");
         vec![DriverKind::Threads, DriverKind::Events]
     }
 });
@@ -31,11 +31,10 @@ pub fn kinds() -> impl Iterator<Item = DriverKind> {
     KINDS.iter().copied()
 }
 
-/// A test that waits longer for something than this has failed. Long, since a busy machine must not fail it.
+/// Timeout of a test; long, since machines may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An address at which nobody listens, and that nobody else gets while the tests run: a socket that is bound to it and
-/// never listens keeps it.
+/// An address without a listener that stays reserved: it is bound, but never listens.
 pub fn nobody() -> SocketAddr {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
     let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
@@ -45,7 +44,7 @@ pub fn nobody() -> SocketAddr {
     address
 }
 
-/// Everything that can happen to a node.
+/// All events of a node.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     Started,
@@ -60,7 +59,7 @@ pub enum Event<'a> {
     Stopping,
 }
 
-/// What a closure may use.
+/// The arguments of a closure.
 pub struct Context<'a> {
     pub shard: Shard,
     pub now: Instant,
@@ -68,7 +67,7 @@ pub struct Context<'a> {
     pub deadline: &'a mut Option<Instant>,
 }
 
-/// A node whose whole behaviour is one closure; what it returns counts for [`Event::Received`] only.
+/// A node whose behaviour is a closure; its result is used for [`Event::Received`] only.
 pub struct Scripted<F> {
     shard: Shard,
     deadline: Option<Instant>,
@@ -145,7 +144,7 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
     }
 }
 
-/// Sends back what comes, to its end.
+/// Echoes until the peer's end.
 pub fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
     let Event::Received(id, received) = event else { return 0 };
     context.actions.send(id).extend_from_slice(received.bytes);
@@ -155,20 +154,20 @@ pub fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
     received.bytes.len()
 }
 
-/// Words that a node says to its test.
-pub fn words<T>() -> (Sender<T>, Heard<T>) {
+/// A channel from a node to its test.
+pub fn event_channel<T>() -> (Sender<T>, EventReceiver<T>) {
     let (sender, receiver) = channel();
-    (sender, Heard(receiver))
+    (sender, EventReceiver(receiver))
 }
 
-pub struct Heard<T>(Receiver<T>);
+pub struct EventReceiver<T>(Receiver<T>);
 
-impl<T> Heard<T> {
+impl<T> EventReceiver<T> {
     pub fn next(&self) -> T {
         self.0.recv_timeout(PATIENCE).expect("the node says nothing more")
     }
 
-    /// What was said until the nodes ended.
+    /// All events until the nodes ended.
     pub fn rest(&self) -> Vec<T> {
         self.0.iter().collect()
     }
@@ -178,7 +177,7 @@ pub fn settings(threads: usize) -> DriverSettings {
     DriverSettings { threads, ..DriverSettings::default() }
 }
 
-/// A server at a free port, each of whose nodes is made by `factory`.
+/// A server at a free port, with nodes from `factory`.
 pub fn serve<F>(
     kind: DriverKind,
     settings: &DriverSettings,
@@ -190,7 +189,7 @@ where
     serve_at(kind, listener(settings), settings, factory)
 }
 
-/// The same with TLS.
+/// Likewise with TLS.
 pub fn serve_secured<F>(
     kind: DriverKind,
     tls: &ServerTls,
@@ -222,7 +221,7 @@ where
     (running, address)
 }
 
-/// Nodes that nobody connects to.
+/// Nodes without a listener.
 pub fn run<F>(kind: DriverKind, settings: &DriverSettings, mut factory: impl FnMut() -> F) -> DriverHandle<Scripted<F>>
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
@@ -230,7 +229,7 @@ where
     start(kind, Vec::new(), settings, Clock::start(), |shard| Scripted::new(shard, factory())).unwrap()
 }
 
-/// Ends a server whose connections are all gone or done.
+/// Stops a server without open connections.
 pub fn drain<N>(running: DriverHandle<N>) {
     running.stopper().drain();
     for outcome in running.join() {
@@ -248,19 +247,19 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Everything up to the peer's end.
+/// Reads to the peer's end.
 pub fn read_all(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();
     all
 }
 
-/// Bytes that do not repeat soon, so that a lost or doubled piece shows.
+/// Bytes with a long period, so that lost or repeated pieces are detected.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).take(length).collect()
 }
 
-/// A certificate for some names, signed by itself, and those who use it.
+/// A self-signed certificate for some names, with its servers and clients.
 pub struct Laboratory {
     pub certificate: String,
     pub key: String,
@@ -271,7 +270,7 @@ impl Laboratory {
         Self::of(names, |_| {})
     }
 
-    /// With something changed.
+    /// With changed parameters.
     pub fn of(names: &[&str], change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let key = rcgen::KeyPair::generate().unwrap();
@@ -292,7 +291,7 @@ impl Laboratory {
         Trust::from_pem(self.certificate.as_bytes()).unwrap()
     }
 
-    /// A client that trusts this certificate and nothing else.
+    /// A client that trusts only this certificate.
     pub fn client(&self, host: &str) -> Arc<ClientTls> {
         Arc::new(ClientTls::new(host, &options(self.trust())).unwrap())
     }

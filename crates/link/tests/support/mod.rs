@@ -10,7 +10,7 @@ use breme_node::{
     Received,
 };
 use breme_sim::{Amounts, Host, Network, Simulation, Times};
-use breme_testkit::Watched;
+use breme_testkit::ContractChecker;
 
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -272,7 +272,7 @@ pub fn instant_network() -> Network {
 pub struct World {
     pub simulation: Simulation,
     pub link: Link,
-    relay: Host<Watched<LinkNode>>,
+    relay: Host<ContractChecker<LinkNode>>,
     server: Host<Server>,
     clients: Vec<Host<Client>>,
 }
@@ -293,7 +293,7 @@ impl World {
         settings.seed = seed;
         properties(&mut settings);
         let link = Link::new(settings).unwrap();
-        let relay = simulation.serve("link", 1, |_| Watched::new(link.node(), lent_bytes_max));
+        let relay = simulation.serve("link", 1, |_| ContractChecker::new(link.node(), lent_bytes_max));
         Self { simulation, link, relay, server, clients: Vec::new() }
     }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use breme_sim::{Network, Simulation, Summary};
-use breme_testkit::{Client, Content, Echo, Pace, Script, Surroundings, Taking};
+use breme_testkit::{Client, ConsumePolicy, Content, Echo, ResumePolicy, Script, Surroundings};
 
 fn play(seed: u64, content_seed: u64) -> (String, u64, Summary) {
     let mut simulation = Simulation::new(seed, Network::nasty());
-    let server = simulation.serve("server", 2, |_| Echo::slow(Taking::AtMost(500), Pace::Resuming));
+    let server = simulation.serve("server", 2, |_| Echo::slow(ConsumePolicy::AtMost(500), ResumePolicy::AtOnce));
     let surroundings = Surroundings {
         server: simulation.address(server).into(),
         nobody: Simulation::nobody(),
@@ -24,20 +24,20 @@ fn play(seed: u64, content_seed: u64) -> (String, u64, Summary) {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn same_seed_same_trace() {
     for seed in 0..50 {
         assert_eq!(play(seed, 1), play(seed, 1), "seed {seed}");
     }
 }
 
 #[test]
-fn another_seed_gives_another_trace() {
+fn other_seed_other_trace() {
     let digests: BTreeSet<u64> = (0..50).map(|seed| play(seed, 1).1).collect();
     assert_eq!(digests.len(), 50);
 }
 
 #[test]
-fn the_digest_sees_the_bytes_where_the_trace_does_not() {
+fn digest_includes_bytes() {
     let (one, other) = (play(7, 1), play(7, 2));
     assert_ne!(one.1, other.1);
 }

@@ -1,11 +1,11 @@
-//! Faults happen, and every connection still ends once at each end.
+//! Faults occur, and each connection still ends once at each end.
 
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::CloseReason;
 use breme_sim::{Faults, Network, Simulation, Stuck, Summary, seeds};
-use breme_testkit::{Client, Content, Echo, Script, Watched};
+use breme_testkit::{Client, Content, ContractChecker, Echo, Script};
 
 use crate::world::surroundings;
 
@@ -13,19 +13,19 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 struct Run {
     outcome: Result<Summary, Stuck>,
-    server: Watched<Echo>,
-    clients: Vec<Watched<Client>>,
+    server: ContractChecker<Echo>,
+    clients: Vec<ContractChecker<Client>>,
 }
 
 fn run(seed: u64, network: &Network, patience: Duration) -> Run {
     let most = network.lent_bytes_max;
     let mut simulation = Simulation::new(seed, network.clone());
-    let server = simulation.serve("server", 1, |_| Watched::new(Echo::new(), most));
+    let server = simulation.serve("server", 1, |_| ContractChecker::new(Echo::new(), most));
     let surroundings = surroundings(&simulation, server);
     let client = simulation.client("client", 4, |_| {
         let content = Content::pattern(3, 4_000);
         let script = Script::new().connect().echo(&content).part();
-        Watched::new(Client::new(&surroundings, patience, vec![script]), most)
+        ContractChecker::new(Client::new(&surroundings, patience, vec![script]), most)
     });
     let outcome = simulation.run();
     let server = simulation.take(server).remove(0);
@@ -33,7 +33,7 @@ fn run(seed: u64, network: &Network, patience: Duration) -> Run {
 }
 
 #[test]
-fn every_kind_of_fault_happens_and_no_rule_is_broken() {
+fn all_faults_occur_within_contract() {
     let mut total = Summary::default();
     let mut failed = 0;
     seeds(300, |seed| {
@@ -59,7 +59,7 @@ fn every_kind_of_fault_happens_and_no_rule_is_broken() {
 }
 
 #[test]
-fn into_silence_the_kernel_gives_up() {
+fn silence_ends_with_failure() {
     let begin = breme_sim::Times::always(Duration::from_micros(60));
     let network = Network { faults: Faults { silence: 1.0, begin, ..Faults::NONE }, ..Network::calm() };
     let run = run(1, &network, Duration::from_secs(100_000));
@@ -72,7 +72,7 @@ fn into_silence_the_kernel_gives_up() {
 }
 
 #[test]
-fn a_node_that_turns_in_a_circle_is_reported() {
+fn detects_endless_loop() {
     struct Restless;
     impl breme_node::Node for Restless {
         fn next_deadline(&self) -> Option<Instant> {
@@ -114,9 +114,9 @@ fn a_node_that_turns_in_a_circle_is_reported() {
 }
 
 #[test]
-fn a_stopped_server_drops_what_does_not_end() {
+fn stopped_server_drops_connections() {
     let mut simulation = Simulation::new(1, Network::calm());
-    let server = simulation.serve("server", 1, |_| Watched::new(Echo::with_farewell("bye"), 64 << 10));
+    let server = simulation.serve("server", 1, |_| ContractChecker::new(Echo::with_farewell("bye"), 64 << 10));
     let surroundings = surroundings(&simulation, server);
     simulation.stop_at(server, Instant::ZERO + Duration::from_secs(1));
     let script =

@@ -1,8 +1,8 @@
-//! The simulation passes the suite of all drivers, plays alike from the same seed, and finds nodes that are wrong.
+//! The simulation passes the suite of all drivers, is deterministic, and detects wrong nodes.
 
 mod determinism;
 mod faults;
-mod securing;
+mod start_tls;
 mod suite;
 mod world;
 mod wrong_nodes;

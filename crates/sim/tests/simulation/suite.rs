@@ -1,4 +1,4 @@
-//! The cases of all drivers: each once on a calm network, and all of them from many seeds on rough ones.
+//! The cases of all drivers: once on a calm network, and with many seeds on rough ones.
 
 use breme_sim::{Amounts, Network, seeds};
 use breme_testkit::suite;
@@ -24,7 +24,7 @@ fn rough() {
 
 #[test]
 fn bytewise() {
-    // Small windows, so that little is bulk: each byte is an event.
+    // Small windows keep bulk data small: each byte is an event.
     let window_bytes = Amounts::between(512, 4 << 10);
     let network = Network { window_bytes, long_queue_bytes: Amounts::between(1, 2 << 10), ..Network::bytewise() };
     seeds(15, |seed| play_all(seed, &network, 10 << 10));
@@ -32,7 +32,7 @@ fn bytewise() {
 
 #[test]
 fn narrow() {
-    // The driver keeps so little that every node meets its bound.
+    // Every node reaches such a small limit.
     let network = Network { lent_bytes_max: 100, ..Network::rough() };
     seeds(20, |seed| play_all(seed, &network, 130 << 10));
 }

@@ -12,7 +12,7 @@ pub(crate) struct SimulatedWorld {
     pub(crate) seed: u64,
     pub(crate) network: Network,
     pub(crate) bulk_bytes: u64,
-    /// Kept, so that an assertion that fails afterwards shows what happened.
+    /// Kept, so that a later failed assertion prints the trace.
     pub(crate) last: RefCell<Option<Simulation>>,
 }
 
@@ -22,7 +22,6 @@ impl SimulatedWorld {
     }
 }
 
-/// What a client of this server must know.
 pub(crate) fn surroundings<N>(simulation: &Simulation, server: Host<N>) -> Surroundings {
     let stopper = simulation.stopper(server);
     Surroundings {

@@ -1,4 +1,4 @@
-//! Nodes that are wrong on purpose: a simulation that does not find them is worth nothing.
+//! Wrong nodes, which a simulation must detect.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -12,17 +12,16 @@ use breme_testkit::{Client, Content, Script, Surroundings, suite};
 
 use crate::world::{SimulatedWorld, surroundings};
 
-/// What is wrong with a node.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Drops every byte that is lent alone: on a calm network nobody notices.
+    /// Drops every byte that is lent alone: unnoticed on a calm network.
     DropsLoneBytes,
     TakesMoreThanLent,
-    /// Waits for more than it gets.
+    /// Waits for data that does not arrive.
     WaitsForMore,
     SendsAfterFinish,
     WakesNobody,
-    /// Begins TLS behind bytes that it wants to see again.
+    /// Starts TLS with retained bytes.
     SecuresTooEarly,
 }
 
@@ -63,7 +62,7 @@ impl Node for Wrong {
     fn handle_stopping(&mut self, _: Instant, _: &mut Actions) {}
 }
 
-/// What the client found; or the panic.
+/// The client's failures, or the panic.
 fn failures(seed: u64, network: Network, fault: Fault) -> Result<Vec<String>, String> {
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut simulation = Simulation::new(seed, network);
@@ -80,7 +79,7 @@ fn failures(seed: u64, network: Network, fault: Fault) -> Result<Vec<String>, St
 }
 
 #[test]
-fn an_echo_that_drops_lone_bytes_is_found_by_cutting() {
+fn cuts_reveal_dropped_single_bytes() {
     assert_eq!(failures(0, Network::calm(), Fault::DropsLoneBytes), Ok(Vec::new()));
     let found = failures(0, Network::bytewise(), Fault::DropsLoneBytes).unwrap();
     assert!(found[0].contains("expected [") || found[0].contains("no progress"), "{found:?}");
@@ -89,30 +88,30 @@ fn an_echo_that_drops_lone_bytes_is_found_by_cutting() {
 }
 
 #[test]
-fn taking_more_than_was_lent_is_found() {
+fn detects_overconsumption() {
     let panic = failures(0, Network::calm(), Fault::TakesMoreThanLent).unwrap_err();
     assert_eq!(panic, "server/0 took 602 of the 600 bytes that were lent on #0.0");
 }
 
 #[test]
-fn waiting_for_what_does_not_come_is_found() {
+fn detects_endless_wait() {
     let found = failures(0, Network::calm(), Fault::WaitsForMore).unwrap();
     assert!(found[0].contains("600 sent, 0 received") && found[0].contains("no progress within 9s"), "{found:?}");
 }
 
 #[test]
-fn sending_after_finish_is_found() {
+fn detects_send_after_finish() {
     let panic = failures(0, Network::calm(), Fault::SendsAfterFinish).unwrap_err();
     assert_eq!(panic, "server/0 sends 600 bytes on #0.0 after it has finished its sending");
 }
 
 #[test]
-fn waking_a_shard_that_is_not_there_is_found() {
+fn detects_wake_of_missing_shard() {
     let panic = failures(0, Network::calm(), Fault::WakesNobody).unwrap_err();
     assert_eq!(panic, "server/0 wakes shard 7, of 1");
 }
 
-/// A client that has no deadline of its own and waits for ever.
+/// A client without a deadline that waits forever.
 struct Patient(Surroundings);
 
 impl Node for Patient {
@@ -128,7 +127,7 @@ impl Node for Patient {
 }
 
 #[test]
-fn a_dead_end_is_reported_with_what_is_open() {
+fn stuck_run_lists_open_connections() {
     let mut simulation = Simulation::new(3, Network::calm());
     let server = simulation.serve("server", 1, |_| Wrong(Fault::WaitsForMore));
     let surroundings = surroundings(&simulation, server);
@@ -139,17 +138,17 @@ fn a_dead_end_is_reported_with_what_is_open() {
 }
 
 #[test]
-fn a_failing_case_is_named_with_its_seed() {
-    // A world without room between two nodes' queues cannot give what the suite wants to see: bulk that is no bulk.
+fn failure_names_seed() {
+    // Without space between the nodes, the suite's bulk data cannot be in transit.
     let outcome = catch_unwind(|| {
-        suite::run("a_client_that_does_not_read", &SimulatedWorld::new(42, Network::calm(), 16));
+        suite::run("client_without_reading", &SimulatedWorld::new(42, Network::calm(), 16));
     });
     let panic = outcome.unwrap_err().downcast_ref::<String>().cloned().unwrap_or_default();
-    assert!(panic.contains("case `a_client_that_does_not_read` on sim with seed 42"), "{panic}");
+    assert!(panic.contains("case `client_without_reading` on sim with seed 42"), "{panic}");
 }
 
 #[test]
-fn beginning_tls_behind_bytes_that_were_not_taken_is_found() {
+fn detects_tls_start_with_retained_bytes() {
     let panic = failures(0, Network::calm(), Fault::SecuresTooEarly).unwrap_err();
     assert_eq!(panic, "server/0 begins TLS on #0.0 and has left 1 bytes that came before");
 }

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_read_as_it_was_written() {
+    fn tag_round_trips() {
         let keys = [0, 1, (1 << Key::BITS) - 1].map(Key::new);
         let operations = OPERATIONS.iter().flat_map(|&operation| keys.map(|key| Tag::Of(operation, key)));
         for tag in operations.chain([Tag::Ignored, Tag::Send(0), Tag::Send(u32::MAX)]) {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shared_segment_is_held_where_it_is_until_it_has_left() {
+    fn shared_segment_is_referenced_until_clear() {
         let mut outbox = Outbox::new();
         let segment = Bytes::from(vec![7; 3 * BYTES_MAX]);
         for index in 0..SENDS_MAX as u64 {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_short_send_is_told_and_a_full_outbox_refuses() {
+    fn short_send_reports_rest() {
         let mut outbox = Outbox::new();
         let first = outbox.copy(Key::new(7), &[b"fi", b"", b"rst"]).unwrap();
         let second = outbox.copy(Key::new(8), &[b"second"]).unwrap();

@@ -25,18 +25,18 @@ const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
 /// # Errors
 /// The first missing feature.
 pub fn probe_uring() -> Result<(), UringUnavailable> {
-    let mut ring = Ring::new(SIZES).map_err(|error| lack(&error))?;
+    let mut ring = Ring::new(SIZES).map_err(|error| unavailable(&error))?;
     let trial = |outcome: io::Result<bool>, what| match outcome {
         Ok(true) => Ok(()),
         Ok(false) => Err(UringUnavailable::TooOld(what)),
-        Err(error) => Err(lack(&error)),
+        Err(error) => Err(unavailable(&error)),
     };
     trial(receives_again_and_again(&mut ring), "multishot receive into buffers of a ring")?;
     trial(tells_a_short_send(&mut ring), "reporting a short send")
 }
 
 /// Maps an error of the setup.
-fn lack(error: &io::Error) -> UringUnavailable {
+fn unavailable(error: &io::Error) -> UringUnavailable {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => match fs::read_to_string(SETTING).unwrap_or_default().trim() {
             "" | "0" => UringUnavailable::Forbidden,
@@ -95,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_lack_names_itself_and_the_remedy() {
+    fn errors_name_remedy() {
         for (error, part) in [
             (libc::ENOSYS, "has no io_uring"),
             (libc::EINVAL, "Linux 6.1"),
             (libc::ENOMEM, "ulimit -l"),
             (libc::EMFILE, "Too many open files"),
         ] {
-            let message = lack(&io::Error::from_raw_os_error(error)).to_string();
+            let message = unavailable(&io::Error::from_raw_os_error(error)).to_string();
             assert!(message.contains(part), "{message}");
         }
         let disabled = UringUnavailable::Disabled("2".to_owned()).to_string();
@@ -111,7 +111,7 @@ mod tests {
 
     /// The filter applies to the calling thread.
     #[test]
-    fn a_filter_of_system_calls_is_found_and_named() {
+    fn detects_seccomp_filter() {
         for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_register] {
             let probed = std::thread::spawn(move || {
                 forbid(call);

@@ -1,54 +1,47 @@
-//! The cases that every driver passes. Each is one function: a server, scripts, and what must hold afterwards.
+//! The cases that every driver passes: a server, scripts and assertions each.
 
 mod bytes;
-mod closing;
-mod pressure;
-mod turns;
+mod close;
+mod flow_control;
+mod lifecycle;
 
 use breme_node::{CloseReason, Node, Shard};
 
-use crate::{Client, Limits, Record, Script, Shape, Surroundings, Watched, World};
+use crate::{CallRecord, Client, ContractChecker, Limits, Script, Shape, Surroundings, World};
 
-/// One case.
 pub struct Case<W> {
-    /// Its name.
     pub name: &'static str,
-    play: fn(&Stage<'_, W>),
+    play: fn(&CaseContext<'_, W>),
 }
 
 impl<W: World> Case<W> {
-    /// Runs it.
-    ///
     /// # Panics
-    ///
-    /// If anything is otherwise than it must be; the message names the case and the world.
+    /// If an assertion fails; the message names the case and the world.
     pub fn run(&self, world: &W) {
-        (self.play)(&Stage { world, name: self.name });
+        (self.play)(&CaseContext { world, name: self.name });
     }
 }
 
 /// Runs the case of this name; see [`suite_tests!`](crate::suite_tests).
 ///
 /// # Panics
-///
-/// If it fails, or if there is no such case.
+/// If it fails or does not exist.
 pub fn run<W: World>(name: &str, world: &W) {
     let case = all::<W>().into_iter().find(|case| case.name == name);
     let Some(case) = case else { panic!("the suite has no case `{name}`") };
     case.run(world);
 }
 
-/// Lists the cases once, for [`all`] and for `suite_tests!`. The dollar sign is handed in because a macro that is made
-/// by a macro cannot be written with its own.
+/// Lists the cases for [`all`] and `suite_tests!`. The dollar sign is an argument, since a macro cannot define a macro
+/// with its own.
 macro_rules! cases {
     ($dollar:tt $($module:ident: $($name:ident)*;)*) => {
-        /// All cases.
         #[must_use]
         pub fn all<W: World>() -> Vec<Case<W>> {
             vec![$($(Case { name: stringify!($name), play: $module::$name::<W> },)*)*]
         }
 
-        /// Makes one test of each case, in the world that the expression gives (evaluated once for each).
+        /// Generates one test per case, in the world of the expression (evaluated for each).
         #[macro_export]
         macro_rules! suite_tests {
             ($dollar world:expr) => {
@@ -66,55 +59,55 @@ macro_rules! cases {
 cases! { $
     bytes:
         echo_small echo_large echo_one_byte_at_a_time echo_writes_coalesced echo_on_many_connections
-        untaken_bytes_are_lent_again_with_more segments_leave_in_order large_file_part short_file_ends_the_connection;
-    pressure:
-        nibbles_are_lent_on_resume slow_taking_with_pauses a_paused_sender_is_bounded a_pause_holds_bytes_and_end
-        a_client_that_does_not_read a_queue_that_drains_lends_again
-        two_long_queues_do_not_wait_for_each_other;
-    closing:
-        the_end_alone the_end_with_bytes answer_after_the_clients_end answer_before_anything_and_finish
-        early_answer_while_the_client_sends bulk_then_close_arrives_whole abort_is_seen_as_reset abort_loses_what_is_queued
-        close_without_finish client_aborts exit_drops_what_is_open;
-    turns:
-        connect_is_refused deadlines_come two_connections_in_one_call stale_ids_are_ignored shards_wake_each_other
+        retained_bytes_are_lent_again_with_more segments_are_sent_in_order large_file_part short_file_ends_connection;
+    flow_control:
+        retained_bytes_are_lent_on_resume slow_consumption_with_pauses paused_sender_is_bounded pause_holds_bytes_and_end
+        client_without_reading drained_queue_lends_again
+        long_queues_do_not_deadlock;
+    close:
+        end_alone end_with_bytes response_after_client_end response_before_request
+        early_response_during_upload bulk_before_close_arrives abort_is_a_reset abort_discards_queue
+        close_without_finish client_aborts exit_drops_connections;
+    lifecycle:
+        refused_connect deadlines_are_called two_connections_in_one_call stale_ids_are_ignored shards_wake_each_other
         stopping_without_connections stopping_closes_idle_connections stopping_lets_a_connection_finish;
 }
 
-/// Where a case plays.
-struct Stage<'a, W> {
+/// Runs scripts in a world.
+struct CaseContext<'a, W> {
     world: &'a W,
     name: &'static str,
 }
 
 /// The nodes after a case.
-struct Scene<S> {
-    servers: Vec<Watched<S>>,
-    client: Record,
+struct CaseResult<S> {
+    servers: Vec<ContractChecker<S>>,
+    client: CallRecord,
 }
 
-impl<W: World> Stage<'_, W> {
+impl<W: World> CaseContext<'_, W> {
     fn limits(&self) -> Limits {
         self.world.limits()
     }
 
-    /// A content that takes many calls, but need not fill everything on the way.
+    /// Takes many calls, but fits in transit.
     fn large_bytes(&self) -> u64 {
         self.limits().bulk_bytes.min(1 << 20)
     }
 
-    /// Plays scripts against a server; all of them must succeed, and nobody break the contract.
+    /// Runs scripts against a server; all must succeed, without a breach of the contract.
     fn play<S: Node + Send + 'static>(
         &self,
         server: impl Fn() -> S + Send + Sync + 'static,
         scripts: Vec<Script>,
-    ) -> Scene<S> {
+    ) -> CaseResult<S> {
         let Limits { lent_bytes_max, patience, .. } = self.limits();
         let count = scripts.len();
         let played = self.world.run(
             Shape::connections(count.max(1)),
-            move |_: Shard| Watched::new(server(), lent_bytes_max),
+            move |_: Shard| ContractChecker::new(server(), lent_bytes_max),
             move |_: Shard, surroundings: &Surroundings| {
-                Watched::new(Client::new(surroundings, patience, scripts.clone()), lent_bytes_max)
+                ContractChecker::new(Client::new(surroundings, patience, scripts.clone()), lent_bytes_max)
             },
         );
         let mut troubles = Vec::new();
@@ -124,12 +117,12 @@ impl<W: World> Stage<'_, W> {
                 troubles.push(String::from("client: the driver returned before the scripts were over"));
             }
         }
-        note_violations(&mut troubles, "client", &played.clients);
-        note_violations(&mut troubles, "server", &played.servers);
+        record_violations(&mut troubles, "client", &played.clients);
+        record_violations(&mut troubles, "server", &played.servers);
         self.require_none(&troubles);
         self.require(played.clients.len() == 1, "one client node comes back");
         let client = played.clients[0].record().clone();
-        Scene { servers: played.servers, client }
+        CaseResult { servers: played.servers, client }
     }
 
     fn require_none(&self, troubles: &[String]) {
@@ -147,15 +140,15 @@ impl<W: World> Stage<'_, W> {
     }
 }
 
-fn note_violations<N>(troubles: &mut Vec<String>, side: &str, nodes: &[Watched<N>]) {
+fn record_violations<N>(troubles: &mut Vec<String>, side: &str, nodes: &[ContractChecker<N>]) {
     for node in nodes {
         troubles.extend(node.final_violations().into_iter().map(|violation| format!("{side}: {violation}")));
     }
 }
 
-impl<S> Scene<S> {
-    /// The sum of a count over the server's nodes.
-    fn server_sum(&self, count: impl Fn(&Record) -> usize) -> usize {
+impl<S> CaseResult<S> {
+    /// Sum over the server's nodes.
+    fn server_sum(&self, count: impl Fn(&CallRecord) -> usize) -> usize {
         self.servers.iter().map(|server| count(server.record())).sum()
     }
 

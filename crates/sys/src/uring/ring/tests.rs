@@ -19,8 +19,8 @@ fn ring() -> Option<Ring> {
 fn ring_of(sizes: RingSizes) -> Option<Ring> {
     match probe_uring() {
         Ok(()) => Some(Ring::new(sizes).unwrap()),
-        Err(lack) => {
-            eprintln!("not tested: {lack}");
+        Err(error) => {
+            eprintln!("not tested: {error}");
             None
         }
     }
@@ -55,7 +55,7 @@ fn next_bytes(ring: &mut Ring, pairs: &[(Key, UnixStream, UnixStream)]) -> (Key,
 }
 
 #[test]
-fn more_wishes_and_completions_than_there_is_room_for_are_all_done() {
+fn queue_overflow_completes_all() {
     let Some(mut ring) = ring() else { return };
     let pairs = pairs(100);
     for (key, ours, theirs) in &pairs {
@@ -76,7 +76,7 @@ fn more_wishes_and_completions_than_there_is_room_for_are_all_done() {
 }
 
 #[test]
-fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completions() {
+fn sends_stay_in_order_and_report_failures() {
     let Some(mut ring) = ring() else { return };
     let pairs = pairs(30);
     let (broken, gone) = UnixStream::pair().unwrap();
@@ -109,7 +109,7 @@ fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completio
 }
 
 #[test]
-fn a_shared_segment_is_held_until_it_has_left_and_its_rest_is_a_part_of_it() {
+fn shared_send_keeps_reference_until_sent() {
     let Some(mut ring) = ring() else { return };
     let (key, ours, theirs) = &pairs(1)[0];
     let bytes: Vec<u8> = (0..SEND_BYTES_MAX).map(|index| (index % 251) as u8).collect();
@@ -134,7 +134,7 @@ fn a_shared_segment_is_held_until_it_has_left_and_its_rest_is_a_part_of_it() {
 }
 
 #[test]
-fn what_is_cancelled_is_completed_and_keeps_no_buffer() {
+fn cancelled_operations_complete() {
     let Some(mut ring) = ring() else { return };
     let pairs = pairs(1);
     let (key, ours, theirs) = &pairs[0];
@@ -164,7 +164,7 @@ fn what_is_cancelled_is_completed_and_keeps_no_buffer() {
 }
 
 #[test]
-fn stamped_bytes_are_the_same_and_their_end_is_told() {
+fn stamped_receive_returns_data_and_end() {
     let Some(mut ring) = ring_of(RingSizes { buffer_bytes: 64, ..SMALL }) else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -185,8 +185,8 @@ fn stamped_bytes_are_the_same_and_their_end_is_told() {
                 assert!(buffer.len() <= 16);
                 received.extend_from_slice(&buffer);
                 stamps.begin_batch(); // the kernel begins to stamp a little after it was told to
-                let came = buffer.stamp().and_then(|stamp| stamps.instant_of(stamp));
-                assert!(came.is_none_or(|came| came <= clock.now() + Duration::from_micros(10)));
+                let arrived_at = buffer.stamp().and_then(|stamp| stamps.instant_of(stamp));
+                assert!(arrived_at.is_none_or(|arrived_at| arrived_at <= clock.now() + Duration::from_micros(10)));
             }
             Ok(None) => break assert!(!has_more),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS)),
@@ -199,7 +199,7 @@ fn stamped_bytes_are_the_same_and_their_end_is_told() {
 }
 
 #[test]
-fn what_gathers_is_there_when_the_time_is_over() {
+fn coalesced_completions_arrive_after_timeout() {
     let Some(mut ring) = ring() else { return };
     let pairs = pairs(2);
     for (key, ours, theirs) in &pairs {
@@ -215,7 +215,7 @@ fn what_gathers_is_there_when_the_time_is_over() {
 }
 
 #[test]
-fn a_ring_that_is_dropped_takes_nothing_more() {
+fn dropped_ring_cancels_operations() {
     let Some(mut ring) = ring() else { return };
     let pairs = pairs(10);
     for (key, ours, _) in &pairs {
@@ -239,7 +239,7 @@ fn a_ring_that_is_dropped_takes_nothing_more() {
 }
 
 #[test]
-fn a_descriptor_is_closed_behind_what_was_sent_on_it() {
+fn close_follows_sends() {
     let Some(mut ring) = ring() else { return };
     for (key, ours, mut theirs) in pairs(50) {
         assert!(ring.send(ours.as_fd(), key, &[b"last words"]));
@@ -257,7 +257,7 @@ fn a_descriptor_is_closed_behind_what_was_sent_on_it() {
 }
 
 #[test]
-fn connecting_and_accepting() {
+fn connects_and_accepts() {
     let Some(mut ring) = ring() else { return };
     let listener = crate::listen(([127, 0, 0, 1], 0).into(), 16).unwrap();
     let address = listener.local_addr().unwrap();
@@ -294,7 +294,7 @@ fn connecting_and_accepting() {
 }
 
 #[test]
-fn a_receive_that_is_bounded_ends_after_so_many_bytes_and_loses_none() {
+fn bounded_receive_ends_at_limit() {
     let Some(mut ring) = ring_of(RingSizes { buffers: 8, ..SMALL }) else { return };
     if !ring.bounds_receiving() {
         return eprintln!("not tested: receiving cannot be bounded before Linux 6.17");

@@ -1,5 +1,4 @@
-//! The contract's rules for drivers, checked at every call: whatever a case is about, a driver that breaks one is
-//! found.
+//! Checks the contract at every call of a driver.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,63 +8,58 @@ use breme_node::{
     Accepted, Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
 };
 
-/// How many violations are kept; the first tell the story.
+/// Further violations are consequences.
 const VIOLATIONS_MAX: usize = 8;
 
-/// A node, and what its driver did to it.
-pub struct Watched<N> {
+/// Wraps a node and checks the calls of its driver.
+pub struct ContractChecker<N> {
     node: N,
     lent_bytes_max: usize,
-    record: Record,
-    open: BTreeMap<ConnectionId, Seen>,
-    gone: BTreeSet<ConnectionId>,
-    dialled: BTreeSet<u64>,
+    record: CallRecord,
+    open: BTreeMap<ConnectionId, ConnectionRecord>,
+    closed_ids: BTreeSet<ConnectionId>,
+    pending_connects: BTreeSet<u64>,
     now: Instant,
     started: bool,
     is_under_pressure: bool,
     exited: bool,
-    /// What was answered when the driver last asked. It asks by shared reference, hence the cell.
+    /// The deadline as last read by the driver, which uses a shared reference.
     deadline: Cell<Option<Instant>>,
 }
 
-/// What happened, to be asserted on.
+/// What happened, for assertions.
 #[derive(Clone, Debug, Default)]
-pub struct Record {
-    /// Rules that the driver broke, or the node.
+pub struct CallRecord {
+    /// Breaches of the contract by the driver or the node.
     pub violations: Vec<String>,
-    /// How many connections were accepted.
     pub accepted_count: usize,
-    /// How many were opened.
     pub connected_count: usize,
-    /// Why each ended, in order.
+    /// In order.
     pub closed: Vec<CloseReason>,
-    /// How often a send queue became long.
+    /// Times a send queue became long.
     pub long_count: usize,
-    /// How often one became empty again.
+    /// Times a long queue drained.
     pub drained_count: usize,
-    /// The end was reported together with bytes.
+    /// Ends reported together with bytes.
     pub ended_with_bytes_count: usize,
-    /// The end was reported alone.
+    /// Ends reported alone.
     pub ended_alone_count: usize,
-    /// Calls that lent again bytes which were not taken before.
+    /// Calls with bytes not consumed before.
     pub lent_again_count: usize,
-    /// The most bytes that were lent at once.
+    /// Most bytes lent at once.
     pub lent_bytes_peak: usize,
-    /// All that was taken.
+    /// Consumed bytes.
     pub taken_bytes: u64,
-    /// Deadlines that came.
     pub deadline_count: usize,
-    /// Messages of wake-ups, in order.
+    /// In order.
     pub woken: Vec<u64>,
-    /// How often the pressure rose.
+    /// Times the pressure rose.
     pub pressure_count: usize,
-    /// Calls of `handle_stopping`.
     pub stopping_count: usize,
 }
 
-/// One open connection.
 #[derive(Default)]
-struct Seen {
+struct ConnectionRecord {
     untaken: Vec<u8>,
     ended: bool,
     is_paused: bool,
@@ -74,16 +68,16 @@ struct Seen {
     is_accepted: bool,
 }
 
-impl<N> Watched<N> {
-    /// Watches `node`, to which at most `lent_bytes_max` bytes may be lent at once.
+impl<N> ContractChecker<N> {
+    /// `lent_bytes_max`: most bytes that may be lent at once.
     pub fn new(node: N, lent_bytes_max: usize) -> Self {
         Self {
             node,
             lent_bytes_max,
-            record: Record::default(),
+            record: CallRecord::default(),
             open: BTreeMap::new(),
-            gone: BTreeSet::new(),
-            dialled: BTreeSet::new(),
+            closed_ids: BTreeSet::new(),
+            pending_connects: BTreeSet::new(),
             now: Instant::ZERO,
             started: false,
             is_under_pressure: false,
@@ -92,22 +86,21 @@ impl<N> Watched<N> {
         }
     }
 
-    /// The node.
     pub fn node(&self) -> &N {
         &self.node
     }
 
-    /// What happened so far.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &CallRecord {
         &self.record
     }
 
-    /// The violations, after the run: also connections whose end was never told, unless the node exited before.
+    /// All violations after the run, including connections without a close, unless the node exited before.
     pub fn final_violations(&self) -> Vec<String> {
         let mut violations = self.record.violations.clone();
         if !self.exited {
             violations.extend(self.open.keys().map(|open| format!("{open:?} never got its handle_closed")));
-            violations.extend(self.dialled.iter().map(|ticket| format!("connect {ticket} never had an outcome")));
+            violations
+                .extend(self.pending_connects.iter().map(|ticket| format!("connect {ticket} never had an outcome")));
         }
         if !self.started {
             violations.push(String::from("handle_started never came"));
@@ -129,15 +122,15 @@ impl<N> Watched<N> {
         self.require(!exited || call == "handle_closed", || format!("{call} after exit"));
     }
 
-    /// Notes what the node asked for in this call.
-    fn note_actions(&mut self, actions: &Actions, from: usize) {
+    /// Records the actions of a call.
+    fn record_actions(&mut self, actions: &Actions, from: usize) {
         for index in from..actions.len() {
             match actions.get(index) {
-                Some(Action::Pause(id)) => self.change(*id, |seen| seen.is_paused = true),
-                Some(Action::Resume(id)) => self.change(*id, |seen| seen.is_paused = false),
-                Some(Action::Close(id, _)) => self.change(*id, |seen| seen.is_closing = true),
+                Some(Action::Pause(id)) => self.change(*id, |state| state.is_paused = true),
+                Some(Action::Resume(id)) => self.change(*id, |state| state.is_paused = false),
+                Some(Action::Close(id, _)) => self.change(*id, |state| state.is_closing = true),
                 Some(Action::Connect(ticket, _) | Action::Secure(_, ticket, _)) => {
-                    self.dialled.insert(ticket.0);
+                    self.pending_connects.insert(ticket.0);
                 }
                 Some(Action::Exit) => self.exited = true,
                 _ => {}
@@ -145,42 +138,42 @@ impl<N> Watched<N> {
         }
     }
 
-    fn change(&mut self, connection: ConnectionId, change: impl FnOnce(&mut Seen)) {
-        if let Some(seen) = self.open.get_mut(&connection) {
-            change(seen);
+    fn change(&mut self, connection: ConnectionId, change: impl FnOnce(&mut ConnectionRecord)) {
+        if let Some(state) = self.open.get_mut(&connection) {
+            change(state);
         }
     }
 
-    fn note_opened(&mut self, connection: ConnectionId, is_accepted: bool) {
-        let is_new = !self.gone.contains(&connection) && !self.open.contains_key(&connection);
+    fn record_opened(&mut self, connection: ConnectionId, is_accepted: bool) {
+        let is_new = !self.closed_ids.contains(&connection) && !self.open.contains_key(&connection);
         let index_is_free = self.open.keys().all(|open| open.index() != connection.index());
         self.require(is_new, || format!("the id {connection:?} came twice"));
         self.require(index_is_free, || format!("the index of {connection:?} belongs to an open connection"));
-        self.open.insert(connection, Seen { is_accepted, ..Seen::default() });
+        self.open.insert(connection, ConnectionRecord { is_accepted, ..ConnectionRecord::default() });
     }
 
-    fn note_lent(&mut self, connection: ConnectionId, received: Received<'_>, is_full_duplex: bool) {
+    fn record_lent(&mut self, connection: ConnectionId, received: Received<'_>, is_full_duplex: bool) {
         let (bytes, most) = (received.bytes, self.lent_bytes_max);
         self.record.lent_bytes_peak = self.record.lent_bytes_peak.max(bytes.len());
         self.require(bytes.len() <= most, || format!("{connection:?}: {} bytes lent at once, of {most}", bytes.len()));
         self.require(received.ended || !bytes.is_empty(), || format!("{connection:?}: neither bytes nor the end"));
-        let Some(seen) = self.open.get_mut(&connection) else {
+        let Some(state) = self.open.get_mut(&connection) else {
             self.require(false, || format!("received on {connection:?}, which is not open"));
             return;
         };
-        let again = !seen.untaken.is_empty();
+        let again = !state.untaken.is_empty();
         let rules = [
-            (bytes.starts_with(&seen.untaken), "bytes that were not taken were not lent again from the first"),
-            (!seen.ended || bytes.len() <= seen.untaken.len(), "more bytes after the end"),
-            (!seen.ended || received.ended, "the end was taken back"),
-            (!seen.is_paused, "lent while paused"),
-            (!seen.is_closing, "lent after close"),
+            (bytes.starts_with(&state.untaken), "bytes that were not taken were not lent again from the first"),
+            (!state.ended || bytes.len() <= state.untaken.len(), "more bytes after the end"),
+            (!state.ended || received.ended, "the end was taken back"),
+            (!state.is_paused, "lent while paused"),
+            (!state.is_closing, "lent after close"),
             (
-                !(seen.is_accepted && seen.queue_is_long) || is_full_duplex,
+                !(state.is_accepted && state.queue_is_long) || is_full_duplex,
                 "lent, accepted as it is, while the send queue was long",
             ),
         ];
-        let first_end = received.ended && !std::mem::replace(&mut seen.ended, received.ended);
+        let first_end = received.ended && !std::mem::replace(&mut state.ended, received.ended);
         for (holds, rule) in rules {
             self.require(holds, || format!("{connection:?}: {rule}"));
         }
@@ -189,27 +182,27 @@ impl<N> Watched<N> {
         self.record.ended_alone_count += usize::from(first_end && bytes.is_empty());
     }
 
-    fn note_taken(&mut self, connection: ConnectionId, bytes: &[u8], taken: usize) {
-        self.record.taken_bytes += taken as u64;
-        self.require(taken <= bytes.len(), || {
-            format!("{connection:?}: the node took {taken} of {} bytes lent", bytes.len())
+    fn record_consumed(&mut self, connection: ConnectionId, bytes: &[u8], consumed: usize) {
+        self.record.taken_bytes += consumed as u64;
+        self.require(consumed <= bytes.len(), || {
+            format!("{connection:?}: the node took {consumed} of {} bytes lent", bytes.len())
         });
-        let untaken = bytes.get(taken..).unwrap_or_default();
-        self.change(connection, |seen| {
-            seen.untaken.clear();
-            seen.untaken.extend_from_slice(untaken);
+        let untaken = bytes.get(consumed..).unwrap_or_default();
+        self.change(connection, |state| {
+            state.untaken.clear();
+            state.untaken.extend_from_slice(untaken);
         });
     }
 }
 
-impl<N: Node> Node for Watched<N> {
+impl<N: Node> Node for ContractChecker<N> {
     fn handle_started(&mut self, now: Instant, actions: &mut Actions) {
         let first = !std::mem::replace(&mut self.started, true);
         self.enter(now, "handle_started");
         self.require(first, || String::from("handle_started came twice"));
         let from = actions.len();
         self.node.handle_started(now, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions) {
@@ -217,10 +210,10 @@ impl<N: Node> Node for Watched<N> {
         let is_stopping = self.record.stopping_count > 0;
         self.require(!is_stopping, || format!("{connection:?} accepted after handle_stopping"));
         self.record.accepted_count += 1;
-        self.note_opened(connection, true);
+        self.record_opened(connection, true);
         let from = actions.len();
         self.node.handle_accepted(now, connection, accepted, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_connected(
@@ -231,15 +224,15 @@ impl<N: Node> Node for Watched<N> {
         actions: &mut Actions,
     ) {
         self.enter(now, "handle_connected");
-        let was_dialled = self.dialled.remove(&ticket.0);
+        let was_dialled = self.pending_connects.remove(&ticket.0);
         self.require(was_dialled, || format!("an outcome of {ticket:?}, which is not under way"));
         if let Ok(connected) = outcome {
             self.record.connected_count += 1;
-            self.note_opened(connected.connection, false);
+            self.record_opened(connected.connection, false);
         }
         let from = actions.len();
         self.node.handle_connected(now, ticket, outcome, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_received(
@@ -250,12 +243,12 @@ impl<N: Node> Node for Watched<N> {
         actions: &mut Actions,
     ) -> usize {
         self.enter(now, "handle_received");
-        self.note_lent(connection, received, self.node.is_full_duplex());
+        self.record_lent(connection, received, self.node.is_full_duplex());
         let from = actions.len();
-        let taken = self.node.handle_received(now, connection, received, actions);
-        self.note_taken(connection, received.bytes, taken);
-        self.note_actions(actions, from);
-        taken
+        let consumed = self.node.handle_received(now, connection, received, actions);
+        self.record_consumed(connection, received.bytes, consumed);
+        self.record_actions(actions, from);
+        consumed
     }
 
     fn handle_sent(&mut self, now: Instant, connection: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
@@ -263,41 +256,43 @@ impl<N: Node> Node for Watched<N> {
         let is_long = unsent_bytes > 0;
         self.record.long_count += usize::from(is_long);
         self.record.drained_count += usize::from(!is_long);
-        let Some(seen) = self.open.get_mut(&connection) else {
+        let Some(state) = self.open.get_mut(&connection) else {
             self.require(false, || format!("handle_sent of {connection:?}, which is not open"));
             return;
         };
-        let was_long = std::mem::replace(&mut seen.queue_is_long, is_long);
+        let was_long = std::mem::replace(&mut state.queue_is_long, is_long);
         self.require(was_long || is_long, || format!("{connection:?}: a queue drained that was never long"));
         let from = actions.len();
         self.node.handle_sent(now, connection, unsent_bytes, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         self.enter(now, "handle_closed");
-        let seen = self.open.remove(&connection);
-        let is_first = self.gone.insert(connection);
-        self.require(seen.is_some(), || format!("{connection:?} closed without having been open"));
+        let state = self.open.remove(&connection);
+        let is_first = self.closed_ids.insert(connection);
+        self.require(state.is_some(), || format!("{connection:?} closed without having been open"));
         self.require(is_first, || format!("{connection:?} closed twice"));
-        let was_asked = seen.is_some_and(|seen| seen.is_closing);
-        self.require(was_asked || reason != CloseReason::Requested, || {
+        let was_requested = state.is_some_and(|state| state.is_closing);
+        self.require(was_requested || reason != CloseReason::Requested, || {
             format!("{connection:?} closed as requested, which nobody did")
         });
         self.record.closed.push(reason);
         let from = actions.len();
         self.node.handle_closed(now, connection, reason, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
         self.enter(now, "handle_deadline");
-        let asked = self.deadline.get();
-        self.require(asked.is_some_and(|at| at <= now), || format!("a deadline too early: {asked:?} was asked for"));
+        let requested = self.deadline.get();
+        self.require(requested.is_some_and(|at| at <= now), || {
+            format!("a deadline too early: {requested:?} was asked for")
+        });
         self.record.deadline_count += 1;
         let from = actions.len();
         self.node.handle_deadline(now, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
@@ -305,7 +300,7 @@ impl<N: Node> Node for Watched<N> {
         self.record.woken.push(message);
         let from = actions.len();
         self.node.handle_woken(now, message, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_pressure(&mut self, now: Instant, is_under_pressure: bool, actions: &mut Actions) {
@@ -317,7 +312,7 @@ impl<N: Node> Node for Watched<N> {
         self.record.pressure_count += usize::from(is_under_pressure);
         let from = actions.len();
         self.node.handle_pressure(now, is_under_pressure, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
@@ -327,7 +322,7 @@ impl<N: Node> Node for Watched<N> {
         self.require(is_first, || String::from("handle_stopping came twice"));
         let from = actions.len();
         self.node.handle_stopping(now, actions);
-        self.note_actions(actions, from);
+        self.record_actions(actions, from);
     }
 
     fn is_full_duplex(&self) -> bool {
@@ -346,24 +341,24 @@ mod tests {
     use breme_node::{Close, ListenerId};
 
     use super::*;
-    use crate::{Echo, Pace, Taking};
+    use crate::{ConsumePolicy, Echo, ResumePolicy};
 
     const FIRST: ConnectionId = ConnectionId::new(0, 0);
     const OTHER: ConnectionId = ConnectionId::new(1, 0);
 
-    /// A driver that can do everything wrong.
+    /// A driver that can break every rule.
     struct Driver {
-        watched: Watched<Echo>,
+        watched: ContractChecker<Echo>,
         actions: Actions,
     }
 
     impl Driver {
         fn new() -> Self {
-            let echo = Echo::slow(Taking::AtMost(2), Pace::AsLent);
-            Self { watched: Watched::new(echo, 8), actions: Actions::new() }
+            let echo = Echo::slow(ConsumePolicy::AtMost(2), ResumePolicy::Never);
+            Self { watched: ContractChecker::new(echo, 8), actions: Actions::new() }
         }
 
-        /// With one connection open.
+        /// With one open connection.
         fn open() -> Self {
             let mut driver = Self::new();
             driver.start(0);
@@ -402,11 +397,11 @@ mod tests {
             self.watched.handle_deadline(self.watched.now, &mut self.actions);
         }
 
-        /// As if the node had asked for it.
-        fn ask(&mut self, ask: impl FnOnce(&mut Actions)) {
+        /// As if requested by the node.
+        fn request(&mut self, request: impl FnOnce(&mut Actions)) {
             let from = self.actions.len();
-            ask(&mut self.actions);
-            self.watched.note_actions(&self.actions, from);
+            request(&mut self.actions);
+            self.watched.record_actions(&self.actions, from);
         }
     }
 
@@ -419,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_not_reported() {
+    fn accepts_correct_calls() {
         let mut driver = Driver::open();
         driver.lend(b"abc", false);
         driver.lend(b"cd", true);
@@ -434,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_wrongly_is_found() {
+    fn detects_wrong_lending() {
         let lent = |bytes: &[u8]| {
             let mut driver = Driver::open();
             driver.lend(bytes, false);
@@ -454,23 +449,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_at_the_wrong_time_is_found() {
-        let asked = |ask: fn(&mut Actions)| {
+    fn detects_lending_at_wrong_time() {
+        let requested = |request: fn(&mut Actions)| {
             let mut driver = Driver::open();
-            driver.ask(ask);
+            driver.request(request);
             driver
         };
         check(Driver::new(), |driver| driver.lend(b"a", false), "before handle_started");
-        check(asked(|actions| actions.pause(FIRST)), |driver| driver.lend(b"a", false), "lent while paused");
-        check(asked(|actions| actions.close(FIRST, Close::Graceful)), |driver| driver.lend(b"a", false), "after close");
-        check(asked(Actions::exit), |driver| driver.lend(b"a", false), "after exit");
+        check(requested(|actions| actions.pause(FIRST)), |driver| driver.lend(b"a", false), "lent while paused");
+        check(
+            requested(|actions| actions.close(FIRST, Close::Graceful)),
+            |driver| driver.lend(b"a", false),
+            "after close",
+        );
+        check(requested(Actions::exit), |driver| driver.lend(b"a", false), "after exit");
         let mut long = Driver::open();
         long.sent(1);
         check(long, |driver| driver.lend(b"a", false), "while the send queue was long");
     }
 
     #[test]
-    fn wrong_beginnings_and_ends_are_found() {
+    fn detects_wrong_open_and_close() {
         check(Driver::open(), |driver| driver.start(0), "handle_started came twice");
         check(Driver::open(), |driver| driver.accept(FIRST), "came twice");
         check(Driver::open(), |driver| driver.accept(ConnectionId::new(0, 1)), "belongs to an open connection");
@@ -480,16 +479,16 @@ mod tests {
         let mut closed = Driver::open();
         closed.close(FIRST, CloseReason::Reset);
         check(closed, |driver| driver.close(FIRST, CloseReason::Reset), "closed twice");
-        let mut dialled = Driver::open();
-        dialled.ask(|actions| {
+        let mut pending_connects = Driver::open();
+        pending_connects.request(|actions| {
             let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
             actions.connect(ConnectTicket(4), breme_node::Endpoint::tcp(address));
         });
-        check(dialled, |_| (), "connect 4 never had an outcome");
+        check(pending_connects, |_| (), "connect 4 never had an outcome");
     }
 
     #[test]
-    fn wrong_times_and_queues_are_found() {
+    fn detects_wrong_deadlines_and_queues() {
         check(Driver::open(), Driver::deadline, "a deadline too early");
         check(Driver::open(), |driver| driver.sent(0), "that was never long");
         let mut late = Driver::open();

@@ -1,4 +1,4 @@
-//! Parts that upstream answered with, stored, used again and joined (RFC 9111, 3.3 and 3.4).
+//! Storing, reusing and merging 206 responses (RFC 9111, 3.3 and 3.4).
 
 use breme_cache::{CacheDecision, FollowerPoll, Purge, PurgeMode, Settings};
 
@@ -6,7 +6,7 @@ use crate::world::{Received, World};
 
 const ALL: &str = "0123456789";
 
-/// Asks for bytes from `start` to before `end`, which upstream answers with.
+/// Requests bytes `start` to `end` (exclusive), and responds with them.
 fn fetch_part(world: &mut World, start: usize, end: usize, lines: &str) -> Received {
     let range = format!("bytes {start}-{}/{}", end - 1, ALL.len());
     let lines = format!("Cache-Control: max-age=60\nContent-Range: {range}\n{lines}");
@@ -141,7 +141,7 @@ fn weak_or_different_parts_replace() {
         ("", ""),
         ("ETag: \"a\"", "ETag: \"a\"\nContent-Encoding: gzip"),
         ("ETag: \"a\"\nContent-Type: a/b", "ETag: \"a\"\nContent-Type: c/d"),
-        // What it means for how long they may be used.
+        // Headers on caching.
         ("ETag: \"a\"\nExpires: Sun, 06 Nov 2094 08:49:37 GMT", "ETag: \"a\""),
         ("ETag: \"a\"\nCDN-Cache-Control: max-age=60, must-revalidate", "ETag: \"a\""),
         ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -170,7 +170,7 @@ fn merging_drops_digests() {
     );
 }
 
-/// Such an answer may lack what its client knows already (RFC 9110, 15.3.7).
+/// Such a response may omit headers that the client has (RFC 9110, 15.3.7).
 #[test]
 fn if_range_part_needs_merge() {
     let part = |world: &mut World, start: usize, more: &str| {
@@ -210,7 +210,7 @@ fn merged_part_keeps_groups_of_both() {
     assert!(!world.is_hit("GET /", "Range: bytes=2-6"));
 }
 
-/// Upstream was asked whether what is stored is right, and not for a part.
+/// The upstream request was a validation without a range.
 #[test]
 fn unrequested_part_is_not_stored() {
     let mut world = World::new();

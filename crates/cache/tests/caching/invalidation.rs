@@ -1,4 +1,4 @@
-//! What goes before its time: by answers to other requests, and by purges, also of answers that are on their way.
+//! Invalidation and purging, including responses in flight.
 
 use breme_cache::{FollowerPoll, Forward, Purge, PurgeMode};
 
@@ -120,7 +120,7 @@ fn soft_purge_keeps_validators() {
     }
 }
 
-/// Each way of purging the page on which an answer is under way, with what the answer must say to be meant.
+/// Each way to purge the page in flight, with the response headers that make it apply.
 fn purges() -> Vec<(Purge, &'static str)> {
     let text = |text: &str| text.to_owned();
     vec![

@@ -1,4 +1,4 @@
-//! Answers to POST that are what a GET of the same target gets afterwards (RFC 9110, 9.3.3).
+//! Responses to POST that are reused for GET (RFC 9110, 9.3.3).
 
 use breme_cache::{Purge, PurgeMode};
 

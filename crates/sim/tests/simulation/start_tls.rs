@@ -1,4 +1,4 @@
-//! TLS that is asked for on a connection that is gone: whoever asks hears of it.
+//! TLS requested on a closed connection fails.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use breme_testkit::{Client, Script};
 
 use crate::world::surroundings;
 
-/// Asks too late, and keeps what it was told.
+/// Requests TLS too late, and keeps the errors.
 #[derive(Default)]
 struct Late(Vec<ConnectError>);
 
@@ -50,7 +50,7 @@ impl Node for Late {
 }
 
 #[test]
-fn a_connection_that_is_gone_is_not_secured() {
+fn closed_connection_does_not_start_tls() {
     let mut simulation = Simulation::new(1, Network::calm());
     let server = simulation.serve("server", 1, |_| Late::default());
     let surroundings = surroundings(&simulation, server);

@@ -1,5 +1,4 @@
-//! What is to happen when: the heart of virtual time. What is due at the same instant happens in the order in which it
-//! was arranged.
+//! The event queue of virtual time. Events at the same instant run in the order of scheduling.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -9,7 +8,6 @@ use breme_node::{CloseReason, ConnectError, ConnectTicket};
 
 use crate::link::EndIndex;
 
-/// Something that is to happen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Start {
@@ -33,7 +31,7 @@ pub(crate) enum Event {
         is_under_pressure: bool,
     },
     /// A connection attempt reaches the listener.
-    Knock {
+    ConnectAttempt {
         link_index: usize,
     },
     Accept {
@@ -42,7 +40,7 @@ pub(crate) enum Event {
     Connected {
         link_index: usize,
     },
-    /// TLS began on it.
+    /// TLS was started.
     Secured {
         end: EndIndex,
         ticket: ConnectTicket,
@@ -52,11 +50,11 @@ pub(crate) enum Event {
         ticket: ConnectTicket,
         error: ConnectError,
     },
-    /// The next of what the peer has sent reaches this end.
+    /// The next segment from the peer reaches this end.
     Arrive {
         end: EndIndex,
     },
-    /// The driver of this end turns to what it has received.
+    /// The driver of this end reads what has arrived.
     Lend {
         end: EndIndex,
     },
@@ -64,11 +62,11 @@ pub(crate) enum Event {
     Flush {
         end: EndIndex,
     },
-    /// The driver of this end tells its node about the queue.
-    TellQueue {
+    /// The driver of this end notifies its node about the queue.
+    NotifyQueue {
         end: EndIndex,
     },
-    TellClosed {
+    NotifyClosed {
         end: EndIndex,
         reason: CloseReason,
     },
@@ -83,68 +81,67 @@ pub(crate) enum Event {
     Cut {
         link_index: usize,
     },
-    /// The network swallows everything from now on.
+    /// The network drops everything from now on.
     Silence {
         link_index: usize,
     },
 }
 
-/// All that is arranged.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
-    heap: BinaryHeap<Reverse<Arranged>>,
-    arranged_count: u64,
+pub(crate) struct EventQueue {
+    heap: BinaryHeap<Reverse<ScheduledEvent>>,
+    scheduled_count: u64,
 }
 
 #[derive(Debug)]
-struct Arranged {
+struct ScheduledEvent {
     at: Instant,
     order: u64,
     event: Event,
 }
 
-impl Agenda {
-    pub(crate) fn arrange(&mut self, at: Instant, event: Event) {
-        self.arranged_count += 1;
-        self.heap.push(Reverse(Arranged { at, order: self.arranged_count, event }));
+impl EventQueue {
+    pub(crate) fn schedule(&mut self, at: Instant, event: Event) {
+        self.scheduled_count += 1;
+        self.heap.push(Reverse(ScheduledEvent { at, order: self.scheduled_count, event }));
     }
 
     pub(crate) fn next(&mut self) -> Option<(Instant, Event)> {
-        self.heap.pop().map(|Reverse(Arranged { at, event, .. })| (at, event))
+        self.heap.pop().map(|Reverse(ScheduledEvent { at, event, .. })| (at, event))
     }
 }
 
-impl Ord for Arranged {
+impl Ord for ScheduledEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
-impl PartialOrd for Arranged {
+impl PartialOrd for ScheduledEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Arranged {
+impl PartialEq for ScheduledEvent {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Arranged {}
+impl Eq for ScheduledEvent {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn by_time_then_by_order_of_arrangement() {
-        let mut agenda = Agenda::default();
+    fn orders_by_time_then_scheduling() {
+        let mut events = EventQueue::default();
         for (shard_index, nanos) in [(0, 5), (1, 3), (2, 5), (3, 3)] {
-            agenda.arrange(Instant::from_nanos(nanos), Event::Start { shard_index });
+            events.schedule(Instant::from_nanos(nanos), Event::Start { shard_index });
         }
-        let order: Vec<usize> = std::iter::from_fn(|| agenda.next())
+        let order: Vec<usize> = std::iter::from_fn(|| events.next())
             .map(|(_, event)| match event {
                 Event::Start { shard_index } => shard_index,
                 other => panic!("{other:?}"),

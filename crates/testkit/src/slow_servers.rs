@@ -1,4 +1,4 @@
-//! Servers that do not take what they are lent: one pauses, one leaves it with the driver.
+//! Servers that delay consumption: one pauses, one leaves bytes with the driver.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,36 +8,36 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 
 use crate::{Content, Gate};
 
-/// Pauses every connection as soon as it is accepted, and looks at a gate from time to time. When that is open, it
-/// takes everything, compares it, and answers `ok` at its end.
+/// Pauses each new connection until a gate is open, which it polls. Then it consumes everything, compares it, and sends
+/// `ok` at the end.
 #[derive(Debug)]
-pub struct Reluctant {
+pub struct PausingServer {
     gate: Gate,
     rest: Duration,
     expected: Content,
-    looks_at: BTreeMap<ConnectionId, Instant>,
+    check_at: BTreeMap<ConnectionId, Instant>,
     open: BTreeMap<ConnectionId, u64>,
     difference: Option<u64>,
 }
 
-impl Reluctant {
-    /// One that rests for `rest`, again until `gate` is open, and then expects `expected` on each connection.
+impl PausingServer {
+    /// Polls `gate` every `rest`; then expects `expected` on each connection.
     #[must_use]
     pub fn new(gate: &Gate, rest: Duration, expected: Content) -> Self {
-        Self { gate: gate.clone(), rest, expected, looks_at: BTreeMap::new(), open: BTreeMap::new(), difference: None }
+        Self { gate: gate.clone(), rest, expected, check_at: BTreeMap::new(), open: BTreeMap::new(), difference: None }
     }
 
-    /// Where the first byte stood that was not the expected one.
+    /// Position of the first unexpected byte.
     #[must_use]
     pub fn difference(&self) -> Option<u64> {
         self.difference
     }
 }
 
-impl Node for Reluctant {
+impl Node for PausingServer {
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         actions.pause(connection);
-        self.looks_at.insert(connection, now + self.rest);
+        self.check_at.insert(connection, now + self.rest);
         self.open.insert(connection, 0);
     }
 
@@ -62,39 +62,38 @@ impl Node for Reluctant {
 
     fn handle_closed(&mut self, _now: Instant, connection: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
         self.open.remove(&connection);
-        self.looks_at.remove(&connection);
+        self.check_at.remove(&connection);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
         let is_open = self.gate.is_open();
-        let next_look = now + self.rest;
-        self.looks_at.retain(|&connection, at| {
+        let next_check = now + self.rest;
+        self.check_at.retain(|&connection, at| {
             let is_due = *at <= now;
             if is_due && is_open {
                 actions.resume(connection);
             } else if is_due {
-                *at = next_look;
+                *at = next_check;
             }
             !(is_due && is_open)
         });
     }
 
-    /// What the peer has sent may still be on its way: each connection ends when the peer ends it.
+    /// The peer's data may still be in transit: each connection ends with its peer.
     fn handle_stopping(&mut self, _now: Instant, _actions: &mut Actions) {}
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.looks_at.values().min().copied()
+        self.check_at.values().min().copied()
     }
 }
 
-/// Takes nothing until it has a whole line or the end, but says `.` each time it is lent something; then it answers
-/// with all of it.
+/// Consumes nothing until it has a line or the end, but sends `.` in each call; then it echoes everything.
 ///
-/// The peer can so send the next bytes when it knows that those before were lent and left.
+/// So the peer can send the next bytes when the previous ones were lent.
 #[derive(Debug, Default)]
-pub struct Holding;
+pub struct LineServer;
 
-impl Node for Holding {
+impl Node for LineServer {
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
 
     fn handle_received(

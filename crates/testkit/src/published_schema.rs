@@ -1,11 +1,11 @@
-//! Schemas that are published in `schemas/` must be those of the code.
+//! Checks that the published schemas in `schemas/` match the code.
 
 use std::path::Path;
 
-/// Whoever sets this in the environment has the files written anew.
+/// Environment variable: rewrite the files.
 const RENEW: &str = "BREME_RENEW";
 
-/// Holds the published file against what the code says; `package` and `test` are those that renew it.
+/// Compares a published schema with the code; `package` and `test` are named in the message as the remedy.
 ///
 /// # Panics
 /// If they differ.

@@ -1,5 +1,5 @@
-//! Threads that ask, fill and purge the same few pages at once: no older answer after a purge, no bytes of another
-//! page, no bound passed, and nobody is left waiting.
+//! Threads that look up, fill and purge a few pages concurrently: no old response after a purge, no bytes of another
+//! page, no bound exceeded, and no request left waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ const ROUNDS: u64 = 1_500;
 const MEMORY_BYTES: u64 = 200_000;
 const NOW: Now = Now { instant: Instant::ZERO, wall: UnixSeconds(1_600_000_000) };
 
-/// What all threads share: the cache, each page's version as its origin knows it, and up to which version purges are
-/// done.
+/// State shared by the threads: the cache, the version of each page at its origin, and the version up to which purges
+/// are complete.
 struct Site {
     cache: Arc<Cache>,
     versions: Vec<AtomicU64>,
@@ -54,7 +54,7 @@ impl Site {
         self.versions[page as usize].load(Ordering::SeqCst)
     }
 
-    /// The origin changes a page, and purges it when that is done.
+    /// Changes a page at the origin, then purges it.
     fn change(&self, page: u64, by_key: bool) {
         let version = self.versions[page as usize].fetch_add(1, Ordering::SeqCst) + 1;
         let purge =
@@ -63,7 +63,7 @@ impl Site {
         self.purged[page as usize].fetch_max(version, Ordering::SeqCst);
     }
 
-    /// Asks upstream: the version is read somewhere on the way.
+    /// Fetches a page; its version is read at some point during the fetch.
     fn fetch(&self, page: u64, mut forward: Forward, random: &mut Random) -> u64 {
         let mut wakes = Wakes::new();
         let version = self.version(page);
@@ -93,7 +93,7 @@ impl Site {
         version
     }
 
-    /// Checks an answer that was asked for when the page had at least this version.
+    /// Checks a response to a request sent when the page had at least this version.
     fn check(page: u64, known: u64, body: &[u8]) {
         let text = std::str::from_utf8(body).unwrap();
         let mut words = text.split(' ');
@@ -107,8 +107,7 @@ impl Site {
         Self::check(page, known, bytes);
     }
 
-    /// Follows without being woken: a simple loop, so that a lost wake-up is a matter of the tests in which time is a
-    /// number.
+    /// Polls instead of waiting for wake-ups: lost wake-ups are tested elsewhere, with a simulated clock.
     fn follow(&self, page: u64, known: u64, mut follower: Follower, random: &mut Random) {
         loop {
             match follower.poll(NOW) {

@@ -1,4 +1,4 @@
-//! Many requests for one thing are one request upstream; and nobody waits for what is not for him.
+//! Request collapsing: many requests for one response cause one upstream request, and none waits for a private one.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::world::{World, received_from};
 
 const FRESH: &str = "Cache-Control: max-age=60";
 
-/// Reads all that is there.
+/// Reads all available bytes.
 fn read(follower: &mut Follower) -> (String, Option<BodyRead>) {
     let mut out = Vec::new();
     loop {
@@ -138,7 +138,7 @@ fn follower_takes_over_failed_fill() {
     assert_eq!(received_from(&response).body, "abc");
 }
 
-/// What a follower was told of a failure.
+/// The failure reported to a follower.
 fn failure(follower: &mut Follower, world: &World) -> Option<&'static str> {
     match follower.poll(world.now) {
         FollowerPoll::Failed(failure) => Some(*failure.downcast::<&'static str>().unwrap()),
@@ -190,7 +190,7 @@ fn two_failures_fail_followers() {
     assert!(world.is_hit("GET /", ""));
 }
 
-/// It waited for both, though it was not awake between them.
+/// It waited for both, although it was not woken in between.
 #[test]
 fn late_follower_gets_second_failure() {
     let mut world = World::new();
@@ -208,13 +208,13 @@ fn late_follower_gets_second_failure() {
     assert_eq!(failure(&mut late, &world), None, "of the first it learns now");
     let CacheDecision::Wait(mut late) = late.retry(now) else { panic!("it has waited for both") };
     assert_eq!(failure(&mut late, &world), Some("second"));
-    // What has come since is for it too.
+    // A later response is for it too.
     world.fetch("GET /", "", 200, FRESH, "abc");
     assert_eq!(failure(&mut latest, &world), None);
     assert!(matches!(latest.retry(now), CacheDecision::Respond(_)));
 }
 
-/// What lies with those who asked counts for nobody.
+/// Failures caused by the requests themselves do not count.
 #[test]
 fn late_follower_retries_after_request_failure() {
     let mut world = World::new();
@@ -235,7 +235,7 @@ fn late_follower_retries_after_request_failure() {
     assert_eq!(failure(&mut latest, &world), Some("third"));
 }
 
-/// The other variant was asked for by nobody.
+/// No request for the other variant was sent.
 #[test]
 fn late_follower_ignores_failure_of_other_variant() {
     let mut world = World::new();
@@ -281,7 +281,7 @@ fn follower_after_purge_does_not_get_older_fill() {
     drop(second);
 }
 
-/// What one client's own wishes forbid, another one may have: a stale response, say.
+/// A stale response that one client rules out may be acceptable to another.
 #[test]
 fn restricted_request_failure_is_not_shared() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Conditional and partial requests, selects_variants, validation (RFC 9111, 3.4, 4.1, 4.3).
+//! Conditional and range requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
 use breme_cache::FollowerPoll;
 
@@ -210,7 +210,7 @@ fn stripped_headers_count_as_absent() {
     assert!(matches!(follower.poll(world.now), FollowerPoll::Retry));
 }
 
-/// The stored content is right for who asked, but for whom else is not known.
+/// Which other requests the stored body fits is unknown.
 #[test]
 fn validation_with_new_vary_removes_response() {
     for (before, now, is_kept) in
