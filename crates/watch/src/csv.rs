@@ -1,0 +1,103 @@
+//! Intervals, minutes or hours as CSV: the columns of the study's script (time, concurrency, time taken, complete and
+//! failed requests, bytes, bytes of body, requests per second, mean time per request, the same across all concurrent
+//! requests, transfer rate), then the shares of errors, percentiles, uptime and resources.
+
+use std::fmt::Write;
+
+use crate::history::{AboutTarget, Point};
+
+/// The first line.
+pub const HEADER: &str = "time,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
+    mean_ms,mean_across_concurrent_ms,transfer_kB_per_s,errors_4xx,errors_5xx,errors_transport,error_share,late,\
+    p50_ms,p95_ms,p99_ms,up,down,cpu_share,memory_bytes,threads,descriptors,descriptors_share";
+
+/// A line. `time` is the local time of the point.
+#[must_use]
+pub fn line(time: &str, target: &AboutTarget, point: &Point) -> String {
+    let counts = &point.counts;
+    let taken_s = point.elapsed_ns as f64 / 1e9;
+    let concurrency = target.concurrency.max(1);
+    let per = |amount: f64, of: f64| if of > 0.0 { amount / of } else { 0.0 };
+    let complete = counts.requests - counts.transport.min(counts.requests);
+    let mean_ms = point.mean_ns / 1e6;
+    // As `ab` has it: the time taken for each request, whatever their number at a time.
+    let across_ms = per(taken_s * 1e3, complete as f64);
+    let mut line = format!(
+        "{time},{},{concurrency},{taken_s:.6},{complete},{},{},{},{:.3},{mean_ms:.3},{across_ms:.3},{:.3}",
+        quoted(&target.name),
+        counts.errors(),
+        counts.received_bytes,
+        counts.content_bytes,
+        per(complete as f64, taken_s),
+        per(counts.received_bytes as f64 / 1e3, taken_s),
+    );
+    let millis = |nanos: u64| nanos as f64 / 1e6;
+    let _ = write!(
+        line,
+        ",{},{},{},{:.6},{},{:.3},{:.3},{:.3},{},{}",
+        counts.client_errors,
+        counts.server_errors,
+        counts.transport,
+        per(counts.errors() as f64, counts.requests as f64),
+        counts.late,
+        millis(point.p50_ns),
+        millis(point.p95_ns),
+        millis(point.p99_ns),
+        point.up,
+        point.down,
+    );
+    match &point.usage {
+        None => line.push_str(",,,,,"),
+        Some(usage) => {
+            let cpu = point.cpu_share().map_or_else(String::new, |share| format!("{share:.4}"));
+            let _ = write!(
+                line,
+                ",{cpu},{},{},{},{:.6}",
+                usage.memory_bytes, usage.threads, usage.descriptors, usage.descriptors_share
+            );
+        }
+    }
+    line
+}
+
+/// A text as a cell; one that a spreadsheet would take for a formula is none.
+fn quoted(text: &str) -> String {
+    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Counts;
+
+    #[test]
+    fn every_line_has_all_columns() {
+        let target = AboutTarget { name: "a,\"b\"".into(), url: String::new(), concurrency: 5 };
+        let counts = Counts {
+            requests: 50,
+            ok: 48,
+            transport: 2,
+            received_bytes: 500_000,
+            content_bytes: 480_000,
+            ..Counts::default()
+        };
+        let point = Point {
+            counts,
+            elapsed_ns: 1_000_000_000,
+            mean_ns: 1e8,
+            up: 1,
+            usage: Some(crate::record::Usage::default()),
+            ..Point::default()
+        };
+        let line = line("2026-01-05 10:00:00+01:00", &target, &point);
+        assert!(line.starts_with("2026-01-05 10:00:00+01:00,\"a,\"\"b\"\"\",5,1.000000,48,2,500000,480000,48.000,100.000,20.833,500.000,0,0,2,0.040000,"), "{line}");
+        let cells = line.replace("\"a,\"\"b\"\"\"", "a").split(',').count();
+        assert_eq!(cells, HEADER.split(',').count());
+        assert_eq!(
+            super::line("t", &target, &Point::default()).replace("\"a,\"\"b\"\"\"", "a").split(',').count(),
+            cells
+        );
+        assert_eq!(quoted("=1+1"), "'=1+1");
+    }
+}

@@ -1,0 +1,440 @@
+//! The watch file.
+//!
+//! ```toml
+//! interval = "10s"
+//!
+//! [objective]
+//! availability = "99 %"
+//! within = "1s"
+//!
+//! [[target]]
+//! name = "shop"
+//! url = "http://127.0.0.1:8080/"
+//! load = { connections = 5, requests = 20 }
+//! process = { port = 8080 }
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use breme_base::parse_duration;
+use breme_toml::{Collector, Diagnostics, Span, Table, node_of, read};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::Spanned;
+
+/// Longest watch file, bytes.
+pub const WATCH_FILE_BYTES_MAX: u64 = 1 << 20;
+/// Most targets.
+pub const TARGET_COUNT_MAX: usize = 32;
+/// Shortest interval.
+pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
+const NAME_BYTES_MAX: usize = 100;
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// Time limit of a request, unless the file or the interval sets another.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// A watch file, checked.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Time between the starts of two intervals.
+    pub interval: Duration,
+    /// Name of the time zone of hours and days; none: that of the system.
+    pub time_zone: Option<String>,
+    /// The objective.
+    pub objective: Objective,
+    /// How long what is kept.
+    pub retention: Retention,
+    /// What happens when a target is down, or its error budget is used up too fast.
+    pub alert: Alert,
+    /// The targets.
+    pub targets: Vec<Target>,
+}
+
+/// A service level objective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Objective {
+    /// Share of intervals that are up, and of requests that are answered as expected and in time.
+    pub availability: f64,
+    /// What in time means.
+    pub within: Duration,
+}
+
+/// How long what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Every interval.
+    pub raw: Duration,
+    /// Minutes.
+    pub minutes: Duration,
+    /// Hours.
+    pub hours: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { raw: 7 * DAY, minutes: 35 * DAY, hours: 5 * 366 * DAY }
+    }
+}
+
+/// Alerts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alert {
+    /// URL to which each alert is posted as JSON.
+    pub webhook: Option<String>,
+    /// File to which each alert is appended as a line of JSON.
+    pub file: Option<String>,
+    /// Consecutive down intervals until a target counts as down.
+    pub down_after: u64,
+    /// Burn rate of the error budget, over an hour and over five minutes.
+    pub burn_rate: f64,
+}
+
+/// A target.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// Where it is in the file.
+    pub span: Span,
+    /// The arguments of `breme load` that measure it.
+    pub load: Vec<String>,
+    /// The URL.
+    pub url: String,
+    /// Its processes on this machine.
+    pub process: Option<ProcessPlace>,
+    /// URL of its metrics.
+    pub metrics: Option<String>,
+}
+
+/// How the processes of a target are found.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum ProcessPlace {
+    /// This process and its descendants.
+    Pid(u32),
+    /// The process that listens on this TCP port, and its descendants.
+    Port(u16),
+    /// The processes of this systemd unit, as `nginx.service`.
+    Unit(String),
+}
+
+/// A watch file of `breme watch`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    /// Time between the starts of two intervals, 1s to 1h [default: 1m].
+    #[schemars(with = "Option<String>")]
+    interval: Option<Spanned<String>>,
+    /// Time zone of hours and days, as `Europe/Ljubljana` [default: that of the system].
+    time_zone: Option<String>,
+    /// Service level objective.
+    objective: Option<WrittenObjective>,
+    /// How long what is kept.
+    retention: Option<WrittenRetention>,
+    /// Alerts.
+    alert: Option<WrittenAlert>,
+    /// The targets; all of them are measured at the same time.
+    #[schemars(with = "Vec<WrittenTarget>")]
+    target: Spanned<Vec<Spanned<WrittenTarget>>>,
+}
+
+/// A service level objective.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WrittenObjective {
+    /// Share of intervals that are up, and of good requests, as `99.9 %` [default: 99 %].
+    #[schemars(with = "Option<String>")]
+    availability: Option<Spanned<String>>,
+    /// Longest response time of a good request [default: its time limit].
+    #[schemars(with = "Option<String>")]
+    within: Option<Spanned<String>>,
+}
+
+/// How long what is kept.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WrittenRetention {
+    /// Every interval, at least 1h [default: 7d].
+    #[schemars(with = "Option<String>")]
+    raw: Option<Spanned<String>>,
+    /// Folds of a minute, at least as long as `raw` [default: 35d].
+    #[schemars(with = "Option<String>")]
+    minutes: Option<Spanned<String>>,
+    /// Folds of an hour, at least as long as `minutes` [default: 1830d].
+    #[schemars(with = "Option<String>")]
+    hours: Option<Spanned<String>>,
+}
+
+/// Alerts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WrittenAlert {
+    /// URL to which each alert is posted as JSON.
+    webhook: Option<String>,
+    /// File to which each alert is appended as a line of JSON.
+    file: Option<String>,
+    /// Consecutive down intervals until a target counts as down [default: 3].
+    #[schemars(with = "Option<u64>")]
+    down_after: Option<Spanned<u64>>,
+    /// Burn rate of the error budget, over an hour and over five minutes [default: 14.4].
+    #[schemars(with = "Option<f64>")]
+    burn_rate: Option<Spanned<f64>>,
+}
+
+/// A target.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WrittenTarget {
+    /// Name, unique in the file.
+    #[schemars(with = "String")]
+    name: Spanned<String>,
+    /// URL to request.
+    #[schemars(with = "String")]
+    url: Spanned<String>,
+    /// Flags of `breme load`, without the dashes: `{ connections = 5, duration = "5s" }` [default: a single request].
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    load: BTreeMap<Spanned<String>, toml::Value>,
+    /// Its processes on this machine: `{ pid = 123 }`, `{ port = 8080 }` or `{ unit = "nginx.service" }`.
+    process: Option<ProcessPlace>,
+    /// URL of its metrics in the text format of Prometheus or OpenMetrics; used for what `process` does not give.
+    metrics: Option<String>,
+}
+
+impl File {
+    /// The schema of the file.
+    #[must_use]
+    pub fn schema() -> schemars::Schema {
+        schemars::schema_for!(Written)
+    }
+
+    /// Reads it. `check` looks at the arguments of `breme load` for a target.
+    ///
+    /// # Errors
+    /// All that is wrong with it, each with its place.
+    pub fn parse(text: &str, check: impl Fn(&Target, &Self) -> Result<(), String>) -> Result<Self, Diagnostics> {
+        let mut collector = Collector::new(text);
+        let table = Table::parse(text, &mut collector);
+        let written: Option<Written> =
+            if collector.count() == 0 { read(&node_of(table), &mut collector) } else { None };
+        let file = written.map(|written| Self::of(written, &mut collector));
+        if let Some(file) = &file
+            && collector.count() == 0
+        {
+            for target in &file.targets {
+                if let Err(problem) = check(target, file) {
+                    collector.note(&target.span, format!("target {}: {problem}", target.name));
+                }
+            }
+        }
+        match file {
+            Some(file) if collector.count() == 0 => Ok(file),
+            _ => Err(collector.into_diagnostics()),
+        }
+    }
+
+    fn of(written: Written, collector: &mut Collector) -> Self {
+        let interval = time(written.interval.as_ref(), Duration::from_secs(60), collector);
+        if let Some(spanned) = &written.interval
+            && !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval)
+        {
+            collector.note(&spanned.span(), "an interval is 1s to 1h long");
+        }
+        let timeout = TIMEOUT_DEFAULT.min(interval / 2);
+        let targets = targets(&written.target, timeout, collector);
+        Self {
+            interval,
+            time_zone: written.time_zone,
+            objective: objective(written.objective.as_ref(), timeout, collector),
+            retention: retention(written.retention.as_ref(), collector),
+            alert: alert(written.alert, collector),
+            targets,
+        }
+    }
+}
+
+fn time(written: Option<&Spanned<String>>, default: Duration, collector: &mut Collector) -> Duration {
+    let Some(written) = written else { return default };
+    parse_duration(written.get_ref()).unwrap_or_else(|problem| {
+        collector.note(&written.span(), problem);
+        default
+    })
+}
+
+fn objective(written: Option<&WrittenObjective>, timeout: Duration, collector: &mut Collector) -> Objective {
+    const DEFAULT: f64 = 0.99;
+    let availability = written.and_then(|written| written.availability.as_ref()).map_or(DEFAULT, |availability| {
+        let number = availability.get_ref().trim_end_matches(['%', ' ']).parse::<f64>().ok();
+        let is_share = |share: &f64| availability.get_ref().ends_with('%') && *share > 0.0 && *share < 100.0;
+        number.filter(is_share).map_or_else(
+            || {
+                collector.note(&availability.span(), "an availability is above 0 % and below 100 %, as \"99.9 %\"");
+                DEFAULT
+            },
+            |percent| percent / 100.0,
+        )
+    });
+    Objective { availability, within: time(written.and_then(|written| written.within.as_ref()), timeout, collector) }
+}
+
+fn retention(written: Option<&WrittenRetention>, collector: &mut Collector) -> Retention {
+    const RAW_MIN: Duration = Duration::from_secs(3_600);
+    let default = Retention::default();
+    let Some(written) = written else { return default };
+    let raw = time(written.raw.as_ref(), default.raw, collector);
+    let minutes = time(written.minutes.as_ref(), default.minutes.max(raw), collector);
+    let hours = time(written.hours.as_ref(), default.hours.max(minutes), collector);
+    let mut at_least = |spanned: Option<&Spanned<String>>, is_kept: bool, problem: &str| {
+        if let (Some(spanned), false) = (spanned, is_kept) {
+            collector.note(&spanned.span(), problem);
+        }
+    };
+    at_least(written.raw.as_ref(), raw >= RAW_MIN, "intervals are kept for at least 1h");
+    at_least(written.minutes.as_ref(), minutes >= raw, "minutes are kept at least as long as `raw`");
+    at_least(written.hours.as_ref(), hours >= minutes, "hours are kept at least as long as `minutes`");
+    Retention { raw, minutes, hours }
+}
+
+fn alert(written: Option<WrittenAlert>, collector: &mut Collector) -> Alert {
+    let default = Alert { webhook: None, file: None, down_after: 3, burn_rate: 14.4 };
+    let Some(written) = written else { return default };
+    let down_after = written.down_after.map_or(default.down_after, |count| {
+        if *count.get_ref() == 0 {
+            collector.note(&count.span(), "a target is down after at least 1 interval");
+        }
+        count.into_inner()
+    });
+    let burn_rate = written.burn_rate.map_or(default.burn_rate, |rate| {
+        if !(rate.get_ref().is_finite() && *rate.get_ref() > 0.0) {
+            collector.note(&rate.span(), "a burn rate is above 0");
+        }
+        rate.into_inner()
+    });
+    Alert { webhook: written.webhook, file: written.file, down_after, burn_rate }
+}
+
+fn targets(
+    written: &Spanned<Vec<Spanned<WrittenTarget>>>,
+    timeout: Duration,
+    collector: &mut Collector,
+) -> Vec<Target> {
+    let list = written.get_ref();
+    if list.is_empty() || list.len() > TARGET_COUNT_MAX {
+        collector.note(&written.span(), format!("a watch file has 1 to {TARGET_COUNT_MAX} targets"));
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    for spanned in list {
+        let one = spanned.get_ref();
+        let name = one.name.get_ref();
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            collector
+                .note(&one.name.span(), format!("a name has 1 to {NAME_BYTES_MAX} bytes, without control characters"));
+        }
+        if targets.iter().any(|known| known.name == *name) {
+            collector.note(&one.name.span(), format!("there are two targets {name:?}; names are unique"));
+        }
+        targets.push(Target {
+            name: name.clone(),
+            span: one.url.span(),
+            load: arguments(one, timeout, collector),
+            url: one.url.get_ref().clone(),
+            process: one.process.clone(),
+            metrics: one.metrics.clone(),
+        });
+    }
+    targets
+}
+
+/// Flags that would make a measurement something else.
+const REFUSED: [&str; 9] =
+    ["until-stopped", "start-on-line", "output", "json", "format", "quiet", "fail-if", "origin-counter", "targets"];
+
+fn arguments(target: &WrittenTarget, timeout: Duration, collector: &mut Collector) -> Vec<String> {
+    let mut arguments = Vec::new();
+    for (key, value) in &target.load {
+        let name = key.get_ref().replace('_', "-");
+        if REFUSED.contains(&name.as_str()) {
+            collector.note(&key.span(), format!("--{name} has no use in a watch"));
+        }
+        match value {
+            toml::Value::Boolean(true) => arguments.push(format!("--{name}")),
+            toml::Value::Boolean(false) => {}
+            toml::Value::Array(values) => {
+                arguments.extend(values.iter().map(|value| format!("--{name}={}", plain(value))));
+            }
+            value => arguments.push(format!("--{name}={}", plain(value))),
+        }
+    }
+    let has = |flag: &str| target.load.keys().any(|key| key.get_ref().replace('_', "-") == flag);
+    if !has("timeout") {
+        arguments.push(format!("--timeout={}ms", timeout.as_millis()));
+    }
+    if target.load.keys().all(|key| !["requests", "duration", "rate", "stages"].contains(&key.get_ref().as_str())) {
+        arguments.push(String::from("--requests=1"));
+        if !has("connections") {
+            arguments.push(String::from("--connections=1"));
+        }
+    }
+    arguments.push(target.url.get_ref().clone());
+    arguments
+}
+
+fn plain(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "interval = '10s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n";
+
+    fn problems(text: &str) -> String {
+        File::parse(text, |_, _| Ok(())).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_target_is_measured_by_one_request_unless_it_has_a_load() {
+        let file = File::parse(SMALL, |_, _| Ok(())).unwrap();
+        assert_eq!(file.targets[0].load, ["--timeout=5000ms", "--requests=1", "--connections=1", "http://a/"]);
+        assert_eq!((file.objective.availability, file.objective.within), (0.99, Duration::from_secs(5)));
+        let file = File::parse(
+            &format!(
+                "{SMALL}load = {{ connections = 5, duration = '2s', header = ['A: 1', 'B: 2'], insecure = true }}\n"
+            ),
+            |_, _| Ok(()),
+        )
+        .unwrap();
+        assert_eq!(
+            file.targets[0].load,
+            [
+                "--connections=5",
+                "--duration=2s",
+                "--header=A: 1",
+                "--header=B: 2",
+                "--insecure",
+                "--timeout=5000ms",
+                "http://a/"
+            ]
+        );
+    }
+
+    #[test]
+    fn every_fault_has_its_place_and_its_remedy() {
+        let told = problems("intervl = '10s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n");
+        assert!(told.contains("did you mean `interval`") && told.contains("line 1"), "{told}");
+        let told = problems(&format!("{SMALL}[[target]]\nname = 'a'\nurl = 'http://b/'\n"));
+        assert!(told.contains("two targets \"a\"") && told.contains("line 6"), "{told}");
+        let told =
+            problems("interval = '10ms'\ntarget = []\n[objective]\navailability = '99'\n[retention]\nraw = '1s'\n");
+        for part in ["1s to 1h", "1 to 32 targets", "as \"99.9 %\"", "at least 1h"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let told = problems(&format!("{SMALL}load = {{ json = true }}\n"));
+        assert!(told.contains("--json has no use"), "{told}");
+        let told = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();
+        assert!(told.contains("target a: no") && told.contains("line 4"), "{told}");
+    }
+}

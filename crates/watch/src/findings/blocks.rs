@@ -1,0 +1,98 @@
+//! Levels of blocks that are long enough that neighbours are not alike: the mean of the middle half of their values,
+//! which outliers do not move, and which varies less by chance than their median.
+
+use super::median;
+
+/// Numbers of blocks that are tried, from fine to coarse.
+const COUNTS: [usize; 2] = [14, 10];
+/// Standard deviations of the autocorrelation up to which neighbours are not alike.
+const DEVIATIONS: f64 = 1.5;
+/// Fewer values than that are not judged.
+pub(super) const VALUES_MIN: usize = 28;
+/// Changes of level that are taken out before neighbours are compared.
+const STEPS_REMOVED: usize = 2;
+
+/// The levels of blocks, with the middle of each in time; none if neighbours are alike however long the blocks are.
+pub(super) fn independent(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+    COUNTS.into_iter().map(|count| levels(values, count)).find(|blocks| {
+        // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
+        autocorrelation(&residuals(blocks)) < DEVIATIONS / (blocks.len() as f64).sqrt()
+    })
+}
+
+fn levels(values: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
+    let each = |index: usize| values.len() * index / count;
+    let block = |index: usize| {
+        let block = &values[each(index)..each(index + 1)];
+        let (mut times, mut levels): (Vec<f64>, Vec<f64>) = block.iter().copied().unzip();
+        (median(&mut times), middle_mean(&mut levels))
+    };
+    (0..count).map(block).collect()
+}
+
+fn middle_mean(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let outside = values.len() / 4;
+    let middle = &values[outside..values.len() - outside];
+    middle.iter().sum::<f64>() / middle.len().max(1) as f64
+}
+
+/// What is left when a line and up to [`STEPS_REMOVED`] changes of level are taken out, whichever leaves less.
+fn residuals(blocks: &[(f64, f64)]) -> Vec<f64> {
+    let slope = slope(blocks);
+    let mut by_line: Vec<f64> = blocks.iter().map(|(x, y)| y - slope * x).collect();
+    centre(&mut by_line);
+    let mut by_steps: Vec<f64> = blocks.iter().map(|(_, y)| *y).collect();
+    let mut bounds = vec![0, by_steps.len()];
+    for _ in 0..STEPS_REMOVED {
+        let parts = bounds.windows(2).map(|part| (part[0], part[1]));
+        let best = parts.filter_map(|(from, to)| Some((from, super::levels::split(&by_steps[from..to])?)));
+        let Some((from, (at, _))) = best.max_by(|a, b| a.1.1.total_cmp(&b.1.1)) else { break };
+        bounds.push(from + at);
+        bounds.sort_unstable();
+    }
+    for part in bounds.windows(2) {
+        centre(&mut by_steps[part[0]..part[1]]);
+    }
+    let size = |values: &[f64]| values.iter().map(|value| value.abs()).sum::<f64>();
+    if size(&by_line) <= size(&by_steps) { by_line } else { by_steps }
+}
+
+fn centre(values: &mut [f64]) {
+    let middle = median(&mut values.to_vec());
+    values.iter_mut().for_each(|value| *value -= middle);
+}
+
+/// Theil–Sen: the median of the slopes of all pairs.
+pub(super) fn slope(blocks: &[(f64, f64)]) -> f64 {
+    median(&mut slopes(blocks))
+}
+
+pub(super) fn slopes(blocks: &[(f64, f64)]) -> Vec<f64> {
+    let pairs = blocks.iter().enumerate().flat_map(|(index, a)| blocks[index + 1..].iter().map(move |b| (a, b)));
+    pairs.filter(|(a, b)| b.0 > a.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect()
+}
+
+/// Of neighbours, by ranks, so that an outlier does not hide it.
+fn autocorrelation(values: &[f64]) -> f64 {
+    let ranks = ranks(values);
+    let mean = (ranks.len() as f64 - 1.0) / 2.0;
+    let covariance: f64 = ranks.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+    let variance: f64 = ranks.iter().map(|rank| (rank - mean).powi(2)).sum();
+    if variance > 0.0 { covariance / variance } else { 0.0 }
+}
+
+/// From 0; equal values share the mean of their ranks.
+pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut from = 0;
+    while from < order.len() {
+        let same = order[from..].iter().take_while(|&&index| values[index] == values[order[from]]).count();
+        let shared = from as f64 + (same as f64 - 1.0) / 2.0;
+        order[from..from + same].iter().for_each(|&index| ranks[index] = shared);
+        from += same;
+    }
+    ranks
+}

@@ -1,0 +1,125 @@
+//! Hours of the day and days of the week.
+//!
+//! Each hour is compared with the median of its own day, so that slow changes from day to day do not count. Under the
+//! hypothesis that the hour does not matter, a day that is rotated by any number of hours is as likely as the day
+//! itself; it keeps what makes neighbouring hours alike. The same holds for the days of a week. Deviations are cut
+//! off at three standard deviations (of a normal distribution with the same median deviation), so that a few long hours
+//! decide nothing.
+
+use std::collections::BTreeMap;
+
+use breme_base::Random;
+use breme_stats::hodges_lehmann;
+use jiff::tz::TimeZone;
+
+use super::{Candidate, EFFECT_MIN, Effect, Measure, Question, Ratio, local, median};
+use crate::history::Point;
+
+const ROTATIONS: usize = 1_999;
+const SEED: u64 = 0xda11;
+/// Days that have enough hours, from which on hours are judged.
+const DAYS_MIN: usize = 4;
+const HOURS_OF_DAY_MIN: usize = 18;
+/// Weeks that have enough days, from which on days are judged. Seven rotations of each, all together: four weeks give
+/// 343 different ones.
+const WEEKS_MIN: usize = 4;
+const DAYS_OF_WEEK_MIN: usize = 6;
+/// The latest days and weeks that are judged.
+const PERIODS_MAX: usize = 400;
+
+/// A day of hours, or a week of days.
+type Period = Vec<Option<f64>>;
+
+pub(super) fn hours(points: &[Point], zone: &TimeZone) -> Candidate {
+    let mut days: BTreeMap<i64, Vec<Vec<f64>>> = BTreeMap::new();
+    for point in points {
+        let Some(((day, hour, _), value)) = local(middle(point), zone).zip(Measure::Median.of(point)) else { continue };
+        // On the day on which the clock is set back an hour comes twice.
+        days.entry(day).or_insert_with(|| vec![Vec::new(); 24])[usize::from(hour)].push(value.ln());
+    }
+    let outcome = judge(days, HOURS_OF_DAY_MIN, DAYS_MIN, "it takes at least four days");
+    Candidate { question: Question::HourOfDay, outcome }
+}
+
+pub(super) fn days(points: &[Point], zone: &TimeZone) -> Candidate {
+    let mut weeks: BTreeMap<i64, Vec<Vec<f64>>> = BTreeMap::new();
+    for point in points {
+        let Some(((day, _, weekday), value)) = local(middle(point), zone).zip(Measure::Median.of(point)) else {
+            continue;
+        };
+        let week = weeks.entry(day - i64::from(weekday)).or_insert_with(|| vec![Vec::new(); 7]);
+        week[usize::from(weekday)].push(value.ln());
+    }
+    let outcome = judge(weeks, DAYS_OF_WEEK_MIN, WEEKS_MIN, "it takes at least four weeks");
+    Candidate { question: Question::DayOfWeek, outcome }
+}
+
+/// An hour may begin within another local hour.
+fn middle(point: &Point) -> i64 {
+    const HALF_AN_HOUR_MS: i64 = 1_800_000;
+    point.wall_ms.div_euclid(2 * HALF_AN_HOUR_MS) * 2 * HALF_AN_HOUR_MS + HALF_AN_HOUR_MS
+}
+
+fn judge(
+    periods: BTreeMap<i64, Vec<Vec<f64>>>,
+    filled_min: usize,
+    periods_min: usize,
+    too_few: &'static str,
+) -> Result<(f64, Option<Effect>), &'static str> {
+    let mut periods: Vec<Period> = periods
+        .into_values()
+        .map(|places| places.into_iter().map(|mut values| Some(median(&mut values)).filter(|m| !m.is_nan())).collect())
+        .filter(|places: &Period| places.iter().flatten().count() >= filled_min)
+        .collect();
+    periods.drain(..periods.len().saturating_sub(PERIODS_MAX));
+    if periods.len() < periods_min {
+        return Err(too_few);
+    }
+    for period in &mut periods {
+        let middle = median(&mut period.iter().flatten().copied().collect::<Vec<_>>());
+        period.iter_mut().flatten().for_each(|value| *value -= middle);
+    }
+    let mut sizes: Vec<f64> = periods.iter().flatten().flatten().map(|value| value.abs()).collect();
+    // Of a normal distribution, 1.48 median deviations are a standard deviation.
+    let bound = 3.0 * 1.48 * median(&mut sizes);
+    let uncut = periods.clone();
+    periods.iter_mut().flatten().flatten().for_each(|value| *value = value.clamp(-bound, bound));
+    let length = periods[0].len();
+    let still = vec![0; periods.len()];
+    let seen = largest(&periods, &still);
+    let mut random = Random::new(SEED);
+    let mut sizes: Vec<f64> = (0..ROTATIONS)
+        .map(|_| {
+            let turns: Vec<usize> = periods.iter().map(|_| random.below(length as u64) as usize).collect();
+            largest(&periods, &turns)
+        })
+        .collect();
+    let larger = sizes.iter().filter(|&&size| size >= seen).count();
+    sizes.sort_by(f64::total_cmp);
+    let threshold = sizes[ROTATIONS * 95 / 100];
+    let differing = (0..length).filter(|&place| mean(&at(&periods, &still, place)).abs() >= threshold);
+    let differing: Vec<(u8, Ratio)> = differing.filter_map(|place| deviation(&uncut, &still, place)).collect();
+    let effect = (!differing.is_empty()).then_some(Effect::Periodic(differing));
+    Ok(((larger + 1) as f64 / (ROTATIONS + 1) as f64, effect))
+}
+
+fn at(periods: &[Period], turns: &[usize], place: usize) -> Vec<f64> {
+    let value = |(period, turn): (&Period, &usize)| period[(place + turn) % period.len()];
+    periods.iter().zip(turns).filter_map(value).collect()
+}
+
+/// The largest mean of a place, over all periods.
+fn largest(periods: &[Period], turns: &[usize]) -> f64 {
+    (0..periods[0].len()).map(|place| mean(&at(periods, turns, place)).abs()).fold(0.0, f64::max)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// By what factor a place differs, if it matters.
+fn deviation(periods: &[Period], still: &[usize], place: usize) -> Option<(u8, Ratio)> {
+    let estimate = hodges_lehmann(&at(periods, still, place), 0.95)?;
+    let ratio = Ratio { center: estimate.center.exp(), low: estimate.low.exp(), high: estimate.high.exp() };
+    (estimate.center.abs() >= (1.0 + EFFECT_MIN).ln()).then_some((u8::try_from(place).ok()?, ratio))
+}

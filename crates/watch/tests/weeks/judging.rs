@@ -1,0 +1,189 @@
+use std::collections::BTreeMap;
+
+use breme_base::Random;
+use breme_watch::findings::{self, Answer, Effect, Finding, Measure, Question};
+use breme_watch::history::{Point, TargetHistory};
+use breme_watch::record::Usage;
+use jiff::tz::TimeZone;
+
+use crate::world::{MONDAY_MS, normal};
+
+const HOUR_MS: i64 = 3_600_000;
+const WEEKS: u64 = 100;
+
+/// What is different in a week; a clean one is all zeros.
+#[derive(Clone, Copy, Default)]
+struct Planted {
+    slow_hour: f64,
+    leak_per_day: f64,
+    slowing_per_day: f64,
+    step: f64,
+}
+
+/// How the hours of a week vary by themselves.
+#[derive(Clone, Copy, Debug)]
+enum Noise {
+    /// Independent, normal, 3 %.
+    Plain,
+    /// Each hour is like the one before (0.6), 3 %, and one in twenty is up to three times as slow.
+    Realistic,
+    /// The same with 0.85.
+    Sticky,
+}
+
+impl Noise {
+    fn series(self, random: &mut Random, count: usize) -> Vec<f64> {
+        let stickiness = match self {
+            Self::Plain => 0.0,
+            Self::Realistic => 0.6,
+            Self::Sticky => 0.85_f64,
+        };
+        let mut level = normal(random) * 0.03;
+        (0..count)
+            .map(|_| {
+                level = stickiness * level + (1.0 - stickiness * stickiness).sqrt() * 0.03 * normal(random);
+                let is_shaken = !matches!(self, Self::Plain) && random.chance(0.05);
+                level + if is_shaken { random.unit() * 1.1 } else { 0.0 }
+            })
+            .collect()
+    }
+}
+
+fn week(seed: u64, noise: Noise, planted: Planted, days: usize) -> TargetHistory {
+    let mut random = Random::new(seed);
+    let count = days * 24;
+    let [median, tail, memory, descriptors] = std::array::from_fn(|_| noise.series(&mut random, count));
+    let point = |hour: usize| {
+        let day = hour as f64 / 24.0;
+        let hour_of_day = if hour % 24 == 15 { planted.slow_hour } else { 0.0 };
+        let step = if hour >= count / 2 { planted.step } else { 0.0 };
+        let shift = (1.0 + hour_of_day).ln() + day * (1.0 + planted.slowing_per_day).ln() + (1.0 + step).ln();
+        let p50 = 2e6 * (median[hour] + shift).exp();
+        Point {
+            wall_ms: MONDAY_MS + hour as i64 * HOUR_MS,
+            mean_ns: p50 * 1.1 * (tail[hour] / 4.0).exp(),
+            p50_ns: p50 as u64,
+            p99_ns: (p50 * 3.0 * tail[hour].exp()) as u64,
+            usage: Some(Usage {
+                memory_bytes: (2e8 * (memory[hour].min(0.2) + day * (1.0 + planted.leak_per_day).ln()).exp()) as u64,
+                descriptors: (60.0 * (1.0 + descriptors[hour].abs().min(0.2))) as u64,
+                ..Usage::default()
+            }),
+            ..Point::default()
+        }
+    };
+    TargetHistory { hours: (0..count).map(point).collect(), ..TargetHistory::default() }
+}
+
+fn findings(history: &TargetHistory) -> Vec<Finding> {
+    findings::of(history, &TimeZone::UTC)
+}
+
+fn found(findings: &[Finding]) -> Vec<Question> {
+    findings.iter().filter(|one| matches!(one.answer, Answer::Found(_))).map(|one| one.question).collect()
+}
+
+/// How often each question is answered with an effect, and in how many weeks any is.
+fn count(noise: Noise, planted: Planted, days: usize, seeds: u64) -> (BTreeMap<String, u64>, u64) {
+    let (mut counts, mut weeks) = (BTreeMap::new(), 0);
+    for seed in 0..seeds {
+        let found = found(&findings(&week(seed, noise, planted, days)));
+        weeks += u64::from(!found.is_empty());
+        found.iter().for_each(|question| *counts.entry(format!("{question:?}")).or_insert(0) += 1);
+    }
+    (counts, weeks)
+}
+
+#[test]
+fn nothing_is_found_in_clean_weeks() {
+    for noise in [Noise::Plain, Noise::Realistic, Noise::Sticky] {
+        let (counts, weeks) = count(noise, Planted::default(), 7, WEEKS);
+        println!("{noise:?}: an effect in {weeks} of {WEEKS} clean weeks: {counts:?}");
+        assert!(weeks <= 5, "{noise:?}: {weeks} of {WEEKS}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_slow_hour_is_found() {
+    for noise in [Noise::Plain, Noise::Realistic] {
+        let (counts, _) = count(noise, Planted { slow_hour: 0.2, ..Planted::default() }, 7, WEEKS);
+        println!("{noise:?}, slow hour: {counts:?}");
+        assert!(counts.get("HourOfDay") >= Some(&95), "{noise:?}: {counts:?}");
+    }
+    let findings = findings(&week(1, Noise::Realistic, Planted { slow_hour: 0.2, ..Planted::default() }, 7));
+    let Answer::Found(Effect::Periodic(hours)) = &findings[0].answer else { panic!("{:?}", findings[0]) };
+    let [(15, ratio)] = hours[..] else { panic!("{hours:?}") };
+    assert!(ratio.low <= 1.2 && 1.2 <= ratio.high && ratio.low > 1.05, "{ratio:?}");
+}
+
+#[test]
+fn a_leak_is_found_and_its_rate() {
+    let planted = Planted { leak_per_day: 0.01, ..Planted::default() };
+    // Memory that varies by 3 % from one time of the day to another hides 7 % in a week now and then, not 14 % in two.
+    for (noise, days, least) in [(Noise::Plain, 7, 95), (Noise::Realistic, 7, 70), (Noise::Realistic, 14, 98)] {
+        let (counts, _) = count(noise, planted, days, WEEKS);
+        println!("{noise:?}, {days} days, leak: {counts:?}");
+        assert!(counts.get("Growth(Memory)") >= Some(&least), "{noise:?}: {counts:?}");
+    }
+    let findings = findings(&week(2, Noise::Realistic, Planted { leak_per_day: 0.01, ..Planted::default() }, 7));
+    let memory = findings.iter().find(|one| one.question == Question::Growth(Measure::Memory)).unwrap();
+    let Answer::Found(Effect::Trend(trend)) = &memory.answer else { panic!("{memory:?}") };
+    assert!(trend.per_day.low <= 1.01 && 1.01 <= trend.per_day.high, "{trend:?}");
+    assert!((1.05..1.10).contains(&trend.total), "{trend:?}");
+}
+
+#[test]
+fn a_change_of_level_is_found_and_is_no_growth() {
+    let planted = Planted { step: 0.2, ..Planted::default() };
+    let (counts, _) = count(Noise::Realistic, planted, 7, WEEKS);
+    println!("change: {counts:?}");
+    assert!(counts.get("Change(Mean)") >= Some(&90), "{counts:?}");
+    assert!(counts.get("Growth(Median)") <= Some(&5), "{counts:?}");
+    let findings = findings(&week(3, Noise::Realistic, planted, 7));
+    let change = findings.iter().find(|one| one.question == Question::Change(Measure::Mean)).unwrap();
+    let Answer::Found(Effect::Change(change)) = &change.answer else { panic!("{change:?}") };
+    assert!((change.at_ms - (MONDAY_MS + 84 * HOUR_MS)).abs() <= 6 * HOUR_MS, "{change:?}");
+    assert!(change.ratio.low <= 1.2 && 1.2 <= change.ratio.high, "{change:?}");
+}
+
+#[test]
+fn a_slowing_server_grows_and_does_not_change() {
+    let (counts, _) = count(Noise::Plain, Planted { slowing_per_day: 0.02, ..Planted::default() }, 7, 50);
+    println!("slowing: {counts:?}");
+    assert!(counts.get("Growth(Median)") >= Some(&45), "{counts:?}");
+    assert!(counts.get("Change(Mean)") <= Some(&5), "{counts:?}");
+}
+
+/// Hours and days are local: with daylight-saving time the slow hour stays where people have it.
+#[test]
+fn local_hours_follow_daylight_saving_time() {
+    let zone = TimeZone::get("Europe/Ljubljana").unwrap();
+    // Five weeks around 2026-03-29, slow from 15:00 to 16:00 local time, and on Saturdays.
+    let mut random = Random::new(9);
+    let from = MONDAY_MS + 9 * 7 * 24 * HOUR_MS;
+    let noise = Noise::Realistic.series(&mut random, 42 * 24);
+    let point = |hour: usize| {
+        let wall_ms = from + hour as i64 * HOUR_MS;
+        let local = jiff::Timestamp::from_millisecond(wall_ms).unwrap().to_zoned(zone.clone());
+        let is_saturday = local.weekday() == jiff::civil::Weekday::Saturday;
+        let factor = if local.hour() == 15 { 1.2 } else { 1.0 } * if is_saturday { 1.3 } else { 1.0 };
+        Point { wall_ms, p50_ns: (2e6 * factor * noise[hour].exp()) as u64, ..Point::default() }
+    };
+    let history = TargetHistory { hours: (0..42 * 24).map(point).collect(), ..TargetHistory::default() };
+    let findings = findings::of(&history, &zone);
+    let places = |question: Question| match &findings.iter().find(|one| one.question == question).unwrap().answer {
+        Answer::Found(Effect::Periodic(places)) => places.iter().map(|(place, _)| *place).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(places(Question::HourOfDay), [15]);
+    assert_eq!(places(Question::DayOfWeek), [5]);
+}
+
+#[test]
+fn what_cannot_be_judged_says_so() {
+    let findings = findings(&week(1, Noise::Plain, Planted::default(), 1));
+    let why = |question: Question| findings.iter().find(|one| one.question == question).unwrap().answer.clone();
+    assert_eq!(why(Question::HourOfDay), Answer::NotJudged("it takes at least four days"));
+    assert_eq!(why(Question::DayOfWeek), Answer::NotJudged("it takes at least four weeks"));
+    assert_eq!(why(Question::Growth(Measure::Memory)), Answer::NotJudged("too few measurements"));
+}
