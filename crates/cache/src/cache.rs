@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use breme_base::Random;
 use breme_http1::{FieldBlock, Method};
 
-use crate::Settings;
+use crate::CacheSettings;
 use crate::fields;
 use crate::fill::Fills;
 use crate::store::Store;
@@ -17,7 +17,7 @@ const MEMORY_BYTES_MIN: u64 = 64 * 1024;
 
 /// A shared cache for all shards of a process.
 pub struct Cache {
-    pub(crate) settings: Settings,
+    pub(crate) settings: CacheSettings,
     pub(crate) store: Arc<Store<Fills>>,
     draws: AtomicU64,
 }
@@ -29,15 +29,15 @@ impl std::fmt::Debug for Cache {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SettingsError {
+pub enum CacheSettingsError {
     Memory {
         bytes: u64,
     },
-    /// `Settings::name` is not a token.
+    /// `CacheSettings::name` is not a token.
     Name(String),
 }
 
-impl std::fmt::Display for SettingsError {
+impl std::fmt::Display for CacheSettingsError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Memory { bytes } => {
@@ -51,25 +51,25 @@ impl std::fmt::Display for SettingsError {
     }
 }
 
-impl std::error::Error for SettingsError {}
+impl std::error::Error for CacheSettingsError {}
 
 impl Cache {
     /// # Errors
     /// If `settings` are invalid.
-    pub fn new(settings: Settings) -> Result<Arc<Self>, SettingsError> {
+    pub fn new(settings: CacheSettings) -> Result<Arc<Self>, CacheSettingsError> {
         Self::check(&settings)?;
         let store = Arc::new(Store::new(&settings));
         Ok(Arc::new(Self { settings, store, draws: AtomicU64::new(0) }))
     }
 
     /// A cache with the same store and new settings; evicts responses that no longer fit. Fills in progress keep the
-    /// old settings. The seed, [`Settings::key_fields`] and the number of shards do not change.
+    /// old settings. The seed, [`CacheSettings::key_fields`] and the number of shards do not change.
     ///
     /// # Errors
     /// As [`Cache::new`]; nothing changes then.
-    pub fn with_settings(&self, settings: Settings) -> Result<Arc<Self>, SettingsError> {
-        let Settings { key_fields, seed, .. } = &self.settings;
-        let settings = Settings { key_fields: key_fields.clone(), seed: *seed, ..settings };
+    pub fn with_settings(&self, settings: CacheSettings) -> Result<Arc<Self>, CacheSettingsError> {
+        let CacheSettings { key_fields, seed, .. } = &self.settings;
+        let settings = CacheSettings { key_fields: key_fields.clone(), seed: *seed, ..settings };
         Self::check(&settings)?;
         self.store.bound(&settings);
         let draws = AtomicU64::new(self.draws.load(Ordering::Relaxed));
@@ -78,26 +78,26 @@ impl Cache {
 
     /// # Errors
     /// If the memory is too small or the name is not a token.
-    pub fn check(settings: &Settings) -> Result<(), SettingsError> {
+    pub fn check(settings: &CacheSettings) -> Result<(), CacheSettingsError> {
         let is_token = Method::from_token(settings.name.as_bytes()).is_some();
         if !is_token || !settings.name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-            return Err(SettingsError::Name(settings.name.clone()));
+            return Err(CacheSettingsError::Name(settings.name.clone()));
         }
         if settings.memory_bytes < MEMORY_BYTES_MIN {
-            return Err(SettingsError::Memory { bytes: settings.memory_bytes });
+            return Err(CacheSettingsError::Memory { bytes: settings.memory_bytes });
         }
         Ok(())
     }
 
     #[must_use]
-    pub const fn settings(&self) -> &Settings {
+    pub const fn settings(&self) -> &CacheSettings {
         &self.settings
     }
 
     /// Whether a response header is for this cache only (`Surrogate-Key`) and not sent to clients.
     #[must_use]
     pub fn is_hidden_field(&self, name: &str) -> bool {
-        let Settings { hides_keys, key_fields, .. } = &self.settings;
+        let CacheSettings { hides_keys, key_fields, .. } = &self.settings;
         *hides_keys && key_fields.iter().any(|candidate| candidate.eq_ignore_ascii_case(name))
     }
 

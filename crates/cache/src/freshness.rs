@@ -5,7 +5,7 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_http1::list_members;
 
-use crate::Settings;
+use crate::CacheSettings;
 use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
 use crate::fields::FieldValues;
@@ -35,8 +35,8 @@ impl Freshness {
         fields: &impl FieldValues,
         directives: &ResponseDirectives,
         is_targeted: bool,
-        times: Times,
-        settings: &Settings,
+        times: ResponseTimes,
+        settings: &CacheSettings,
     ) -> Self {
         let date = dates::date(fields, "date").unwrap_or(times.received.wall);
         let explicit = directives
@@ -55,7 +55,7 @@ impl Freshness {
 
     /// Remaining freshness in seconds; at most 0 if stale. The limit applies to this and not to the lifetime, part of
     /// which caches nearer to the origin may have used up.
-    pub(crate) fn fresh_for_s(&self, settings: &Settings, random: &mut Random) -> i64 {
+    pub(crate) fn fresh_for_s(&self, settings: &CacheSettings, random: &mut Random) -> i64 {
         let fresh_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
         let spread_over = self.lifetime_s.min(fresh_max);
         let spread = if spread_over >= SPREAD_FROM_S {
@@ -70,15 +70,15 @@ impl Freshness {
 
 /// When the request was sent and when the response head was received.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct ResponseTimes {
     pub(crate) requested: Instant,
     pub(crate) received: Now,
 }
 
 /// corrected_initial_age (4.2.3), from Date or from Age plus the response delay; and the instant at which the response
 /// had it.
-fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> (u32, Instant) {
-    let Times { requested, received } = times;
+fn initial_age(age_s: u32, date: UnixSeconds, times: ResponseTimes) -> (u32, Instant) {
+    let ResponseTimes { requested, received } = times;
     let apparent = received.wall.0.saturating_sub(date.0);
     let delay_s = received.instant.since(requested).as_secs();
     let corrected = u64::from(age_s) + delay_s;
@@ -110,7 +110,7 @@ fn heuristic(
     fields: &impl FieldValues,
     directives: &ResponseDirectives,
     date: UnixSeconds,
-    settings: &Settings,
+    settings: &CacheSettings,
 ) -> Option<u32> {
     if !may_be_heuristic(status) && !directives.public {
         return None;
@@ -133,8 +133,8 @@ mod tests {
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let fields = block(&fields);
         let received = Now { instant: Instant::ZERO + Duration::from_secs(3), wall: NOON };
-        let times = Times { requested: Instant::ZERO + Duration::from_secs(1), received };
-        Freshness::read(status, &fields, &ResponseDirectives::read(&fields), false, times, &Settings::new(1))
+        let times = ResponseTimes { requested: Instant::ZERO + Duration::from_secs(1), received };
+        Freshness::read(status, &fields, &ResponseDirectives::read(&fields), false, times, &CacheSettings::new(1))
     }
 
     fn at(offset: i64) -> String {
@@ -205,7 +205,7 @@ mod tests {
             (3_400, -2, (2, 3_000)),
             (3_400, -3, (3, 3_400)), // by its date it is older than by its way
         ] {
-            let times = Times { requested, received: now(received_ms, NOON) };
+            let times = ResponseTimes { requested, received: now(received_ms, NOON) };
             let (age_s, from) = initial_age(0, UnixSeconds((NOON.0 as i64 + date_s) as u64), times);
             assert_eq!((age_s, from), (expected.0, now(expected.1, NOON).instant), "{received_ms} {date_s}");
         }
@@ -215,7 +215,7 @@ mod tests {
     fn long_lifetimes_are_randomised() {
         let age_from = Instant::ZERO;
         let fresh = |lifetime_s| Freshness { initial_age_s: 10, age_from, lifetime_s, is_explicit: true };
-        let (settings, mut random) = (Settings::new(1), Random::new(1));
+        let (settings, mut random) = (CacheSettings::new(1), Random::new(1));
         let drawn: Vec<i64> = (0..1000).map(|_| fresh(1000).fresh_for_s(&settings, &mut random)).collect();
         assert!(drawn.iter().all(|&seconds| (940..=990).contains(&seconds)));
         assert!(drawn.iter().any(|&seconds| seconds < 950) && drawn.iter().any(|&seconds| seconds > 980));
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn freshness_is_limited() {
         let fresh_for = |lifetime_s, max_s, seed| {
-            let settings = Settings { lifetime_max: Duration::from_secs(max_s), ..Settings::new(1) };
+            let settings = CacheSettings { lifetime_max: Duration::from_secs(max_s), ..CacheSettings::new(1) };
             let age_from = Instant::ZERO;
             let freshness = Freshness { initial_age_s: 3000, age_from, lifetime_s, is_explicit: true };
             freshness.fresh_for_s(&settings, &mut Random::new(seed))

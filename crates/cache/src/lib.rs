@@ -54,7 +54,7 @@ mod structured;
 mod validation;
 mod vary;
 
-pub use cache::{Cache, SettingsError};
+pub use cache::{Cache, CacheSettingsError};
 pub use cached_response::{CachedResponse, ResponseBody, Validity};
 pub use decision::CacheDecision;
 pub use follower::{BodyRead, Follower, FollowerPoll, StreamedHead};
@@ -62,7 +62,7 @@ pub use forward::{Forward, HeadAction};
 pub use key::{Scheme, normalise_authority};
 pub use purge::{Purge, PurgeError, PurgeMode};
 pub use request::{FailureInfo, FetchError, Now, Request, ResponseHead, Waiter, Wakes};
-pub use settings::Settings;
+pub use settings::CacheSettings;
 pub use statistics::{HotObject, Statistics};
 pub use status::{CacheStatus, Forwarded};
 

@@ -12,7 +12,7 @@ use crate::key::{Key, KeyHash};
 use crate::storability::RequestTraits;
 use crate::store::StoredResponse;
 use crate::validation::is_conditional;
-use crate::{CacheStatus, CachedResponse, Now, Request, Settings};
+use crate::{CacheSettings, CacheStatus, CachedResponse, Now, Request};
 
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {
@@ -36,7 +36,7 @@ impl PendingRequest {
         hash: KeyHash,
         request: &Request<'_, '_>,
         directives: RequestDirectives,
-        settings: &Settings,
+        settings: &CacheSettings,
         now: Instant,
     ) -> Self {
         let fields = request.fields;
@@ -59,7 +59,7 @@ impl PendingRequest {
         &self,
         stored: &Arc<StoredResponse>,
         now: Now,
-        settings: &Settings,
+        settings: &CacheSettings,
         status: CacheStatus,
     ) -> CachedResponse {
         let options = ResponseOptions { is_head: self.is_head, now, ranges_max: settings.ranges_max };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CacheSettings {
     /// The cache's name in Cache-Status (RFC 9211): a token.
     pub name: String,
     /// Total memory: stored responses with headers and keys, fills, tables and queues.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Settings {
+impl CacheSettings {
     pub(crate) fn body_bytes_max(&self) -> u64 {
         self.object_bytes_max.min(self.memory_bytes / 4)
     }

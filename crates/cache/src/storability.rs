@@ -6,10 +6,10 @@
 use breme_base::Random;
 use breme_http1::{list_members, reason_phrase};
 
-use crate::Settings;
+use crate::CacheSettings;
 use crate::directives::{ResponseDirectives, qualified_names};
 use crate::fields::FieldValues;
-use crate::freshness::{Freshness, Times, may_be_heuristic};
+use crate::freshness::{Freshness, ResponseTimes, may_be_heuristic};
 use crate::request::ResponseHead;
 use crate::store::ReuseTerms;
 use crate::structured::{self, PurgeNames};
@@ -44,7 +44,7 @@ pub(crate) struct RequestTraits {
 }
 
 impl RequestTraits {
-    pub(crate) fn new(request: &impl FieldValues, no_store: bool, settings: &Settings) -> Self {
+    pub(crate) fn new(request: &impl FieldValues, no_store: bool, settings: &CacheSettings) -> Self {
         Self {
             no_store,
             needs_lifetime: false,
@@ -59,8 +59,8 @@ pub(crate) fn storability(
     request: RequestTraits,
     status: u16,
     fields: &impl FieldValues,
-    times: Times,
-    settings: &Settings,
+    times: ResponseTimes,
+    settings: &CacheSettings,
     random: &mut Random,
 ) -> Storability {
     let targeted = structured::targeted(fields, &settings.targeted_fields);
@@ -120,7 +120,7 @@ impl ResponseDirectives {
 fn terms(
     directives: &ResponseDirectives,
     freshness: Freshness,
-    settings: &Settings,
+    settings: &CacheSettings,
     random: &mut Random,
 ) -> ReuseTerms {
     let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
@@ -218,8 +218,8 @@ mod tests {
 
     fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Storability {
         let received = Now { instant: Instant::ZERO, wall: NOON };
-        let times = Times { requested: Instant::ZERO, received };
-        storability(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
+        let times = ResponseTimes { requested: Instant::ZERO, received };
+        storability(request, status, &block(fields), times, &CacheSettings::new(1 << 20), &mut Random::new(1))
     }
 
     #[test]

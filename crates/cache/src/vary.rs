@@ -6,7 +6,7 @@
 
 use breme_http1::list_members;
 
-use crate::Settings;
+use crate::CacheSettings;
 use crate::fields::FieldValues;
 use crate::inline_bytes::InlineBytes;
 
@@ -56,7 +56,7 @@ pub(crate) struct CookieRules<'s> {
 }
 
 impl<'s> CookieRules<'s> {
-    pub(crate) fn new(settings: &'s Settings) -> Self {
+    pub(crate) fn new(settings: &'s CacheSettings) -> Self {
         Self { session: &settings.session_cookies, ignored: &settings.ignored_cookies }
     }
 
@@ -225,7 +225,7 @@ mod tests {
 
     fn is_same(vary: &str, first: &[(&str, &str)], second: &[(&str, &str)]) -> bool {
         let settings =
-            Settings { ignored_cookies: ["visitor", "_ga*"].map(str::to_owned).to_vec(), ..Settings::new(1) };
+            CacheSettings { ignored_cookies: ["visitor", "_ga*"].map(str::to_owned).to_vec(), ..CacheSettings::new(1) };
         let cookies = CookieRules::new(&settings);
         let Vary::Fields(names) = Vary::from_fields(&block(&[("Vary", vary)])) else { panic!("{vary} is known") };
         let (first, second) = (block(first), block(second));

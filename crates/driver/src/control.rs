@@ -15,7 +15,7 @@ use crate::wake_fd::WakeFd;
 pub(crate) const MAILBOX_MESSAGES_MAX: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stop {
+pub(crate) enum StopMode {
     No,
     Drain,
     Abort,
@@ -51,7 +51,7 @@ impl ShardWaker {
 impl Control {
     pub(crate) fn new(wakers: Vec<ShardWaker>, acceptor: Option<WakeFd>) -> Self {
         let mailboxes = wakers.into_iter().map(Mailbox::new).collect();
-        Self { stop: AtomicU8::new(Stop::No as u8), mailboxes, acceptor, tls: Vec::new() }
+        Self { stop: AtomicU8::new(StopMode::No as u8), mailboxes, acceptor, tls: Vec::new() }
     }
 
     pub(crate) fn with_tls(mut self, tls: Vec<Option<ServerTls>>) -> Self {
@@ -63,16 +63,16 @@ impl Control {
         self.tls.get(listener.0)?.as_ref()
     }
 
-    pub(crate) fn stop(&self) -> Stop {
+    pub(crate) fn stop(&self) -> StopMode {
         match self.stop.load(Ordering::Acquire) {
-            0 => Stop::No,
-            1 => Stop::Drain,
-            _ => Stop::Abort,
+            0 => StopMode::No,
+            1 => StopMode::Drain,
+            _ => StopMode::Abort,
         }
     }
 
     /// Requests a stop; `Abort` is not downgraded to `Drain`.
-    pub(crate) fn raise(&self, stop: Stop) {
+    pub(crate) fn raise(&self, stop: StopMode) {
         self.stop.fetch_max(stop as u8, Ordering::AcqRel);
         self.wake_all();
         if let Some(acceptor) = &self.acceptor {
@@ -94,7 +94,7 @@ impl Control {
         self.acceptor.as_ref()
     }
 
-    pub(crate) fn counters(&self, shard: ShardId) -> &Counters {
+    pub(crate) fn counters(&self, shard: ShardId) -> &LiveCounters {
         &self.mailbox(shard).expect("every shard has a mailbox from the start").counters
     }
 
@@ -108,7 +108,7 @@ impl Control {
 pub(crate) struct Mailbox {
     state: Mutex<MailboxState>,
     pub(crate) waker: ShardWaker,
-    pub(crate) counters: Counters,
+    pub(crate) counters: LiveCounters,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +132,7 @@ impl std::error::Error for MailboxFull {}
 
 impl Mailbox {
     fn new(waker: ShardWaker) -> Self {
-        Self { state: Mutex::default(), waker, counters: Counters::default() }
+        Self { state: Mutex::default(), waker, counters: LiveCounters::default() }
     }
 
     /// Queues a message, and wakes the shard if the queue was empty.
@@ -169,7 +169,7 @@ impl Mailbox {
 /// receive and send.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Counters {
+pub(crate) struct LiveCounters {
     pub(crate) accepted: AtomicU64,
     pub(crate) connected: AtomicU64,
     pub(crate) closed: AtomicU64,
@@ -186,7 +186,7 @@ pub(crate) struct Counters {
     sent_bytes: AtomicU64,
 }
 
-impl Counters {
+impl LiveCounters {
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn uncounts_unsent_bytes() {
-        let counters = Counters::default();
+        let counters = LiveCounters::default();
         counters.add_sent(100);
         counters.uncount_sent(30);
         counters.add_end(CloseReason::Dropped);
@@ -366,8 +366,8 @@ mod tests {
     #[test]
     fn drain_does_not_weaken_abort() {
         let control = control();
-        control.raise(Stop::Abort);
-        control.raise(Stop::Drain);
-        assert_eq!(control.stop(), Stop::Abort);
+        control.raise(StopMode::Abort);
+        control.raise(StopMode::Drain);
+        assert_eq!(control.stop(), StopMode::Abort);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use slow_readers::ReadRate;
 use crate::DriverSettings;
 use crate::connection::{Connection, ConnectionPhase};
 use crate::connection_table::ConnectionTable;
-use crate::control::{Control, Counters, Stop};
+use crate::control::{Control, LiveCounters, StopMode};
 use crate::memory_return::MemoryReturn;
 use crate::port::Port;
 use crate::transport::Transport;
@@ -173,10 +173,10 @@ impl<N: Node, P: Port> Engine<N, P> {
     pub(crate) fn handle_accepted(&mut self, socket: OwnedFd, accepted: Accepted) -> Option<ConnectionId> {
         let tls = self.control.tls_of(accepted.listener).cloned();
         let Ok(transport) = self.port.accepted(socket, self.table.next_id()) else {
-            Counters::add(&self.counters().accepts_failed);
+            LiveCounters::add(&self.counters().accepts_failed);
             return None;
         };
-        Counters::add(&self.counters().accepted);
+        LiveCounters::add(&self.counters().accepted);
         if let Some(tls) = tls {
             return self.begin_server_handshake(transport, &tls, accepted); // the node is told when the handshake is done
         }
@@ -292,7 +292,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             }
         }
         self.evict_slow_readers();
-        if self.stop_deadline.is_some_and(|deadline| deadline <= self.now) || self.control.stop() == Stop::Abort {
+        if self.stop_deadline.is_some_and(|deadline| deadline <= self.now) || self.control.stop() == StopMode::Abort {
             self.is_exiting = true;
         }
         for _ in 0..DEADLINES_PER_TURN {
@@ -324,7 +324,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             }
             ConnectionPhase::Ended(_) => {}
         }
-        Counters::add(&self.counters().dropped);
+        LiveCounters::add(&self.counters().dropped);
         self.release_if_ended(id);
     }
 
@@ -426,7 +426,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.now
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &LiveCounters {
         self.control.counters(self.id)
     }
 

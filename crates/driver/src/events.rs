@@ -15,7 +15,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
 use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
-use crate::control::{Counters, Stop};
+use crate::control::{LiveCounters, StopMode};
 use crate::engine::{Engine, Readiness};
 use crate::port::Port;
 use crate::socket::Socket;
@@ -193,7 +193,7 @@ impl Events {
     }
 
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
-        if engine.control().stop() != Stop::Drain || engine.is_stopping() {
+        if engine.control().stop() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
         // Connections in the backlog are established: closing the listener would reset them.
@@ -254,7 +254,7 @@ impl EventListener {
                     }
                     AcceptError::Connection => {}
                     AcceptError::Pause => {
-                        Counters::add(&engine.counters().accepts_failed);
+                        LiveCounters::add(&engine.counters().accepts_failed);
                         return Err(AcceptPaused);
                     }
                 },

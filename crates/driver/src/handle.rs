@@ -13,7 +13,7 @@ use breme_node::{Node, Shard, ShardId};
 use breme_sys::Clock;
 use breme_sys::uring::UringUnavailable;
 
-use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, Stop};
+use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::memory_return;
@@ -189,13 +189,13 @@ impl<'a, N: Send + 'static> Startup<'a, N> {
             control.mailbox(shard).inspect(|mailbox| mailbox.close());
             outcome.map_err(|panic| ShardPanic::new(shard, panic.as_ref()))
         });
-        self.running.shards.push(thread.inspect_err(|_| self.running.control.raise(Stop::Abort))?);
+        self.running.shards.push(thread.inspect_err(|_| self.running.control.raise(StopMode::Abort))?);
         Ok(())
     }
 
     fn spawn_acceptor(&mut self, acceptor: Acceptor) -> Result<(), StartError> {
         let thread = spawn("acceptor".to_owned(), self.settings.cpus.clone(), || Ok(()), move |()| acceptor.run());
-        self.running.acceptor = Some(thread.inspect_err(|_| self.running.control.raise(Stop::Abort))?);
+        self.running.acceptor = Some(thread.inspect_err(|_| self.running.control.raise(StopMode::Abort))?);
         Ok(())
     }
 }
@@ -286,12 +286,12 @@ impl Stopper {
     /// Stops listening, notifies each node once ([`Node::handle_stopping`]), and ends each shard when it has no
     /// connections left or after [`DriverSettings::stopping_timeout`].
     pub fn drain(&self) {
-        self.control.raise(Stop::Drain);
+        self.control.raise(StopMode::Drain);
     }
 
     /// Stops at once and drops open connections.
     pub fn abort(&self) {
-        self.control.raise(Stop::Abort);
+        self.control.raise(StopMode::Abort);
     }
 }
 

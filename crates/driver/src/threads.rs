@@ -30,7 +30,7 @@ pub(crate) use handoff::Handoff;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::connection::Connection;
-use crate::control::{Control, ShardWaker, Stop};
+use crate::control::{Control, ShardWaker, StopMode};
 use crate::engine::{Engine, Readiness};
 use crate::port::Port;
 use crate::socket::Socket;
@@ -182,7 +182,7 @@ impl PoolThread {
     }
 
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, PollPort>) {
-        if self.control.stop() != Stop::Drain || self.has_stopped {
+        if self.control.stop() != StopMode::Drain || self.has_stopped {
             return; // an abort ends the loop by itself
         }
         if let Some(handoff) = &self.handoff {

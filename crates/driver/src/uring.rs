@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
 use crate::connection::{Connection, ConnectionPhase, Receive};
-use crate::control::{Control, Counters, ShardWaker, Stop};
+use crate::control::{Control, LiveCounters, ShardWaker, StopMode};
 use crate::engine::{Arrival, Engine, Readiness};
 use crate::port::Port;
 use crate::socket::{Socket, reason};
@@ -327,7 +327,7 @@ impl Uring {
             Err(error) if error.raw_os_error() == Some(Errno::CANCELED.raw_os_error()) => {}
             Err(error) => {
                 if AcceptError::from_io(&error) == AcceptError::Pause {
-                    Counters::add(&engine.counters().accepts_failed);
+                    LiveCounters::add(&engine.counters().accepts_failed);
                     self.accept_again = Some(engine.read_clock() + ACCEPT_PAUSE);
                 }
             }
@@ -380,7 +380,7 @@ impl Uring {
 
     /// Draining takes turns until the kernel has ended accepting.
     fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
-        if engine.control().stop() != Stop::Drain || engine.is_stopping() {
+        if engine.control().stop() != StopMode::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
         self.is_draining = true;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, ShardPanic, start};
 use breme_node::{Endpoint, Node, Shard, TlsClientId};
-use breme_testkit::{Limits, Played, Shape, Surroundings, World};
+use breme_testkit::{NodeCounts, Played, Surroundings, World, WorldLimits};
 
 struct Sockets {
     kind: DriverKind,
@@ -21,8 +21,8 @@ impl World for Sockets {
         format!("{}{}", self.kind, if self.is_secured { " with TLS" } else { "" })
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> WorldLimits {
+        WorldLimits {
             lent_bytes_max: DriverSettings::default().receive_bytes_max,
             bulk_bytes: 32 << 20,
             patience: common::PATIENCE,
@@ -31,7 +31,7 @@ impl World for Sockets {
 
     fn run<S, C>(
         &self,
-        shape: Shape,
+        shape: NodeCounts,
         server: impl Fn(Shard) -> S + Send + Sync + 'static,
         client: impl Fn(Shard, &Surroundings) -> C + Send + Sync + 'static,
     ) -> Played<S, C>

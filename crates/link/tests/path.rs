@@ -216,8 +216,8 @@ fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
     let bytes = 4_000_000;
     let slow = Peer { reads_from: 60_000 * MS, ..Peer::default() };
     let mut network = instant_network();
-    network.window_bytes = breme_sim::Amounts::always(10_000);
-    network.long_queue_bytes = breme_sim::Amounts::always(10_000);
+    network.window_bytes = breme_sim::AmountRange::always(10_000);
+    network.long_queue_bytes = breme_sim::AmountRange::always(10_000);
     network.lent_bytes_max = 50_000;
     let client = Peer::new([(Duration::ZERO, Act::Send(bytes)), (Duration::ZERO, Act::Finish)]);
     let mut world = World::new(network, 1, slow, |path| path.bandwidths[TO_SERVER] = megabits(10));
@@ -248,8 +248,8 @@ fn a_client_that_does_not_read_may_send() {
     // More than all windows and buffers on the way hold.
     let speaking = Peer::new([(Duration::ZERO, Act::Send(bytes)), (100_000 * MS, Act::Finish)]);
     let mut network = instant_network();
-    network.window_bytes = breme_sim::Amounts::always(10_000);
-    network.long_queue_bytes = breme_sim::Amounts::always(10_000);
+    network.window_bytes = breme_sim::AmountRange::always(10_000);
+    network.long_queue_bytes = breme_sim::AmountRange::always(10_000);
     let world = World::new(network, 1, speaking, |path| path.bandwidths[TO_SERVER] = megabits(10));
     let Outcome { clients, server, .. } = world.client(Duration::ZERO, client).run();
     assert_at(server.story().ended.unwrap(), 3_200 * MS);

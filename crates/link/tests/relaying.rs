@@ -8,7 +8,7 @@ use std::time::Duration;
 use breme_base::Random;
 use breme_link::{Bandwidth, Link, LinkNode, Settings};
 use breme_sim::{Host, Network, Simulation, seeds};
-use breme_testkit::{Client, Content, ContractChecker, Echo, Script, Surroundings};
+use breme_testkit::{Client, ContractChecker, Echo, Script, Surroundings, TestContent};
 
 const CONNECTIONS: u64 = 8;
 
@@ -48,7 +48,7 @@ fn run(seed: u64, network: Network, scripts: Vec<Script>) -> (Client, ContractCh
 fn echoes(seed: u64) -> Vec<Script> {
     let mut random = Random::stream(seed, 98);
     let script = |index| {
-        let content = Content::pattern(seed ^ index, random.below(200_000));
+        let content = TestContent::pattern(seed ^ index, random.below(200_000));
         Script::new().connect().send("hello").expect("hello").echo(&content).part()
     };
     (0..CONNECTIONS).map(script).collect()

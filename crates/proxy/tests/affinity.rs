@@ -234,7 +234,7 @@ fn a_familiar_request_leaves_an_upstream_that_is_out() {
 /// Who waited for an answer that turned out to be another's goes where its own cookie leads.
 #[test]
 fn a_follower_that_is_let_go_keeps_its_upstream() {
-    let cache = breme_cache::Cache::new(breme_cache::Settings::new(4 << 20)).unwrap();
+    let cache = breme_cache::Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap();
     let private = HELLO.replace("Date", "Cache-Control: private\r\nDate");
     let got = |said: &str| text(private.replace("\r\n\r\n", &format!("\r\nCache-Status: breme; {said}\r\n\r\n")));
     let first = Script::new().connect().send(text(get_with(0))).expect(got("fwd=uri-miss")).part();

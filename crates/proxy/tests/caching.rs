@@ -10,7 +10,7 @@ use std::time::Duration;
 use breme_cache::{Cache, Purge, PurgeMode};
 use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
-use breme_sim::{Amounts, Network};
+use breme_sim::{AmountRange, Network};
 use breme_testkit::{Ending, Script};
 use support::{Acts, Play, head, silent, text};
 
@@ -18,7 +18,8 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
 
 fn cache() -> Arc<Cache> {
-    let settings = breme_cache::Settings { lifetime_spread_percent: 0, ..breme_cache::Settings::new(4 << 20) };
+    let settings =
+        breme_cache::CacheSettings { lifetime_spread_percent: 0, ..breme_cache::CacheSettings::new(4 << 20) };
     Cache::new(settings).unwrap()
 }
 
@@ -407,8 +408,8 @@ fn a_slow_reader_does_not_hold_the_others() {
 /// Content that fills every buffer on its way to who does not read.
 fn parted(clients: Vec<Script>, upstream: Acts, by: u64) -> (Arc<Cache>, ProxyCounts) {
     let network = Network {
-        window_bytes: Amounts::always(16 << 10),
-        long_queue_bytes: Amounts::always(64 << 10),
+        window_bytes: AmountRange::always(16 << 10),
+        long_queue_bytes: AmountRange::always(64 << 10),
         ..Network::calm()
     };
     let cache = cache();
@@ -638,8 +639,11 @@ fn followers_may_leave() {
 /// key it is purged all the same.
 #[test]
 fn keys_that_are_for_this_cache_alone_go_out_to_nobody() {
-    let settings =
-        breme_cache::Settings { hides_keys: true, lifetime_spread_percent: 0, ..breme_cache::Settings::new(4 << 20) };
+    let settings = breme_cache::CacheSettings {
+        hides_keys: true,
+        lifetime_spread_percent: 0,
+        ..breme_cache::CacheSettings::new(4 << 20)
+    };
     let cache = Cache::new(settings).unwrap();
     let told = "Cache-Control: max-age=60\r\nETag: \"e\"";
     let keyed = "Surrogate-Key: one two\r\nCache-Control: max-age=60\r\nXKEY: three\r\nETag: \"e\"";

@@ -134,7 +134,7 @@ fn requests_on_all_shards_are_one_request_upstream() {
     let acts = Acts::new().expect(&request).wait(Duration::from_millis(50)).send(head(&lines) + &content).expect_end();
     for kind in kinds() {
         let (upstream_address, upstream) = serve(DriverKind::Events, 1, |_| ScriptedUpstream::new(vec![acts.clone()]));
-        let cache = Cache::new(breme_cache::Settings::new(16 << 20)).unwrap();
+        let cache = Cache::new(breme_cache::CacheSettings::new(16 << 20)).unwrap();
         let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
         let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
         let parts = Parts { group: Some(Arc::new(group)), cache: Some(cache.clone()), ..parts };

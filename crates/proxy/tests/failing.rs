@@ -13,7 +13,7 @@ use breme_base::{Instant, Timers, UnixMillis, WallClock};
 use breme_cache::Cache;
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 use breme_proxy::{Parts, Proxy};
-use breme_sim::{Network, Simulation, Times, seeds};
+use breme_sim::{DurationRange, Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
 use support::{THEN, head, silent, text, upstream_at};
 
@@ -89,12 +89,12 @@ fn those_who_wait_on_many_shards_ask_once_more_between_them() {
         // Each shard turns to what has happened up to a fifth of a second late: longer than upstream needs to fail
         // again.
         let network =
-            Network { lateness: Times::between(Duration::ZERO, Duration::from_millis(200)), ..Network::calm() };
+            Network { lateness: DurationRange::between(Duration::ZERO, Duration::from_millis(200)), ..Network::calm() };
         let mut simulation = Simulation::new(seed, network);
         let upstream = simulation.serve("upstream", 1, |_| Broken::default());
         let list = vec![upstream_at("up0.example:80", simulation.address(upstream))];
         let group = Arc::new(Group::new(GroupSettings::default(), list).unwrap());
-        let cache = Cache::new(breme_cache::Settings::new(4 << 20)).unwrap();
+        let cache = Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap();
         let parts = Parts::new(silent(), WallClock::new(|_| UnixMillis(THEN * 1_000)));
         let proxy = Proxy::new(Parts { group: Some(group), cache: Some(cache.clone()), ..parts }).unwrap();
         let node = proxy.clone();

@@ -71,7 +71,7 @@ fn a_request_that_comes_back_is_a_loop() {
         };
         let client = back.iter().fold(first, ask).part();
         let upstream = Acts::new().expect(get(&[OWN])).send(&sent).expect_end();
-        let cache = is_caching.then(|| Cache::new(breme_cache::Settings::new(4 << 20)).unwrap());
+        let cache = is_caching.then(|| Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap());
         Play { settings: named(), cache, ..Play::new(vec![client], vec![upstream]) }.run();
     }
 }

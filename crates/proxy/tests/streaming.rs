@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use breme_sim::{Amounts, Network};
+use breme_sim::{AmountRange, Network};
 use breme_testkit::Script;
 use bytes::Bytes;
 use support::{Acts, Play, head, silent, text};
@@ -19,7 +19,11 @@ fn long() -> String {
 
 /// A network with little room, whose drivers tell of a queue of 64 kB.
 fn narrow() -> Network {
-    Network { window_bytes: Amounts::always(16 << 10), long_queue_bytes: Amounts::always(64 << 10), ..Network::calm() }
+    Network {
+        window_bytes: AmountRange::always(16 << 10),
+        long_queue_bytes: AmountRange::always(64 << 10),
+        ..Network::calm()
+    }
 }
 
 #[test]

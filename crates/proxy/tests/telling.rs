@@ -197,7 +197,7 @@ fn the_log_is_told_whom_a_trusted_client_asks_for() {
         let identity = Identity { trusted, ..silent().identity };
         let list = vec![upstream_at("up.example:80", "10.0.0.9:80".parse().unwrap())];
         let group = Some(Arc::new(Group::new(GroupSettings::default(), list).unwrap()));
-        let cache = Some(Cache::new(breme_cache::Settings::new(4 << 20)).unwrap());
+        let cache = Some(Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap());
         let parts = Parts::new(Settings { identity, ..silent() }, WallClock::starting_at(UnixSeconds(THEN)));
         let access_log: Option<Arc<dyn AccessLog>> = Some(log.clone());
         let mut hand = Hand::new(&Proxy::new(Parts { group, cache, access_log, ..parts }).unwrap());
@@ -286,7 +286,7 @@ fn the_log_is_told_of_what_repeats() {
         let parts = Parts::new(silent(), WallClock::starting_at(UnixSeconds(THEN)));
         let list = vec![upstream_at("up.example:80", "10.0.0.1:80".parse().unwrap())];
         let group = Some(Arc::new(Group::new(GroupSettings::default(), list).unwrap()));
-        let cache = has_cache.then(|| Cache::new(breme_cache::Settings::new(1 << 20)).unwrap());
+        let cache = has_cache.then(|| Cache::new(breme_cache::CacheSettings::new(1 << 20)).unwrap());
         let proxy = Proxy::new(Parts { group, cache, access_log: Some(log.clone()), ..parts }).unwrap();
         let mut hand = Hand::new(&proxy);
         let get = head(&["GET /a HTTP/1.1", "Host: a.example", "User-Agent: me"]);

@@ -26,7 +26,7 @@ fn accepted() -> Driven {
     let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", address)]).unwrap();
     let identity = Identity { x_forwarded: true, trusted: vec!["10.0.0.0/8".to_owned()], ..silent().identity };
     let settings = Settings { identity, ..silent() };
-    let cache = Cache::new(breme_cache::Settings::new(4 << 20)).unwrap();
+    let cache = Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap();
     let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(THEN)));
     let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), cache: Some(cache), ..parts }).unwrap();
     let mut shard = Driven::new(&proxy, 0);

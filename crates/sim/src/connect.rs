@@ -7,7 +7,7 @@ use std::time::Duration;
 use breme_node::{Accepted, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, ListenerId, TlsFailure};
 
 use crate::Simulation;
-use crate::event_queue::Event;
+use crate::event_queue::SimEvent;
 use crate::link::{CLIENT, EndIndex, EndPhase, Link, SERVER};
 use crate::trace::TraceEvent;
 
@@ -23,7 +23,7 @@ impl Simulation {
         if self.random.chance(faults.unanswered) {
             self.summary.failed_connect_count += 1;
             let at = self.now + self.network.connect_timeout;
-            self.events.schedule(at, Event::ConnectFailed { shard_index, ticket, error: ConnectError::TimedOut });
+            self.events.schedule(at, SimEvent::ConnectFailed { shard_index, ticket, error: ConnectError::TimedOut });
             return;
         }
         let is_fault = self.random.chance(faults.refused);
@@ -31,12 +31,12 @@ impl Simulation {
         let host_index = self.hosts.iter().position(|host| host.is_server && host.address == address);
         let Some(host_index) = host_index.filter(|_| !is_fault) else {
             let at = self.now + travel * 2;
-            self.events.schedule(at, Event::ConnectFailed { shard_index, ticket, error: ConnectError::Refused });
+            self.events.schedule(at, SimEvent::ConnectFailed { shard_index, ticket, error: ConnectError::Refused });
             return;
         };
         let link_index = self.links.len();
         self.links.push(Link { host_index, ..Link::new(shard_index, ticket, &self.network, &mut self.random) });
-        self.events.schedule(self.now + travel, Event::ConnectAttempt { link_index });
+        self.events.schedule(self.now + travel, SimEvent::ConnectAttempt { link_index });
     }
 
     /// The attempt reaches the host and succeeds if it listens.
@@ -48,22 +48,22 @@ impl Simulation {
         let awake: Vec<usize> = host.shards.clone().filter(|&shard_index| !self.shards[shard_index].is_done).collect();
         if !host.is_listening || awake.is_empty() {
             let error = ConnectError::Refused;
-            self.events.schedule(back, Event::ConnectFailed { shard_index: client_shard, ticket, error });
+            self.events.schedule(back, SimEvent::ConnectFailed { shard_index: client_shard, ticket, error });
             return;
         }
         let chosen = awake[self.random.below(awake.len() as u64) as usize];
         self.links[link_index].ends[SERVER].shard_index = chosen;
         self.links[link_index].is_in_backlog = true;
         let accepted = self.now + self.network.lateness.draw(&mut self.random);
-        self.events.schedule(accepted, Event::Accept { link_index });
-        self.events.schedule(back, Event::Connected { link_index });
+        self.events.schedule(accepted, SimEvent::Accept { link_index });
+        self.events.schedule(back, SimEvent::Connected { link_index });
         self.schedule_faults(link_index);
     }
 
     fn schedule_faults(&mut self, link_index: usize) {
         let faults = self.network.faults;
         for (probability, event) in
-            [(faults.reset, Event::Cut { link_index }), (faults.silence, Event::Silence { link_index })]
+            [(faults.reset, SimEvent::Cut { link_index }), (faults.silence, SimEvent::Silence { link_index })]
         {
             if self.random.chance(probability) {
                 let at = self.now + faults.begin.draw(&mut self.random);
@@ -121,11 +121,11 @@ impl Simulation {
         let Some(end) = self.open_end(shard_index, id, TraceEvent::Connects(ticket)) else {
             self.shards[shard_index].connecting_count += 1;
             let error = ConnectError::Tls(TlsFailure::Closed);
-            return self.events.schedule(self.now, Event::ConnectFailed { shard_index, ticket, error });
+            return self.events.schedule(self.now, SimEvent::ConnectFailed { shard_index, ticket, error });
         };
         let (name, left_bytes) = (self.trace.name(shard_index), self.end(end).incoming.inbox.len());
         assert!(left_bytes == 0, "{name} begins TLS on {id:?} and has left {left_bytes} bytes that came before");
-        self.events.schedule(self.now, Event::Secured { end, ticket });
+        self.events.schedule(self.now, SimEvent::Secured { end, ticket });
     }
 
     /// Nodes only see that TLS is active. On a closed connection the handshake fails.

@@ -9,7 +9,7 @@ use breme_node::{CloseReason, ConnectError, ConnectTicket};
 use crate::link::EndIndex;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum SimEvent {
     Start {
         shard_index: usize,
     },
@@ -97,16 +97,16 @@ pub(crate) struct EventQueue {
 struct ScheduledEvent {
     at: Instant,
     order: u64,
-    event: Event,
+    event: SimEvent,
 }
 
 impl EventQueue {
-    pub(crate) fn schedule(&mut self, at: Instant, event: Event) {
+    pub(crate) fn schedule(&mut self, at: Instant, event: SimEvent) {
         self.scheduled_count += 1;
         self.heap.push(Reverse(ScheduledEvent { at, order: self.scheduled_count, event }));
     }
 
-    pub(crate) fn next(&mut self) -> Option<(Instant, Event)> {
+    pub(crate) fn next(&mut self) -> Option<(Instant, SimEvent)> {
         self.heap.pop().map(|Reverse(ScheduledEvent { at, event, .. })| (at, event))
     }
 }
@@ -139,11 +139,11 @@ mod tests {
     fn orders_by_time_then_scheduling() {
         let mut events = EventQueue::default();
         for (shard_index, nanos) in [(0, 5), (1, 3), (2, 5), (3, 3)] {
-            events.schedule(Instant::from_nanos(nanos), Event::Start { shard_index });
+            events.schedule(Instant::from_nanos(nanos), SimEvent::Start { shard_index });
         }
         let order: Vec<usize> = std::iter::from_fn(|| events.next())
             .map(|(_, event)| match event {
-                Event::Start { shard_index } => shard_index,
+                SimEvent::Start { shard_index } => shard_index,
                 other => panic!("{other:?}"),
             })
             .collect();

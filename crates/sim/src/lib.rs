@@ -80,7 +80,7 @@ mod trace;
 mod wire;
 
 pub use host::{Host, Stopper};
-pub use network::{Amounts, Cuts, Faults, Network, Times};
+pub use network::{AmountRange, Cuts, DurationRange, Faults, Network};
 pub use seeds::{ONE_SEED, SEED_COUNT, seeds};
 pub use simulation::{Simulation, Stuck, Summary};
 pub use trace::Trace;

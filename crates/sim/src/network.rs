@@ -6,12 +6,12 @@ use breme_base::{Random, nanos};
 
 /// An inclusive range of durations.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct DurationRange {
     pub low: Duration,
     pub high: Duration,
 }
 
-impl Times {
+impl DurationRange {
     #[must_use]
     pub const fn between(low: Duration, high: Duration) -> Self {
         Self { low, high }
@@ -29,12 +29,12 @@ impl Times {
 
 /// An inclusive range of amounts, drawn uniformly by magnitude.
 #[derive(Clone, Copy, Debug)]
-pub struct Amounts {
+pub struct AmountRange {
     pub low: u64,
     pub high: u64,
 }
 
-impl Amounts {
+impl AmountRange {
     #[must_use]
     pub const fn between(low: u64, high: u64) -> Self {
         Self { low, high }
@@ -74,36 +74,36 @@ pub struct Faults {
     /// Everything is dropped in both directions, from some time after the start.
     pub silence: f64,
     /// When resets and silence start, after the connection.
-    pub begin: Times,
+    pub begin: DurationRange,
 }
 
 impl Faults {
     pub const NONE: Self =
-        Self { refused: 0.0, unanswered: 0.0, reset: 0.0, silence: 0.0, begin: Times::always(Duration::ZERO) };
+        Self { refused: 0.0, unanswered: 0.0, reset: 0.0, silence: 0.0, begin: DurationRange::always(Duration::ZERO) };
 }
 
 /// The network, and the limits of the drivers.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// Transit time of a segment. Segments of one direction stay in order.
-    pub delay: Times,
+    pub delay: DurationRange,
     pub cuts: Cuts,
     /// Bytes in transit or unread at the receiver, per direction; beyond that the sender's queue grows.
-    pub window_bytes: Amounts,
+    pub window_bytes: AmountRange,
     /// Probability that a direction is slow.
     pub slow: f64,
     /// Bytes per second of a slow direction.
-    pub slow_rate: Amounts,
+    pub slow_rate: AmountRange,
     /// Receive buffer of a connection, and most bytes lent at once.
     pub lent_bytes_max: usize,
     /// High-water mark of a send queue, per end.
-    pub long_queue_bytes: Amounts,
+    pub long_queue_bytes: AmountRange,
     /// Probability of a short read.
     pub short_reads: f64,
     /// Delay of a driver's reaction; segments that arrive meanwhile are read together.
-    pub lateness: Times,
+    pub lateness: DurationRange,
     /// Delay of deadlines.
-    pub timer_lateness: Times,
+    pub timer_lateness: DurationRange,
     pub connect_timeout: Duration,
     /// A graceful close without progress for this long is dropped; so is one that takes ten times as long.
     pub closing_timeout: Duration,
@@ -120,16 +120,16 @@ impl Network {
     #[must_use]
     pub fn calm() -> Self {
         Self {
-            delay: Times::always(Duration::from_micros(50)),
+            delay: DurationRange::always(Duration::from_micros(50)),
             cuts: Cuts::Nowhere,
-            window_bytes: Amounts::always(64 << 10),
+            window_bytes: AmountRange::always(64 << 10),
             slow: 0.0,
-            slow_rate: Amounts::always(1 << 20),
+            slow_rate: AmountRange::always(1 << 20),
             lent_bytes_max: 64 << 10,
-            long_queue_bytes: Amounts::always(16 << 10),
+            long_queue_bytes: AmountRange::always(16 << 10),
             short_reads: 0.0,
-            lateness: Times::always(Duration::ZERO),
-            timer_lateness: Times::always(Duration::ZERO),
+            lateness: DurationRange::always(Duration::ZERO),
+            timer_lateness: DurationRange::always(Duration::ZERO),
             connect_timeout: Duration::from_secs(10),
             closing_timeout: Duration::from_secs(5),
             closing_bytes_max: 16 << 20,
@@ -144,15 +144,15 @@ impl Network {
     #[must_use]
     pub fn rough() -> Self {
         Self {
-            delay: Times::between(Duration::from_micros(1), Duration::from_millis(20)),
+            delay: DurationRange::between(Duration::from_micros(1), Duration::from_millis(20)),
             cuts: Cuts::Anywhere,
-            window_bytes: Amounts::between(512, 64 << 10),
+            window_bytes: AmountRange::between(512, 64 << 10),
             slow: 0.2,
-            slow_rate: Amounts::between(20_000, 2_000_000),
-            long_queue_bytes: Amounts::between(1, 32 << 10),
+            slow_rate: AmountRange::between(20_000, 2_000_000),
+            long_queue_bytes: AmountRange::between(1, 32 << 10),
             short_reads: 0.3,
-            lateness: Times::between(Duration::ZERO, Duration::from_millis(2)),
-            timer_lateness: Times::between(Duration::ZERO, Duration::from_millis(1)),
+            lateness: DurationRange::between(Duration::ZERO, Duration::from_millis(2)),
+            timer_lateness: DurationRange::between(Duration::ZERO, Duration::from_millis(1)),
             ..Self::calm()
         }
     }
@@ -166,7 +166,7 @@ impl Network {
     /// As [rough](Self::rough), with refused, unanswered, reset and silent connections.
     #[must_use]
     pub fn nasty() -> Self {
-        let begin = Times::between(Duration::ZERO, Duration::from_millis(200));
+        let begin = DurationRange::between(Duration::ZERO, Duration::from_millis(200));
         Self { faults: Faults { refused: 0.05, unanswered: 0.02, reset: 0.15, silence: 0.1, begin }, ..Self::rough() }
     }
 }
@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn amounts_cover_their_range() {
-        let amounts = Amounts::between(3, 50_000);
+        let amounts = AmountRange::between(3, 50_000);
         let mut random = Random::new(1);
         let drawn: Vec<u64> = (0..2_000).map(|_| amounts.draw(&mut random)).collect();
         assert!(drawn.iter().all(|amount| (3..=50_000).contains(amount)));
         assert!(drawn.iter().any(|&amount| amount < 10) && drawn.iter().any(|&amount| amount > 20_000));
-        assert_eq!(Amounts::always(7).draw(&mut random), 7);
-        assert_eq!(Amounts::always(0).draw(&mut random), 0);
+        assert_eq!(AmountRange::always(7).draw(&mut random), 7);
+        assert_eq!(AmountRange::always(0).draw(&mut random), 0);
     }
 }

@@ -5,7 +5,7 @@ use breme_node::{Action, Actions, Close, CloseReason, ConnectionId, Log};
 use bytes::Bytes;
 
 use crate::Simulation;
-use crate::event_queue::Event;
+use crate::event_queue::SimEvent;
 use crate::host::{DeadlineCheck, Hosted};
 use crate::link::{EndIndex, EndPhase, Segment, WriteShutdown};
 use crate::trace::TraceEvent;
@@ -51,7 +51,7 @@ impl Simulation {
         }
         self.hosts[host_index].is_listening = false;
         let limit = self.now + self.network.stopping_timeout;
-        self.events.schedule(limit, Event::StopLimit { host_index });
+        self.events.schedule(limit, SimEvent::StopLimit { host_index });
         for shard_index in self.hosts[host_index].shards.clone() {
             self.call(shard_index, None, TraceEvent::Stopping, |node, now, actions| node.handle_stopping(now, actions));
         }
@@ -234,7 +234,7 @@ impl Simulation {
         let name = self.trace.name(from);
         assert!(shard_id < shards.len(), "{name} wakes shard {shard_id}, of {}", shards.len());
         let at = self.now + self.network.lateness.draw(&mut self.random);
-        self.events.schedule(at, Event::Woken { shard_index: shards.start + shard_id, message });
+        self.events.schedule(at, SimEvent::Woken { shard_index: shards.start + shard_id, message });
     }
 
     /// The node is done: its connections are dropped, as by an exiting process.
@@ -262,7 +262,7 @@ impl Simulation {
         let late = nanos(self.network.timer_lateness.draw(&mut self.random));
         let at = Instant::from_nanos(deadline.max(self.now).as_nanos().saturating_add(late));
         self.shards[shard_index].check = Some(DeadlineCheck { deadline, at });
-        self.events.schedule(at, Event::Deadline { shard_index });
+        self.events.schedule(at, SimEvent::Deadline { shard_index });
     }
 
     /// A stopping shard ends with its last connection.

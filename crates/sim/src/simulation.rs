@@ -9,7 +9,7 @@ use std::{fmt, thread};
 use breme_base::{Instant, Random};
 use breme_node::{Node, Shard, ShardId};
 
-use crate::event_queue::{Event, EventQueue};
+use crate::event_queue::{EventQueue, SimEvent};
 use crate::host::{Host, HostState, Hosted, ShardState, Stopper};
 use crate::link::{EndIndex, EndPhase, Link};
 use crate::{Network, Trace};
@@ -116,7 +116,7 @@ impl Simulation {
         for id in 0..shard_count {
             let node: Box<dyn Hosted> = Box::new(node(Shard { id: ShardId(id), count: shard_count }));
             self.trace.name_shard(format!("{name}/{id}"));
-            self.events.schedule(Instant::ZERO, Event::Start { shard_index: self.shards.len() });
+            self.events.schedule(Instant::ZERO, SimEvent::Start { shard_index: self.shards.len() });
             self.shards.push(ShardState::new(index, node));
         }
         self.hosts.push(HostState {
@@ -144,13 +144,13 @@ impl Simulation {
 
     /// Stops a host, as SIGTERM does.
     pub fn stop_at<N>(&mut self, host: Host<N>, at: Instant) {
-        self.events.schedule(at, Event::Stop { host_index: host.index });
+        self.events.schedule(at, SimEvent::Stop { host_index: host.index });
     }
 
     /// Sets the pressure on a server: its nodes are notified that connections wait. None does here; the effect on
     /// served clients is simulated.
     pub fn pressure_at<N>(&mut self, server: Host<N>, at: Instant, is_under_pressure: bool) {
-        self.events.schedule(at, Event::Pressure { host_index: server.index, is_under_pressure });
+        self.events.schedule(at, SimEvent::Pressure { host_index: server.index, is_under_pressure });
     }
 
     /// Stops a host on request, for example of a node.
@@ -225,28 +225,28 @@ impl Simulation {
         self.shards.iter().all(|shard| shard.is_done)
     }
 
-    fn handle_event(&mut self, event: Event) {
+    fn handle_event(&mut self, event: SimEvent) {
         match event {
-            Event::Start { shard_index } => self.start(shard_index),
-            Event::Deadline { shard_index } => self.check_deadline(shard_index),
-            Event::Woken { shard_index, message } => self.wake(shard_index, message),
-            Event::Stop { host_index } => self.stop(host_index),
-            Event::Pressure { host_index, is_under_pressure } => self.pressure(host_index, is_under_pressure),
-            Event::StopLimit { host_index } => self.drop_host(host_index),
-            Event::ConnectAttempt { link_index } => self.handle_attempt(link_index),
-            Event::Accept { link_index } => self.accept(link_index),
-            Event::Connected { link_index } => self.connected(link_index),
-            Event::Secured { end, ticket } => self.secured(end, ticket),
-            Event::ConnectFailed { shard_index, ticket, error } => self.connect_failed(shard_index, ticket, error),
-            Event::Arrive { end } => self.arrive(end),
-            Event::Lend { end } => self.lend(end),
-            Event::Flush { end } => self.flush_later(end),
-            Event::NotifyQueue { end } => self.notify_queue(end),
-            Event::NotifyClosed { end, reason } => self.notify_closed(end, reason),
-            Event::CloseLimit { end, progress } => self.limit_closing(end, progress),
-            Event::ResendLimit { end } => self.limit_resending(end),
-            Event::Cut { link_index } => self.cut(link_index),
-            Event::Silence { link_index } => self.silence(link_index),
+            SimEvent::Start { shard_index } => self.start(shard_index),
+            SimEvent::Deadline { shard_index } => self.check_deadline(shard_index),
+            SimEvent::Woken { shard_index, message } => self.wake(shard_index, message),
+            SimEvent::Stop { host_index } => self.stop(host_index),
+            SimEvent::Pressure { host_index, is_under_pressure } => self.pressure(host_index, is_under_pressure),
+            SimEvent::StopLimit { host_index } => self.drop_host(host_index),
+            SimEvent::ConnectAttempt { link_index } => self.handle_attempt(link_index),
+            SimEvent::Accept { link_index } => self.accept(link_index),
+            SimEvent::Connected { link_index } => self.connected(link_index),
+            SimEvent::Secured { end, ticket } => self.secured(end, ticket),
+            SimEvent::ConnectFailed { shard_index, ticket, error } => self.connect_failed(shard_index, ticket, error),
+            SimEvent::Arrive { end } => self.arrive(end),
+            SimEvent::Lend { end } => self.lend(end),
+            SimEvent::Flush { end } => self.flush_later(end),
+            SimEvent::NotifyQueue { end } => self.notify_queue(end),
+            SimEvent::NotifyClosed { end, reason } => self.notify_closed(end, reason),
+            SimEvent::CloseLimit { end, progress } => self.limit_closing(end, progress),
+            SimEvent::ResendLimit { end } => self.limit_resending(end),
+            SimEvent::Cut { link_index } => self.cut(link_index),
+            SimEvent::Silence { link_index } => self.silence(link_index),
         }
     }
 
@@ -254,13 +254,13 @@ impl Simulation {
     fn handle_stop_requests(&mut self) {
         for host_index in 0..self.hosts.len() {
             if self.hosts[host_index].stopper.take() {
-                self.events.schedule(self.now, Event::Stop { host_index });
+                self.events.schedule(self.now, SimEvent::Stop { host_index });
             }
         }
         if !self.are_servers_stopped && self.clients().all(|shard_index| self.shards[shard_index].is_done) {
             self.are_servers_stopped = true;
             for host_index in 0..self.hosts.len() {
-                self.events.schedule(self.now, Event::Stop { host_index });
+                self.events.schedule(self.now, SimEvent::Stop { host_index });
             }
         }
     }

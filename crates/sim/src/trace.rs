@@ -13,13 +13,13 @@ const EVENTS_MAX: usize = 400;
 #[derive(Debug, Default)]
 pub struct Trace {
     names: Vec<String>,
-    events_kept: VecDeque<Entry>,
+    events_kept: VecDeque<TraceEntry>,
     digest: Digest,
     count: u64,
 }
 
 #[derive(Debug, Hash)]
-struct Entry {
+struct TraceEntry {
     at: Instant,
     shard_index: usize,
     connection: Option<ConnectionId>,
@@ -91,7 +91,7 @@ impl Trace {
         connection: Option<ConnectionId>,
         what: TraceEvent,
     ) {
-        let entry = Entry { at, shard_index, connection, what };
+        let entry = TraceEntry { at, shard_index, connection, what };
         entry.hash(&mut self.digest);
         if self.events_kept.len() == EVENTS_MAX {
             self.events_kept.pop_front();
@@ -112,7 +112,7 @@ impl fmt::Display for Trace {
         if self.count > events_kept {
             writeln!(formatter, "  … {} events before", self.count - events_kept)?;
         }
-        for Entry { at, shard_index, connection, what } in &self.events_kept {
+        for TraceEntry { at, shard_index, connection, what } in &self.events_kept {
             let millis = at.as_nanos() / 1_000_000;
             let rest = at.as_nanos() % 1_000_000;
             write!(formatter, "  {millis:>7}.{rest:06} ms  {:<12}", self.name(*shard_index))?;

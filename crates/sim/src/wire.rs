@@ -7,7 +7,7 @@ use breme_base::{Instant, nanos};
 use breme_node::{CloseReason, Received};
 
 use crate::Simulation;
-use crate::event_queue::Event;
+use crate::event_queue::SimEvent;
 use crate::link::{CLIENT, End, EndIndex, EndPhase, Outgoing, Parcel, QueueState, SERVER, WriteShutdown};
 use crate::network::Cuts;
 use crate::trace::TraceEvent;
@@ -62,7 +62,7 @@ impl Simulation {
         let parcels = &mut self.end_mut(end).outgoing.parcels;
         parcels.push_back((at, parcel));
         if parcels.len() == 1 {
-            self.events.schedule(at, Event::Arrive { end: end.peer() });
+            self.events.schedule(at, SimEvent::Arrive { end: end.peer() });
         }
     }
 
@@ -94,7 +94,7 @@ impl Simulation {
             outgoing.queue_state = QueueState::Long;
         }
         if is_open && (became_long || became_empty) {
-            self.events.schedule(self.now, Event::NotifyQueue { end });
+            self.events.schedule(self.now, SimEvent::NotifyQueue { end });
         }
     }
 
@@ -147,7 +147,7 @@ impl Simulation {
         let parcels = &mut self.end_mut(end.peer()).outgoing.parcels;
         let arrived = parcels.pop_front();
         if let Some(&(at, _)) = parcels.front() {
-            self.events.schedule(at, Event::Arrive { end });
+            self.events.schedule(at, SimEvent::Arrive { end });
         }
         if self.links[end.link_index].is_silent {
             return;
@@ -192,7 +192,7 @@ impl Simulation {
         let Outgoing { unsent_bytes, is_flush_due, .. } = &mut self.end_mut(end.peer()).outgoing;
         if *unsent_bytes > 0 && !std::mem::replace(is_flush_due, true) {
             let at = self.now + self.network.delay.draw(&mut self.random);
-            self.events.schedule(at, Event::Flush { end: end.peer() });
+            self.events.schedule(at, SimEvent::Flush { end: end.peer() });
         }
     }
 
@@ -201,7 +201,7 @@ impl Simulation {
         let state = self.end_mut(end);
         if state.may_lend() && !std::mem::replace(&mut state.incoming.is_lend_due, true) {
             let at = self.now + self.network.lateness.draw(&mut self.random);
-            self.events.schedule(at, Event::Lend { end });
+            self.events.schedule(at, SimEvent::Lend { end });
         }
     }
 
@@ -278,7 +278,7 @@ impl Simulation {
             state.outgoing.finish = WriteShutdown::Requested;
         }
         let progress = state.closing_progress;
-        self.events.schedule(now + timeout, Event::CloseLimit { end, progress });
+        self.events.schedule(now + timeout, SimEvent::CloseLimit { end, progress });
         self.discard_arrived(end);
     }
 
@@ -316,7 +316,7 @@ impl Simulation {
             return;
         }
         let (at, progress) = (self.now + self.network.closing_timeout, state.closing_progress);
-        self.events.schedule(at, Event::CloseLimit { end, progress });
+        self.events.schedule(at, SimEvent::CloseLimit { end, progress });
     }
 
     pub(crate) fn abort(&mut self, end: EndIndex) {
@@ -329,7 +329,7 @@ impl Simulation {
         let state = self.end_mut(end);
         state.phase = EndPhase::Ending;
         state.discard();
-        self.events.schedule(self.now, Event::NotifyClosed { end, reason });
+        self.events.schedule(self.now, SimEvent::NotifyClosed { end, reason });
     }
 
     pub(crate) fn notify_closed(&mut self, end: EndIndex, reason: CloseReason) {
@@ -400,7 +400,7 @@ impl Simulation {
         let is_waiting = state.outgoing.wire.len() > state.outgoing.arrived_bytes;
         if is_silent && is_waiting && !std::mem::replace(&mut state.is_resend_limited, true) {
             let at = Instant::from_nanos(self.now.as_nanos().saturating_add(nanos(self.network.resend_timeout)));
-            self.events.schedule(at, Event::ResendLimit { end });
+            self.events.schedule(at, SimEvent::ResendLimit { end });
         }
     }
 

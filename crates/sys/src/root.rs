@@ -24,11 +24,11 @@ const RESOLVE_ATTEMPTS_MAX: usize = 8;
 pub struct SiteRoot {
     folder: OwnedFd,
     follow_links: bool,
-    resolver: Resolver,
+    resolver: PathResolver,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resolver {
+enum PathResolver {
     /// `openat2`.
     #[cfg(target_os = "linux")]
     Kernel,
@@ -88,10 +88,10 @@ impl SiteRoot {
     pub fn open_folder(path: &Path, follow_links: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
-        let mut root = Self { folder, follow_links, resolver: Resolver::Steps };
+        let mut root = Self { folder, follow_links, resolver: PathResolver::Steps };
         #[cfg(target_os = "linux")]
         if root.open_by_kernel(".").is_ok() {
-            root.resolver = Resolver::Kernel;
+            root.resolver = PathResolver::Kernel;
         }
         Ok(root)
     }
@@ -152,8 +152,8 @@ impl SiteRoot {
         let name = if name.is_empty() { "." } else { name };
         match self.resolver {
             #[cfg(target_os = "linux")]
-            Resolver::Kernel => Ok(self.open_by_kernel(name)?),
-            Resolver::Steps => Ok(self.open_by_steps(name)?),
+            PathResolver::Kernel => Ok(self.open_by_kernel(name)?),
+            PathResolver::Steps => Ok(self.open_by_steps(name)?),
         }
     }
 
@@ -233,7 +233,8 @@ mod tests {
     fn roots(follow_links: bool) -> (tempfile::TempDir, Vec<SiteRoot>) {
         let (around, path) = site();
         let by_kernel = SiteRoot::open_folder(&path, follow_links).unwrap();
-        let by_steps = SiteRoot { resolver: Resolver::Steps, ..SiteRoot::open_folder(&path, follow_links).unwrap() };
+        let by_steps =
+            SiteRoot { resolver: PathResolver::Steps, ..SiteRoot::open_folder(&path, follow_links).unwrap() };
         (around, vec![by_kernel, by_steps])
     }
 
@@ -271,7 +272,7 @@ mod tests {
             assert!(read(root, "inside").is_err() && read(root, "folder/file").is_err());
         }
         let (_around, lax) = roots(true);
-        for root in lax.iter().filter(|root| root.resolver != Resolver::Steps) {
+        for root in lax.iter().filter(|root| root.resolver != PathResolver::Steps) {
             assert_eq!(read(root, "inside").unwrap(), "good");
             assert_eq!(read(root, "folder/file").unwrap(), "good");
         }
@@ -307,7 +308,7 @@ mod tests {
             assert!(cut.truncated && cut.entries.len() == 1);
         }
         let (_around, lax) = roots(true);
-        for root in lax.iter().filter(|root| root.resolver != Resolver::Steps) {
+        for root in lax.iter().filter(|root| root.resolver != PathResolver::Steps) {
             assert_eq!(names(root, ""), ["a", "folder", "inside"]);
         }
     }

@@ -14,8 +14,8 @@ use breme_node::{
 };
 use bytes::Bytes;
 
-use crate::script::Step;
-use crate::{Content, Gate, Script, Surroundings};
+use crate::script::ScriptStep;
+use crate::{Gate, Script, Surroundings, TestContent};
 
 /// A node that connects, runs its scripts concurrently, and exits when all are done, one has failed, or its timeout has
 /// passed.
@@ -37,7 +37,7 @@ struct ClientState {
 
 /// A script and its position.
 struct ScriptRun {
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
     step_index: usize,
     ticket: ConnectTicket,
     connection_state: ConnectionState,
@@ -283,7 +283,7 @@ impl ScriptRun {
 
     fn describe(&self, reason: &str) -> String {
         let script = self.ticket.0;
-        let step = self.steps.get(self.step_index).map_or_else(|| String::from("none left"), Step::describe);
+        let step = self.steps.get(self.step_index).map_or_else(|| String::from("none left"), ScriptStep::describe);
         let StepProgress { sent, matched, .. } = self.progress;
         format!("script {script}, step {} ({step}; {sent} sent, {matched} received so far): {reason}", self.step_index)
     }
@@ -304,7 +304,7 @@ impl ScriptRun {
     /// Returns whether the step is done.
     fn try_step(
         &mut self,
-        step: &Step,
+        step: &ScriptStep,
         client_state: &mut ClientState,
         context: &mut CallContext<'_>,
     ) -> Result<bool, String> {
@@ -314,32 +314,32 @@ impl ScriptRun {
             context.actions.resume(connection);
         }
         match step {
-            Step::Connect => self.connect(begins, client_state, context),
-            Step::ConnectRefused { by_server } => {
+            ScriptStep::Connect => self.connect(begins, client_state, context),
+            ScriptStep::ConnectRefused { by_server } => {
                 let Surroundings { server, nobody, .. } = &client_state.surroundings;
                 self.connect_refused(begins, if *by_server { server.address } else { *nobody }, context)
             }
-            Step::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, context),
-            Step::ExpectEnd if self.connection_state.ended => Ok(true),
-            Step::ExpectEnd => self.connection_state.open().map(|_| false),
-            Step::ExpectGone(_) => Ok(self.connection_state.ended || self.connection_state.closed.is_some()),
-            Step::ExpectClosed(ending) => match self.connection_state.closed {
+            ScriptStep::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, context),
+            ScriptStep::ExpectEnd if self.connection_state.ended => Ok(true),
+            ScriptStep::ExpectEnd => self.connection_state.open().map(|_| false),
+            ScriptStep::ExpectGone(_) => Ok(self.connection_state.ended || self.connection_state.closed.is_some()),
+            ScriptStep::ExpectClosed(ending) => match self.connection_state.closed {
                 Some(reason) if !ending.accepts(reason) => Err(format!("closed otherwise: {reason:?}")),
                 closed => Ok(closed.is_some()),
             },
-            Step::ExpectDrained if self.connection_state.drained_count > 0 => Ok(true),
-            Step::ExpectDrained => self.connection_state.open().map(|_| false),
-            Step::OpenWhenLong(gate) => {
+            ScriptStep::ExpectDrained if self.connection_state.drained_count > 0 => Ok(true),
+            ScriptStep::ExpectDrained => self.connection_state.open().map(|_| false),
+            ScriptStep::OpenWhenLong(gate) => {
                 self.connection_state.opens_when_long = Some(gate.clone());
                 Ok(true)
             }
-            Step::Wait(time) => Ok(self.wait(*time, context.now)),
-            Step::Await(number) => Ok(client_state.signals.contains(number)),
-            Step::Signal(_) | Step::StopServer | Step::UseStaleIds => {
+            ScriptStep::Wait(time) => Ok(self.wait(*time, context.now)),
+            ScriptStep::Await(number) => Ok(client_state.signals.contains(number)),
+            ScriptStep::Signal(_) | ScriptStep::StopServer | ScriptStep::UseStaleIds => {
                 client_state.act(step, context.actions);
                 Ok(true)
             }
-            Step::Finish | Step::Pause | Step::Resume | Step::Close(_) => {
+            ScriptStep::Finish | ScriptStep::Pause | ScriptStep::Resume | ScriptStep::Close(_) => {
                 self.request(step, context.actions).map(|()| true)
             }
         }
@@ -374,8 +374,8 @@ impl ScriptRun {
 
     fn exchange(
         &mut self,
-        send: &Content,
-        expect: &Content,
+        send: &TestContent,
+        expect: &TestContent,
         piece_bytes: u64,
         context: &mut CallContext<'_>,
     ) -> Result<bool, String> {
@@ -393,7 +393,12 @@ impl ScriptRun {
     }
 
     /// Sends the next piece, at most one per call, unless the queue is long; schedules the next call.
-    fn send_piece(&mut self, send: &Content, piece_bytes: u64, context: &mut CallContext<'_>) -> Result<(), String> {
+    fn send_piece(
+        &mut self,
+        send: &TestContent,
+        piece_bytes: u64,
+        context: &mut CallContext<'_>,
+    ) -> Result<(), String> {
         let connection = self.connection_state.open()?;
         if self.connection_state.queue_is_long {
             self.progress.due = None;
@@ -415,12 +420,12 @@ impl ScriptRun {
         due <= now
     }
 
-    fn request(&mut self, step: &Step, actions: &mut Actions) -> Result<(), String> {
+    fn request(&mut self, step: &ScriptStep, actions: &mut Actions) -> Result<(), String> {
         let connection = self.connection_state.open()?;
         match step {
-            Step::Finish => actions.finish(connection),
-            Step::Close(how) => actions.close(connection, *how),
-            Step::Pause => {
+            ScriptStep::Finish => actions.finish(connection),
+            ScriptStep::Close(how) => actions.close(connection, *how),
+            ScriptStep::Pause => {
                 self.connection_state.is_paused = true;
                 actions.pause(connection);
             }
@@ -435,17 +440,17 @@ impl ScriptRun {
     /// Consumes what the current step expects.
     fn take(&mut self, received: Received<'_>) -> Result<usize, String> {
         let consumed = match self.steps.get(self.step_index) {
-            Some(Step::Exchange { expect, .. }) => {
+            Some(ScriptStep::Exchange { expect, .. }) => {
                 let missing = expect.length() - self.progress.matched;
                 let count = received.bytes.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
                 self.progress.compare(expect, &received.bytes[..count])?;
                 count
             }
-            Some(Step::ExpectGone(content)) => {
+            Some(ScriptStep::ExpectGone(content)) => {
                 self.progress.compare(content, received.bytes)?;
                 received.bytes.len()
             }
-            Some(Step::ExpectEnd) if !received.bytes.is_empty() => {
+            Some(ScriptStep::ExpectEnd) if !received.bytes.is_empty() => {
                 let bytes = received.bytes;
                 return Err(format!("{} bytes more than expected, from {:02x?}", bytes.len(), bytes[0]));
             }
@@ -457,7 +462,7 @@ impl ScriptRun {
 }
 
 impl StepProgress {
-    fn compare(&mut self, expected: &Content, bytes: &[u8]) -> Result<(), String> {
+    fn compare(&mut self, expected: &TestContent, bytes: &[u8]) -> Result<(), String> {
         if let Some(place) = expected.first_difference(self.matched, bytes) {
             let position = self.matched + place as u64;
             let mut wanted = Vec::new();
@@ -470,12 +475,12 @@ impl StepProgress {
 }
 
 impl ClientState {
-    fn act(&mut self, step: &Step, actions: &mut Actions) {
+    fn act(&mut self, step: &ScriptStep, actions: &mut Actions) {
         match step {
-            Step::Signal(number) => {
+            ScriptStep::Signal(number) => {
                 self.signals.insert(*number);
             }
-            Step::StopServer => (self.surroundings.stop_server)(),
+            ScriptStep::StopServer => (self.surroundings.stop_server)(),
             _ => self.closed.iter().for_each(|&stale| use_stale(stale, actions)),
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 const WORD: u64 = 8;
 
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum TestContent {
     /// These bytes.
     Exactly(Bytes),
     /// Part of a seed's pattern.
@@ -20,7 +20,7 @@ pub enum Content {
     },
 }
 
-impl Content {
+impl TestContent {
     pub const NOTHING: Self = Self::Exactly(Bytes::new());
 
     #[must_use]
@@ -87,13 +87,13 @@ fn append_pattern(seed: u64, from: u64, end: u64, to: &mut Vec<u8>) {
     }
 }
 
-impl From<&'static str> for Content {
+impl From<&'static str> for TestContent {
     fn from(text: &'static str) -> Self {
         Self::Exactly(Bytes::from_static(text.as_bytes()))
     }
 }
 
-impl From<Bytes> for Content {
+impl From<Bytes> for TestContent {
     fn from(bytes: Bytes) -> Self {
         Self::Exactly(bytes)
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn pattern_is_position_independent() {
-        let content = Content::pattern(3, 100);
+        let content = TestContent::pattern(3, 100);
         let whole = content.to_bytes();
         assert_eq!(whole.len(), 100);
         for from in 0..100 {
@@ -119,17 +119,17 @@ mod tests {
 
     #[test]
     fn finds_first_difference() {
-        let content = Content::pattern(3, 100);
+        let content = TestContent::pattern(3, 100);
         let mut bytes = content.to_bytes().to_vec();
         bytes[37] ^= 1;
         assert_eq!(content.first_difference(0, &bytes), Some(37));
         assert_eq!(content.first_difference(30, &bytes[30..]), Some(7));
-        assert_eq!(Content::from("abc").first_difference(0, b"abcd"), Some(3), "more than expected");
+        assert_eq!(TestContent::from("abc").first_difference(0, b"abcd"), Some(3), "more than expected");
     }
 
     #[test]
     fn pattern_detects_shifts() {
-        let bytes = Content::pattern(5, 4_096).to_bytes();
+        let bytes = TestContent::pattern(5, 4_096).to_bytes();
         for shift in 1..64 {
             assert_ne!(bytes[..1_024], bytes[shift..shift + 1_024]);
         }

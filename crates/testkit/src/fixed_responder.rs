@@ -6,7 +6,7 @@ use breme_base::Instant;
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, FileRange, Node, Received};
 use bytes::Bytes;
 
-use crate::Content;
+use crate::TestContent;
 
 /// What triggers the response of a [`FixedResponder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum ResponseTrigger {
 #[derive(Clone, Debug)]
 pub enum ResponsePart {
     /// Copied into the driver's buffer.
-    Copied(Content),
+    Copied(TestContent),
     /// As a shared segment.
     Shared(Bytes),
     File(FileRange),

@@ -37,7 +37,7 @@ mod wakes;
 mod world;
 
 pub use client::Client;
-pub use content::Content;
+pub use content::TestContent;
 pub use contract_checker::{CallRecord, ContractChecker};
 pub use echo::{ConsumePolicy, Echo, ResumePolicy};
 pub use fixed_responder::{AfterResponse, FixedResponder, ResponsePart, ResponseTrigger};
@@ -45,4 +45,4 @@ pub use published_schema::check_published;
 pub use script::{Ending, Gate, Script};
 pub use slow_servers::{LineServer, PausingServer};
 pub use wakes::Wakes;
-pub use world::{Limits, Played, Shape, Surroundings, World};
+pub use world::{NodeCounts, Played, Surroundings, World, WorldLimits};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_node::{Close, CloseReason};
 
-use crate::Content;
+use crate::TestContent;
 
 /// Default limit of bytes sent per call.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -14,16 +14,16 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// The steps of a connection. Each waits until it is possible.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ScriptStep>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum ScriptStep {
     Connect,
     ConnectRefused { by_server: bool },
-    Exchange { send: Content, expect: Content, piece_bytes: u64 },
+    Exchange { send: TestContent, expect: TestContent, piece_bytes: u64 },
     ExpectEnd,
-    ExpectGone(Content),
+    ExpectGone(TestContent),
     ExpectClosed(Ending),
     ExpectDrained,
     Finish,
@@ -60,110 +60,110 @@ impl Script {
     /// Connects to the server.
     #[must_use]
     pub fn connect(self) -> Self {
-        self.then(Step::Connect)
+        self.then(ScriptStep::Connect)
     }
 
     /// Connects to an address without a listener; must be refused.
     #[must_use]
     pub fn connect_refused(self) -> Self {
-        self.then(Step::ConnectRefused { by_server: false })
+        self.then(ScriptStep::ConnectRefused { by_server: false })
     }
 
     /// Connects to the stopped server; must be refused.
     #[must_use]
     pub fn connect_refused_by_server(self) -> Self {
-        self.then(Step::ConnectRefused { by_server: true })
+        self.then(ScriptStep::ConnectRefused { by_server: true })
     }
 
     /// Sends, in one call up to 64 KiB; longer data in pieces, as the queue permits.
     #[must_use]
-    pub fn send(self, content: impl Into<Content>) -> Self {
-        self.exchange(content, Content::NOTHING)
+    pub fn send(self, content: impl Into<TestContent>) -> Self {
+        self.exchange(content, TestContent::NOTHING)
     }
 
     /// Sends one byte per call.
     #[must_use]
-    pub fn send_bytewise(self, content: impl Into<Content>) -> Self {
+    pub fn send_bytewise(self, content: impl Into<TestContent>) -> Self {
         self.send_in_pieces(content.into(), 1)
     }
 
     /// Sends all in one call, even if far more than fits in transit.
     #[must_use]
-    pub fn send_at_once(self, content: impl Into<Content>) -> Self {
+    pub fn send_at_once(self, content: impl Into<TestContent>) -> Self {
         self.send_in_pieces(content.into(), u64::MAX)
     }
 
-    fn send_in_pieces(self, send: Content, piece_bytes: u64) -> Self {
-        self.then(Step::Exchange { send, expect: Content::NOTHING, piece_bytes })
+    fn send_in_pieces(self, send: TestContent, piece_bytes: u64) -> Self {
+        self.then(ScriptStep::Exchange { send, expect: TestContent::NOTHING, piece_bytes })
     }
 
     /// Receives exactly this.
     #[must_use]
-    pub fn expect(self, content: impl Into<Content>) -> Self {
-        self.exchange(Content::NOTHING, content)
+    pub fn expect(self, content: impl Into<TestContent>) -> Self {
+        self.exchange(TestContent::NOTHING, content)
     }
 
     /// Sends `content` and receives the same concurrently.
     #[must_use]
-    pub fn echo(self, content: &Content) -> Self {
+    pub fn echo(self, content: &TestContent) -> Self {
         self.exchange(content.clone(), content.clone())
     }
 
     /// Sends one and receives the other concurrently.
     #[must_use]
-    pub fn exchange(self, send: impl Into<Content>, expect: impl Into<Content>) -> Self {
-        self.then(Step::Exchange { send: send.into(), expect: expect.into(), piece_bytes: PIECE_BYTES })
+    pub fn exchange(self, send: impl Into<TestContent>, expect: impl Into<TestContent>) -> Self {
+        self.then(ScriptStep::Exchange { send: send.into(), expect: expect.into(), piece_bytes: PIECE_BYTES })
     }
 
     /// The peer's stream ends, without unexpected bytes before.
     #[must_use]
     pub fn expect_end(self) -> Self {
-        self.then(Step::ExpectEnd)
+        self.then(ScriptStep::ExpectEnd)
     }
 
     /// The connection ends in any way, after a prefix of `content`.
     #[must_use]
-    pub fn expect_gone(self, content: impl Into<Content>) -> Self {
-        self.then(Step::ExpectGone(content.into()))
+    pub fn expect_gone(self, content: impl Into<TestContent>) -> Self {
+        self.then(ScriptStep::ExpectGone(content.into()))
     }
 
     /// Waits for `handle_closed`.
     #[must_use]
     pub fn expect_closed(self, ending: Ending) -> Self {
-        self.then(Step::ExpectClosed(ending))
+        self.then(ScriptStep::ExpectClosed(ending))
     }
 
     /// The send queue was long and has drained since the connection began.
     #[must_use]
     pub fn expect_drained(self) -> Self {
-        self.then(Step::ExpectDrained)
+        self.then(ScriptStep::ExpectDrained)
     }
 
     /// Ends the stream.
     #[must_use]
     pub fn finish(self) -> Self {
-        self.then(Step::Finish)
+        self.then(ScriptStep::Finish)
     }
 
     /// Opens the gate when the send queue becomes long.
     #[must_use]
     pub fn open_when_long(self, gate: &Gate) -> Self {
-        self.then(Step::OpenWhenLong(gate.clone()))
+        self.then(ScriptStep::OpenWhenLong(gate.clone()))
     }
 
     #[must_use]
     pub fn pause(self) -> Self {
-        self.then(Step::Pause)
+        self.then(ScriptStep::Pause)
     }
 
     #[must_use]
     pub fn resume(self) -> Self {
-        self.then(Step::Resume)
+        self.then(ScriptStep::Resume)
     }
 
     #[must_use]
     pub fn close(self, how: Close) -> Self {
-        self.then(Step::Close(how))
+        self.then(ScriptStep::Close(how))
     }
 
     /// Orderly close: finish, the peer's end, close, closed as requested.
@@ -181,34 +181,34 @@ impl Script {
     /// Waits for a deadline. Not a substitute for waiting for an event.
     #[must_use]
     pub fn wait(self, time: Duration) -> Self {
-        self.then(Step::Wait(time))
+        self.then(ScriptStep::Wait(time))
     }
 
     /// Unblocks scripts of this client that [await](Self::await_signal) this number.
     #[must_use]
     pub fn signal(self, number: u32) -> Self {
-        self.then(Step::Signal(number))
+        self.then(ScriptStep::Signal(number))
     }
 
     /// Waits for a [signal](Self::signal).
     #[must_use]
     pub fn await_signal(self, number: u32) -> Self {
-        self.then(Step::Await(number))
+        self.then(ScriptStep::Await(number))
     }
 
     /// Stops the server.
     #[must_use]
     pub fn stop_server(self) -> Self {
-        self.then(Step::StopServer)
+        self.then(ScriptStep::StopServer)
     }
 
     /// Requests every action on closed connections of this client: all must be ignored.
     #[must_use]
     pub fn use_stale_ids(self) -> Self {
-        self.then(Step::UseStaleIds)
+        self.then(ScriptStep::UseStaleIds)
     }
 
-    fn then(mut self, step: Step) -> Self {
+    fn then(mut self, step: ScriptStep) -> Self {
         self.steps.push(step);
         self
     }
@@ -236,7 +236,7 @@ impl Gate {
     }
 }
 
-impl Step {
+impl ScriptStep {
     /// Whether it consumes received bytes.
     pub(crate) fn receives(&self) -> bool {
         match self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 
-use crate::{Content, Gate};
+use crate::{Gate, TestContent};
 
 /// Pauses each new connection until a gate is open, which it polls. Then it consumes everything, compares it, and sends
 /// `ok` at the end.
@@ -14,7 +14,7 @@ use crate::{Content, Gate};
 pub struct PausingServer {
     gate: Gate,
     rest: Duration,
-    expected: Content,
+    expected: TestContent,
     check_at: BTreeMap<ConnectionId, Instant>,
     open: BTreeMap<ConnectionId, u64>,
     difference: Option<u64>,
@@ -23,7 +23,7 @@ pub struct PausingServer {
 impl PausingServer {
     /// Polls `gate` every `rest`; then expects `expected` on each connection.
     #[must_use]
-    pub fn new(gate: &Gate, rest: Duration, expected: Content) -> Self {
+    pub fn new(gate: &Gate, rest: Duration, expected: TestContent) -> Self {
         Self { gate: gate.clone(), rest, expected, check_at: BTreeMap::new(), open: BTreeMap::new(), difference: None }
     }
 

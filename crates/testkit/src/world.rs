@@ -13,7 +13,7 @@ pub trait World {
     /// For messages: `threads`, `events`, `sim with seed 7`.
     fn name(&self) -> String;
 
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> WorldLimits;
 
     /// Runs a server, and a client that is told where it is.
     ///
@@ -25,7 +25,7 @@ pub trait World {
     /// 4. Hands back all nodes.
     fn run<S, C>(
         &self,
-        shape: Shape,
+        shape: NodeCounts,
         server: impl Fn(Shard) -> S + Send + Sync + 'static,
         client: impl Fn(Shard, &Surroundings) -> C + Send + Sync + 'static,
     ) -> Played<S, C>
@@ -36,7 +36,7 @@ pub trait World {
 
 /// Limits that the cases adapt to.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WorldLimits {
     /// Most bytes lent in one call.
     pub lent_bytes_max: usize,
     /// More than fits in all buffers between two nodes, so that a sender gets a long queue. 32 MiB on real sockets.
@@ -47,14 +47,14 @@ pub struct Limits {
 
 /// Number of nodes and connections of a case.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct NodeCounts {
     pub server_shards: usize,
     pub client_shards: usize,
     /// Most concurrent connections.
     pub connections: usize,
 }
 
-impl Shape {
+impl NodeCounts {
     /// One server node, one client node, some connections.
     #[must_use]
     pub const fn connections(connections: usize) -> Self {

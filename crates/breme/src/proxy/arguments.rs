@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use balancing::{BalancingFlags, locate_in_group};
 pub use belonging::is_one_of;
-use breme_cache::Settings as CacheSettings;
+use breme_cache::CacheSettings;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use breme_cache::{Cache, SettingsError as CacheError};
+use breme_cache::{Cache, CacheSettingsError};
 use breme_driver::{Clock, DriverSettings};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
@@ -100,8 +100,8 @@ fn cache(args: &Args, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> 
     args.cache_settings(secrets).map(Cache::new).transpose().map_err(|error| locate_in_cache(&error))
 }
 
-pub fn locate_in_cache(error: &CacheError) -> Failure {
-    let flag = if matches!(error, CacheError::Name(_)) { "--via-name" } else { "--cache-memory" };
+pub fn locate_in_cache(error: &CacheSettingsError) -> Failure {
+    let flag = if matches!(error, CacheSettingsError::Name(_)) { "--via-name" } else { "--cache-memory" };
     Failure::usage(format!("{flag}: {error}"))
 }
 

@@ -8,7 +8,7 @@ use breme_http1::FieldBlock;
 use super::{Fetch, FetchKind};
 use crate::CachedResponse;
 use crate::fill::{FillOutcome, Shard};
-use crate::freshness::Times;
+use crate::freshness::ResponseTimes;
 use crate::invalidation;
 use crate::partial_content::ContentRange;
 use crate::request::{FetchError, Now, ResponseHead, Wakes};
@@ -73,7 +73,7 @@ impl Fetch {
 
     /// With the cache's own conditions, the client's range was not forwarded.
     fn judged(&self, now: Now, head: &ResponseHead<'_, '_>, has_conditions: bool) -> Storability {
-        let times = Times { requested: self.pending.requested_at, received: now };
+        let times = ResponseTimes { requested: self.pending.requested_at, received: now };
         let (settings, random) = (self.cache.settings(), &mut self.cache.random());
         let traits = self.pending.traits;
         let traits = RequestTraits { has_range: traits.has_range && !has_conditions, ..traits };
@@ -127,7 +127,7 @@ impl Fetch {
         head: &ResponseHead<'_, '_>,
     ) -> (Arc<StoredResponse>, bool) {
         let lines = freshened(stale.block(), head.fields);
-        let times = Times { requested: self.pending.requested_at, received: now };
+        let times = ResponseTimes { requested: self.pending.requested_at, received: now };
         let settings = self.cache.settings();
         let is_variant = |names: &[Vec<u8>]| {
             vary::variant(names, &self.pending.saved_fields, CookieRules::new(settings)).as_slice() == stale.variant()

@@ -16,7 +16,7 @@ pub(crate) use budget::{Budget, Charge};
 pub(crate) use shard::Shard;
 pub(crate) use stored_response::{ReuseTerms, StoredLayout, StoredResponse};
 
-use crate::Settings;
+use crate::CacheSettings;
 use crate::groups::{GroupId, Groups};
 use crate::key::{Key, KeyHash, KeyHasher};
 
@@ -50,8 +50,8 @@ fn add(counter: &AtomicU64, count: usize) {
 }
 
 impl<F: Default> Store<F> {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let Settings { memory_bytes, variants_max, seed, .. } = *settings;
+    pub(crate) fn new(settings: &CacheSettings) -> Self {
+        let CacheSettings { memory_bytes, variants_max, seed, .. } = *settings;
         let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64) as usize;
         Self {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
@@ -65,7 +65,7 @@ impl<F: Default> Store<F> {
     }
 
     /// Applies new limits, and evicts down to them.
-    pub(crate) fn bound(&self, settings: &Settings) {
+    pub(crate) fn bound(&self, settings: &CacheSettings) {
         self.variants_max.store(settings.variants_max, Ordering::Relaxed);
         self.budget.set_max(settings.memory_bytes);
         while self.budget.used() > self.budget.max() && self.evict() {}

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use super::StoredResponse;
 use super::ghost::Ghost;
-use super::slab::{NONE, Queue, Slab};
+use super::slab::{FifoQueue, NONE, Slab};
 use crate::key::KeyHash;
 
 /// The small queue gets one byte in this many.
@@ -26,8 +26,8 @@ pub(crate) struct Shard<F> {
     slab: Slab,
     /// The newest response of each key; older selects_variants are linked to it.
     table: HashTable<u32>,
-    small: Queue,
-    main: Queue,
+    small: FifoQueue,
+    main: FifoQueue,
     ghost: Ghost,
     pub(crate) fills: F,
 }
@@ -37,8 +37,8 @@ impl<F: Default> Shard<F> {
         Self {
             slab: Slab::new(),
             table: HashTable::new(),
-            small: Queue::new(),
-            main: Queue::new(),
+            small: FifoQueue::new(),
+            main: FifoQueue::new(),
             ghost: Ghost::default(),
             fills: F::default(),
         }

@@ -117,14 +117,14 @@ impl Slab {
 
 /// FIFO queue.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct FifoQueue {
     head: u32,
     tail: u32,
     pub(super) bytes: u64,
     pub(super) len: usize,
 }
 
-impl Queue {
+impl FifoQueue {
     pub(super) const fn new() -> Self {
         Self { head: NONE, tail: NONE, bytes: 0, len: 0 }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use breme_cache::{CacheDecision, Purge, PurgeMode, Settings};
+use breme_cache::{CacheDecision, CacheSettings, Purge, PurgeMode};
 use proptest::prelude::*;
 
 use crate::world::{World, received_from};
@@ -49,7 +49,7 @@ fn lines(page: u8, seconds: u8) -> String {
 /// Runs the steps. After each, the bound must hold, and a lookup may only return what was last stored under its key
 /// since its last purge.
 fn run(steps: &[Step], memory_bytes: u64) {
-    let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(memory_bytes) });
+    let mut world = World::with(CacheSettings { lifetime_spread_percent: 0, ..CacheSettings::new(memory_bytes) });
     // The version stored last, which eviction may remove.
     let mut expected: HashMap<(u8, u8), usize> = HashMap::new();
     let mut purged = [0; PAGES];
@@ -146,7 +146,7 @@ proptest! {
 #[test]
 fn small_objects_stay_within_memory_limit() {
     const MEMORY_BYTES: u64 = 3 << 20;
-    let mut world = World::with(Settings::new(MEMORY_BYTES));
+    let mut world = World::with(CacheSettings::new(MEMORY_BYTES));
     for page in 0..12_000 {
         world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=60", "x");
         assert!(world.cache.statistics().bytes <= MEMORY_BYTES);
@@ -158,25 +158,25 @@ fn small_objects_stay_within_memory_limit() {
 #[test]
 fn new_settings_apply_to_stored_responses() {
     const MEMORY_BYTES: u64 = 3 << 20;
-    let mut world = World::with(Settings::new(MEMORY_BYTES));
+    let mut world = World::with(CacheSettings::new(MEMORY_BYTES));
     (0..12_000).for_each(|page| drop(world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=60", "x")));
     let before = world.cache.statistics();
-    let smaller = Settings { object_bytes_max: 10, ..Settings::new(MEMORY_BYTES / 2) };
+    let smaller = CacheSettings { object_bytes_max: 10, ..CacheSettings::new(MEMORY_BYTES / 2) };
     world.cache = world.cache.with_settings(smaller).unwrap();
     let after = world.cache.statistics();
     assert!(after.bytes <= MEMORY_BYTES / 2 && after.bytes_max == MEMORY_BYTES / 2, "{after:?}");
     assert!(after.objects > 1_000 && after.objects < before.objects, "the rest stays: {after:?}");
     world.fetch("GET /long", "", 200, "Cache-Control: max-age=60", "longer than that");
     assert!(!matches!(world.look_up("GET /long", ""), CacheDecision::Respond(_)));
-    assert!(world.cache.with_settings(Settings::new(1)).is_err());
-    world.cache = world.cache.with_settings(Settings::new(MEMORY_BYTES)).unwrap();
+    assert!(world.cache.with_settings(CacheSettings::new(1)).is_err());
+    world.cache = world.cache.with_settings(CacheSettings::new(MEMORY_BYTES)).unwrap();
     (0..12_000).for_each(|page| drop(world.fetch(&format!("GET /x{page}"), "", 200, "Cache-Control: max-age=60", "x")));
     assert!(world.cache.statistics().bytes > MEMORY_BYTES * 9 / 10);
 }
 
 #[test]
 fn large_objects_do_not_empty_the_store() {
-    let mut world = World::with(Settings::new(8 << 20));
+    let mut world = World::with(CacheSettings::new(8 << 20));
     for page in 0..4_000 {
         world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=600", &"x".repeat(1_000));
         assert!(world.is_hit(&format!("GET /{page}"), "") || page > 0);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use breme_cache::{BodyRead, CacheDecision, FailureInfo, FetchError, Follower, FollowerPoll, Forward, Settings, Wakes};
+use breme_cache::{
+    BodyRead, CacheDecision, CacheSettings, FailureInfo, FetchError, Follower, FollowerPoll, Forward, Wakes,
+};
 
 use crate::world::{World, received_from};
 
@@ -334,7 +336,7 @@ fn followers_have_deadlines() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let follower = world.follow("GET /", "");
-    assert_eq!(follower.deadline(), world.now.instant + Settings::new(1).follow_max);
+    assert_eq!(follower.deadline(), world.now.instant + CacheSettings::new(1).follow_max);
     world.wait(10);
     let CacheDecision::Forward(own) = follower.retry(world.now) else { panic!("it asks for itself") };
     world.respond(own, 200, FRESH, "abc");
@@ -423,7 +425,7 @@ fn some_requests_do_not_follow() {
 
 #[test]
 fn declared_overlong_body_releases_followers() {
-    let mut world = World::with(Settings { object_bytes_max: 5, ..Settings::new(4 << 20) });
+    let mut world = World::with(CacheSettings { object_bytes_max: 5, ..CacheSettings::new(4 << 20) });
     let (forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
     assert!(!forward.wants_body());
     assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.now), FollowerPoll::Retry)));
@@ -433,7 +435,8 @@ fn declared_overlong_body_releases_followers() {
 
 #[test]
 fn overlong_body_continues_for_started_followers() {
-    let settings = Settings { object_bytes_max: 40_000, overlong_window_bytes: 30_000, ..Settings::new(4 << 20) };
+    let settings =
+        CacheSettings { object_bytes_max: 40_000, overlong_window_bytes: 30_000, ..CacheSettings::new(4 << 20) };
     let mut world = World::with(settings);
     let (mut forward, mut followers) = begin(&mut world, 3, FRESH, None);
     assert!(matches!(followers[0].poll(world.now), FollowerPoll::Stream(_)));
@@ -463,7 +466,7 @@ fn overlong_body_continues_for_started_followers() {
 
 #[test]
 fn overlong_body_without_readers_is_dropped() {
-    let mut world = World::with(Settings { object_bytes_max: 40_000, ..Settings::new(4 << 20) });
+    let mut world = World::with(CacheSettings { object_bytes_max: 40_000, ..CacheSettings::new(4 << 20) });
     let (mut forward, _) = begin(&mut world, 0, FRESH, None);
     for _ in 0..5 {
         forward.handle_body(&[b'x'; 10_000], &mut world.wakes);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_cache::{
-    BodyRead, Cache, CacheDecision, CachedResponse, FetchError, Follower, FollowerPoll, Forward, Now, Purge, PurgeMode,
-    Request, ResponseBody, ResponseHead, Scheme, Settings, Waiter, Wakes,
+    BodyRead, Cache, CacheDecision, CacheSettings, CachedResponse, FetchError, Follower, FollowerPoll, Forward, Now,
+    Purge, PurgeMode, Request, ResponseBody, ResponseHead, Scheme, Waiter, Wakes,
 };
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
@@ -162,7 +162,7 @@ impl Site {
 #[test]
 fn concurrent_lookups_fills_and_purges() {
     let site = Arc::new(Site {
-        cache: Cache::new(Settings::new(MEMORY_BYTES)).unwrap(),
+        cache: Cache::new(CacheSettings::new(MEMORY_BYTES)).unwrap(),
         versions: (0..PAGES).map(|_| AtomicU64::new(0)).collect(),
         purged: (0..PAGES).map(|_| AtomicU64::new(0)).collect(),
     });

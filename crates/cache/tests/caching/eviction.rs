@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use breme_base::Random;
-use breme_cache::{CacheDecision, Settings};
+use breme_cache::{CacheDecision, CacheSettings};
 
 use crate::world::World;
 
@@ -60,7 +60,7 @@ impl Lru {
 
 /// The hits of the store, and its final number of objects.
 fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
-    let mut world = World::with(Settings::new(memory_bytes));
+    let mut world = World::with(CacheSettings::new(memory_bytes));
     let body = "x".repeat(CONTENT_BYTES);
     let mut hits = 0;
     for object in requests {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_cache::Settings;
+use breme_cache::CacheSettings;
 
 use crate::world::World;
 
@@ -27,7 +27,7 @@ fn fresh_hit_has_age() {
 /// Including the time in caches nearer to the origin.
 #[test]
 fn freshness_is_limited() {
-    let settings = Settings { lifetime_max: Duration::from_secs(5), ..Settings::new(4 << 20) };
+    let settings = CacheSettings { lifetime_max: Duration::from_secs(5), ..CacheSettings::new(4 << 20) };
     let mut world = World::with(settings);
     for lines in
         ["Cache-Control: max-age=600", "Cache-Control: max-age=6000\nAge: 1000", "CDN-Cache-Control: max-age=60"]
@@ -132,7 +132,7 @@ fn honours_request_directives() {
 
 #[test]
 fn request_directives_can_be_ignored() {
-    let mut world = World::with(Settings { client_directives: false, ..Settings::new(1 << 20) });
+    let mut world = World::with(CacheSettings { client_directives: false, ..CacheSettings::new(1 << 20) });
     world.fetch("GET /", "", 200, "Cache-Control: max-age=100", "one");
     assert!(world.is_hit("GET /", "Cache-Control: no-cache, no-store, max-age=0"));
 }
@@ -193,7 +193,7 @@ fn targeted_fields_are_stored_and_sent() {
 
 #[test]
 fn lifetimes_are_spread() {
-    let mut world = World::with(Settings::new(4 << 20));
+    let mut world = World::with(CacheSettings::new(4 << 20));
     let ttl = |status_text: &str| status_text.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
     let ttls: Vec<i64> = (0..200)
         .map(|page| {
@@ -207,8 +207,10 @@ fn lifetimes_are_spread() {
 
 #[test]
 fn settings_errors_name_the_setting() {
-    use breme_cache::{Cache, Settings};
-    let message = |settings: Settings| Cache::new(settings).unwrap_err().to_string();
-    assert!(message(Settings::new(100)).contains("100 bytes"));
-    assert!(message(Settings { name: "no name".to_owned(), ..Settings::new(1 << 20) }).contains("\"no name\""));
+    use breme_cache::{Cache, CacheSettings};
+    let message = |settings: CacheSettings| Cache::new(settings).unwrap_err().to_string();
+    assert!(message(CacheSettings::new(100)).contains("100 bytes"));
+    assert!(
+        message(CacheSettings { name: "no name".to_owned(), ..CacheSettings::new(1 << 20) }).contains("\"no name\"")
+    );
 }

@@ -1,6 +1,6 @@
 //! Storing, reusing and merging 206 responses (RFC 9111, 3.3 and 3.4).
 
-use breme_cache::{CacheDecision, FollowerPoll, Purge, PurgeMode, Settings};
+use breme_cache::{CacheDecision, CacheSettings, FollowerPoll, Purge, PurgeMode};
 
 use crate::world::{Received, World};
 
@@ -189,7 +189,7 @@ fn if_range_part_needs_merge() {
 
 #[test]
 fn merged_part_respects_object_limit() {
-    let settings = Settings { object_bytes_max: 8, lifetime_spread_percent: 0, ..Settings::new(4 << 20) };
+    let settings = CacheSettings { object_bytes_max: 8, lifetime_spread_percent: 0, ..CacheSettings::new(4 << 20) };
     let mut world = World::with(settings);
     fetch_part(&mut world, 0, 5, "ETag: \"a\"");
     fetch_part(&mut world, 5, 8, "ETag: \"a\"");
@@ -266,7 +266,7 @@ fn purge_removes_parts() {
 
 #[test]
 fn part_memory_is_bounded_and_released() {
-    let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(256 * 1024) });
+    let mut world = World::with(CacheSettings { lifetime_spread_percent: 0, ..CacheSettings::new(256 * 1024) });
     for path in 0..100 {
         for (start, key_hash) in [(0, "0-999"), (1000, "1000-1999"), (2000, "2000-2999")] {
             let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes {key_hash}/4000");

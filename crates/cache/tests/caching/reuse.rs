@@ -79,7 +79,8 @@ fn selects_variants() {
 
 #[test]
 fn variants_are_bounded() {
-    let mut world = World::with(breme_cache::Settings { variants_max: 3, ..breme_cache::Settings::new(4 << 20) });
+    let mut world =
+        World::with(breme_cache::CacheSettings { variants_max: 3, ..breme_cache::CacheSettings::new(4 << 20) });
     for value in 0..10 {
         world.fetch("GET /", &format!("Foo: {value}"), 200, "Cache-Control: max-age=60\nVary: Foo", "x");
     }
@@ -164,8 +165,10 @@ fn matching_head_freshens() {
 
 #[test]
 fn pass_marker_applies_to_its_variant() {
-    let mut world =
-        World::with(breme_cache::Settings { object_bytes_max: 40_000, ..breme_cache::Settings::new(4 << 20) });
+    let mut world = World::with(breme_cache::CacheSettings {
+        object_bytes_max: 40_000,
+        ..breme_cache::CacheSettings::new(4 << 20)
+    });
     let lines = "Cache-Control: max-age=60\nVary: Foo";
     world.fetch("GET /", "Foo: 1", 200, lines, "one");
     world.fetch("GET /", "Foo: 2", 200, "Cache-Control: private\nVary: Foo", "two");

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use breme_base::{Instant, UnixSeconds};
 use breme_cache::{
-    Cache, CacheDecision, CachedResponse, FetchError, Follower, Forward, HeadAction, Now, Request, ResponseBody,
-    ResponseHead, Scheme, Settings, Waiter, Wakes,
+    Cache, CacheDecision, CacheSettings, CachedResponse, FetchError, Follower, Forward, HeadAction, Now, Request,
+    ResponseBody, ResponseHead, Scheme, Waiter, Wakes,
 };
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ServerConnection,
@@ -43,10 +43,10 @@ impl Received {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Settings { lifetime_spread_percent: 0, ..Settings::new(4 << 20) })
+        Self::with(CacheSettings { lifetime_spread_percent: 0, ..CacheSettings::new(4 << 20) })
     }
 
-    pub(crate) fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: CacheSettings) -> Self {
         let cache = Cache::new(settings).unwrap();
         let now = Now { instant: Instant::ZERO, wall: UnixSeconds(START) };
         Self { cache, now, wakes: Wakes::new(), is_stripped: |_| false, next_message: 0 }

@@ -4,7 +4,7 @@ use breme_node::{Action, Close, ConnectionId, Log, Node, ShardId};
 
 use super::Engine;
 use crate::connection::ConnectionPhase;
-use crate::control::Counters;
+use crate::control::LiveCounters;
 use crate::port::Port;
 
 /// Capacity of the action log kept between calls.
@@ -106,10 +106,10 @@ impl<N: Node, P: Port> Engine<N, P> {
             return;
         }
         if self.wakes_delayed.len() < WAKES_DELAYED_MAX {
-            Counters::add(&self.counters().wakes_delayed);
+            LiveCounters::add(&self.counters().wakes_delayed);
             self.wakes_delayed.push_back((shard, message));
         } else {
-            Counters::add(&self.counters().wakes_lost);
+            LiveCounters::add(&self.counters().wakes_lost);
         }
     }
 

@@ -5,7 +5,7 @@ use breme_node::{CloseReason, ConnectError, ConnectionId, Node, PRESSURE_IDLE_TI
 use super::Engine;
 use super::turn::RECEIVES_PER_TURN;
 use crate::connection::{ConnectionPhase, WriteShutdown};
-use crate::control::Counters;
+use crate::control::LiveCounters;
 use crate::port::Port;
 use crate::socket::ReceiveResult;
 
@@ -102,7 +102,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         match connection.phase {
             ConnectionPhase::Lingering { .. } => {
                 connection.end(CloseReason::Dropped);
-                Counters::add(&self.counters().dropped);
+                LiveCounters::add(&self.counters().dropped);
             }
             _ => connection.has_ended = true,
         }
@@ -128,7 +128,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             return self.timers.set(id.key(), self.now + self.settings.closing_timeout);
         }
         connection.end(CloseReason::Dropped);
-        Counters::add(&self.counters().dropped);
+        LiveCounters::add(&self.counters().dropped);
     }
 
     pub(super) fn release_if_ended(&mut self, id: ConnectionId) {
@@ -162,7 +162,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             ConnectionPhase::Ended(_) => {}
             _ => {
                 connection.end(CloseReason::Dropped);
-                Counters::add(&self.counters().dropped);
+                LiveCounters::add(&self.counters().dropped);
             }
         }
         self.release_if_ended(id);

@@ -4,7 +4,7 @@ use breme_node::{ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint,
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase};
-use crate::control::Counters;
+use crate::control::LiveCounters;
 use crate::port::Port;
 
 impl<N: Node, P: Port> Engine<N, P> {
@@ -52,7 +52,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         connection.phase = ConnectionPhase::Open;
         connection.is_reported = true;
         self.timers.clear(id.key());
-        Counters::add(&self.counters().connected);
+        LiveCounters::add(&self.counters().connected);
         self.notify_connected(ticket, Ok(Connected::plain(id)));
         self.schedule_if_readable(id);
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase, Initiator};
-use crate::control::Counters;
+use crate::control::LiveCounters;
 use crate::port::Port;
-use crate::tls::{Ciphertext, HandshakeStep, ServerTls, Session, TlsStream};
+use crate::tls::{Ciphertext, HandshakeStep, ServerTls, TlsSession, TlsStream};
 use crate::transport::Transport;
 
 impl<N: Node, P: Port> Engine<N, P> {
@@ -25,7 +25,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     ) -> Option<ConnectionId> {
         self.read_clock();
         let Ok(session) = tls.session() else {
-            Counters::add(&self.counters().accepts_failed);
+            LiveCounters::add(&self.counters().accepts_failed);
             self.counters().add_end(CloseReason::Tls(TlsFailure::Protocol));
             return None;
         };
@@ -45,7 +45,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let now = self.now;
         let mut hello = Ciphertext::default();
         let session = match self.settings.tls_clients.get(client) {
-            Some(client) => Session::client(&client, &mut hello),
+            Some(client) => TlsSession::client(&client, &mut hello),
             None => Err(TlsFailure::NoSuchClient),
         };
         let Some(connection) = self.table.get_mut(id) else { return };
@@ -110,14 +110,14 @@ impl<N: Node, P: Port> Engine<N, P> {
         connection.phase = ConnectionPhase::Open;
         connection.is_reported = true;
         connection.is_readable = true;
-        Counters::add(&self.counters().handshakes);
+        LiveCounters::add(&self.counters().handshakes);
         if handshake.is_resumed {
-            Counters::add(&self.counters().handshakes_resumed);
+            LiveCounters::add(&self.counters().handshakes_resumed);
         }
         match (initiator, accepted) {
             (Initiator::Connected(ticket), _) => {
                 if !was_reported {
-                    Counters::add(&self.counters().connected);
+                    LiveCounters::add(&self.counters().connected);
                 }
                 self.notify_connected(ticket, Ok(Connected { connection: id, handshake: Some(handshake) }));
             }
@@ -133,7 +133,7 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     /// Sends the alert if possible. The node is notified only if it opened the connection.
     pub(super) fn fail_handshaking(&mut self, id: ConnectionId, failure: TlsFailure) {
-        Counters::add(&self.counters().handshakes_failed);
+        LiveCounters::add(&self.counters().handshakes_failed);
         let Some(connection) = self.table.get_mut(id) else { return };
         let ConnectionPhase::Handshaking(initiator) = connection.phase else { return };
         match initiator {

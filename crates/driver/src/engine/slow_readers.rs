@@ -10,7 +10,7 @@ use breme_node::{CloseReason, ConnectionId, Node, Pressure};
 
 use super::Engine;
 use crate::connection::{Connection, ConnectionPhase};
-use crate::control::Counters;
+use crate::control::LiveCounters;
 use crate::port::Port;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -79,7 +79,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                 connection.transport.reset_on_close();
                 let is_closing = connection.phase != ConnectionPhase::Open;
                 connection.end(if is_closing { CloseReason::Dropped } else { CloseReason::Evicted });
-                Counters::add(&self.counters().dropped);
+                LiveCounters::add(&self.counters().dropped);
                 self.release_if_ended(id);
             }
         }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use super::handoff::Handoff;
 use super::poll;
 use crate::accept::{ACCEPT_PAUSE, AcceptError};
-use crate::control::{Control, Counters, Stop};
+use crate::control::{Control, LiveCounters, StopMode};
 
 /// Idle threads sleep and must be woken to close their connections; waking a large pool at once would take CPU time
 /// from busy threads.
@@ -51,7 +51,7 @@ impl Acceptor {
 
     /// Accepts until stopped, then empties the backlog.
     pub(crate) fn run(mut self) {
-        while self.control.stop() == Stop::No && self.handoff.has_threads() {
+        while self.control.stop() == StopMode::No && self.handoff.has_threads() {
             let now = self.clock.now();
             self.accept_again = self.accept_again.filter(|&again| again > now);
             let wake_again = self.wakeups.wake_idle(self.handoff.pressure_epoch(), now, &self.control);
@@ -65,7 +65,7 @@ impl Acceptor {
                 }
             }
         }
-        if self.control.stop() == Stop::Drain {
+        if self.control.stop() == StopMode::Drain {
             for index in 0..self.listeners.len() {
                 self.accept(ListenerId(index), self.backlog);
             }
@@ -111,7 +111,7 @@ impl Acceptor {
     /// Counted at the first shard, since the acceptor belongs to none.
     fn count_failure(&self) {
         if let Some(mailbox) = self.control.mailbox(ShardId(0)) {
-            Counters::add(&mailbox.counters.accepts_failed);
+            LiveCounters::add(&mailbox.counters.accepts_failed);
         }
     }
 }

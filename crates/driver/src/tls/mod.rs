@@ -26,6 +26,6 @@ pub use client::{ClientOptions, ClientTls, Negotiated, TlsClients, TlsVersion};
 pub use failure::TlsSetupError;
 pub use identity::{CertificateValidity, Identity, IdentityError};
 pub use server::ServerTls;
-pub(crate) use session::Session;
+pub(crate) use session::TlsSession;
 pub(crate) use stream::{HandshakeStep, TlsStream};
 pub use trust::Trust;

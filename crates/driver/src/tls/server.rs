@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use super::crypto_provider::server_provider;
 use super::failure::TlsSetupError;
 use super::identity::Identity;
-use super::session::Session;
+use super::session::TlsSession;
 
 /// For TLS 1.2 clients without tickets; some hundred bytes each.
 const SESSIONS_MAX: usize = 16 * 1024;
@@ -80,8 +80,8 @@ impl ServerTls {
         Arc::clone(&self.config)
     }
 
-    pub(crate) fn session(&self) -> Result<Session, TlsFailure> {
-        Session::server(Arc::clone(&self.config))
+    pub(crate) fn session(&self) -> Result<TlsSession, TlsFailure> {
+        TlsSession::server(Arc::clone(&self.config))
     }
 
     pub(crate) fn plaintext_response(&self) -> &Bytes {

@@ -27,7 +27,7 @@ pub(crate) const CIPHERTEXT_BYTES_MAX: usize = RECORD_BYTES_MAX + 2048 + 5;
 /// Maximum incomplete data: a record, or handshake messages, where certificate chains are the longest.
 const PARTIAL_BYTES_MAX: usize = 128 * 1024;
 
-pub(crate) struct Session {
+pub(crate) struct TlsSession {
     connection: RustlsConnection,
     /// The beginning of a record or handshake message.
     partial: Vec<u8>,
@@ -39,7 +39,7 @@ pub(crate) struct Session {
     client: Option<Arc<ClientTls>>,
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for TlsSession {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { partial, is_handshaking, has_ended, .. } = self;
         write!(
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-impl Session {
+impl TlsSession {
     pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsFailure> {
         let connection = UnbufferedServerConnection::new(config).map_err(|error| tls_failure(&error))?;
         Ok(Self::new(RustlsConnection::Server(connection), None))
@@ -201,7 +201,7 @@ mod tests {
     use crate::tls::{ClientOptions, Identity, ServerTls, Trust};
 
     struct Pair {
-        sessions: [Session; 2],
+        sessions: [TlsSession; 2],
         wires: [Ciphertext; 2],
         read: [Vec<u8>; 2],
         failures: [Option<TlsFailure>; 2],
@@ -224,7 +224,7 @@ mod tests {
     impl Pair {
         fn new(server: &ServerTls, client: &Arc<ClientTls>) -> Self {
             let mut wires = [Ciphertext::default(), Ciphertext::default()];
-            let client = Session::client(client, &mut wires[0]).unwrap();
+            let client = TlsSession::client(client, &mut wires[0]).unwrap();
             let sessions = [client, server.session().unwrap()];
             Self { sessions, wires, read: [Vec::new(), Vec::new()], failures: [None; 2] }
         }
@@ -282,7 +282,7 @@ mod tests {
             pair.settle(&mut random);
             assert_eq!(pair.failures, [None, None], "seed {seed}");
             assert!(pair.read[1] == sent[0] && pair.read[0] == sent[1], "seed {seed}");
-            assert!(pair.sessions.iter().all(Session::has_ended), "seed {seed}");
+            assert!(pair.sessions.iter().all(TlsSession::has_ended), "seed {seed}");
         }
     }
 

@@ -14,7 +14,7 @@ use breme_node::{Accepted, CloseReason, TlsFailure};
 use bytes::Bytes;
 
 use super::ciphertext::Ciphertext;
-use super::session::{CIPHERTEXT_BYTES_MAX, RECORD_BYTES_MAX, Session};
+use super::session::{CIPHERTEXT_BYTES_MAX, RECORD_BYTES_MAX, TlsSession};
 use crate::socket::{ReceiveResult, SendFailure, SendResult};
 use crate::socket::{Socket, read_file};
 
@@ -44,7 +44,7 @@ thread_local! {
 
 #[derive(Debug)]
 pub(crate) struct TlsStream {
-    session: Session,
+    session: TlsSession,
     /// Encrypted, not sent.
     pending: Ciphertext,
     /// Decrypted; unread from `consumed` on.
@@ -69,7 +69,7 @@ pub(crate) enum HandshakeStep {
 
 impl TlsStream {
     pub(crate) fn server(
-        session: Session,
+        session: TlsSession,
         plaintext_response: &Bytes,
         accepted: Accepted,
         connected_at: Instant,
@@ -83,7 +83,7 @@ impl TlsStream {
     }
 
     /// `hello` is sent first.
-    pub(crate) fn new(session: Session, hello: Ciphertext, connected_at: Instant) -> Self {
+    pub(crate) fn new(session: TlsSession, hello: Ciphertext, connected_at: Instant) -> Self {
         Self {
             session,
             pending: hello,
@@ -299,7 +299,7 @@ impl TlsStream {
         socket: &mut Socket,
         more: bool,
         scratch: &mut Ciphertext,
-        encrypt: impl FnOnce(&mut Session, &mut Ciphertext) -> Result<usize, TlsFailure>,
+        encrypt: impl FnOnce(&mut TlsSession, &mut Ciphertext) -> Result<usize, TlsFailure>,
     ) -> Result<SendResult, SendFailure> {
         scratch.clear();
         let is_first = self.pending.is_empty();
@@ -355,7 +355,7 @@ enum Incoming {
 
 /// Encrypts segments into full records where possible, and returns the number of plaintext bytes.
 fn encrypt_segments(
-    session: &mut Session,
+    session: &mut TlsSession,
     segments: &[impl Deref<Target = [u8]>],
     gathered: &mut Vec<u8>,
     out: &mut Ciphertext,

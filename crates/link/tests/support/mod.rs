@@ -9,7 +9,7 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
     Received,
 };
-use breme_sim::{Amounts, Host, Network, Simulation, Times};
+use breme_sim::{AmountRange, DurationRange, Host, Network, Simulation};
 use breme_testkit::ContractChecker;
 
 pub const MS: Duration = Duration::from_millis(1);
@@ -261,9 +261,9 @@ impl Node for Server {
 pub fn instant_network() -> Network {
     let much = 64 << 20;
     Network {
-        delay: Times::always(Duration::ZERO),
-        window_bytes: Amounts::always(much),
-        long_queue_bytes: Amounts::always(much),
+        delay: DurationRange::always(Duration::ZERO),
+        window_bytes: AmountRange::always(much),
+        long_queue_bytes: AmountRange::always(much),
         lent_bytes_max: much as usize,
         ..Network::calm()
     }

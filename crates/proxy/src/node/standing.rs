@@ -227,7 +227,7 @@ impl Drop for Known {
 mod tests {
     use breme_base::UnixSeconds;
     use breme_cache::{
-        Cache, CacheDecision, Now, Purge, PurgeMode, Request, ResponseBody, Scheme, Settings, Waiter, Wakes,
+        Cache, CacheDecision, CacheSettings, Now, Purge, PurgeMode, Request, ResponseBody, Scheme, Waiter, Wakes,
     };
     use breme_http1::{
         ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn content_that_the_store_lets_go_is_let_go_here() {
-        let cache = Cache::new(Settings::new(1 << 20)).unwrap();
+        let cache = Cache::new(CacheSettings::new(1 << 20)).unwrap();
         store(&cache);
         let CacheDecision::Respond(answer) = ask(&cache) else { panic!("it is stored") };
         let ResponseBody::One(content) = answer.body().clone() else { panic!("all of it") };

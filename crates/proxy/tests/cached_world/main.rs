@@ -50,9 +50,9 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
     });
     // A few pages of all, so that they are asked for often.
     let pages: Vec<_> = (0..PAGES_ASKED).map(|_| random.below(PAGES.len() as u64) as usize).collect();
-    let cache = Cache::new(breme_cache::Settings {
+    let cache = Cache::new(breme_cache::CacheSettings {
         stale_on_failure: Duration::ZERO,
-        ..breme_cache::Settings::new(if random.chance(0.3) { 100_000 } else { 4 << 20 })
+        ..breme_cache::CacheSettings::new(if random.chance(0.3) { 100_000 } else { 4 << 20 })
     });
     let cache = cache.unwrap();
     let addresses = vec![simulation.address(origin)];

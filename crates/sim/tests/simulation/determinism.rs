@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use breme_sim::{Network, Simulation, Summary};
-use breme_testkit::{Client, ConsumePolicy, Content, Echo, ResumePolicy, Script, Surroundings};
+use breme_testkit::{Client, ConsumePolicy, Echo, ResumePolicy, Script, Surroundings, TestContent};
 
 fn play(seed: u64, content_seed: u64) -> (String, u64, Summary) {
     let mut simulation = Simulation::new(seed, Network::nasty());
@@ -15,7 +15,7 @@ fn play(seed: u64, content_seed: u64) -> (String, u64, Summary) {
         stop_server: std::sync::Arc::new(|| {}),
     };
     simulation.client("client", 3, |_| {
-        let content = Content::pattern(content_seed, 5_000);
+        let content = TestContent::pattern(content_seed, 5_000);
         let scripts = (0..3).map(|_| Script::new().connect().echo(&content).part());
         Client::new(&surroundings, Duration::from_secs(60), scripts.collect())
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_node::CloseReason;
 use breme_sim::{Faults, Network, Simulation, Stuck, Summary, seeds};
-use breme_testkit::{Client, Content, ContractChecker, Echo, Script};
+use breme_testkit::{Client, ContractChecker, Echo, Script, TestContent};
 
 use crate::world::surroundings;
 
@@ -23,7 +23,7 @@ fn run(seed: u64, network: &Network, patience: Duration) -> Run {
     let server = simulation.serve("server", 1, |_| ContractChecker::new(Echo::new(), most));
     let surroundings = surroundings(&simulation, server);
     let client = simulation.client("client", 4, |_| {
-        let content = Content::pattern(3, 4_000);
+        let content = TestContent::pattern(3, 4_000);
         let script = Script::new().connect().echo(&content).part();
         ContractChecker::new(Client::new(&surroundings, patience, vec![script]), most)
     });
@@ -60,7 +60,7 @@ fn all_faults_occur_within_contract() {
 
 #[test]
 fn silence_ends_with_failure() {
-    let begin = breme_sim::Times::always(Duration::from_micros(60));
+    let begin = breme_sim::DurationRange::always(Duration::from_micros(60));
     let network = Network { faults: Faults { silence: 1.0, begin, ..Faults::NONE }, ..Network::calm() };
     let run = run(1, &network, Duration::from_secs(100_000));
     run.outcome.unwrap_or_else(|stuck| panic!("{stuck}"));

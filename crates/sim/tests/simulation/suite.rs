@@ -1,6 +1,6 @@
 //! The cases of all drivers: once on a calm network, and with many seeds on rough ones.
 
-use breme_sim::{Amounts, Network, seeds};
+use breme_sim::{AmountRange, Network, seeds};
 use breme_testkit::suite;
 
 use crate::world::SimulatedWorld;
@@ -25,8 +25,8 @@ fn rough() {
 #[test]
 fn bytewise() {
     // Small windows keep bulk data small: each byte is an event.
-    let window_bytes = Amounts::between(512, 4 << 10);
-    let network = Network { window_bytes, long_queue_bytes: Amounts::between(1, 2 << 10), ..Network::bytewise() };
+    let window_bytes = AmountRange::between(512, 4 << 10);
+    let network = Network { window_bytes, long_queue_bytes: AmountRange::between(1, 2 << 10), ..Network::bytewise() };
     seeds(15, |seed| play_all(seed, &network, 10 << 10));
 }
 

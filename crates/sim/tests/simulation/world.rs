@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_node::{Node, Shard};
 use breme_sim::{Host, Network, Simulation};
-use breme_testkit::{Limits, Played, Shape, Surroundings, World};
+use breme_testkit::{NodeCounts, Played, Surroundings, World, WorldLimits};
 
 pub(crate) struct SimulatedWorld {
     pub(crate) seed: u64,
@@ -36,14 +36,14 @@ impl World for SimulatedWorld {
         format!("sim with seed {}", self.seed)
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> WorldLimits {
         let lent_bytes_max = self.network.lent_bytes_max;
-        Limits { lent_bytes_max, bulk_bytes: self.bulk_bytes, patience: Duration::from_secs(3_600) }
+        WorldLimits { lent_bytes_max, bulk_bytes: self.bulk_bytes, patience: Duration::from_secs(3_600) }
     }
 
     fn run<S, C>(
         &self,
-        shape: Shape,
+        shape: NodeCounts,
         server: impl Fn(Shard) -> S + Send + Sync + 'static,
         client: impl Fn(Shard, &Surroundings) -> C + Send + Sync + 'static,
     ) -> Played<S, C>

@@ -8,7 +8,7 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectTicket, ConnectionId, Node, Received, ShardId, TlsClientId,
 };
 use breme_sim::{Network, Simulation};
-use breme_testkit::{Client, Content, Script, Surroundings, suite};
+use breme_testkit::{Client, Script, Surroundings, TestContent, suite};
 
 use crate::world::{SimulatedWorld, surroundings};
 
@@ -68,7 +68,7 @@ fn failures(seed: u64, network: Network, fault: Fault) -> Result<Vec<String>, St
         let mut simulation = Simulation::new(seed, network);
         let server = simulation.serve("server", 1, |_| Wrong(fault));
         let surroundings = surroundings(&simulation, server);
-        let content = Content::pattern(1, 600);
+        let content = TestContent::pattern(1, 600);
         let script = Script::new().connect().exchange(content.clone(), content);
         let client = simulation
             .client("client", 1, |_| Client::new(&surroundings, Duration::from_secs(9), vec![script.clone()]));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use breme_node::{CloseReason, FileRange};
 
 use super::CaseContext;
-use crate::{AfterResponse, Content, Echo, FixedResponder, LineServer, ResponsePart, ResponseTrigger, Script, World};
+use crate::{
+    AfterResponse, Echo, FixedResponder, LineServer, ResponsePart, ResponseTrigger, Script, TestContent, World,
+};
 
 pub(super) fn echo_small<W: World>(case: &CaseContext<'_, W>) {
     let scene = case.play(Echo::new, vec![Script::new().connect().send("hello").expect("hello").part()]);
@@ -16,7 +18,7 @@ pub(super) fn echo_small<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn echo_large<W: World>(case: &CaseContext<'_, W>) {
-    let content = Content::pattern(1, case.large_bytes());
+    let content = TestContent::pattern(1, case.large_bytes());
     let scene = case.play(Echo::new, vec![Script::new().connect().echo(&content).part()]);
     let consumed: u64 = scene.servers.iter().map(|server| server.record().taken_bytes).sum();
     case.require_equal("taken by the server", consumed, case.large_bytes());
@@ -24,7 +26,7 @@ pub(super) fn echo_large<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn echo_one_byte_at_a_time<W: World>(case: &CaseContext<'_, W>) {
-    let content = Content::pattern(2, 300);
+    let content = TestContent::pattern(2, 300);
     case.play(Echo::new, vec![Script::new().connect().send_bytewise(content.clone()).expect(content).part()]);
 }
 
@@ -37,7 +39,7 @@ pub(super) fn echo_writes_coalesced<W: World>(case: &CaseContext<'_, W>) {
 pub(super) fn echo_on_many_connections<W: World>(case: &CaseContext<'_, W>) {
     let scripts: Vec<_> = (0..16)
         .map(|number| {
-            let content = Content::pattern(number, 3_000 + 100 * number);
+            let content = TestContent::pattern(number, 3_000 + 100 * number);
             Script::new().connect().echo(&content).part()
         })
         .collect();
@@ -54,7 +56,7 @@ pub(super) fn retained_bytes_are_lent_again_with_more<W: World>(case: &CaseConte
 }
 
 pub(super) fn segments_are_sent_in_order<W: World>(case: &CaseContext<'_, W>) {
-    let whole = Content::pattern(4, 20_000);
+    let whole = TestContent::pattern(4, 20_000);
     let bytes = whole.to_bytes();
     let file = file_of(&bytes);
     let parts = [0..10, 10..11, 11..5_000, 5_000..5_001, 5_001..12_000, 12_000..12_100, 12_100..20_000];
@@ -74,7 +76,7 @@ pub(super) fn segments_are_sent_in_order<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn large_file_part<W: World>(case: &CaseContext<'_, W>) {
-    let whole = Content::pattern(5, case.large_bytes());
+    let whole = TestContent::pattern(5, case.large_bytes());
     let bytes = whole.to_bytes();
     let (offset, length) = (777, case.large_bytes() - 1_000);
     let file = file_of(&bytes);

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::CaseContext;
 use crate::{
-    AfterResponse, Content, Echo, Ending, FixedResponder, LineServer, ResponsePart, ResponseTrigger, Script, World,
+    AfterResponse, Echo, Ending, FixedResponder, LineServer, ResponsePart, ResponseTrigger, Script, TestContent, World,
 };
 
 const REQUESTED: Ending = Ending::Exactly(CloseReason::Requested);
@@ -27,7 +27,7 @@ pub(super) fn end_with_bytes<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn response_after_client_end<W: World>(case: &CaseContext<'_, W>) {
-    let answer = Content::pattern(1, case.large_bytes());
+    let answer = TestContent::pattern(1, case.large_bytes());
     let part = ResponsePart::Copied(answer.clone());
     let server =
         move || FixedResponder::new(ResponseTrigger::Ended, vec![part.clone()], AfterResponse::Close(Close::Graceful));
@@ -39,7 +39,7 @@ pub(super) fn response_after_client_end<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn response_before_request<W: World>(case: &CaseContext<'_, W>) {
-    let question = Content::pattern(2, case.large_bytes());
+    let question = TestContent::pattern(2, case.large_bytes());
     let server = || {
         FixedResponder::new(
             ResponseTrigger::Accepted,
@@ -58,8 +58,8 @@ pub(super) fn response_before_request<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn early_response_during_upload<W: World>(case: &CaseContext<'_, W>) {
-    let answer = Content::pattern(3, 100_000.min(case.large_bytes()));
-    let upload = Content::pattern(4, DRAINED_BYTES.min(case.large_bytes()));
+    let answer = TestContent::pattern(3, 100_000.min(case.large_bytes()));
+    let upload = TestContent::pattern(4, DRAINED_BYTES.min(case.large_bytes()));
     let part = ResponsePart::Copied(answer.clone());
     let server = move || {
         FixedResponder::new(ResponseTrigger::FirstBytes, vec![part.clone()], AfterResponse::Close(Close::Graceful))
@@ -70,7 +70,7 @@ pub(super) fn early_response_during_upload<W: World>(case: &CaseContext<'_, W>) 
 }
 
 pub(super) fn bulk_before_close_arrives<W: World>(case: &CaseContext<'_, W>) {
-    let answer = Content::pattern(5, case.limits().bulk_bytes);
+    let answer = TestContent::pattern(5, case.limits().bulk_bytes);
     let part = ResponsePart::Shared(answer.to_bytes());
     let server = move || {
         FixedResponder::new(ResponseTrigger::FirstBytes, vec![part.clone()], AfterResponse::Close(Close::Graceful))
@@ -86,7 +86,7 @@ pub(super) fn abort_is_a_reset<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn abort_discards_queue<W: World>(case: &CaseContext<'_, W>) {
-    let answer = Content::pattern(6, case.limits().bulk_bytes);
+    let answer = TestContent::pattern(6, case.limits().bulk_bytes);
     let part = ResponsePart::Shared(answer.to_bytes());
     let server = move || {
         FixedResponder::new(ResponseTrigger::FirstBytes, vec![part.clone()], AfterResponse::Close(Close::Abort))

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::CaseContext;
 use crate::{
-    AfterResponse, ConsumePolicy, Content, Echo, FixedResponder, Gate, PausingServer, ResponsePart, ResponseTrigger,
-    ResumePolicy, Script, World,
+    AfterResponse, ConsumePolicy, Echo, FixedResponder, Gate, PausingServer, ResponsePart, ResponseTrigger,
+    ResumePolicy, Script, TestContent, World,
 };
 
 /// Delay of slow nodes. No case depends on its length.
@@ -15,20 +15,20 @@ const REST: Duration = Duration::from_millis(5);
 const SEGMENT_COUNT: u64 = 16;
 
 pub(super) fn retained_bytes_are_lent_on_resume<W: World>(case: &CaseContext<'_, W>) {
-    let content = Content::pattern(1, 2_000);
+    let content = TestContent::pattern(1, 2_000);
     let server = || Echo::slow(ConsumePolicy::AtMost(1), ResumePolicy::AtOnce);
     case.play(server, vec![Script::new().connect().echo(&content).part()]);
 }
 
 pub(super) fn slow_consumption_with_pauses<W: World>(case: &CaseContext<'_, W>) {
-    let content = Content::pattern(2, 8_000);
+    let content = TestContent::pattern(2, 8_000);
     let server = || Echo::slow(ConsumePolicy::AtMost(700), ResumePolicy::After(Duration::from_micros(500)));
     let script = Script::new().connect().echo(&content).part();
     case.play(server, vec![script.clone(), script]);
 }
 
 pub(super) fn paused_sender_is_bounded<W: World>(case: &CaseContext<'_, W>) {
-    let content = Content::pattern(3, case.limits().bulk_bytes);
+    let content = TestContent::pattern(3, case.limits().bulk_bytes);
     let expected = content.clone();
     let gate = Gate::new();
     let script = Script::new().connect().open_when_long(&gate).send(content).expect_drained().finish().expect("ok");
@@ -63,7 +63,7 @@ pub(super) fn client_without_reading<W: World>(case: &CaseContext<'_, W>) {
 
 /// The server's own queue stops it from consuming until the client reads.
 pub(super) fn long_queues_do_not_deadlock<W: World>(case: &CaseContext<'_, W>) {
-    let content = Content::pattern(5, case.limits().bulk_bytes);
+    let content = TestContent::pattern(5, case.limits().bulk_bytes);
     let script = Script::new().connect().pause().send_at_once(content.clone()).wait(REST).resume();
     let scene = case.play(Echo::new, vec![script.expect(content).part()]);
     case.require(scene.client.long_count > 0, "a client that sends more than fits is told so");
@@ -82,9 +82,12 @@ pub(super) fn drained_queue_lends_again<W: World>(case: &CaseContext<'_, W>) {
 }
 
 /// Responds to the first bytes with more than fits in transit, in one call, in shared segments.
-fn bulk_server(bulk_bytes: u64, then: AfterResponse) -> (impl Fn() -> FixedResponder + Send + Sync + 'static, Content) {
+fn bulk_server(
+    bulk_bytes: u64,
+    then: AfterResponse,
+) -> (impl Fn() -> FixedResponder + Send + Sync + 'static, TestContent) {
     let length = bulk_bytes / SEGMENT_COUNT * SEGMENT_COUNT;
-    let answer = Content::pattern(4, length);
+    let answer = TestContent::pattern(4, length);
     let bytes = answer.to_bytes();
     let segment = bytes.len() / SEGMENT_COUNT as usize;
     let parts: Vec<_> = (0..SEGMENT_COUNT as usize)

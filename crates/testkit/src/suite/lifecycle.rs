@@ -5,7 +5,7 @@ use std::time::Duration;
 use breme_node::{CloseReason, Shard};
 
 use super::{CaseContext, record_violations};
-use crate::{ContractChecker, Echo, Limits, Script, Shape, Surroundings, Wakes, World};
+use crate::{ContractChecker, Echo, NodeCounts, Script, Surroundings, Wakes, World, WorldLimits};
 
 const BURST: u64 = 100;
 const SHARDS: usize = 3;
@@ -44,8 +44,8 @@ pub(super) fn stale_ids_are_ignored<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn shards_wake_each_other<W: World>(case: &CaseContext<'_, W>) {
-    let Limits { lent_bytes_max, patience, .. } = case.limits();
-    let shape = Shape { server_shards: 1, client_shards: SHARDS, connections: 1 };
+    let WorldLimits { lent_bytes_max, patience, .. } = case.limits();
+    let shape = NodeCounts { server_shards: 1, client_shards: SHARDS, connections: 1 };
     let played = case.world.run(
         shape,
         move |_: Shard| ContractChecker::new(Echo::new(), lent_bytes_max),

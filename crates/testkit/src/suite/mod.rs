@@ -7,7 +7,7 @@ mod lifecycle;
 
 use breme_node::{CloseReason, Node, Shard};
 
-use crate::{CallRecord, Client, ContractChecker, Limits, Script, Shape, Surroundings, World};
+use crate::{CallRecord, Client, ContractChecker, NodeCounts, Script, Surroundings, World, WorldLimits};
 
 pub struct Case<W> {
     pub name: &'static str,
@@ -86,7 +86,7 @@ struct CaseResult<S> {
 }
 
 impl<W: World> CaseContext<'_, W> {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> WorldLimits {
         self.world.limits()
     }
 
@@ -101,10 +101,10 @@ impl<W: World> CaseContext<'_, W> {
         server: impl Fn() -> S + Send + Sync + 'static,
         scripts: Vec<Script>,
     ) -> CaseResult<S> {
-        let Limits { lent_bytes_max, patience, .. } = self.limits();
+        let WorldLimits { lent_bytes_max, patience, .. } = self.limits();
         let count = scripts.len();
         let played = self.world.run(
-            Shape::connections(count.max(1)),
+            NodeCounts::connections(count.max(1)),
             move |_: Shard| ContractChecker::new(server(), lent_bytes_max),
             move |_: Shard, surroundings: &Surroundings| {
                 ContractChecker::new(Client::new(surroundings, patience, scripts.clone()), lent_bytes_max)

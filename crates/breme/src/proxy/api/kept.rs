@@ -120,7 +120,7 @@ mod tests {
     use std::time::Duration;
 
     use breme_balance::GroupSettings;
-    use breme_cache::Settings;
+    use breme_cache::CacheSettings;
     use breme_proxy::{HostRule, Mode, Parts, Settings as ProxySettings};
 
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
         let upstreams = Upstreams::new(rules, list, Duration::ZERO, clock, Clients::default()).unwrap();
         let parts = Parts { group: Some(upstreams.group()), ..Parts::new(settings, clock.wall_clock()) };
         let proxy = Proxy::new(parts).unwrap();
-        Kept { cache: Cache::new(Settings::new(1 << 20)).unwrap(), proxy, clock }
+        Kept { cache: Cache::new(CacheSettings::new(1 << 20)).unwrap(), proxy, clock }
     }
 
     fn call(kept: &Kept, method: &str, page: &str, query: Option<&str>, content: &str) -> Option<(u16, Value)> {

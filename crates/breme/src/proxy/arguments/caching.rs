@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_cache::Settings;
+use breme_cache::CacheSettings;
 
 use crate::load::units;
 
@@ -73,9 +73,9 @@ pub struct CachingFlags {
 
 impl CachingFlags {
     /// The settings of the cache, if there is to be one.
-    pub fn settings(&self, name: &str, seed: u64) -> Option<Settings> {
-        let defaults = Settings::new(self.cache_memory.filter(|bytes| *bytes > 0)?);
-        Some(Settings {
+    pub fn settings(&self, name: &str, seed: u64) -> Option<CacheSettings> {
+        let defaults = CacheSettings::new(self.cache_memory.filter(|bytes| *bytes > 0)?);
+        Some(CacheSettings {
             name: name.to_owned(),
             object_bytes_max: self.cache_object.unwrap_or(defaults.object_bytes_max),
             lifetime_max: self.cache_max_lifetime.unwrap_or(defaults.lifetime_max),
