@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub use arguments::Args;
 use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
-use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
+use breme_load::{Authority, Generator, Load, Outcome, Plan, Run, TlsSummary};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 
@@ -43,7 +43,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
-    let tls = secured::clients(args, plan.authority())?;
+    let tls = secured::clients(args, plan.hosts())?;
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
@@ -85,13 +85,17 @@ impl Args {
 fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
     let settings = plan.settings();
     // A connection that the server is to close is still open when the next one is opened.
-    let each = if settings.keep_alive { 1 } else { 2 };
+    let each = if settings.keep_alive { 1 } else { 2 } * plan.peers().len() as u64;
     breme_sys::ensure_descriptor_limit(settings.connections as u64 * each + DESCRIPTORS_BESIDES)
         .map_err(|error| Failure::run(error.to_string()))
 }
 
-fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
-    let authority = plan.peer();
+/// The addresses of each of the plan's peers.
+fn resolve(plan: &Plan) -> Result<Vec<Vec<SocketAddr>>, Failure> {
+    plan.peers().iter().map(resolve_one).collect()
+}
+
+fn resolve_one(authority: &Authority) -> Result<Vec<SocketAddr>, Failure> {
     let found = (authority.host.as_str(), authority.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> = found
         .map_err(|error| {
@@ -151,7 +155,7 @@ fn drive(
 
 /// Names the server, what became of the requests, and what to look at.
 fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
-    let addresses: Vec<String> = run.addresses().iter().map(SocketAddr::to_string).collect();
+    let addresses: Vec<String> = run.addresses().map(|address| address.to_string()).collect();
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let remedy = match (run.refused_tunnel(), run.tls_failure()) {
         (Some(refused), _) => format!("{refused}; load a target that the proxy allows, or remove --proxy"),

@@ -72,7 +72,7 @@ pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use figures::duration as duration_text;
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
-    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
+    PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX, tls_client,
 };
 pub use outcome::{
     AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX,
@@ -82,8 +82,8 @@ pub use outcome::{
 };
 pub use pairs::{PAIR_COUNT_MAX, SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
 pub use plan::{
-    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
-    Settings, WAITING_MAX,
+    CONNECTION_COUNT_MAX, HOST_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX,
+    Plan, PlanError, Settings, Spread, WAITING_MAX,
 };
 pub use request::CONTENT_BYTES_MAX;
 pub use run::{Progress, RefusedTunnel, Run};

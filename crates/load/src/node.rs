@@ -33,6 +33,7 @@ mod accounting;
 mod connections;
 mod exchange;
 mod free;
+mod hosts;
 mod open;
 mod sessions;
 mod shard;
@@ -45,9 +46,7 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
 };
 use connections::Loss;
-pub use connections::{
-    CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER,
-};
+pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, tls_client};
 use exchange::Reading;
 use free::Open;
 pub use free::TOGETHER_MAX;
@@ -121,6 +120,12 @@ impl Node for Load {
                 actions.close(connection, Close::Graceful);
                 return received.bytes.len();
             }
+            Owner::Idle(index) => {
+                self.tally.unexpected += u64::from(!received.bytes.is_empty());
+                self.lose_idle(index, connection);
+                actions.close(connection, Close::Graceful);
+                return received.bytes.len();
+            }
             Owner::Lingering | Owner::Nobody => return received.bytes.len(),
         };
         if let State::Tunnelling(since, _) = self.users[index as usize].state {
@@ -142,9 +147,10 @@ impl Node for Load {
 
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         self.tick(now);
-        let owner = self.owners.of(connection);
-        let Owner::User(index) = owner else {
-            return self.owners.set(connection, Owner::Nobody);
+        let index = match self.owners.of(connection) {
+            Owner::User(index) => index,
+            Owner::Idle(index) => return self.lose_idle(index, connection),
+            Owner::Lingering | Owner::Nobody => return self.owners.set(connection, Owner::Nobody),
         };
         if self.phase == Phase::Over {
             return; // the books are closed; the driver drops what was open

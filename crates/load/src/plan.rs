@@ -16,8 +16,10 @@ use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::variables::Variables;
 
-pub use bounds::{CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX};
-pub use settings::{OpenLoop, Settings, WAITING_MAX};
+pub use bounds::{
+    CONNECTION_COUNT_MAX, HOST_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX,
+};
+pub use settings::{OpenLoop, Settings, Spread, WAITING_MAX};
 
 /// A plan that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +48,10 @@ impl std::error::Error for PlanError {}
 #[derive(Debug)]
 pub struct Plan {
     settings: Settings,
+    /// With scenarios: of each step, one for each host.
     requests: Vec<Request>,
-    authority: Authority,
+    /// With scenarios there may be several.
+    hosts: Vec<Authority>,
     proxy: Option<Authority>,
 }
 
@@ -111,10 +115,10 @@ impl Plan {
             requests.push(Request::build(parts).map_err(fault)?);
         }
         let authority = authority.ok_or_else(|| PlanError::Setting("no target; give a URL".to_owned()))?;
-        Ok(Self { settings, requests, authority, proxy })
+        Ok(Self { settings, requests, hosts: vec![authority], proxy })
     }
 
-    /// Builds the request of each step.
+    /// Builds the requests of each step.
     fn of_scenarios(
         settings: Settings,
         proxy: Option<Authority>,
@@ -124,24 +128,29 @@ impl Plan {
             return Err(PlanError::Setting("there is no scenario".to_owned()));
         };
         bounds::check_scenario_settings(&settings).map_err(PlanError::Setting)?;
-        let base = match (settings.targets.as_slice(), scenarios.base()) {
-            ([target], _) => target.url.as_str(),
-            (_, Some(base)) => base,
-            _ => {
+        let own = settings.targets.iter().map(|target| target.url.as_str());
+        let bases: Vec<&str> =
+            if settings.targets.is_empty() { scenarios.base().into_iter().collect() } else { own.collect() };
+        let hosts = bases.into_iter().map(|base| parse_base(base, proxy.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        match hosts.first() {
+            None => {
                 let problem = "the scenario has no base URL; give a URL, or add base = \"http://HOST\" to the file";
                 return Err(PlanError::Setting(problem.to_owned()));
             }
-        };
-        let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
-        let prefix = url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
-            PlanError::Setting(format!("the base URL {base:?} must not contain '?' or a placeholder"))
-        })?;
-        let before = before_path(&url.authority, proxy.as_ref());
-        let prefix = [before.as_bytes(), prefix.strip_suffix(b"/").unwrap_or(prefix)].concat();
-        let build = |step: &Step| build_step(&settings, step, &url.authority, &prefix, fields);
-        let requests = scenarios.steps().iter().map(build).collect::<Result<Vec<_>, _>>()?;
-        let authority = url.authority;
-        Ok(Self { settings, requests, authority, proxy })
+            Some((first, _)) if hosts.iter().any(|(host, _)| host.is_tls != first.is_tls) => {
+                let problem = "the hosts of a scenario must all be http:// or all https://".to_owned();
+                return Err(PlanError::Setting(problem));
+            }
+            Some(_) => {}
+        }
+        let mut requests = Vec::with_capacity(scenarios.steps().len() * hosts.len());
+        for step in scenarios.steps() {
+            for (authority, prefix) in &hosts {
+                requests.push(build_step(&settings, step, authority, prefix, fields)?);
+            }
+        }
+        let hosts = hosts.into_iter().map(|(authority, _)| authority).collect();
+        Ok(Self { settings, requests, hosts, proxy })
     }
 
     /// What was wanted.
@@ -150,21 +159,21 @@ impl Plan {
         &self.settings
     }
 
-    /// Where the targets are.
+    /// Where the targets are; never empty.
     #[must_use]
-    pub const fn authority(&self) -> &Authority {
-        &self.authority
+    pub fn hosts(&self) -> &[Authority] {
+        &self.hosts
     }
 
     /// Whom connections are opened to: the proxy, or who is asked.
     #[must_use]
-    pub fn peer(&self) -> &Authority {
-        self.proxy.as_ref().unwrap_or(&self.authority)
+    pub fn peers(&self) -> &[Authority] {
+        self.proxy.as_ref().map_or(&self.hosts, std::slice::from_ref)
     }
 
     /// What a proxy is asked for when a connection to it is there; none if requests go to it, or there is no proxy.
     pub(crate) fn tunnel_request(&self) -> Option<Vec<u8>> {
-        let Authority { host, port, is_tls, .. } = &self.authority;
+        let Authority { host, port, is_tls, .. } = &self.hosts[0];
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let asks = self.proxy.is_some() && *is_tls;
         asks.then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes())
@@ -235,9 +244,9 @@ impl Plan {
         self.settings.cache_status || self.writes_versions()
     }
 
-    /// The request of a step.
-    pub(crate) fn step_request(&self, step: usize) -> &Request {
-        &self.requests[step]
+    /// The request of a step to a host.
+    pub(crate) fn step_request(&self, step: usize, host: usize) -> &Request {
+        &self.requests[step * self.hosts.len() + host]
     }
 
     /// Targets take turns: that of request number `ordinal`, from 0.
@@ -271,6 +280,18 @@ fn before_path(authority: &Authority, proxy: Option<&Authority>) -> String {
         Some(_) if authority.is_tls => String::new(),
         Some(_) => format!("http://{}", authority.text),
     }
+}
+
+/// Where the requests of a scenario go, and what their targets begin with.
+fn parse_base(base: &str, proxy: Option<&Authority>) -> Result<(Authority, Vec<u8>), PlanError> {
+    let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
+    let prefix =
+        url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
+            PlanError::Setting(format!("the base URL {base:?} must not contain '?' or a placeholder"))
+        })?;
+    let before = before_path(&url.authority, proxy);
+    let prefix = [before.as_bytes(), prefix.strip_suffix(b"/").unwrap_or(prefix)].concat();
+    Ok((url.authority, prefix))
 }
 
 fn build_step(
@@ -384,6 +405,29 @@ mod tests {
         check("line 3: b is on another server than the first target, a", &|s| {
             s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });
         });
+    }
+
+    #[test]
+    fn several_hosts_need_a_scenario_in_a_closed_loop() {
+        let file = "scenario = [{ name = \"x\", step = [{ request = \"/x\" }, { request = \"/y\" }] }]";
+        let settings = || Settings {
+            targets: vec![Target::url("http://a/"), Target::url("http://b:81/app")],
+            scenarios: Scenarios::parse(file, None, &Variables::default()).ok(),
+            ..Settings::new("http://a/")
+        };
+        let plan = Plan::new(settings()).unwrap();
+        let hosts: Vec<&str> = plan.hosts().iter().map(|host| host.text.as_str()).collect();
+        assert_eq!((hosts, plan.requests.len()), (vec!["a", "b:81"], 4));
+        let check = |change: fn(&mut Settings), expected: &str| {
+            let mut settings = settings();
+            change(&mut settings);
+            let error = Plan::new(settings).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(|s| s.open_loop = Some(OpenLoop::constant(1.0)), "need a closed loop");
+        check(|s| s.proxy = Some("http://p".into()), "through a proxy");
+        check(|s| s.targets[1].url = "https://b".into(), "must all be http:// or all https://");
+        check(|s| s.targets = vec![Target::url("http://a/"); HOST_COUNT_MAX + 1], "at most 256 hosts");
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl std::fmt::Display for RefusedTunnel {
 #[derive(Debug)]
 pub struct Run {
     plan: Plan,
-    addresses: Vec<SocketAddr>,
+    hosts: Vec<Host>,
     wall: WallClock,
     /// The CPU time of the calling thread, if the outside can tell it.
     thread_cpu: Option<fn() -> Duration>,
@@ -63,7 +63,6 @@ pub struct Run {
     session_ids: Option<SessionIds>,
     is_connected: AtomicBool,
     gave_up: AtomicBool,
-    preferred_address: AtomicUsize,
     latest_success: LatestSuccess,
     tls_failure: OnceLock<TlsFailure>,
     refused_tunnel: OnceLock<RefusedTunnel>,
@@ -95,9 +94,10 @@ pub struct Progress {
 }
 
 impl Run {
-    /// A run of `plan` against the first of `addresses` that answers, by `shard_count` shards.
+    /// A run of `plan` by `shard_count` shards. `addresses` are those of each of its peers; the first that answers is
+    /// used.
     #[must_use]
-    pub fn new(plan: Plan, addresses: Vec<SocketAddr>, shard_count: usize, wall: WallClock) -> Self {
+    pub fn new(plan: Plan, addresses: Vec<Vec<SocketAddr>>, shard_count: usize, wall: WallClock) -> Self {
         let claim_size = match plan.settings().requests {
             // Small enough that no shard is left with much more to do than another at the end.
             Some(total) => (total / (plan.settings().connections as u64 * 8)).clamp(1, CLAIM_MAX),
@@ -110,7 +110,7 @@ impl Run {
         let queue = settings.open_loop.as_ref().map(|open_loop| queue(settings, open_loop, shard_count));
         Self {
             plan,
-            addresses,
+            hosts: addresses.into_iter().map(Host::new).collect(),
             wall,
             thread_cpu: None,
             started: AtomicU64::new(u64::MAX),
@@ -125,7 +125,6 @@ impl Run {
             session_ids,
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
-            preferred_address: AtomicUsize::new(0),
             latest_success: LatestSuccess::default(),
             tls_failure: OnceLock::new(),
             refused_tunnel: OnceLock::new(),
@@ -155,10 +154,14 @@ impl Run {
         &self.plan
     }
 
-    /// The addresses that are tried.
-    #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    /// The addresses that are tried, of all hosts.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.hosts.iter().flat_map(|host| host.addresses.iter().copied())
+    }
+
+    /// One of the plan's peers, by its place.
+    pub(crate) fn host(&self, place: usize) -> &Host {
+        &self.hosts[place]
     }
 
     /// How many shards there are.
@@ -263,9 +266,11 @@ impl Run {
         self.session_ids.as_ref()
     }
 
-    pub(crate) fn note_connected(&self, address_index: usize) {
-        if !self.is_connected.load(Ordering::Relaxed) {
-            self.preferred_address.store(address_index, Ordering::Relaxed);
+    pub(crate) fn note_connected(&self, host: usize, address_index: usize) {
+        let host = &self.hosts[host];
+        if !host.is_connected() {
+            host.preferred_address.store(address_index, Ordering::Relaxed);
+            host.is_connected.store(true, Ordering::Relaxed);
             self.is_connected.store(true, Ordering::Relaxed);
         }
     }
@@ -308,14 +313,37 @@ impl Run {
         self.gave_up.store(true, Ordering::Relaxed);
     }
 
-    /// The place in the list of the address that answered, or else of the first.
-    pub(crate) fn preferred_address(&self) -> usize {
-        self.preferred_address.load(Ordering::Relaxed)
-    }
-
     /// A panic elsewhere leaves whole numbers behind, so the lock's poison says nothing.
     pub(crate) fn series(&self) -> MutexGuard<'_, Series> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A peer of the plan: a name may have several addresses.
+#[derive(Debug)]
+pub(crate) struct Host {
+    addresses: Vec<SocketAddr>,
+    is_connected: AtomicBool,
+    preferred_address: AtomicUsize,
+}
+
+impl Host {
+    const fn new(addresses: Vec<SocketAddr>) -> Self {
+        Self { addresses, is_connected: AtomicBool::new(false), preferred_address: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether any connection to it was opened so far.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// The place in the list of the address that answered, or else of the first.
+    pub(crate) fn preferred_address(&self) -> usize {
+        self.preferred_address.load(Ordering::Relaxed)
     }
 }
 

@@ -7,6 +7,7 @@ use breme_node::ConnectionId;
 use crate::cache_use::CacheUse;
 use crate::checks::CheckState;
 use crate::cookies::Jar;
+use crate::plan::Spread;
 use crate::session::Session;
 use crate::versions::Search;
 use crate::window::Window;
@@ -44,6 +45,27 @@ pub(crate) struct User {
     pub session: Option<Box<Session>>,
     /// Every response's Cache-Status is counted.
     pub counts_caches: bool,
+    /// Where there are several.
+    pub hosts: Option<Box<Hosts>>,
+}
+
+/// Several hosts, each with a connection at most.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    /// That of the next request, or of the one that was sent last.
+    pub next: usize,
+    /// That of the connection in use.
+    pub current: usize,
+    /// Connections to the others.
+    pub idle: Vec<Option<(ConnectionId, ClientConnection)>>,
+    /// Those that the user had a connection to.
+    known: Vec<bool>,
+}
+
+impl Hosts {
+    pub(crate) fn new(count: usize) -> Self {
+        Self { next: 0, current: 0, idle: (0..count).map(|_| None).collect(), known: vec![false; count] }
+    }
 }
 
 /// What a user is doing.
@@ -106,7 +128,40 @@ impl User {
             jar: has_jar.then(Box::default),
             session: None,
             counts_caches: false,
+            hosts: None,
         }
+    }
+
+    /// The host of its next request, by its place.
+    #[inline]
+    pub(crate) fn host(&self) -> usize {
+        self.hosts.as_ref().map_or(0, |hosts| hosts.next)
+    }
+
+    /// Its next request goes to another host than that of its connection.
+    #[inline]
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.hosts.as_ref().is_some_and(|hosts| hosts.next != hosts.current)
+    }
+
+    /// Chooses the host of the next request of its session.
+    pub(crate) fn choose_host(&mut self, spread: Spread) {
+        let (Some(hosts), Some(session)) = (&mut self.hosts, &mut self.session) else { return };
+        let count = hosts.idle.len() as u64;
+        let next = match spread {
+            Spread::Random => session.random.below(count),
+            Spread::User => session.number % count,
+        };
+        hosts.next = next as usize;
+    }
+
+    /// It has a connection to its host. Whether it had one before.
+    pub(crate) fn note_connected(&mut self) -> bool {
+        let known = match &mut self.hosts {
+            Some(hosts) => &mut hosts.known[hosts.next],
+            None => &mut self.was_connected,
+        };
+        std::mem::replace(known, true)
     }
 
     /// The fields of its responses are needed: by its scenario, by its cookies, or for Cache-Status.
@@ -123,7 +178,9 @@ impl User {
 
     /// It is a person whom the server does not know yet: of a scenario, and without a request so far.
     pub(crate) fn is_stranger(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| !session.is_active || session.since == Instant::FAR)
+        let is_new_to_host = self.hosts.as_ref().is_some_and(|hosts| !hosts.known[hosts.next]);
+        let is_new = self.session.as_ref().is_some_and(|session| !session.is_active || session.since == Instant::FAR);
+        is_new || is_new_to_host
     }
 
     /// The step that it is at, if it is in a session.
@@ -148,6 +205,8 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     User(u32),
+    /// The same, and it is not in use: the user is at another host.
+    Idle(u32),
     /// Its last answer said that the server closes it; the server is given a moment to do so.
     Lingering,
     /// It is not ours any more.

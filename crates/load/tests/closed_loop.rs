@@ -149,7 +149,7 @@ fn a_proxy_is_told_the_whole_url() {
     let targets: Vec<&str> = world.requests.iter().map(Request::target).collect();
     assert_eq!(targets, ["http://a:81/x?y", "http://a:81/"]);
     assert!(world.requests.iter().all(|request| request.text.contains("\r\nHost: a:81\r\n")));
-    let peer = world.run.plan().peer();
+    let peer = &world.run.plan().peers()[0];
     assert_eq!((peer.host.as_str(), peer.port), ("proxy", 3_128));
 }
 

@@ -105,7 +105,7 @@ fn a_saturated_thread_makes_the_result_invalid_where_users_wait_for_it() {
         let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(10)));
         let plan = breme_load::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
-        world.replace_run(breme_load::Run::new(plan, vec![world::address(80)], 1, wall).with_thread_cpu(cpu));
+        world.replace_run(breme_load::Run::new(plan, vec![vec![world::address(80)]], 1, wall).with_thread_cpu(cpu));
         world.called_late = held;
         world.finish()
     };
@@ -128,7 +128,7 @@ fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
         let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(1)));
         let plan = breme_load::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
-        world.replace_run(breme_load::Run::new(plan, vec![world::address(80)], 1, wall).with_thread_cpu(busy));
+        world.replace_run(breme_load::Run::new(plan, vec![vec![world::address(80)]], 1, wall).with_thread_cpu(busy));
         world.stalls = Some((Duration::from_millis(20), stall));
         world.finish()
     };

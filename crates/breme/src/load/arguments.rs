@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breme_http1::Version;
 use breme_load::{
-    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Stage, StatusSet, Target,
-    ThinkTime, Variables, WAITING_MAX, parse_sha256,
+    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Spread, Stage, StatusSet,
+    Target, ThinkTime, Variables, WAITING_MAX, parse_sha256,
 };
 
 use super::fail_if::FailIf;
@@ -29,11 +29,27 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Generate load on a URL and report throughput, response times and errors
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP, override_usage = "breme load [OPTIONS] <URL>\n       breme load [OPTIONS] --targets <FILE>\n       breme load [OPTIONS] --scenario <FILE>")]
+#[command(after_help = AFTER_HELP, override_usage = "breme load [OPTIONS] <URL>\n       breme load [OPTIONS] --targets <FILE>\n       breme load [OPTIONS] --scenario <FILE> [URL]...")]
 pub struct Args {
-    /// URL to request, [http[s]://]HOST[:PORT][/PATH]; PATH may contain placeholders
-    #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets", help_heading = "Target")]
-    url: Option<String>,
+    /// URL to request, [http[s]://]HOST[:PORT][/PATH]; PATH may contain placeholders; with --scenario, the base URL of
+    /// each host
+    #[arg(
+        required_unless_present_any = ["targets", "scenario"],
+        conflicts_with = "targets",
+        value_name = "URL",
+        help_heading = "Target"
+    )]
+    urls: Vec<String>,
+
+    /// With --scenario and several URLs: the host of each request, random or always the same for a user
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "random",
+        value_parser = ["random", "user"],
+        help_heading = "Target"
+    )]
+    spread: String,
 
     /// File of targets to request in turn: one URL or METHOD URL [BODY] per line; - for standard input
     #[arg(long, value_name = "FILE", help_heading = "Target")]
@@ -365,6 +381,7 @@ impl Args {
             ramp: self.ramp,
             timeout: self.timeout,
             cookies: self.cookies || self.scenario.is_some(),
+            spread: if self.spread == "user" { Spread::User } else { Spread::Random },
             expectations: Expectations {
                 status: self.expect_status.clone(),
                 content_bytes: self.expect_bytes,
@@ -457,16 +474,19 @@ impl Args {
     }
 
     fn read_targets(&self) -> Result<Vec<Target>, Failure> {
-        match (&self.url, &self.targets) {
-            (Some(url), _) => Ok(vec![Target::url(url)]),
-            (None, Some(path)) => {
+        match (self.urls.as_slice(), &self.targets) {
+            ([_, _, ..], _) if self.scenario.is_none() => Err(Failure::usage(
+                "several URLs are the hosts of a --scenario; to request several URLs in turn, write them into a file of --targets",
+            )),
+            ([_, ..], _) => Ok(self.urls.iter().map(|url| Target::url(url)).collect()),
+            ([], Some(path)) => {
                 let name = path.display();
                 let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
                 let file = file.map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
                 Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
             }
-            (None, None) if self.scenario.is_some() => Ok(Vec::new()),
-            (None, None) => Err(Failure::usage("no target; give a URL")),
+            ([], None) if self.scenario.is_some() => Ok(Vec::new()),
+            ([], None) => Err(Failure::usage("no target; give a URL")),
         }
     }
 

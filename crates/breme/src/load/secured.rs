@@ -11,20 +11,20 @@ use crate::failure::Failure;
 use crate::tls::{ClientFlags, IdentityFiles, client};
 
 /// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.
-/// In the places of [`breme_load::TLS_CLIENT`] and [`breme_load::TLS_STRANGER`].
-pub(super) fn clients(args: &Args, authority: &Authority) -> Result<Vec<Arc<ClientTls>>, Failure> {
+/// In the places of [`breme_load::tls_client`].
+pub(super) fn clients(args: &Args, hosts: &[Authority]) -> Result<Vec<Arc<ClientTls>>, Failure> {
     let files = flags(args).read()?;
-    if !authority.is_tls {
-        return Ok(Vec::new());
-    }
     let options = ClientOptions {
         resumption: !args.no_tls_resumption,
         version: args.tls.as_deref().map(|name| if name == "1.2" { TlsVersion::Tls12 } else { TlsVersion::Tls13 }),
         ..files.options()
     };
-    let mut clients = vec![client(&authority.host, &options)?];
-    if args.has_scenario() {
-        clients.push(client(&authority.host, &ClientOptions { resumption: false, ..options })?);
+    let mut clients = Vec::new();
+    for host in hosts.iter().filter(|host| host.is_tls) {
+        clients.push(client(&host.host, &options)?);
+        if args.has_scenario() {
+            clients.push(client(&host.host, &ClientOptions { resumption: false, ..options.clone() })?);
+        }
     }
     Ok(clients)
 }

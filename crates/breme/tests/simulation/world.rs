@@ -41,7 +41,7 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     let server =
         simulation.serve("origin", scenario.server_shards, |shard| ContractChecker::new(site.node(shard), most));
     let plan = Plan::new(scenario.load.clone()).unwrap();
-    let run = Arc::new(Run::new(plan, vec![simulation.address(server)], scenario.client_shards, wall));
+    let run = Arc::new(Run::new(plan, vec![vec![simulation.address(server)]], scenario.client_shards, wall));
     let client = simulation
         .client("load", scenario.client_shards, |shard| ContractChecker::new(Load::new(Arc::clone(&run), shard), most));
     if let Some(at) = scenario.stop_at {

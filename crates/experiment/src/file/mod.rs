@@ -312,6 +312,11 @@ pub struct Workload {
     pub(crate) expect: Option<Expect>,
     /// Scenario file, for users with several steps.
     pub(crate) scenario: Option<At<String>>,
+    /// Base URLs of the hosts that the users of a scenario choose among: `["http://127.0.0.1:${cluster.port.n1}"]`
+    /// [default: that of `to`].
+    pub(crate) hosts: OneOrMany<At<String>>,
+    /// How they choose: `random` (a host for each request) or `user` (one for each session) [default: `random`].
+    pub(crate) spread: Option<At<String>>,
     /// Values of variables.
     pub(crate) variables: Ordered<Text>,
     /// File of targets, requested in turn.

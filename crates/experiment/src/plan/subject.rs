@@ -152,11 +152,11 @@ impl<'a> Resolver<'a, '_> {
             file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
         let kind_of = match kind {
             Kind::Own(role) => {
-                self.refuse(table, &["command", "ports"], "it is one of breme's own servers; remove the key");
-                process.ports = vec!["port".to_owned()];
-                if role.flags.iter().any(|flag| flag.name == "admin") {
-                    process.ports.push("admin".to_owned());
-                }
+                self.refuse(table, &["command"], "it is one of breme's own servers; remove the key");
+                let has_admin = role.flags.iter().any(|flag| flag.name == "admin");
+                let own = ["port", "admin"].into_iter().take(1 + usize::from(has_admin)).map(str::to_owned);
+                let more = file.ports.iter().flatten().map(|port| port.value.clone());
+                process.ports = own.chain(more.filter(|name| name != "port" && name != "admin")).collect();
                 self.check_with_program(&role.name, &arguments, &entry.key_span);
                 let token = role.token(&arguments, &resets);
                 SubjectKind::Own { role: role.name.clone(), arguments, token, process }

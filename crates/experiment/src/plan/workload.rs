@@ -99,7 +99,11 @@ impl Resolver<'_, '_> {
         let target = self.target(entry, &file, &mut files);
         let mut arguments = self.arguments(&file, route, target.as_ref(), &mut files);
         let asked_for = route.behind.as_ref().unwrap_or(&route.subject);
-        let url = if file.targets.is_some() { String::new() } else { format!("${{{asked_for}.url}}") };
+        let url = match file.hosts.0.first() {
+            Some(host) => host.value.clone(),
+            None if file.targets.is_some() => String::new(),
+            None => format!("${{{asked_for}.url}}"),
+        };
         let url = url + target.as_ref().map_or("", |request| request.target.as_str());
         let spec = WorkloadSpec {
             name: entry.key.clone(),
@@ -210,6 +214,9 @@ impl Resolver<'_, '_> {
         if let (Some(entry), None) = (table.get("variables"), &file.scenario) {
             self.collector.note(&entry.key_span, "`variables` require a `scenario`");
         }
+        for entry in ["hosts", "spread"].iter().filter_map(|key| table.get(key)).filter(|_| file.scenario.is_none()) {
+            self.collector.note(&entry.key_span, format!("`{}` requires a `scenario`", entry.key));
+        }
         if let (Some(key), None) = (table.get("key"), &file.cert) {
             self.collector.note(&key.key_span, "a key belongs to a certificate; add cert = \"FILE\"");
         }
@@ -218,6 +225,7 @@ impl Resolver<'_, '_> {
             ("http", &["1.0", "1.1"]),
             ("tls", &["1.2", "1.3"]),
             ("driver", &DRIVERS),
+            ("spread", &["random", "user"]),
         ] {
             self.check_choice(table, key, known);
         }
@@ -354,6 +362,8 @@ impl Resolver<'_, '_> {
             arguments.value("--expect-body-sha256", expect.sha256.clone());
         }
         arguments.value("--scenario", file.scenario.as_ref().map(|_| "${folder}/scenario.toml".to_owned()));
+        arguments.value("--spread", file.spread.as_ref().map(|spread| spread.value.clone()));
+        arguments.0.extend(file.hosts.0.iter().skip(1).map(|host| host.value.clone()));
         for (name, value) in &file.variables.0 {
             arguments.value("--var", Some(format!("{}={}", name.value, value.0)));
         }

@@ -24,10 +24,12 @@ pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
 /// side, not here.
 pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// The driver knows one server: that of the plan.
-pub const TLS_CLIENT: TlsClientId = TlsClientId(0);
-/// The same server for a client that has no ticket of it. Used with scenarios: each session is a new person.
-pub const TLS_STRANGER: TlsClientId = TlsClientId(1);
+/// The driver's client of a host of the plan, by its place. A stranger has no ticket of it: with scenarios each session
+/// is a new person, and without them there is none.
+#[must_use]
+pub const fn tls_client(host: usize, is_stranger: bool) -> TlsClientId {
+    TlsClientId(2 * host as u32 + is_stranger as u32)
+}
 
 impl Load {
     /// The user wants a connection: for the requests that wait, for a new one, or ahead of those that will come.
@@ -44,6 +46,13 @@ impl Load {
                 None => return self.retire(now, index, actions),
             }
         }
+        if !self.resume(now, index, actions) {
+            self.queue_for_connection(now, index, actions);
+        }
+    }
+
+    /// A connection is opened for the user as soon as there is room.
+    pub(super) fn queue_for_connection(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         if self.open.is_none() {
             self.account_wait_to_connect(now, index);
         }
@@ -59,7 +68,7 @@ impl Load {
         {
             let user = &mut self.users[index as usize];
             if user.state == State::Queued {
-                user.address_index = self.run.preferred_address() as u32;
+                user.address_index = self.run.host(user.host()).preferred_address() as u32;
                 self.connect(now, index, actions);
             }
         }
@@ -67,14 +76,15 @@ impl Load {
 
     pub(super) fn connect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let user = &mut self.users[index as usize];
-        let Some(&address) = self.run.addresses().get(user.address_index as usize) else {
+        let host = user.host();
+        let Some(&address) = self.run.host(host).addresses().get(user.address_index as usize) else {
             return self.connect_failed(now, index, ErrorKind::ConnectFailed, actions);
         };
-        let client = if user.is_stranger() { TLS_STRANGER } else { TLS_CLIENT };
+        let client = tls_client(host, user.is_stranger());
         user.attempt = user.attempt.wrapping_add(1);
         user.state = State::Connecting(now);
         self.connecting += 1;
-        let is_tls = self.run.plan().peer().is_tls;
+        let is_tls = self.run.plan().peers()[host].is_tls;
         let endpoint = if is_tls { Endpoint::tls(address, client) } else { Endpoint::tcp(address) };
         actions.connect(ticket(index, user.attempt), endpoint);
     }
@@ -89,14 +99,14 @@ impl Load {
     ) {
         let connection = connected.connection;
         let user = &mut self.users[index as usize];
-        self.run.note_connected(user.address_index as usize);
+        self.run.note_connected(user.host(), user.address_index as usize);
         user.state = State::Open(connection);
         user.protocol = ClientConnection::new();
         user.ready = now;
         self.owners.set(connection, Owner::User(index));
         self.open_count += 1;
         self.tally.connections_opened += 1;
-        self.tally.reconnects += u64::from(std::mem::replace(&mut user.was_connected, true));
+        self.tally.reconnects += u64::from(user.note_connected());
         user.failures = user.failures.saturating_add(1); // until it brings an answer
         self.tally.note_opened(connected.handshake);
         self.interval.connect.record(now.nanos_since(since));
@@ -112,10 +122,10 @@ impl Load {
 
     /// The request that the connection was for fails; after a pause the user tries the next.
     pub(super) fn connect_failed(&mut self, now: Instant, index: u32, kind: ErrorKind, actions: &mut Actions) {
-        let address_count = self.run.addresses().len();
         let user = &mut self.users[index as usize];
+        let host = self.run.host(user.host());
         // A name may have several addresses of which only some work: `localhost` is often one of them.
-        if !self.run.is_connected() && (user.address_index as usize) + 1 < address_count {
+        if !host.is_connected() && (user.address_index as usize) + 1 < host.addresses().len() {
             user.address_index += 1;
             return self.connect(now, index, actions);
         }
@@ -197,6 +207,7 @@ impl Load {
     ) {
         self.detach(index, connection);
         actions.close(connection, Close::Graceful);
+        self.close_idle(index, actions);
         self.reconnect(now, index, actions);
     }
 

@@ -16,6 +16,7 @@ use crate::scenario::{Scenarios, Step as ScenarioStep};
 use crate::session::Session;
 use crate::tally::ErrorKind;
 use crate::template::Inputs;
+use crate::user::User;
 use crate::versions::Mark;
 use crate::window::Slot;
 
@@ -72,6 +73,9 @@ impl Load {
     pub(super) fn refill(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
         while !self.users[index as usize].window.is_full() && self.take_next(index) {
             let user = &self.users[index as usize];
+            if user.is_elsewhere() {
+                return self.change_host(now, index, connection, actions);
+            }
             let (place, could_send) = (user.window.len() - 1, user.ready.max(user.wants));
             self.note_lateness(now.since(could_send));
             self.send(now, index, place, connection, actions);
@@ -103,6 +107,7 @@ impl Load {
             self.account_sending(now, index, place);
         }
         let user = &mut self.users[index as usize];
+        let host = user.host();
         let Some(slot) = user.window.get_mut(place) else { return };
         let (is_again, due, ordinal) = (slot.was_sent(), slot.due, slot.ordinal);
         *slot = Slot { sent: now, first: Instant::FAR, accounted: now, ..*slot };
@@ -117,7 +122,7 @@ impl Load {
             Some(session) => {
                 session.since = session.since.min(due);
                 let step = step(plan, session);
-                (plan.step_request(session.step), session.inputs(ordinal + 1, step))
+                (plan.step_request(session.step, host), session.inputs(ordinal + 1, step))
             }
         };
         user.protocol.sent(request.method());
@@ -279,8 +284,9 @@ impl Load {
                 }
             }
         }
+        let host = user.host();
         if let Some(jar) = &mut user.jar {
-            let (host, wall) = (&self.run.plan().authority().host, self.run.wall().at(now));
+            let (host, wall) = (&self.run.plan().hosts()[host].host, self.run.wall().at(now));
             head.fields.all("Set-Cookie").for_each(|value| jar.store(value, host, now, wall));
         }
     }
@@ -337,7 +343,7 @@ impl Load {
     fn count_caches_and_versions(&mut self, index: u32, slot: Slot, done: Instant) {
         let user = &mut self.users[index as usize];
         if let Some(cache_use) = user.answer.cache_use.take()
-            && request(self.run.plan(), user.session.as_deref(), slot.ordinal).method() == Method::Get
+            && request(self.run.plan(), user, slot.ordinal).method() == Method::Get
         {
             self.tally.caches.add(cache_use);
         }
@@ -396,8 +402,9 @@ impl Load {
 }
 
 /// The request whose response comes.
-fn request<'a>(plan: &'a Plan, session: Option<&Session>, ordinal: u64) -> &'a Request {
-    session.map_or_else(|| plan.request(ordinal), |session| plan.step_request(session.step))
+fn request<'a>(plan: &'a Plan, user: &User, ordinal: u64) -> &'a Request {
+    let session = user.session.as_ref();
+    session.map_or_else(|| plan.request(ordinal), |session| plan.step_request(session.step, user.host()))
 }
 
 /// The step whose answer comes.

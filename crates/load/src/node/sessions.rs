@@ -29,6 +29,8 @@ impl Load {
             self.begin_session(index, number);
             user_wants
         };
+        let spread = self.run.plan().settings().spread;
+        self.users[index as usize].choose_host(spread);
         let ordinal = self.next_sequence();
         self.users[index as usize].window.push(Slot::new(ordinal, due));
         true

@@ -16,7 +16,7 @@ use crate::scenario::Scenarios;
 use crate::series::Interval;
 use crate::session::Session;
 use crate::tally::{ErrorKind, Span, Tally};
-use crate::user::{Owner, Owners, State, User};
+use crate::user::{Hosts, Owner, Owners, State, User};
 
 /// What is under way at the end of the duration is waited for this long (or for the time-out, if that is shorter).
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -173,6 +173,10 @@ impl Load {
         if let Some(scenarios) = scenarios {
             self.users.iter_mut().for_each(|user| user.session = Some(Box::new(Session::new(scenarios))));
         }
+        let host_count = plan.peers().len();
+        if host_count > 1 {
+            self.users.iter_mut().for_each(|user| user.hosts = Some(Box::new(Hosts::new(host_count))));
+        }
         let counts_caches = plan.counts_caches();
         self.users.iter_mut().for_each(|user| user.counts_caches = counts_caches);
         self.active = self.users.len();
@@ -207,6 +211,7 @@ impl Load {
         if self.active == 0 {
             return self.finish(now, actions);
         }
+        self.close_idle(index, actions);
         match state {
             State::Open(connection) => {
                 self.owners.set(connection, Owner::Nobody);

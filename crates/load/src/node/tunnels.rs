@@ -8,7 +8,7 @@ use breme_base::Instant;
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Method};
 use breme_node::{Actions, Close, ConnectionId, Received};
 
-use super::connections::{TLS_CLIENT, TLS_STRANGER, ticket};
+use super::connections::{ticket, tls_client};
 use super::shard::Load;
 use crate::tally::ErrorKind;
 use crate::user::{Owner, State};
@@ -60,7 +60,7 @@ impl Load {
             // What comes behind the head before we have begun would be no TLS.
             Outcome::Open if taken == received.bytes.len() && !received.ended => {
                 let user = &mut self.users[index as usize];
-                let client = if user.is_stranger() { TLS_STRANGER } else { TLS_CLIENT };
+                let client = tls_client(user.host(), user.is_stranger());
                 user.state = State::Connecting(since);
                 let ticket = ticket(index, user.attempt);
                 self.owners.set(connection, Owner::Nobody);

@@ -14,9 +14,11 @@ use crate::schedule::{Shape, Stage};
 pub struct SettingsSummary {
     /// URL of the first target.
     pub url: String,
-    /// Number of targets.
+    /// Number of targets; with a scenario, of its hosts.
     pub targets: u64,
-    /// Network address of the server.
+    /// How users choose among several hosts, `random` or `user`; null with one host.
+    pub spread: Option<String>,
+    /// Network address of the server; of several hosts, of the first.
     pub address: Option<String>,
     /// Method of the first target.
     pub method: String,
@@ -91,7 +93,8 @@ impl SettingsSummary {
         Self {
             url: plan.url().to_owned(),
             targets: settings.targets.len() as u64,
-            address: run.addresses().get(run.preferred_address()).map(ToString::to_string),
+            spread: (plan.hosts().len() > 1).then(|| settings.spread.name().to_owned()),
+            address: run.host(0).addresses().get(run.host(0).preferred_address()).map(ToString::to_string),
             method: plan.method_name(),
             http: if settings.version == Version::Http10 { "1.0" } else { "1.1" }.to_owned(),
             connections: settings.connections as u64,

@@ -27,7 +27,8 @@ pub const DISPERSION_MAX: f64 = 3.0;
 
 pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     let mut reasons = Vec::new();
-    let authority = &run.plan().peer().text;
+    let authorities: Vec<&str> = run.plan().peers().iter().map(|peer| peer.text.as_str()).collect();
+    let authority = authorities.join(", ");
     if let (true, Some(refused)) = (outcome.requests.answered == 0, run.refused_tunnel()) {
         reasons.push(format!("{authority}: {refused}"));
     } else if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {

@@ -14,6 +14,9 @@ pub const PIPELINE_DEPTH_MAX: usize = 4_096;
 /// Requests that all connections together may have outstanding: each takes a few bytes of memory.
 pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 
+/// The most hosts of a scenario.
+pub const HOST_COUNT_MAX: usize = 256;
+
 /// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// The longest one.
@@ -109,8 +112,12 @@ pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String>
         "a scenario sets the expected responses in its file, under `check` of each step; remove --expect-…"
     } else if settings.method.is_some() || settings.content.is_some() {
         "a scenario sets methods and bodies in its file, in each step; remove them here"
-    } else if settings.targets.len() > 1 {
-        "a scenario has its requests in its own file; remove the targets"
+    } else if settings.targets.len() > HOST_COUNT_MAX {
+        "a scenario can have at most 256 hosts; remove some URLs"
+    } else if settings.targets.len() > 1 && settings.proxy.is_some() {
+        "several hosts cannot be reached through a proxy; remove --proxy, or all URLs but one"
+    } else if settings.targets.len() > 1 && settings.open_loop.is_some() {
+        "several hosts need a closed loop; remove the rate, or all URLs but one"
     } else {
         return Ok(());
     };

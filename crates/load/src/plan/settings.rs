@@ -55,8 +55,10 @@ pub struct Settings {
     pub open_loop: Option<OpenLoop>,
     /// Names with values for the templates of targets, fields and contents. (Scenarios have theirs in them.)
     pub variables: Variables,
-    /// Users do several steps. Then there is at most one target, whose authority and path all steps have in common.
+    /// Users do several steps. Then each target is a host, whose authority and path all steps have in common.
     pub scenarios: Option<Scenarios>,
+    /// Which of several hosts a request goes to.
+    pub spread: Spread,
     /// How long the intervals of the time series are: whole milliseconds.
     pub interval: Duration,
     /// Gaps between successful responses count from this time of the run on.
@@ -67,6 +69,27 @@ pub struct Settings {
     pub cache_status: bool,
     /// What tells the versions that this run writes from those of other runs against the same server.
     pub run_number: u64,
+}
+
+/// How users choose among several hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// Each request goes to a random one.
+    #[default]
+    Random,
+    /// The sessions take turns, and each stays with its host.
+    User,
+}
+
+impl Spread {
+    /// As it stands in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::User => "user",
+        }
+    }
 }
 
 /// Requests that come by a schedule.
@@ -121,6 +144,7 @@ impl Settings {
             open_loop: None,
             variables: Variables::default(),
             scenarios: None,
+            spread: Spread::default(),
             interval: Duration::from_secs(1),
             gaps_after: Duration::ZERO,
             seed: 1,

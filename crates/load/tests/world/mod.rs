@@ -136,6 +136,16 @@ impl World {
         addresses: Vec<SocketAddr>,
         server: impl FnMut(&Request) -> Reply + 'static,
     ) -> Self {
+        Self::with_hosts(settings, shard_count, vec![addresses], server)
+    }
+
+    /// A world with a server for each host; requests tell by their Host.
+    pub fn with_hosts(
+        settings: Settings,
+        shard_count: usize,
+        addresses: Vec<Vec<SocketAddr>>,
+        server: impl FnMut(&Request) -> Reply + 'static,
+    ) -> Self {
         let plan = Plan::new(settings).unwrap();
         let wall = WallClock::starting_at(UnixSeconds(1_700_000_000));
         let run = Arc::new(Run::new(plan, addresses, shard_count, wall));
