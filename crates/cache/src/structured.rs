@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(cdn("max-age=99999999999"), Some(Some(1 << 31)));
         assert_eq!(cdn("max-age=-5"), Some(Some(0)));
         assert_eq!(cdn("max-age=\"600\""), Some(Some(0)), "not an integer: not understood, so stale");
-        assert_eq!(cdn("max-age=1, max-age=2"), Some(Some(2)), "of a key that stands there twice the last counts");
+        assert_eq!(cdn("max-age=1, max-age=2"), Some(Some(2)), "of duplicate keys the last counts");
         for invalid in ["", "max-age=600, &&&", "MaX-aGe=600", "max-age =600", "max-age= 600", "max-age=600,"] {
             assert_eq!(cdn(invalid), None, "{invalid}");
         }

@@ -176,7 +176,7 @@ fn check_own_answer(mut client: TcpStream, own: u8) {
     let _ = client.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     let ended = client.read_to_end(&mut answer).map_err(|error| error.kind());
-    assert!(answer.iter().all(|&byte| byte == own), "an answer for somebody else");
+    assert!(answer.iter().all(|&byte| byte == own), "a response to another client");
     match own % 3 {
         0 => assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}"),
         1 => assert_eq!(ended, Ok(300_010)),

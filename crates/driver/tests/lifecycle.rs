@@ -105,7 +105,7 @@ fn drain_notifies_once_and_waits() {
         drop(client);
         assert!(running.join().iter().all(Result::is_ok));
         drop(say);
-        assert_eq!(reports.rest(), [], "{kind}: stopping was told twice");
+        assert_eq!(reports.rest(), [], "{kind}: stopping was reported twice");
     }
 }
 

@@ -124,7 +124,7 @@ impl Simulation {
             return self.events.schedule(self.now, SimEvent::ConnectFailed { shard_index, ticket, error });
         };
         let (name, left_bytes) = (self.trace.name(shard_index), self.end(end).incoming.inbox.len());
-        assert!(left_bytes == 0, "{name} begins TLS on {id:?} and has left {left_bytes} bytes that came before");
+        assert!(left_bytes == 0, "{name} begins TLS on {id:?} with {left_bytes} unconsumed bytes");
         self.events.schedule(self.now, SimEvent::Secured { end, ticket });
     }
 

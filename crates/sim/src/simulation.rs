@@ -178,12 +178,10 @@ impl Simulation {
         while !self.is_over() {
             self.summary.step_count += 1;
             if self.summary.step_count > self.steps_max {
-                return Err(
-                    self.stuck(format!("no end after {} events: does a node turn in a circle?", self.steps_max))
-                );
+                return Err(self.stuck(format!("no end after {} events: does a node loop?", self.steps_max)));
             }
             let Some((at, event)) = self.events.next() else {
-                return Err(self.stuck(String::from("nothing is due, but not everybody is done")));
+                return Err(self.stuck(String::from("no event is due, but some nodes are not done")));
             };
             self.now = at;
             self.handle_event(event);

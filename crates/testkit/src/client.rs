@@ -259,7 +259,7 @@ impl ConnectionState {
     fn open(&self) -> Result<ConnectionId, String> {
         match (self.connection, self.closed) {
             (Some(connection), None) => Ok(connection),
-            (Some(_), Some(reason)) => Err(format!("the connection is gone: {reason:?}")),
+            (Some(_), Some(reason)) => Err(format!("the connection is closed: {reason:?}")),
             (None, _) => Err(String::from("the script has not connected")),
         }
     }

@@ -275,7 +275,7 @@ impl<N: Node> Node for ContractChecker<N> {
         self.require(is_first, || format!("{connection:?} closed twice"));
         let was_requested = state.is_some_and(|state| state.is_closing);
         self.require(was_requested || reason != CloseReason::Requested, || {
-            format!("{connection:?} closed as requested, which nobody did")
+            format!("{connection:?} closed as requested, which it was not")
         });
         self.record.closed.push(reason);
         let from = actions.len();
@@ -287,7 +287,7 @@ impl<N: Node> Node for ContractChecker<N> {
         self.enter(now, "handle_deadline");
         let requested = self.deadline.get();
         self.require(requested.is_some_and(|at| at <= now), || {
-            format!("a deadline too early: {requested:?} was asked for")
+            format!("a deadline too early: {requested:?} was requested")
         });
         self.record.deadline_count += 1;
         let from = actions.len();
@@ -307,7 +307,7 @@ impl<N: Node> Node for ContractChecker<N> {
         self.enter(now, "handle_pressure");
         let was_under_pressure = std::mem::replace(&mut self.is_under_pressure, is_under_pressure);
         self.require(is_under_pressure != was_under_pressure, || {
-            format!("handle_pressure told {is_under_pressure} again")
+            format!("handle_pressure repeated {is_under_pressure}")
         });
         self.record.pressure_count += usize::from(is_under_pressure);
         let from = actions.len();
@@ -475,7 +475,7 @@ mod tests {
         check(Driver::open(), |driver| driver.accept(ConnectionId::new(0, 1)), "belongs to an open connection");
         check(Driver::open(), |_| (), "never got its handle_closed");
         check(Driver::open(), |driver| driver.close(OTHER, CloseReason::Reset), "without having been open");
-        check(Driver::open(), |driver| driver.close(FIRST, CloseReason::Requested), "which nobody did");
+        check(Driver::open(), |driver| driver.close(FIRST, CloseReason::Requested), "which it was not");
         let mut closed = Driver::open();
         closed.close(FIRST, CloseReason::Reset);
         check(closed, |driver| driver.close(FIRST, CloseReason::Reset), "closed twice");
@@ -494,6 +494,6 @@ mod tests {
         let mut late = Driver::open();
         late.watched.now = Instant::from_nanos(9);
         check(late, |driver| driver.start(3), "the instant went back");
-        check(Driver::open(), |driver| driver.pressure(false), "told false again");
+        check(Driver::open(), |driver| driver.pressure(false), "repeated false");
     }
 }

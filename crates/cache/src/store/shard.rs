@@ -290,7 +290,7 @@ mod tests {
             let stored = crate::test_support::object(&format!("http://a/{index}"), 100);
             shard.insert(KeyHash { table: u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15), shard: 0 }, stored, 8);
             let after = shard.structure_bytes();
-            assert!(after <= before + growth, "{index}: inserting took what was not told");
+            assert!(after <= before + growth, "{index}: insertion exceeded the prediction");
         }
         assert_eq!(shard.len(), 10_000);
     }

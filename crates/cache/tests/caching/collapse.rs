@@ -187,7 +187,7 @@ fn two_failures_fail_followers() {
         assert_eq!(failure(follower, &world), Some("second"));
     }
     assert_eq!(failure(&mut late, &world), None, "this one has seen one failure only");
-    let CacheDecision::Forward(third) = late.retry(now) else { panic!("nobody else asks") };
+    let CacheDecision::Forward(third) = late.retry(now) else { panic!("no other request is in flight") };
     world.respond(third, 200, FRESH, "abc");
     assert!(world.is_hit("GET /", ""));
 }
@@ -228,7 +228,7 @@ fn late_follower_retries_after_request_failure() {
     let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
     world.fail_with(second, FetchError::Request);
     assert_eq!(failure(&mut late, &world), None);
-    let CacheDecision::Forward(third) = late.retry(now) else { panic!("nobody else asks") };
+    let CacheDecision::Forward(third) = late.retry(now) else { panic!("no other request is in flight") };
     world.fail_with(third, FetchError::NoResponse(tell("third")));
     assert_eq!(failure(&mut latest, &world), None);
     let CacheDecision::Wait(mut latest) = latest.retry(now) else {
@@ -278,7 +278,9 @@ fn follower_after_purge_does_not_get_older_fill() {
     let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
     world.cache.purge(&breme_cache::Purge::All, breme_cache::PurgeMode::Hard, now.instant).unwrap();
     assert_eq!(failure(&mut late, &world), None);
-    let CacheDecision::Forward(own) = late.retry(now) else { panic!("what was asked before the purge is not for it") };
+    let CacheDecision::Forward(own) = late.retry(now) else {
+        panic!("a response requested before the purge must not match")
+    };
     world.respond(own, 200, FRESH, "abc");
     drop(second);
 }
@@ -482,7 +484,7 @@ fn fill_without_client_continues_while_useful() {
     let (forward, followers) = begin(&mut world, 1, FRESH, Some(500_000));
     assert!(forward.should_finish(), "it is read");
     drop(followers);
-    assert!(!forward.should_finish(), "nobody reads it and most is missing");
+    assert!(!forward.should_finish(), "no followers, and most is missing");
     drop(forward);
     let mut wakes = Wakes::new();
     let (mut forward, _) = begin(&mut world, 0, FRESH, Some(300_000));

@@ -153,7 +153,10 @@ fn purge_prevents_storing_older_fill() {
                 let second = (!is_group).then(|| world.miss("GET /", ""));
                 forward.handle_body(b"ld", &mut world.wakes);
                 forward.handle_end(&mut world.wakes);
-                assert!(!matches!(follower.poll(world.now), FollowerPoll::Pending), "who asked before may get it");
+                assert!(
+                    !matches!(follower.poll(world.now), FollowerPoll::Pending),
+                    "a request sent before the purge may get it"
+                );
                 assert_eq!(world.cache.statistics().objects, 0, "{what:?} {manner:?} {is_before_head}");
                 if let Some(second) = second {
                     world.respond(second, 200, &lines, "new");
@@ -173,7 +176,7 @@ fn purge_prevents_older_validation() {
         let head: Forward = world.miss("HEAD /", "");
         let forward = world.miss("GET /", "");
         assert_eq!(purge(&world, &what, PurgeMode::Hard), 1);
-        assert_eq!(world.respond(forward, 304, FRESH, "").body, "old", "who asked before may get it");
+        assert_eq!(world.respond(forward, 304, FRESH, "").body, "old", "a request sent before the purge may get it");
         world.respond(head, 200, "Cache-Control: max-age=60\nETag: \"a\"", "");
         assert_eq!(world.cache.statistics().objects, 0, "{what:?}");
     }

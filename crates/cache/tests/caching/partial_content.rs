@@ -48,7 +48,7 @@ fn part_serves_no_other_request() {
         let mut world = World::new();
         fetch_part(&mut world, 2, 8, "ETag: \"a\"");
         let forward = world.miss("GET /", lines);
-        assert!(forward.conditions().is_none(), "{lines}: what the client asked for goes upstream as it is");
+        assert!(forward.conditions().is_none(), "{lines}: the client's conditions are forwarded");
         let status_text = world.respond(forward, 200, "Cache-Control: max-age=60", ALL).status_text;
         assert_eq!(status_text, "c; fwd=partial; stored", "{lines}");
         assert_eq!(world.hit("GET /", "").body, ALL, "{lines}");
@@ -92,7 +92,7 @@ fn refuses_inconsistent_part() {
     }
     let mut world = World::new();
     world.fetch("GET /", "", 206, "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10", "01234");
-    assert!(!world.is_hit("GET /", range), "nobody had asked for a part");
+    assert!(!world.is_hit("GET /", range), "no range was requested");
     let mut forward = world.miss("GET /", range);
     let lines = "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10";
     world.head(&mut forward, 206, lines, None);
@@ -255,7 +255,7 @@ fn purge_removes_parts() {
     assert_eq!(all(&world, PurgeMode::Hard), 1);
     forward.handle_body(b"4567", &mut world.wakes);
     forward.handle_end(&mut world.wakes);
-    assert_eq!(world.cache.statistics().objects, 0, "what was asked for before a purge is not stored");
+    assert_eq!(world.cache.statistics().objects, 0, "a response requested before a purge is not stored");
     fetch_part(&mut world, 0, 4, "");
     assert_eq!(all(&world, PurgeMode::Soft), 1);
     assert!(!world.is_hit("GET /", "Range: bytes=0-3"));

@@ -95,7 +95,7 @@ fn post_has_no_followers() {
     let get = world.miss("GET /page?a", "");
     world.respond(post, 200, ITSELF, "made");
     world.respond(get, 200, "Cache-Control: max-age=60", "asked before");
-    assert_eq!(world.hit("GET /page?a", "").body, "made", "what was asked for before the change is not stored");
+    assert_eq!(world.hit("GET /page?a", "").body, "made", "a response requested before the change is not stored");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn forwards_conditions_on_uncached_urls() {
     let forward = world.miss("GET /", "If-None-Match: \"x\"");
     assert!(forward.conditions().is_none());
     assert_eq!(world.respond(forward, 304, "ETag: \"x\"\nCache-Control: max-age=60", "").status, 304);
-    assert!(!world.is_hit("GET /", ""), "a 304 to somebody's condition is nothing to store");
+    assert!(!world.is_hit("GET /", ""), "a 304 to a client's condition is not stored");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn refuses_vary_by_client_address() {
     let mut world = World::new();
     for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP"] {
         world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=60\nVary: Accept, {name}"), "for you");
-        assert!(!world.is_hit("GET /", ""), "{name}: what upstream was told of the client is not what the client said");
+        assert!(!world.is_hit("GET /", ""), "{name}: forwarded values differ from the client's");
     }
 }
 

@@ -313,7 +313,7 @@ mod tests {
             }
             failed_count += u32::from(pair.failures != [None, None]);
         }
-        assert!(failed_count > 200, "{failed_count}: a byte that comes behind the end harms nobody, any other must");
+        assert!(failed_count > 200, "{failed_count}: only bytes after the end may be corrupted without a failure");
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn stuck_run_lists_open_connections() {
     let surroundings = surroundings(&simulation, server);
     simulation.client("client", 1, |_| Patient(surroundings.clone()));
     let report = simulation.run().unwrap_err().to_string();
-    assert!(report.contains("seed 3") && report.contains("nothing is due"), "{report}");
+    assert!(report.contains("seed 3") && report.contains("no event is due"), "{report}");
     assert!(report.contains("client/0 #0.0: Open") && report.contains("server/0 #0.0: Open"), "{report}");
 }
 
@@ -150,5 +150,5 @@ fn failure_names_seed() {
 #[test]
 fn detects_tls_start_with_retained_bytes() {
     let panic = failures(0, Network::calm(), Fault::SecuresTooEarly).unwrap_err();
-    assert_eq!(panic, "server/0 begins TLS on #0.0 and has left 1 bytes that came before");
+    assert_eq!(panic, "server/0 begins TLS on #0.0 with 1 unconsumed bytes");
 }

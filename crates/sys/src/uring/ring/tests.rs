@@ -231,7 +231,7 @@ fn dropped_ring_cancels_operations() {
         (&mut &*theirs).write_all(b"late").unwrap();
         let mut received = [0; 4];
         (&mut &*ours).read_exact(&mut received).unwrap();
-        assert_eq!(received, *b"late", "the kernel took it for a ring that is gone");
+        assert_eq!(received, *b"late", "the kernel received it for a dropped ring");
     }
     pairs[0].2.set_nonblocking(true).unwrap();
     let nothing = (&mut &pairs[0].2).read(&mut [0]).map_err(|error| error.kind());
