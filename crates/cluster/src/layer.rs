@@ -34,7 +34,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::node::{Forwarded, Node, Running, Turn};
-use crate::peers::Hops;
+use crate::peers::{Hops, RanOn};
 
 pub use self::cookies::Cookies;
 use self::session::Wish;
@@ -221,7 +221,7 @@ impl Settings {
                     body = Body::from(whole.clone());
                     match self.forward(&mut forwarded, &head, whole, hops).await {
                         Ok(response) => {
-                            forwarded.responded();
+                            forwarded.responded(response.extensions().get().map(|RanOn(node)| *node));
                             return Ok(Placed::Elsewhere(response));
                         }
                         Err(result) => waiting = forwarded.failed(result),
@@ -267,6 +267,7 @@ impl Settings {
         if let Some(cookie) = cookie {
             set_cookie(&mut response, cookie);
         }
+        response.extensions_mut().insert(RanOn(self.node.name()));
         Ok(response)
     }
 

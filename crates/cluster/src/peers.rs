@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use breme_session::{ForwardResult, HandOver, HandOverAnswer};
+use breme_session::{ForwardResult, HandOver, HandOverAnswer, NodeName};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -22,8 +22,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use self::connection::Connector;
-pub(crate) use self::listener::Hops;
 pub use self::listener::{CONNECTIONS_MAX, serve};
+pub(crate) use self::listener::{Hops, RanOn};
 pub use self::tls::PeerTls;
 
 /// The shortest secret of nodes on one machine.
@@ -34,6 +34,8 @@ const IDLE_MAX: usize = 256;
 const IDLE_TIME: Duration = Duration::from_secs(20);
 /// What a node wants of another: a hand-over, or how often the request has been forwarded.
 const MESSAGE: HeaderName = HeaderName::from_static("breme-node-message");
+/// In the response to a request that was forwarded: the node on which it ran on its session.
+const RAN_ON: HeaderName = HeaderName::from_static("breme-node-ran-on");
 /// What nodes of one machine know each other by.
 const SECRET: HeaderName = HeaderName::from_static("breme-node-secret");
 const HAND_OVER: HeaderValue = HeaderValue::from_static("hand-over");
@@ -144,6 +146,10 @@ impl Peers {
         request.headers_mut().insert(MESSAGE, HeaderValue::from(u16::from(hops)));
         let mut response = self.send(address, request).await?;
         remove_hop_by_hop(response.headers_mut());
+        let node = response.headers_mut().remove(RAN_ON).and_then(|name| NodeName::new(name.to_str().ok()?).ok());
+        if let Some(node) = node {
+            response.extensions_mut().insert(RanOn(node));
+        }
         Ok(response)
     }
 

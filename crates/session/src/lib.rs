@@ -31,7 +31,7 @@
 //! | [`Output::Release`] | `Done`: sends the response, with a new cookie if this node is not in the route part of the old one or the id is new. `NotDone`, `Unknown`: 503 with Retry-After in its place; `TooLarge`: 413. |
 //! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and begins with [`Target::New`]. |
 //! | [`Output::Refuse`] | 503 with Retry-After. |
-//! | [`Output::Forward`] | sends the request to that node with `hops + 1`, passes the response on, then [`Input::ForwardEnded`]: `Unreachable` only if no byte of the request was sent, else `Broken`. |
+//! | [`Output::Forward`] | sends the request to that node with `hops + 1`, passes the response on, then [`Input::ForwardEnded`]: `Unreachable` only if no byte of the request was sent, else `Broken`. A response says on which node the request ran. |
 //! | [`Output::Ask`], [`Output::Answer`] | carries them between nodes ([`Input::Asked`], [`Input::Answered`]), at most once; losing one is harmless. |
 //! | [`Output::Event`] | logs it. |
 //!

@@ -87,6 +87,11 @@ impl State {
         stages
     }
 
+    /// The request leaves the table; nothing if it has left before.
+    fn end(&mut self, request: RequestNumber) -> Option<()> {
+        self.requests.remove(&request).map(drop)
+    }
+
     /// Nobody waits for the request any more.
     fn leave(&mut self, request: RequestNumber) -> Option<Input> {
         let entry = self.requests.get_mut(&request)?;
@@ -104,7 +109,7 @@ impl State {
             // Nobody wants the response; nothing is known of the other node.
             Stage::Forwarded => {
                 self.requests.remove(&request);
-                Some(Input::ForwardEnded { request, result: ForwardResult::Responded })
+                Some(Input::ForwardEnded { request, result: ForwardResult::Responded { by: None } })
             }
         }
     }
@@ -260,8 +265,12 @@ impl Forwarded {
         }
     }
 
-    /// The other node has responded.
-    pub fn responded(self) {}
+    /// The other node has responded; the request ran on `by`, if that is known.
+    pub fn responded(self, by: Option<NodeName>) {
+        let request = self.place.number;
+        let result = ForwardResult::Responded { by };
+        self.place.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
+    }
 
     /// The other node has not responded: what becomes of the request now.
     #[must_use]

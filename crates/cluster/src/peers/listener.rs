@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use breme_session::HandOverAnswer;
-use http::{HeaderMap, Request, StatusCode};
+use breme_session::{HandOverAnswer, NodeName};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use super::{HAND_OVER, MESSAGE, SECRET, STRANGER, Trust, message};
+use super::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER, Trust, message};
 use crate::node::Node;
 
 /// Connections of other nodes; further ones wait in the kernel's queue.
@@ -37,6 +37,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often a request has been forwarded, in its extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hops(pub(crate) u8);
+
+/// On which node a request ran on its session, in the extensions of its response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RanOn(pub(crate) NodeName);
 
 /// Serves other nodes until the future is dropped: gives sessions to them, and passes their requests to `application`,
 /// which is the same as for clients.
@@ -93,7 +97,11 @@ async fn respond(mut request: Request<Incoming>, node: &Node, mut application: R
     if let Some(hops) = hops {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Hops(hops));
-        let Ok(response) = application.call(request).await;
+        let Ok(mut response) = application.call(request).await;
+        let node = response.extensions().get().map(|RanOn(node)| *node);
+        if let Some(name) = node.and_then(|node| HeaderValue::from_str(node.as_str()).ok()) {
+            response.headers_mut().insert(RAN_ON, name);
+        }
         response
     } else if message == Some(HAND_OVER) {
         hand_over(request.into_body(), node).await

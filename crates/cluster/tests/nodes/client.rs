@@ -28,6 +28,8 @@ pub struct Response {
     pub outcome: Option<String>,
     /// The whole Set-Cookie.
     pub set_cookie: Option<String>,
+    /// It has a header that nodes send to each other.
+    pub names_node: bool,
 }
 
 impl Response {
@@ -88,7 +90,8 @@ impl Client {
             let cookie = set.split(';').next().unwrap().to_owned();
             self.set_cookie((cookie != "session=").then_some(cookie));
         }
-        Ok(Response { status: head.status, body, outcome: text(OUTCOME), set_cookie })
+        let names_node = head.headers.keys().any(|name| name.as_str().starts_with("breme-node"));
+        Ok(Response { status: head.status, body, outcome: text(OUTCOME), set_cookie, names_node })
     }
 }
 

@@ -193,6 +193,33 @@ async fn a_node_that_leaves_begins_no_sessions() {
     }
 }
 
+/// The owner is named to the node that forwards, and never to a client.
+#[tokio::test]
+async fn requests_follow_a_session_that_has_moved() {
+    let cluster = Cluster::start(3, Route::Forward { pull_after: Some(3) }, |_| on_this_machine()).await;
+    let [first, second, third] = &cluster.hosts[..] else { panic!() };
+    let client = Client::new();
+    let mut count = 0;
+    let mut send = async |host: &Host| {
+        let path = if count == 0 { "begin/0".to_owned() } else { format!("append/{count}") };
+        count += 1;
+        let response = client.send(host.address, &path).await.unwrap();
+        assert_eq!(tokens(&response.body), (0..count).collect::<Vec<_>>());
+        assert!(!response.names_node, "of a node's own header");
+    };
+    send(first).await;
+    send(third).await;
+    for _ in 0..4 {
+        send(second).await;
+    }
+    assert_eq!(second.node.statistics().taken, 1);
+    let forwarded = |host: &Host| host.node.statistics().forwarded;
+    send(third).await;
+    assert_eq!((forwarded(first), forwarded(third)), (1, 2), "by the first node, which has given it away");
+    send(third).await;
+    assert_eq!((forwarded(first), forwarded(third)), (1, 3), "at once");
+}
+
 /// The only node has nobody to begin its sessions.
 #[tokio::test]
 async fn the_last_node_begins_sessions_until_it_has_left() {

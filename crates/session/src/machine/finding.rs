@@ -290,15 +290,31 @@ impl Machine {
         let Some(request) = self.requests.get(&number) else { return };
         let Stage::Forwarded(to) = request.stage else { return };
         let is_reader = request.access == super::Access::Shared;
-        if result != ForwardResult::Responded {
-            self.note_unreachable(at, to);
+        let key = request.session;
+        match result {
+            ForwardResult::Responded { by } => {
+                self.forget(number);
+                self.note_owner(key, to, by);
+                return;
+            }
+            ForwardResult::Broken | ForwardResult::Unreachable => self.note_unreachable(at, to),
         }
         match result {
-            ForwardResult::Responded => {
-                self.forget(number);
-            }
             ForwardResult::Broken if !is_reader => self.release(number, Outcome::Unknown),
-            ForwardResult::Broken | ForwardResult::Unreachable => self.wait_again(at, number),
+            _ => self.wait_again(at, number),
+        }
+    }
+
+    /// A request ran on another node than that to which it was sent: the session has moved, and later requests go where
+    /// it is now. If that is wrong, they take one hop more.
+    fn note_owner(&mut self, key: SessionKey, sent_to: NodeName, by: Option<NodeName>) {
+        let Some(by) = by.filter(|by| *by != sent_to && *by != self.me) else { return };
+        let Some(new) = self.life(by) else { return };
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        if let Phase::Elsewhere { owner, .. } = &mut session.phase
+            && owner.node == sent_to
+        {
+            *owner = new;
         }
     }
 

@@ -71,7 +71,10 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForwardResult {
     /// The other node responded; the driver has passed the response on.
-    Responded,
+    Responded {
+        /// The node on which the request ran on its session, if the response names one.
+        by: Option<NodeName>,
+    },
     /// The request did not reach the other node.
     Unreachable,
     /// The request was sent, and no complete response came.

@@ -246,7 +246,7 @@ impl Machine {
     }
 
     /// A node's last known life, if it has not ended.
-    fn life(&self, name: NodeName) -> Option<Owner> {
+    pub(crate) fn life(&self, name: NodeName) -> Option<Owner> {
         let record = self.nodes.get(&name)?.record.as_ref()?;
         (record.state != NodeState::Over).then_some(Owner { node: name, incarnation: record.incarnation })
     }

@@ -176,6 +176,33 @@ fn the_time_of_use_is_written_now_and_then() {
     assert_eq!(lab.commits - before, 5);
 }
 
+/// The response to a forwarded request says where it ran, so that the next one goes there at once.
+#[test]
+fn a_response_says_where_a_session_has_moved() {
+    let mut lab = Lab::new(&Settings { route: Route::Forward { pull_after: None }, ..settings() }, 3);
+    lab.create(0, "x");
+    let first = lab.begin(1);
+    assert_eq!(lab.ends(first), [End::Forwarded(name(0))]);
+    // It moves, and this node does not see it.
+    let tired = lab.begin_with(2, Target::Existing(KEY), Access::Exclusive, 2);
+    lab.finish(2, tired, Change::Unchanged);
+    assert_eq!(lab.ends(tired), done("x"));
+    let mut end = |request, by: Option<usize>| {
+        lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Responded { by: by.map(name) } });
+        let next = lab.begin(1);
+        let [End::Forwarded(to)] = lab.ends(next)[..] else { panic!() };
+        (next, to)
+    };
+    let (second, to) = end(first, None);
+    assert_eq!(to, name(0), "nothing was said");
+    let (third, to) = end(second, Some(2));
+    assert_eq!(to, name(2));
+    let (fourth, to) = end(third, Some(2));
+    assert_eq!(to, name(2));
+    let (_, to) = end(fourth, Some(1));
+    assert_eq!(to, name(2), "not this node's word");
+}
+
 /// All clients may wait for a node that is frozen, so that nobody else looks for its sessions.
 #[test]
 fn a_forwarded_request_alone_ends_a_silent_life() {

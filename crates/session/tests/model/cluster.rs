@@ -303,7 +303,7 @@ impl State {
         let (_, _, access) = QUESTIONS[question(request)];
         let forwarded = RequestNumber(request.0 + FORWARDED);
         // The response goes to the client by itself; the node that forwarded has done its part.
-        self.call(from, Input::ForwardEnded { request, result: ForwardResult::Responded });
+        self.call(from, Input::ForwardEnded { request, result: ForwardResult::Responded { by: None } });
         self.call(to, Input::Begin { request: forwarded, session: Target::Existing(KEY), access, hops: 1 });
     }
 

@@ -86,6 +86,8 @@ pub enum Inside {
     ForwardReply {
         request: RequestNumber,
         response: Response,
+        /// The node that has responded first.
+        by: usize,
     },
     ForwardTimeout(RequestNumber),
     /// A node could not be reached, or the connection to it broke.
@@ -235,7 +237,7 @@ impl World {
             Inside::Http(http) => self.take_http(node, http),
             Inside::Handled(request) => self.end_handler(node, request),
             Inside::Leaves(output) => self.perform(node, output),
-            Inside::ForwardReply { request, response } => self.end_forward(node, request, response),
+            Inside::ForwardReply { request, response, by } => self.end_forward(node, request, response, by),
             Inside::ForwardTimeout(request) => self.fail_forward(node, request, ForwardResult::Broken),
             Inside::ForwardFailed { request, result } => self.fail_forward(node, request, result),
         }
@@ -333,8 +335,8 @@ impl World {
         match output {
             Output::Engine { ticket, request } => self.send_to_engine(node, ticket, request),
             Output::Run { .. } => {}
-            Output::Absent { request } => self.respond(node, request, Response::Absent),
-            Output::Refuse { request, .. } => self.respond(node, request, Response::Failed),
+            Output::Absent { request } => self.respond(node, request, Response::Absent, node),
+            Output::Refuse { request, .. } => self.respond(node, request, Response::Failed, node),
             Output::Release { request, outcome } => {
                 let ran = self.hosts[node].requests.get(&request).and_then(|taken| taken.response.clone());
                 let response = match outcome {
@@ -342,7 +344,7 @@ impl World {
                     Outcome::NotDone | Outcome::TooLarge => Response::Failed,
                     Outcome::Unknown => Response::Unknown,
                 };
-                self.respond(node, request, response);
+                self.respond(node, request, response, node);
             }
             Output::Forward { request, to, .. } => self.forward(node, request, to),
             Output::Ask { call, to, question, .. } => self.ask_node(node, call, to, question),
@@ -453,28 +455,29 @@ impl World {
         }
     }
 
-    fn respond(&mut self, node: usize, request: RequestNumber, response: Response) {
+    fn respond(&mut self, node: usize, request: RequestNumber, response: Response, by: usize) {
         if let Some(taken) = self.hosts[node].requests.remove(&request) {
-            self.reply(node, taken.http.from, response);
+            self.reply(node, taken.http.from, response, by);
         }
     }
 
-    fn reply(&mut self, node: usize, to: Sender, response: Response) {
+    fn reply(&mut self, node: usize, to: Sender, response: Response, by: usize) {
         let delay = self.net_delay();
         match to {
             Sender::Client { operation } => self.agenda.after(delay, Event::ToClient { operation, response }),
             Sender::Node { node: asker, process, request } if self.are_connected(node, asker) => {
-                let what = Inside::ForwardReply { request, response };
+                let what = Inside::ForwardReply { request, response, by };
                 self.agenda.after(delay, Event::Inside { node: asker, process, what });
             }
             Sender::Node { .. } => {}
         }
     }
 
-    fn end_forward(&mut self, node: usize, request: RequestNumber, response: Response) {
+    fn end_forward(&mut self, node: usize, request: RequestNumber, response: Response, by: usize) {
         if self.take_forwarding(node, request) {
-            self.respond(node, request, response);
-            self.call(node, Input::ForwardEnded { request, result: ForwardResult::Responded });
+            self.respond(node, request, response, by);
+            let result = ForwardResult::Responded { by: Some(self.hosts[by].name) };
+            self.call(node, Input::ForwardEnded { request, result });
         }
     }
 
