@@ -49,6 +49,8 @@ enum Schema {
     Experiment,
     /// Scenario, for `breme load --scenario`.
     Scenario,
+    /// Watch file, for `breme watch`.
+    Watch,
     /// Configuration of `breme proxy`.
     Proxy,
     /// Result of `breme load --format json`.
@@ -64,6 +66,7 @@ impl Schema {
         match self {
             Self::Experiment => include_str!("../../../schemas/experiment.schema.json"),
             Self::Scenario => include_str!("../../../schemas/scenario.schema.json"),
+            Self::Watch => include_str!("../../../schemas/watch.schema.json"),
             Self::Proxy => include_str!("../../../schemas/proxy.schema.json"),
             Self::Load => include_str!("../../../schemas/load.schema.json"),
             Self::Report => include_str!("../../../schemas/report.schema.json"),

@@ -6,6 +6,8 @@
 mod arguments;
 mod attendant;
 mod fail_if;
+#[cfg(target_os = "linux")]
+mod measurement;
 mod origin_counter;
 mod output;
 mod secured;
@@ -22,6 +24,8 @@ pub use arguments::Args;
 use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
 use breme_load::{Authority, Generator, Load, Outcome, Plan, Run, TlsSummary};
+#[cfg(target_os = "linux")]
+pub use measurement::{Measured, Measurement, Stop};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 

@@ -27,6 +27,8 @@ mod serving;
 mod session;
 mod site;
 mod tls;
+#[cfg(target_os = "linux")]
+mod watch;
 #[cfg(feature = "applications")]
 mod wiki;
 
@@ -46,6 +48,7 @@ const EXAMPLES: &str = "Examples:
   breme session                                    # session application in ./sessions, on port 8084
   breme versus http://a:8080/ http://b:8080/       # compare two servers
   breme run experiment.toml                        # compare servers in a repeatable experiment
+  breme watch watch.toml                           # measure servers periodically, for days or weeks
 
 `breme help COMMAND` shows the flags of a command.
 Documentation: README.md and docs/ in the source repository.";
@@ -77,6 +80,9 @@ enum Command {
     /// List stored runs.
     #[cfg(target_os = "linux")]
     Runs(laboratory::RunsArgs),
+    /// Measure targets periodically for hours, days or weeks: uptime, response times, resources; with alerts.
+    #[cfg(target_os = "linux")]
+    Watch(Box<watch::Args>),
     /// Check whether this machine is fit to measure on.
     #[cfg(target_os = "linux")]
     Doctor(doctor::Args),
@@ -107,6 +113,8 @@ fn main() -> ExitCode {
         Command::Report(args) => laboratory::report(&args),
         #[cfg(target_os = "linux")]
         Command::Runs(args) => laboratory::runs(&args),
+        #[cfg(target_os = "linux")]
+        Command::Watch(args) => watch::run(&args),
         #[cfg(target_os = "linux")]
         Command::Doctor(args) => doctor::run(&args),
         Command::Import(args) => import::run(&args),

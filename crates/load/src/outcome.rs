@@ -108,6 +108,14 @@ impl Outcome {
         run.series().total().response.clone()
     }
 
+    /// Number of responses that were as expected and took longer than `limit`.
+    #[must_use]
+    pub fn late(run: &Run, limit: Duration) -> u64 {
+        let series = run.series();
+        let later = |times: &Histogram| times.count_between(nanos(limit).saturating_add(1), breme_stats::TIME_NS_MAX);
+        later(&series.total().response).saturating_sub(later(&series.total().wrong))
+    }
+
     /// The distribution of the times to connect.
     #[must_use]
     pub fn connect_histogram(run: &Run) -> Histogram {

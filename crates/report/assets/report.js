@@ -48,6 +48,8 @@
 
   const format = (name) => {
     if (name === '@quantile') return quantile;
+    // Local times stand in charts as if they were UTC.
+    if (name === '@time') return (value) => new Date(value).toISOString().slice(0, 19).replace('T', ' ');
     const [kind, unit] = [name.slice(1, 4), name.slice(5)];
     const told = units[unit] || units[''];
     return kind === 'pow' ? (value) => told(Number((10 ** value).toPrecision(6))) : (value) => told(Number(value.toPrecision(6)));

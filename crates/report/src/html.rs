@@ -20,6 +20,7 @@ mod palette;
 mod parts;
 mod top;
 mod trust;
+mod watch;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,6 +32,7 @@ use crate::run::Run;
 use crate::words;
 use palette::Palette;
 use parts::Gallery;
+pub use watch::WatchPage;
 
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");

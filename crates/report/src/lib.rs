@@ -3,6 +3,7 @@
 //! | function | for whom |
 //! |---|---|
 //! | [`html`] | one file that opens offline: answer, verdicts, charts with their data, method, plan |
+//! | [`WatchPage`] | a watch of days or weeks, as one file or as a page that loads itself again |
 //! | [`markdown`] | a pull request |
 //! | [`text`] | a terminal |
 //! | [`json`] | programs: head, judgement and every record, with a published schema ([`schema`]) |
@@ -34,7 +35,7 @@ mod tools;
 mod units;
 mod words;
 
-pub use html::html;
+pub use html::{WatchPage, html};
 pub use instruments::{Instrument, InstrumentRow, Instruments};
 pub use markdown::markdown;
 pub use rows::{Histograms, csv_measures, csv_trials, json, schema};

@@ -91,6 +91,18 @@ pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
     }
 }
 
+/// Posts JSON.
+///
+/// # Errors
+/// When no response with a status below 400 comes in time.
+pub fn post_json(url: &str, content: &str, within: Duration) -> Result<(), String> {
+    let headers = [(String::from("Content-Type"), String::from("application/json"))];
+    match Asker::new().post(url, &headers, content, within)?.status {
+        ..400 => Ok(()),
+        status => Err(format!("POST {url} returned status {status}")),
+    }
+}
+
 fn agent(trusts_all: bool) -> ureq::Agent {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).disable_verification(trusts_all);

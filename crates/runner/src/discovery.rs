@@ -81,7 +81,7 @@ fn listening_ports(root: u32) -> BTreeSet<u16> {
 }
 
 /// A process that has ended meanwhile, or belongs to another user, has none.
-fn sockets_of(pid: u32) -> Vec<u64> {
+pub(crate) fn sockets_of(pid: u32) -> Vec<u64> {
     let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
     let descriptors = process.and_then(|process| process.fd().ok());
     let sockets = descriptors.into_iter().flatten().flatten().filter_map(|descriptor| match descriptor.target {

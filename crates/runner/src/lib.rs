@@ -48,10 +48,13 @@ mod process_table;
 mod subject;
 mod versions;
 
-pub use asking::fetch;
+pub use asking::{fetch, post_json};
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
-pub use instruments::{HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings, Window, machine};
+pub use instruments::{
+    HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings, Resident, ResidentPlace, ResidentUse, Window,
+    machine, scrape,
+};
 pub use keeping::{Ending, Keeper, Kept, Order, StartFault, keep};
 pub use placement::{GeneratorPlace, Placement, place};
 pub use preflight::{CheckFiles, preflight};

@@ -100,6 +100,17 @@ pub struct TargetHistory {
     pub unknown: u64,
 }
 
+/// Shows every interval that is kept, in their order.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn visit(storage: &impl Storage, mut see: impl FnMut(&Interval)) -> Result<(), JournalError> {
+    for first in segments(storage, Level::Raw)? {
+        read_segment::<Interval>(storage, Level::Raw, first)?.0.iter().for_each(&mut see);
+    }
+    Ok(())
+}
+
 /// A journal.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -153,7 +164,11 @@ impl History {
                 }
             }
         }
-        for first in segments(storage, Level::Raw)? {
+        let firsts = segments(storage, Level::Raw)?;
+        // Older intervals are in folds, and are not shown.
+        let oldest = after.saturating_sub(RECENT_MAX as u64);
+        let needed = firsts.partition_point(|&first| first <= oldest).saturating_sub(1);
+        for &first in &firsts[needed..] {
             let (intervals, damaged) = read_segment::<Interval>(storage, Level::Raw, first)?;
             history.damaged += damaged;
             for interval in intervals {
@@ -275,7 +290,9 @@ impl Point {
         }
     }
 
-    fn of_probe(wall_ms: i64, probe: &Probe) -> Self {
+    /// Of a single interval.
+    #[must_use]
+    pub fn of_probe(wall_ms: i64, probe: &Probe) -> Self {
         let mut times = Histogram::new();
         let sum_ns = match probe.times {
             // A histogram for one value would cost a hundred times the rest.

@@ -15,6 +15,7 @@
 //! | [`history`] | a journal, read into series of bounded length |
 //! | [`findings`] | time of day, day of the week, changes of level, leaks, each with its evidence |
 //! | [`objective`] | service level objective, error budget, burn rate |
+//! | [`sentences`] | all of that in words |
 //! | [`csv`] | the intervals as CSV |
 //!
 //! This crate reads no clock, file or socket: files come through [`journal::Storage`], instants are part of the
@@ -29,6 +30,7 @@ pub mod history;
 pub mod journal;
 pub mod objective;
 pub mod record;
+pub mod sentences;
 
 pub use file::{
     Alert, File, INTERVAL_MIN, Objective, ProcessPlace, Retention, TARGET_COUNT_MAX, Target, WATCH_FILE_BYTES_MAX,

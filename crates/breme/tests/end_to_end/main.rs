@@ -68,6 +68,8 @@ mod slow_clients;
 mod stale;
 mod studies;
 mod tls;
+#[cfg(target_os = "linux")]
+mod watch;
 mod wiki;
 mod wiki_browser;
 mod wiki_postgres;

@@ -223,7 +223,7 @@ impl Members {
 }
 
 /// The clock of a process knows nanoseconds, but not user from system; `/proc` knows that, in ticks.
-fn own_time(pid: u32, stat: &Stat) -> (Duration, Duration) {
+pub(super) fn own_time(pid: u32, stat: &Stat) -> (Duration, Duration) {
     let (user, system) = (of_ticks(stat.user_ticks), of_ticks(stat.system_ticks));
     let total = breme_sys::cpu_time_of_other(pid).unwrap_or(user + system);
     let ticks = stat.user_ticks + stat.system_ticks;

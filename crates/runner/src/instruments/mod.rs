@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `process.rs`, `members.rs` | one process; all of a subject |
 //! | `machine.rs` | the machine |
+//! | `resident.rs` | the processes of a server that somebody else started |
 //! | `scraper.rs`, `exposition.rs`, `counters.rs` | the subject's own counters |
 //! | `track.rs`, `readings.rs` | samples of a trial in bounded memory, and any part of it |
 //! | `rows.rs` | the file |
@@ -21,6 +22,7 @@ mod members;
 mod process;
 mod reading;
 mod readings;
+mod resident;
 mod rows;
 mod scraper;
 mod track;
@@ -43,7 +45,9 @@ use crate::process_table::everyone;
 
 pub use machine::machine;
 pub use readings::{Readings, Window};
+pub use resident::{Resident, ResidentPlace, ResidentUse};
 pub use rows::HEADER;
+pub use scraper::scrape;
 
 /// How often is sampled, if nobody says otherwise.
 pub const INTERVAL: Duration = Duration::from_secs(1);

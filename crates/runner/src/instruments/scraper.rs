@@ -1,6 +1,7 @@
 //! Reads a subject's `/metrics` on a thread of its own, so that one that answers slowly, or not at all, delays no other
 //! sample.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -134,8 +135,21 @@ fn run(shared: &Shared, url: &str, asker: &Asker) {
     }
 }
 
+/// The values that a server exposes now, by series: its name with its labels.
+///
+/// # Errors
+/// When it exposes nothing that can be read within the time.
+pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, String> {
+    let exposed = read_within(url, &Asker::new(), within)?;
+    Ok(exposed.into_iter().map(|(series, value)| (series, value.value)).collect())
+}
+
 fn read(url: &str, asker: &Asker) -> Result<Exposed, String> {
-    let answer = asker.ask("GET", url, &[], ANSWER_WITHIN)?;
+    read_within(url, asker, ANSWER_WITHIN)
+}
+
+fn read_within(url: &str, asker: &Asker, within: Duration) -> Result<Exposed, String> {
+    let answer = asker.ask("GET", url, &[], within)?;
     if answer.status != 200 {
         return Err(format!("GET {url} returned status {}", answer.status));
     }

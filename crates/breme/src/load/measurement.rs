@@ -1,0 +1,147 @@
+//! A load that other commands perform, without output: the same flags, plan, driver and result.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use breme_driver::{ClientTls, Clock, DriverSettings, Stopper, start};
+use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
+use breme_stats::Histogram;
+use clap::Parser;
+
+use super::{Args, STOPPING_TIMEOUT, check_descriptors, resolve, secured};
+use crate::failure::{Failure, in_a_line};
+
+/// The flags as a line of their own.
+#[derive(Debug, Parser)]
+#[command(name = "load", no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// A load that can be performed again and again.
+pub struct Measurement {
+    args: Args,
+    settings: Settings,
+    tls: Vec<Arc<ClientTls>>,
+}
+
+impl fmt::Debug for Measurement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Measurement").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// What a load gave.
+pub struct Measured {
+    pub outcome: Outcome,
+    /// All response times.
+    pub response: Histogram,
+    /// How many expected responses took longer than a time.
+    pub late_after: Box<dyn Fn(Duration) -> u64>,
+}
+
+/// Ends all loads that are under way, and those that are begun later.
+#[derive(Debug, Default)]
+pub struct Stop {
+    is_set: AtomicBool,
+    stoppers: Mutex<Vec<Stopper>>,
+}
+
+impl Stop {
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::SeqCst)
+    }
+
+    /// At once: what is under way is of no use to anybody.
+    pub fn set(&self) {
+        self.is_set.store(true, Ordering::SeqCst);
+        self.lock().iter().for_each(Stopper::abort);
+    }
+
+    fn add(&self, stopper: Stopper) {
+        self.lock().push(stopper);
+        // It may have been set before the load was there.
+        if self.is_set() {
+            self.set();
+        }
+    }
+
+    /// Drops the stoppers of loads that have ended.
+    pub fn forget_ended(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Stopper>> {
+        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Measurement {
+    /// From the arguments of `breme load`.
+    pub fn new(arguments: &[String]) -> Result<Self, Failure> {
+        let line = Line::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
+        let settings = line.args.settings()?;
+        let plan = Plan::new(settings.clone()).map_err(|error| Failure::usage(line.args.locate(&error)))?;
+        check_descriptors(&plan)?;
+        let tls = secured::clients(&line.args, plan.hosts())?;
+        Ok(Self { args: line.args, settings, tls })
+    }
+
+    pub fn connections(&self) -> usize {
+        self.settings.connections
+    }
+
+    /// How long it may take; none if its number of requests alone ends it.
+    pub fn longest(&self) -> Option<Duration> {
+        match (self.settings.duration, self.settings.requests) {
+            (Some(duration), _) => Some(duration + self.settings.timeout),
+            (None, Some(requests)) if requests <= self.settings.connections as u64 => Some(self.settings.timeout),
+            _ => None,
+        }
+    }
+
+    /// Performs it.
+    pub fn run(&self, stop: &Stop) -> Result<Measured, Failure> {
+        let plan = Plan::new(self.settings.clone()).map_err(|error| Failure::usage(self.args.locate(&error)))?;
+        let threads = self.args.thread_count(&plan);
+        let addresses = resolve(&plan)?;
+        let clock = Clock::start();
+        let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
+        let settings = DriverSettings {
+            threads,
+            spin_before_deadline: self.args.spin(run.plan()),
+            connect_timeout: self.settings.timeout,
+            stopping_timeout: STOPPING_TIMEOUT,
+            tls_clients: self.tls.clone().into(),
+            ..DriverSettings::default()
+        };
+        let begun = Instant::now();
+        let driver = self.args.driver.resolve("watch");
+        let running = start(driver, Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(&run), shard))
+            .map_err(|error| Failure::run(error.to_string()))?;
+        stop.add(running.stopper());
+        let ended = running.join();
+        let mut shards = ended
+            .into_iter()
+            .collect::<Result<Vec<Load>, _>>()
+            .map_err(|panic| Failure::run(format!("internal error, please report it: {panic}")))?;
+        let began = run.started().unwrap_or_default();
+        let generator = Generator {
+            // Other loads run in this process at the same time.
+            process_cpu: None,
+            process_elapsed: begun.elapsed(),
+            processors: breme_sys::parallelism(),
+            spun: Vec::new(),
+            interrupted: stop.is_set(),
+            started_at: clock.unix_time(began),
+            started_at_monotonic: clock.monotonic(began),
+            tls: None,
+        };
+        let outcome = Outcome::of(&run, &mut shards, &generator);
+        let response = Outcome::response_histogram(&run);
+        Ok(Measured { outcome, response, late_after: Box::new(move |limit| Outcome::late(&run, limit)) })
+    }
+}

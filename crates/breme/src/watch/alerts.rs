@@ -1,0 +1,104 @@
+//! Alerts: a line of JSON in a file, a POST to a webhook; on a thread of their own, so that no interval waits for them.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use breme_watch::Alert;
+use breme_watch::objective::Event;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// Alerts that wait; further ones are reported on standard error only.
+const WAITING_MAX: usize = 64;
+/// How often a webhook is tried, how long it may take, and the first pause between, which doubles.
+const ATTEMPTS: u32 = 4;
+const WITHIN: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The thread. Dropped, it ends after what waits.
+#[derive(Debug)]
+pub(super) struct Alerts {
+    sender: Option<SyncSender<Value>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Alerts {
+    pub(super) fn start(alert: &Alert) -> Result<Self, Failure> {
+        // A file that cannot be written is found now, and not in the night.
+        if let Some(file) = &alert.file {
+            append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: {error}")))?;
+        }
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let (webhook, file) = (alert.webhook.clone(), alert.file.clone());
+        let send = move || send_all(&receiver, webhook.as_deref(), file.as_deref());
+        let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(send);
+        let thread = thread.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
+        Ok(Self { sender: Some(sender), thread: Some(thread) })
+    }
+
+    /// Reports what became of a target.
+    pub(super) fn raise(&self, target: &str, time: &str, event: &Event, cause: Option<&str>) {
+        let (state, text) = match event {
+            Event::Down { intervals } => {
+                let cause = cause.unwrap_or("late");
+                ("down", format!("{target} is down ({cause}), {intervals} intervals in a row"))
+            }
+            Event::Up => ("up", format!("{target} is up again")),
+            Event::Burning { rate } => {
+                ("burning", format!("{target} uses up its error budget {rate:.1} times too fast"))
+            }
+            Event::Calm => ("calm", format!("{target} no longer uses up its error budget too fast")),
+        };
+        eprintln!("breme watch: {time}: {text}");
+        let alert = json!({ "time": time, "target": target, "state": state, "cause": cause, "text": text });
+        if let Some(sender) = &self.sender
+            && sender.try_send(alert).is_err()
+        {
+            eprintln!("breme watch: {WAITING_MAX} alerts wait for the webhook; this one is not sent");
+        }
+    }
+}
+
+impl Drop for Alerts {
+    fn drop(&mut self) {
+        self.sender.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn send_all(alerts: &Receiver<Value>, webhook: Option<&str>, file: Option<&str>) {
+    for alert in alerts {
+        if let Some(file) = file
+            && let Err(error) = append(file, &format!("{alert}\n"))
+        {
+            eprintln!("breme watch: alert.file {file}: {error}");
+        }
+        if let Some(url) = webhook {
+            post(url, &alert.to_string());
+        }
+    }
+}
+
+fn append(file: &str, line: &str) -> std::io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
+}
+
+fn post(url: &str, content: &str) {
+    let mut pause = PAUSE;
+    for attempt in 1..=ATTEMPTS {
+        match breme_runner::post_json(url, content, WITHIN) {
+            Ok(()) => return,
+            Err(problem) if attempt == ATTEMPTS => {
+                eprintln!("breme watch: alert.webhook: {problem}; given up after {ATTEMPTS} attempts");
+            }
+            Err(_) => std::thread::sleep(pause),
+        }
+        pause *= 2;
+    }
+}

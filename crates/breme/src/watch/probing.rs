@@ -1,0 +1,176 @@
+//! One measurement of a target: a run of `load` in this process, and a look at the target's processes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use breme_runner::{Resident, ResidentPlace, ResidentUse, scrape};
+use breme_watch::record::{Counts, Probe, Times, Usage};
+use breme_watch::{Objective, ProcessPlace, Target};
+
+use crate::failure::Failure;
+use crate::load::{Measured, Measurement, Stop};
+
+/// How long a target's metrics may take.
+const METRICS_WITHIN: Duration = Duration::from_secs(2);
+
+/// A target that can be measured.
+#[derive(Debug)]
+pub(super) struct Prober {
+    number: u32,
+    measurement: Measurement,
+    within: Duration,
+    resident: Option<Mutex<Resident>>,
+    metrics: Option<String>,
+    /// Of its metrics: the CPU time at the previous scrape, and when that was.
+    scraped: Mutex<Option<(f64, std::time::Instant)>>,
+}
+
+/// What was seen, and what the watch could not do.
+pub(super) struct Seen {
+    pub probe: Probe,
+    /// Why nothing could be measured, or the resources could not be read.
+    pub problems: Vec<String>,
+}
+
+impl Prober {
+    pub(super) fn new(number: u32, target: &Target, objective: Objective) -> Result<Self, Failure> {
+        let place = target.process.clone().map(|place| match place {
+            ProcessPlace::Pid(pid) => ResidentPlace::Pid(pid),
+            ProcessPlace::Port(port) => ResidentPlace::Port(port),
+            ProcessPlace::Unit(unit) => ResidentPlace::Unit(unit),
+        });
+        Ok(Self {
+            number,
+            measurement: Measurement::new(&target.load)?,
+            within: objective.within,
+            resident: place.map(|place| Mutex::new(Resident::new(place))),
+            metrics: target.metrics.clone(),
+            scraped: Mutex::default(),
+        })
+    }
+
+    /// Measures once.
+    pub(super) fn probe(&self, stop: &Arc<Stop>) -> Seen {
+        let measured = self.measurement.run(stop);
+        let (usage, problem) = self.usage();
+        let mut problems: Vec<String> = problem.into_iter().collect();
+        let mut probe = match measured {
+            Ok(measured) => probe_of(&measured, self.within),
+            Err(failure) => {
+                // A name that cannot be resolved is the target's fault, as far as its clients can tell.
+                problems.push(failure.message);
+                let counts = Counts { requests: 1, transport: 1, ..Counts::default() };
+                Probe { counts, cause: Some(String::from("unresolved")), ..Probe::default() }
+            }
+        };
+        (probe.target, probe.usage) = (self.number, usage);
+        Seen { probe, problems }
+    }
+
+    fn usage(&self) -> (Option<Usage>, Option<String>) {
+        if let Some(used) = self.resident.as_ref().and_then(|resident| lock(resident).sample()) {
+            return (Some(usage_of(&used)), None);
+        }
+        match &self.metrics {
+            None => (None, None),
+            Some(url) => match scrape(url, METRICS_WITHIN) {
+                Ok(exposed) => (self.usage_of_metrics(&exposed), None),
+                Err(problem) => (None, Some(problem)),
+            },
+        }
+    }
+
+    /// By the names that all clients of Prometheus use.
+    fn usage_of_metrics(&self, exposed: &BTreeMap<String, f64>) -> Option<Usage> {
+        let value = |names: &[&str]| names.iter().find_map(|name| exposed.get(*name).copied());
+        let whole = |names: &[&str]| value(names).map_or(0, |value| value.max(0.0) as u64);
+        let memory_bytes = value(&["process_resident_memory_bytes"])?.max(0.0) as u64;
+        let descriptors = whole(&["process_open_fds"]);
+        let limit = value(&["process_max_fds"]).filter(|limit| *limit >= 1.0);
+        let cpu_s = value(&["process_cpu_seconds_total", "process_cpu_seconds"]).unwrap_or(0.0);
+        let now = std::time::Instant::now();
+        let before = lock(&self.scraped).replace((cpu_s, now));
+        let (cpu_ns, over_ns) = before.map_or((0, 0), |(cpu_before_s, before)| {
+            let over = now.duration_since(before).as_nanos();
+            (((cpu_s - cpu_before_s).max(0.0) * 1e9) as u64, u64::try_from(over).unwrap_or(u64::MAX))
+        });
+        Some(Usage {
+            cpu_ns,
+            over_ns,
+            memory_bytes,
+            threads: whole(&["process_threads", "go_threads", "jvm_threads_live_threads"]),
+            descriptors,
+            descriptors_share: limit.map_or(0.0, |limit| share(descriptors as f64 / limit)),
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn usage_of(used: &ResidentUse) -> Usage {
+    Usage {
+        cpu_ns: used.cpu_ns,
+        over_ns: used.over_ns,
+        memory_bytes: used.memory_bytes,
+        threads: used.threads,
+        descriptors: used.descriptors,
+        descriptors_share: share(used.descriptors_share),
+    }
+}
+
+/// Six digits.
+fn share(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+fn probe_of(Measured { outcome, response, late_after }: &Measured, within: Duration) -> Probe {
+    let errors = |kind: &str| outcome.errors.get(kind).copied().unwrap_or(0);
+    let statuses = |class: char| {
+        let of_class = outcome.statuses.iter().filter(|(status, _)| status.starts_with(class));
+        of_class.map(|(_, count)| count).sum::<u64>()
+    };
+    // Requests for which this machine had no port or descriptor say nothing of the target.
+    let own_fault = errors("no-resources");
+    let requests = outcome.requests.issued.saturating_sub(own_fault);
+    let unexpected = errors("status");
+    let client_errors = statuses('4').min(unexpected);
+    let server_errors = statuses('5').min(unexpected - client_errors);
+    let wrong = (unexpected - client_errors - server_errors) + errors("assertion") + errors("capture");
+    let ok = outcome.requests.ok;
+    let transport = requests.saturating_sub(ok + client_errors + server_errors + wrong);
+    let counts = Counts {
+        requests,
+        ok,
+        late: late_after(within).min(ok),
+        client_errors,
+        server_errors,
+        wrong,
+        transport,
+        received_bytes: outcome.bytes.received,
+        content_bytes: outcome.bytes.content,
+    };
+    Probe {
+        target: 0,
+        elapsed_ns: outcome.elapsed_ns,
+        counts,
+        cause: cause(outcome, counts.errors()),
+        times: Times::of(response),
+        usage: None,
+    }
+}
+
+/// The most frequent error; of statuses the status.
+fn cause(outcome: &breme_load::Outcome, errors: u64) -> Option<String> {
+    if errors == 0 {
+        return None;
+    }
+    let (kind, _) = outcome.errors.iter().max_by_key(|(_, count)| **count)?;
+    if kind != "status" {
+        return Some(kind.clone());
+    }
+    let worst = outcome.statuses.iter().filter(|(status, _)| status.as_str() >= "400");
+    worst.max_by_key(|(_, count)| **count).map(|(status, _)| format!("status {status}"))
+}

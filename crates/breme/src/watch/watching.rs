@@ -1,0 +1,280 @@
+//! The loop: every interval, all targets are measured, and the interval is durable before the next one begins.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use breme_driver::Clock;
+use breme_watch::history::TargetHistory;
+use breme_watch::journal::Journal;
+use breme_watch::objective::{Compliance, Follower};
+use breme_watch::record::{Interval, Stamp};
+use breme_watch::{File, Target, WATCH_FILE_BYTES_MAX, sentences};
+use jiff::tz::TimeZone;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::Args;
+use super::alerts::Alerts;
+use super::folder::Folder;
+use super::pages::Pages;
+use super::probing::{Prober, Seen};
+use super::status::{Status, WatchMetrics};
+use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
+use crate::failure::{AGAINST, Failure, NO_VERDICT};
+use crate::load::{Measurement, Stop};
+
+/// A problem that lasts is reported once in so many intervals.
+const REPORT_EVERY: u64 = 100;
+
+pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
+    let process = ProcessMetrics::starting_now();
+    let file = read(path)?;
+    let zone = zone(file.time_zone.as_deref())?;
+    let folder_path = args.journal.clone().unwrap_or_else(|| path.with_extension("watch"));
+    let folder = Folder::of_writer(&folder_path)?;
+    let probers = probers(&file, &folder)?;
+    let interval_ms = u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX);
+    let journal = Journal::open(folder, file.retention, interval_ms)
+        .map_err(|error| Failure::run(format!("{}: {error}", folder_path.display())))?;
+    let status = Status::new(file.targets.iter().map(|target| target.name.clone()));
+    let stop = Arc::new(Stop::default());
+    let stopped = catch_signals(Arc::clone(&stop))?;
+    let admin = start_admin(args, process, &status, &folder_path)?;
+    let alerts = Alerts::start(&file.alert)?;
+    let follower = || Follower::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
+    let mut watch = Watch {
+        followers: probers.iter().map(|_| follower()).collect(),
+        file: &file,
+        zone,
+        probers,
+        journal,
+        status,
+        stop,
+        alerts,
+        problems: 0,
+    };
+    watch.announce(&folder_path);
+    watch.run(&stopped, args.length);
+    let code = watch.conclude(args.length.is_some());
+    admin.into_iter().for_each(Admin::end);
+    Ok(code)
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
+    let bytes = crate::files::read_bounded(path, WATCH_FILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed(String::from("it is not UTF-8")))?;
+    File::parse(&text, check).map_err(|problems| failed(format!("\n{problems}")))
+}
+
+/// Whether a target can be measured within its interval.
+fn check(target: &Target, file: &File) -> Result<(), String> {
+    let measurement = Measurement::new(&target.load).map_err(|failure| failure.message)?;
+    match measurement.longest() {
+        Some(longest) if longest <= file.interval => Ok(()),
+        Some(longest) => Err(format!(
+            "a measurement with its time limit takes up to {} s, and an interval has {} s; use a longer interval, a \
+             shorter duration or a shorter timeout",
+            longest.as_secs_f64(),
+            file.interval.as_secs_f64()
+        )),
+        None => Err(String::from(
+            "several requests one after another have no time limit together; add a duration to the load",
+        )),
+    }
+}
+
+pub(super) fn zone(name: Option<&str>) -> Result<TimeZone, Failure> {
+    match name.filter(|name| !name.is_empty()) {
+        None => Ok(TimeZone::system()),
+        Some(name) => TimeZone::get(name).map_err(|error| {
+            Failure::usage(format!("time_zone {name:?} is unknown ({error}); zones have names as Europe/Ljubljana"))
+        }),
+    }
+}
+
+fn probers(file: &File, folder: &Folder) -> Result<Vec<Prober>, Failure> {
+    // Numbers of targets come from the journal, which needs to know how they are loaded.
+    let loads: Vec<u64> = file
+        .targets
+        .iter()
+        .map(|target| Ok(Measurement::new(&target.load)?.connections() as u64))
+        .collect::<Result<_, Failure>>()?;
+    let about = folder.describe(file, &loads)?;
+    let number = |target: &Target| about.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
+    let prober =
+        |target: &Target| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
+    file.targets.iter().map(prober).collect()
+}
+
+/// The first signal ends the watch; what is under way is dropped, since an interval is whole or not there.
+fn catch_signals(stop: Arc<Stop>) -> Result<Receiver<()>, Failure> {
+    let failed = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let (sender, receiver) = channel();
+    let wait = move || {
+        if signals.forever().next().is_some() {
+            stop.set();
+            let _ = sender.send(()); // the watch may have ended by itself
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
+    Ok(receiver)
+}
+
+fn start_admin(
+    args: &Args,
+    process: ProcessMetrics,
+    status: &Status,
+    journal: &Path,
+) -> Result<Option<Admin>, Failure> {
+    let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
+    println!("admin on http://{}", listener.address());
+    let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
+    let token = Token::of_file("", None).map_err(Failure::run)?;
+    let pages = Pages::new(journal.to_owned());
+    let api = Some((Box::new(pages) as Box<dyn crate::admin::Api>, token));
+    listener.start(Clock::start(), args.process.cpus(), registry, Readiness::default(), api).map(Some)
+}
+
+struct Watch<'a> {
+    file: &'a File,
+    zone: TimeZone,
+    probers: Vec<Prober>,
+    followers: Vec<Follower>,
+    journal: Journal<Folder>,
+    status: Status,
+    stop: Arc<Stop>,
+    alerts: Alerts,
+    problems: u64,
+}
+
+impl Watch<'_> {
+    fn announce(&self, folder: &Path) {
+        let targets = breme_base::plural(self.probers.len() as u64, "target");
+        let interval = self.file.interval.as_secs_f64();
+        println!("watching {targets} every {interval} s, journal in {}", folder.display());
+        if let Some((number, _)) = self.journal.last() {
+            eprintln!("breme watch: the journal is continued after interval {number}");
+        }
+    }
+
+    /// Intervals begin at multiples of their length from the start; one that was missed is left out.
+    fn run(&mut self, stopped: &Receiver<()>, length: Option<Duration>) {
+        let started = Instant::now();
+        let mut next = started;
+        loop {
+            let wait = next.saturating_duration_since(Instant::now());
+            if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || self.stop.is_set() {
+                return;
+            }
+            if length.is_some_and(|length| next.duration_since(started) >= length) {
+                return;
+            }
+            self.measure();
+            let passed = started.elapsed().as_nanos() / self.file.interval.as_nanos().max(1);
+            next = started + self.file.interval * u32::try_from(passed + 1).unwrap_or(u32::MAX);
+        }
+    }
+
+    fn measure(&mut self) {
+        let stamp = now();
+        let (stop, probers) = (&self.stop, &self.probers);
+        let seen: Vec<Option<Seen>> = std::thread::scope(|scope| {
+            let probes: Vec<_> = probers.iter().map(|prober| scope.spawn(move || prober.probe(stop))).collect();
+            probes.into_iter().map(|probe| probe.join().ok()).collect()
+        });
+        self.stop.forget_ended();
+        if self.stop.is_set() {
+            return;
+        }
+        let seen: Vec<Seen> = seen.into_iter().flatten().collect();
+        let problems = seen.iter().flat_map(|seen| &seen.problems).cloned().collect::<Vec<_>>();
+        self.report(&problems);
+        let probes = seen.into_iter().map(|seen| seen.probe).collect();
+        match self.journal.append(stamp, probes) {
+            Ok(interval) => self.follow(&interval),
+            Err(error) => self.report(&[format!("the interval could not be kept: {error}; free some space")]),
+        }
+    }
+
+    /// The first of many, and then a few of them.
+    fn report(&mut self, problems: &[String]) {
+        if problems.is_empty() {
+            self.problems = 0;
+            return;
+        }
+        if self.problems.is_multiple_of(REPORT_EVERY) {
+            problems.iter().for_each(|problem| eprintln!("breme watch: {problem}"));
+        }
+        self.problems += 1;
+    }
+
+    fn follow(&mut self, interval: &Interval) {
+        let minute = i64::try_from(interval.boot_ms / 60_000).unwrap_or(i64::MAX);
+        let time = sentences::time(interval.wall_ms, &self.zone);
+        let mut status = self.status.lock();
+        for (probe, (follower, status)) in interval.probes.iter().zip(self.followers.iter_mut().zip(status.iter_mut()))
+        {
+            status.take(probe);
+            for event in follower.take(minute, &probe.counts) {
+                self.alerts.raise(&status.name, &time, &event, probe.cause.as_deref());
+            }
+            (status.is_down, status.burn_rate) = (follower.is_down(), follower.burn_rate());
+        }
+    }
+
+    /// A line for each target; whether this watch shows that each met its objective.
+    fn conclude(&self, is_gate: bool) -> ExitCode {
+        let mut worst = 0;
+        for target in self.status.lock().iter() {
+            let mut history =
+                TargetHistory { up: target.up, down: target.down, unknown: target.unknown, ..TargetHistory::default() };
+            (history.counts.requests, history.counts.ok) = (target.requests, target.good);
+            let availability = self.file.objective.availability;
+            let code = match Compliance::of(&history, availability) {
+                None => NO_VERDICT,
+                Some(compliance) if compliance.is_met => 0,
+                Some(_) => AGAINST,
+            };
+            // A target that missed its objective decides, whatever is not known of another.
+            worst = if worst == AGAINST || code == 0 { worst } else { code };
+            let verdict = Compliance::of(&history, availability);
+            let told = verdict.map_or_else(
+                || String::from("nothing was measured"),
+                |verdict| {
+                    format!(
+                        "up in {} of {} intervals, {:.3} % of requests good: objective {}",
+                        target.up,
+                        target.up + target.down,
+                        verdict.good * 100.0,
+                        if verdict.is_met { "met" } else { "missed" }
+                    )
+                },
+            );
+            println!("{}: {told}", target.name);
+        }
+        ExitCode::from(if is_gate { worst } else { 0 })
+    }
+}
+
+/// Both clocks, now.
+fn now() -> Stamp {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let boot = Duration::new(u64::try_from(boot.tv_sec).unwrap_or(0), u32::try_from(boot.tv_nsec).unwrap_or(0));
+    Stamp {
+        wall_ms: i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
+        boot_ms: u64::try_from(boot.as_millis()).unwrap_or(u64::MAX),
+        boot: boot_number(),
+    }
+}
+
+/// Of the kernel's random number of this start of the system.
+fn boot_number() -> u16 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u16::from_str_radix(id.get(..4).unwrap_or_default(), 16).unwrap_or(0)
+}

@@ -1,0 +1,229 @@
+//! `breme watch`: a server that is stopped, frozen, slowed and started again; kills; gates; wrong watch files.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, kill_process};
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Signal, Site, breme};
+
+struct Watch {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    journal: PathBuf,
+}
+
+impl Watch {
+    fn start(file: &Path, more: &[&str]) -> Self {
+        let mut child = breme().arg("watch").arg(file).args(more).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output, journal: file.with_extension("watch") }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stopped, with its exit status.
+    fn stop(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap().code()
+    }
+
+    /// Waits until the journal shows what is wanted.
+    fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let report = report(&self.journal);
+            if let Some(report) = report.filter(|report| !report["targets"].as_array().unwrap().is_empty()) {
+                if wanted(&report) {
+                    return report;
+                }
+                assert!(begun.elapsed() < PATIENCE, "{what}: {report:#}");
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what}: no report");
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn report(journal: &Path) -> Option<Value> {
+    let output = breme().args(["watch", "report", "--format", "json"]).arg(journal).output().unwrap();
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} of {value:#}"))
+}
+
+fn up(report: &Value) -> u64 {
+    number(report, "/targets/0/intervals/up")
+}
+
+fn down(report: &Value) -> u64 {
+    number(report, "/targets/0/intervals/down")
+}
+
+fn file(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("shop.toml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn one_target(site: &Site, more: &str) -> String {
+    let url = site.url("/");
+    format!("interval = '1s'\n{more}[[target]]\nname = 'shop'\nurl = '{url}'\nprocess = {{ pid = {} }}\n", site.pid())
+}
+
+#[test]
+fn stopped_frozen_and_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let address = site.address;
+    let alerts = folder.path().join("alerts.jsonl");
+    let more = format!("[alert]\ndown_after = 1\nfile = '{}'\n", alerts.display());
+    let mut watch = Watch::start(&file(folder.path(), &one_target(&site, &more)), &[]);
+    assert!(watch.line().starts_with("watching 1 target every 1 s, journal in "));
+    let report = watch.until("up", |report| up(report) >= 2);
+    assert!(number(&report, "/targets/0/resources/memory_bytes") > 1 << 20, "{report:#}");
+    assert!(number(&report, "/targets/0/resources/descriptors") > 3);
+    site.signal(Signal::STOP);
+    watch.until("frozen", |report| down(report) >= 2);
+    site.signal(Signal::CONT);
+    watch.until("thawed", |report| report["targets"][0]["down_now"] == false);
+    drop(site);
+    watch.until("stopped", |report| report["targets"][0]["down_now"] == true);
+    let _site = Site::lab_at(address);
+    let report = watch.until("started", |report| report["targets"][0]["outages"].as_array().unwrap().len() >= 2);
+    assert_eq!(watch.stop(), Some(0));
+    let causes: Vec<&str> =
+        report["targets"][0]["outages"].as_array().unwrap().iter().map(|one| one["cause"].as_str().unwrap()).collect();
+    assert_eq!((causes[0], causes[1]), ("timeout", "refused"), "{report:#}");
+    let told = std::fs::read_to_string(alerts).unwrap();
+    let states: Vec<Value> =
+        told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
+    let states: Vec<&str> =
+        states.iter().filter_map(Value::as_str).filter(|state| ["up", "down"].contains(state)).collect();
+    assert_eq!(states[..4], ["down", "up", "down", "up"], "{told}");
+}
+
+/// No finished interval is lost, none counts twice, and the time between is neither up nor down.
+#[test]
+fn killed_many_times() {
+    const KILLS: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let path = file(folder.path(), &one_target(&site, ""));
+    let mut known = 0;
+    for kill in 0..KILLS {
+        let mut watch = Watch::start(&path, &[]);
+        watch.line();
+        let report = watch.until("another interval", |report| number(report, "/intervals") > known);
+        known = number(&report, "/intervals");
+        assert_eq!(up(&report) + down(&report), known, "after {kill} kills: {report:#}");
+        watch.signal(Signal::KILL);
+    }
+    let report = report(&folder.path().join("shop.watch")).unwrap();
+    assert!(number(&report, "/intervals") >= known);
+    assert_eq!(up(&report) + down(&report), number(&report, "/intervals"), "{report:#}");
+}
+
+#[test]
+fn a_gate_reports_what_was_missed_and_what_is_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let good = file(folder.path(), &one_target(&site, ""));
+    let gate = |path: &Path| {
+        let output = breme().arg("watch").arg(path).args(["--for", "2s"]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, told) = gate(&good);
+    assert!(code == Some(0) && told.contains("objective met"), "{code:?} {told}");
+    let url = site.url("/no-such-page");
+    drop(site);
+    std::fs::write(&good, format!("interval = '1s'\n[[target]]\nname = 'gone'\nurl = '{url}'\n")).unwrap();
+    let (code, told) = gate(&good);
+    assert!(code == Some(3) && told.contains("objective missed"), "{code:?} {told}");
+}
+
+#[test]
+fn the_page_the_metrics_and_the_exports() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let mut watch = Watch::start(&file(folder.path(), &one_target(&site, "")), &["--admin", "127.0.0.1:0"]);
+    let line = watch.line();
+    let admin = line.trim_end().strip_prefix("admin on http://").unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+    watch.until("two intervals", |report| up(report) >= 2);
+    let metrics = String::from_utf8(crate::harness::get(admin, "/metrics").content).unwrap();
+    assert!(metrics.contains("breme_watch_up{target=\"shop\"} 1"), "{metrics}");
+    let page = String::from_utf8(crate::harness::get(admin, "/watch").content).unwrap();
+    assert!(page.contains("http-equiv=\"refresh\"") && page.contains("met the objective"));
+    let second = Watch::start(&folder.path().join("shop.toml"), &[]).child.wait_with();
+    assert_eq!(second, Some(1), "a journal has one writer");
+    let journal = watch.journal.clone();
+    assert_eq!(watch.stop(), Some(0));
+    let export = |format: &str| {
+        let output = breme().args(["watch", "report", "--format", format]).arg(&journal).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let csv = export("csv");
+    let rows: Vec<&str> = csv.lines().collect();
+    assert!(rows[0].starts_with("time,target,concurrency,time_taken_s,complete,failed,") && rows.len() >= 3, "{csv}");
+    assert!(rows.iter().all(|row| row.split(',').count() == rows[0].split(',').count()));
+    let log = breme_stats::log::read(export("hlog").as_bytes()).unwrap();
+    assert_eq!(log.len(), rows.len() - 1);
+    assert!(export("text").contains("objective 99 %: met"));
+    assert!(!export("html").contains("http-equiv=\"refresh\""));
+}
+
+/// Of a program that ends by itself.
+trait WaitWith {
+    fn wait_with(self) -> Option<i32>;
+}
+
+impl WaitWith for &mut Child {
+    fn wait_with(self) -> Option<i32> {
+        self.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn wrong_watch_files_have_clear_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |text: &str| {
+        let output = breme().arg("watch").arg(file(folder.path(), text)).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let target = "[[target]]\nname = 'a'\nurl = 'http://127.0.0.1:1/'\n";
+    for (text, parts) in [
+        (format!("intervl = '1s'\n{target}"), vec!["did you mean `interval`", "line 1"]),
+        (format!("{target}load = {{ conections = 5 }}\n"), vec!["target a", "--connections"]),
+        (format!("interval = '1s'\n{target}load = {{ duration = '5s' }}\n"), vec!["use a longer interval"]),
+        (format!("{target}load = {{ requests = 500 }}\n"), vec!["add a duration"]),
+        (format!("time_zone = 'Europe/Lubljana'\n{target}"), vec!["Europe/Lubljana", "zones have names"]),
+        (String::from("interval = '1s'\n"), vec!["target"]),
+    ] {
+        let told = told(&text);
+        assert!(parts.iter().all(|part| told.contains(part)), "{parts:?}: {told}");
+    }
+    let output = breme().args(["watch", "report"]).arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is no journal of breme watch"));
+}
