@@ -25,7 +25,7 @@ use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
 use breme_load::{Authority, Generator, Load, Outcome, Plan, Run, TlsSummary};
 #[cfg(target_os = "linux")]
-pub use measurement::{Measured, Measurement, Stop};
+pub use measurement::{Cancellation, Measurement, MeasurementResult};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 

@@ -1,15 +1,15 @@
-//! `breme watch`: measures targets periodically, for hours, days or weeks, and reports what that shows.
+//! `breme watch`: periodic measurements of targets for hours, days or weeks.
 //!
-//! Measuring is `load`'s, in this process; what is kept and found is `breme-watch`'s. Here are the clocks, the folder
-//! of the journal, signals, alerts and the admin pages.
+//! `load` measures, in this process; `breme-watch` keeps and evaluates the results. Here are clocks, the journal's
+//! folder, signals, alerts and admin pages.
 
 mod alerts;
-mod exporting;
-mod folder;
+mod export;
+mod journal_folder;
 mod pages;
-mod probing;
+mod prober;
 mod status;
-mod watching;
+mod watch_loop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,24 +20,24 @@ use clap::Subcommand;
 use crate::failure::{Failure, exit};
 use crate::load::units;
 use crate::serving::ProcessFlags;
-use exporting::{Format, Per};
+use export::{Format, RowSpan};
 
 const AFTER_HELP: &str = "Examples:
-  breme watch shop.toml                            # until SIGTERM; journal in ./shop.watch
+  breme watch shop.toml                            # until SIGTERM; journal in shop.watch
   breme watch shop.toml --for 1h                   # gate: status 3 if the objective is missed
   breme watch shop.toml --admin :9100              # /watch (page), /metrics
-  breme watch report shop.watch                    # what it shows, also while it is written
+  breme watch report shop.watch                    # findings and outages, also during the watch
   breme watch report shop.watch --format html --output shop.html
 
 Exit status:
-  0  stopped, or with --for: every target met its objective
+  0  stopped by a signal, or with --for: every target met its objective
   1  the watch could not start
   2  wrong usage, or an error in the watch file
   3  with --for: a target missed its objective
-  4  with --for: nothing was measured of a target
+  4  with --for: a target has no up or down interval
 Documentation: docs/WATCH.md.";
 
-/// Measure targets periodically for hours, days or weeks: uptime, response times, resources; with findings and alerts
+/// Measure targets periodically for hours, days or weeks: uptime, response times, resources, findings, alerts
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -45,11 +45,11 @@ pub struct Args {
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
 
-    /// Folder of the journal; a journal that is there is continued [default: FILE with the ending .watch]
+    /// Folder of the journal; an existing journal is continued [default: FILE with the extension .watch]
     #[arg(long, value_name = "FOLDER")]
     journal: Option<PathBuf>,
 
-    /// Stop after this time (1h, 7d), and judge it
+    /// Stop after this time (1h, 7d); the exit status says whether the objective was met
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
     length: Option<Duration>,
 
@@ -62,11 +62,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what a journal shows: findings, a page, or its intervals; also while it is written.
+    /// Print findings, a page or the intervals of a journal, also during the watch.
     Report(ReportArgs),
 }
 
-/// Print what a journal shows: findings, a page, or its intervals; also while it is written
+/// Print findings, a page or the intervals of a journal, also during the watch
 #[derive(Debug, clap::Args)]
 struct ReportArgs {
     /// Folder of the journal
@@ -77,24 +77,23 @@ struct ReportArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 
-    /// Rows of csv and hlog
+    /// Time span of a row of csv and hlog
     #[arg(long, value_name = "SPAN", default_value = "interval")]
-    per: Per,
+    per: RowSpan,
 
     /// File to write to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Carries out the command.
 pub fn run(args: &Args) -> ExitCode {
     exit("watch", carry_out(args))
 }
 
 fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
     match (&args.command, &args.file) {
-        (Some(Command::Report(report)), _) => exporting::report(report).map(|()| ExitCode::SUCCESS),
-        (None, Some(file)) => watching::watch(args, file),
+        (Some(Command::Report(report)), _) => export::report(report).map(|()| ExitCode::SUCCESS),
+        (None, Some(file)) => watch_loop::watch(args, file),
         (None, None) => Err(Failure::usage("the watch file is missing: breme watch FILE")),
     }
 }

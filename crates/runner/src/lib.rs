@@ -52,8 +52,8 @@ pub use asking::{fetch, post_json};
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
 pub use instruments::{
-    HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings, Resident, ResidentPlace, ResidentUse, Window,
-    machine, scrape,
+    ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings,
+    Window, machine, scrape,
 };
 pub use keeping::{Ending, Keeper, Kept, Order, StartFault, keep};
 pub use placement::{GeneratorPlace, Placement, place};

@@ -1,26 +1,25 @@
-//! Intervals, minutes or hours as CSV: the columns of the study's script (time, concurrency, time taken, complete and
-//! failed requests, bytes, bytes of body, requests per second, mean time per request, the same across all concurrent
-//! requests, transfer rate), then the shares of errors, percentiles, uptime and resources.
+//! Intervals, minutes or hours as CSV. The first columns are the figures of `ab`: time taken, complete and failed
+//! requests, bytes, requests per second, mean times, transfer rate.
 
 use std::fmt::Write;
 
-use crate::history::{AboutTarget, Point};
+use crate::history::{Point, TargetInfo};
 
-/// The first line.
+/// Header line.
 pub const HEADER: &str = "time,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
     mean_ms,mean_across_concurrent_ms,transfer_kB_per_s,errors_4xx,errors_5xx,errors_transport,error_share,late,\
     p50_ms,p95_ms,p99_ms,up,down,cpu_share,memory_bytes,threads,descriptors,descriptors_share";
 
-/// A line. `time` is the local time of the point.
+/// Line of a point. `time` is its start.
 #[must_use]
-pub fn line(time: &str, target: &AboutTarget, point: &Point) -> String {
+pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
     let counts = &point.counts;
     let taken_s = point.elapsed_ns as f64 / 1e9;
     let concurrency = target.concurrency.max(1);
     let per = |amount: f64, of: f64| if of > 0.0 { amount / of } else { 0.0 };
     let complete = counts.requests - counts.transport.min(counts.requests);
     let mean_ms = point.mean_ns / 1e6;
-    // As `ab` has it: the time taken for each request, whatever their number at a time.
+    // The "across all concurrent requests" of `ab`.
     let across_ms = per(taken_s * 1e3, complete as f64);
     let mut line = format!(
         "{time},{},{concurrency},{taken_s:.6},{complete},{},{},{},{:.3},{mean_ms:.3},{across_ms:.3},{:.3}",
@@ -60,7 +59,7 @@ pub fn line(time: &str, target: &AboutTarget, point: &Point) -> String {
     line
 }
 
-/// A text as a cell; one that a spreadsheet would take for a formula is none.
+/// A quoted cell. An apostrophe keeps spreadsheets from taking it for a formula.
 fn quoted(text: &str) -> String {
     let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
@@ -73,7 +72,7 @@ mod tests {
 
     #[test]
     fn every_line_has_all_columns() {
-        let target = AboutTarget { name: "a,\"b\"".into(), url: String::new(), concurrency: 5 };
+        let target = TargetInfo { name: "a,\"b\"".into(), url: String::new(), concurrency: 5 };
         let counts = Counts {
             requests: 50,
             ok: 48,

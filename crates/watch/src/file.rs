@@ -32,36 +32,32 @@ pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 const NAME_BYTES_MAX: usize = 100;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
-/// Time limit of a request, unless the file or the interval sets another.
+/// Default time limit of a request; shorter if half an interval is.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// A watch file, checked.
+/// A valid watch file.
 #[derive(Clone, Debug)]
 pub struct File {
     /// Time between the starts of two intervals.
     pub interval: Duration,
-    /// Name of the time zone of hours and days; none: that of the system.
+    /// Time zone of hours and days; none: that of the system.
     pub time_zone: Option<String>,
-    /// The objective.
     pub objective: Objective,
-    /// How long what is kept.
     pub retention: Retention,
-    /// What happens when a target is down, or its error budget is used up too fast.
     pub alert: Alert,
-    /// The targets.
     pub targets: Vec<Target>,
 }
 
 /// A service level objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
-    /// Share of intervals that are up, and of requests that are answered as expected and in time.
+    /// Share of up intervals, and of requests with an expected response in time.
     pub availability: f64,
-    /// What in time means.
+    /// Longest response time of a good request.
     pub within: Duration,
 }
 
-/// How long what is kept.
+/// How long records are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Every interval.
@@ -81,9 +77,9 @@ impl Default for Retention {
 /// Alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alert {
-    /// URL to which each alert is posted as JSON.
+    /// URL to which alerts are posted as JSON.
     pub webhook: Option<String>,
-    /// File to which each alert is appended as a line of JSON.
+    /// File to which alerts are appended as lines of JSON.
     pub file: Option<String>,
     /// Consecutive down intervals until a target counts as down.
     pub down_after: u64,
@@ -94,24 +90,23 @@ pub struct Alert {
 /// A target.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its name, unique in the file.
+    /// Unique in the file.
     pub name: String,
-    /// Where it is in the file.
+    /// Its place in the file.
     pub span: Span,
-    /// The arguments of `breme load` that measure it.
+    /// Arguments of `breme load`.
     pub load: Vec<String>,
-    /// The URL.
     pub url: String,
-    /// Its processes on this machine.
-    pub process: Option<ProcessPlace>,
+    /// Processes on this machine.
+    pub process: Option<ProcessLocator>,
     /// URL of its metrics.
     pub metrics: Option<String>,
 }
 
-/// How the processes of a target are found.
+/// Processes of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum ProcessPlace {
+pub enum ProcessLocator {
     /// This process and its descendants.
     Pid(u32),
     /// The process that listens on this TCP port, and its descendants.
@@ -123,27 +118,27 @@ pub enum ProcessPlace {
 /// A watch file of `breme watch`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct FileToml {
     /// Time between the starts of two intervals, 1s to 1h [default: 1m].
     #[schemars(with = "Option<String>")]
     interval: Option<Spanned<String>>,
     /// Time zone of hours and days, as `Europe/Ljubljana` [default: that of the system].
     time_zone: Option<String>,
     /// Service level objective.
-    objective: Option<WrittenObjective>,
-    /// How long what is kept.
-    retention: Option<WrittenRetention>,
+    objective: Option<ObjectiveToml>,
+    /// Retention.
+    retention: Option<RetentionToml>,
     /// Alerts.
-    alert: Option<WrittenAlert>,
-    /// The targets; all of them are measured at the same time.
-    #[schemars(with = "Vec<WrittenTarget>")]
-    target: Spanned<Vec<Spanned<WrittenTarget>>>,
+    alert: Option<AlertToml>,
+    /// Targets; all are measured at the same time.
+    #[schemars(with = "Vec<TargetToml>")]
+    target: Spanned<Vec<Spanned<TargetToml>>>,
 }
 
 /// A service level objective.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WrittenObjective {
+struct ObjectiveToml {
     /// Share of intervals that are up, and of good requests, as `99.9 %` [default: 99 %].
     #[schemars(with = "Option<String>")]
     availability: Option<Spanned<String>>,
@@ -152,17 +147,17 @@ struct WrittenObjective {
     within: Option<Spanned<String>>,
 }
 
-/// How long what is kept.
+/// How long records are kept.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WrittenRetention {
+struct RetentionToml {
     /// Every interval, at least 1h [default: 7d].
     #[schemars(with = "Option<String>")]
     raw: Option<Spanned<String>>,
-    /// Folds of a minute, at least as long as `raw` [default: 35d].
+    /// Rollups of a minute, at least as long as `raw` [default: 35d].
     #[schemars(with = "Option<String>")]
     minutes: Option<Spanned<String>>,
-    /// Folds of an hour, at least as long as `minutes` [default: 1830d].
+    /// Rollups of an hour, at least as long as `minutes` [default: 1830d].
     #[schemars(with = "Option<String>")]
     hours: Option<Spanned<String>>,
 }
@@ -170,7 +165,7 @@ struct WrittenRetention {
 /// Alerts.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WrittenAlert {
+struct AlertToml {
     /// URL to which each alert is posted as JSON.
     webhook: Option<String>,
     /// File to which each alert is appended as a line of JSON.
@@ -186,7 +181,7 @@ struct WrittenAlert {
 /// A target.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WrittenTarget {
+struct TargetToml {
     /// Name, unique in the file.
     #[schemars(with = "String")]
     name: Spanned<String>,
@@ -197,29 +192,29 @@ struct WrittenTarget {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     load: BTreeMap<Spanned<String>, toml::Value>,
-    /// Its processes on this machine: `{ pid = 123 }`, `{ port = 8080 }` or `{ unit = "nginx.service" }`.
-    process: Option<ProcessPlace>,
+    /// Processes on this machine: `{ pid = 123 }`, `{ port = 8080 }` or `{ unit = "nginx.service" }`.
+    process: Option<ProcessLocator>,
     /// URL of its metrics in the text format of Prometheus or OpenMetrics; used for what `process` does not give.
     metrics: Option<String>,
 }
 
 impl File {
-    /// The schema of the file.
+    /// JSON schema of the file.
     #[must_use]
     pub fn schema() -> schemars::Schema {
-        schemars::schema_for!(Written)
+        schemars::schema_for!(FileToml)
     }
 
-    /// Reads it. `check` looks at the arguments of `breme load` for a target.
+    /// Parses a watch file. `check` validates the arguments of `breme load`.
     ///
     /// # Errors
-    /// All that is wrong with it, each with its place.
+    /// All errors of the file, with their places.
     pub fn parse(text: &str, check: impl Fn(&Target, &Self) -> Result<(), String>) -> Result<Self, Diagnostics> {
         let mut collector = Collector::new(text);
         let table = Table::parse(text, &mut collector);
-        let written: Option<Written> =
+        let written: Option<FileToml> =
             if collector.count() == 0 { read(&node_of(table), &mut collector) } else { None };
-        let file = written.map(|written| Self::of(written, &mut collector));
+        let file = written.map(|written| Self::from_toml(written, &mut collector));
         if let Some(file) = &file
             && collector.count() == 0
         {
@@ -235,7 +230,7 @@ impl File {
         }
     }
 
-    fn of(written: Written, collector: &mut Collector) -> Self {
+    fn from_toml(written: FileToml, collector: &mut Collector) -> Self {
         let interval = time(written.interval.as_ref(), Duration::from_secs(60), collector);
         if let Some(spanned) = &written.interval
             && !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval)
@@ -263,7 +258,7 @@ fn time(written: Option<&Spanned<String>>, default: Duration, collector: &mut Co
     })
 }
 
-fn objective(written: Option<&WrittenObjective>, timeout: Duration, collector: &mut Collector) -> Objective {
+fn objective(written: Option<&ObjectiveToml>, timeout: Duration, collector: &mut Collector) -> Objective {
     const DEFAULT: f64 = 0.99;
     let availability = written.and_then(|written| written.availability.as_ref()).map_or(DEFAULT, |availability| {
         let number = availability.get_ref().trim_end_matches(['%', ' ']).parse::<f64>().ok();
@@ -279,15 +274,15 @@ fn objective(written: Option<&WrittenObjective>, timeout: Duration, collector: &
     Objective { availability, within: time(written.and_then(|written| written.within.as_ref()), timeout, collector) }
 }
 
-fn retention(written: Option<&WrittenRetention>, collector: &mut Collector) -> Retention {
+fn retention(written: Option<&RetentionToml>, collector: &mut Collector) -> Retention {
     const RAW_MIN: Duration = Duration::from_secs(3_600);
     let default = Retention::default();
     let Some(written) = written else { return default };
     let raw = time(written.raw.as_ref(), default.raw, collector);
     let minutes = time(written.minutes.as_ref(), default.minutes.max(raw), collector);
     let hours = time(written.hours.as_ref(), default.hours.max(minutes), collector);
-    let mut at_least = |spanned: Option<&Spanned<String>>, is_kept: bool, problem: &str| {
-        if let (Some(spanned), false) = (spanned, is_kept) {
+    let mut at_least = |spanned: Option<&Spanned<String>>, is_valid: bool, problem: &str| {
+        if let (Some(spanned), false) = (spanned, is_valid) {
             collector.note(&spanned.span(), problem);
         }
     };
@@ -297,7 +292,7 @@ fn retention(written: Option<&WrittenRetention>, collector: &mut Collector) -> R
     Retention { raw, minutes, hours }
 }
 
-fn alert(written: Option<WrittenAlert>, collector: &mut Collector) -> Alert {
+fn alert(written: Option<AlertToml>, collector: &mut Collector) -> Alert {
     let default = Alert { webhook: None, file: None, down_after: 3, burn_rate: 14.4 };
     let Some(written) = written else { return default };
     let down_after = written.down_after.map_or(default.down_after, |count| {
@@ -315,11 +310,7 @@ fn alert(written: Option<WrittenAlert>, collector: &mut Collector) -> Alert {
     Alert { webhook: written.webhook, file: written.file, down_after, burn_rate }
 }
 
-fn targets(
-    written: &Spanned<Vec<Spanned<WrittenTarget>>>,
-    timeout: Duration,
-    collector: &mut Collector,
-) -> Vec<Target> {
+fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, collector: &mut Collector) -> Vec<Target> {
     let list = written.get_ref();
     if list.is_empty() || list.len() > TARGET_COUNT_MAX {
         collector.note(&written.span(), format!("a watch file has 1 to {TARGET_COUNT_MAX} targets"));
@@ -332,7 +323,7 @@ fn targets(
             collector
                 .note(&one.name.span(), format!("a name has 1 to {NAME_BYTES_MAX} bytes, without control characters"));
         }
-        if targets.iter().any(|known| known.name == *name) {
+        if targets.iter().any(|other| other.name == *name) {
             collector.note(&one.name.span(), format!("there are two targets {name:?}; names are unique"));
         }
         targets.push(Target {
@@ -347,11 +338,11 @@ fn targets(
     targets
 }
 
-/// Flags that would make a measurement something else.
+/// Flags of `breme load` without a meaning in a watch.
 const REFUSED: [&str; 9] =
     ["until-stopped", "start-on-line", "output", "json", "format", "quiet", "fail-if", "origin-counter", "targets"];
 
-fn arguments(target: &WrittenTarget, timeout: Duration, collector: &mut Collector) -> Vec<String> {
+fn arguments(target: &TargetToml, timeout: Duration, collector: &mut Collector) -> Vec<String> {
     let mut arguments = Vec::new();
     for (key, value) in &target.load {
         let name = key.get_ref().replace('_', "-");
@@ -396,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_measured_by_one_request_unless_it_has_a_load() {
+    fn default_load_is_one_request() {
         let file = File::parse(SMALL, |_, _| Ok(())).unwrap();
         assert_eq!(file.targets[0].load, ["--timeout=5000ms", "--requests=1", "--connections=1", "http://a/"]);
         assert_eq!((file.objective.availability, file.objective.within), (0.99, Duration::from_secs(5)));
@@ -422,19 +413,19 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_has_its_place_and_its_remedy() {
-        let told = problems("intervl = '10s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n");
-        assert!(told.contains("did you mean `interval`") && told.contains("line 1"), "{told}");
-        let told = problems(&format!("{SMALL}[[target]]\nname = 'a'\nurl = 'http://b/'\n"));
-        assert!(told.contains("two targets \"a\"") && told.contains("line 6"), "{told}");
-        let told =
+    fn errors_name_place_and_remedy() {
+        let message = problems("intervl = '10s'\n[[target]]\nname = 'a'\nurl = 'http://a/'\n");
+        assert!(message.contains("did you mean `interval`") && message.contains("line 1"), "{message}");
+        let message = problems(&format!("{SMALL}[[target]]\nname = 'a'\nurl = 'http://b/'\n"));
+        assert!(message.contains("two targets \"a\"") && message.contains("line 6"), "{message}");
+        let message =
             problems("interval = '10ms'\ntarget = []\n[objective]\navailability = '99'\n[retention]\nraw = '1s'\n");
         for part in ["1s to 1h", "1 to 32 targets", "as \"99.9 %\"", "at least 1h"] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(message.contains(part), "{part}: {message}");
         }
-        let told = problems(&format!("{SMALL}load = {{ json = true }}\n"));
-        assert!(told.contains("--json has no use"), "{told}");
-        let told = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();
-        assert!(told.contains("target a: no") && told.contains("line 4"), "{told}");
+        let message = problems(&format!("{SMALL}load = {{ json = true }}\n"));
+        assert!(message.contains("--json has no use"), "{message}");
+        let message = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();
+        assert!(message.contains("target a: no") && message.contains("line 4"), "{message}");
     }
 }

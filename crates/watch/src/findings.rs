@@ -1,20 +1,19 @@
-//! What a history shows: not curves, but what they mean, each with its evidence.
+//! Findings: effects in a history, each with its evidence.
 //!
-//! | question | test |
+//! | hypothesis | test |
 //! |---|---|
-//! | does the hour of the day matter? | `daily`: the largest median deviation of an hour from its day's median, against days that are rotated at random |
-//! | does the day of the week matter? | `weekly`: the same for days and weeks, from four weeks on |
-//! | did the level change? | `change`: largest cumulative sum of ranks, against permuted blocks |
-//! | does something grow? | `trend`: Mann–Kendall and Theil–Sen, against permuted blocks |
+//! | the hour of the day matters | `cycles`: largest mean deviation of an hour from its day's median, against randomly rotated days |
+//! | the day of the week matters | the same for weekdays and weeks, from four weeks on |
+//! | the level changed | `levels`: largest cumulative sum of ranks, against permuted blocks |
+//! | a metric grows | `levels`: Mann–Kendall and Theil–Sen, against permuted blocks |
 //!
-//! Response times of neighbouring hours are alike, whatever the time of day; a test that takes them for independent
-//! finds something in every week. So nothing here permutes single hours: days are rotated as a whole, and levels and
-//! trends are judged on the levels of blocks, which are made longer until neighbours are no longer alike; where that
-//! leaves too few, nothing is judged, and the finding says so. The tests of a target are judged together (Holm), so
-//! that a target without any effect shows one in at most [`FALSE_ALARM`] of cases.
+//! Response times of neighbouring hours are correlated, whatever the time of day; a test that takes them for
+//! independent finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole, and
+//! levels and trends are tested on blocks long enough that neighbours are no longer correlated. The tests of a target
+//! are corrected together (Holm), so that a target without any effect shows one in at most [`FALSE_ALARM`] of cases.
 
 mod blocks;
-mod daily;
+mod cycles;
 mod levels;
 
 use jiff::Timestamp;
@@ -24,20 +23,20 @@ use crate::history::{Point, TargetHistory};
 
 pub use levels::{Change, Trend};
 
-/// How often a target without any effect may show one.
+/// Probability of any finding on a target without an effect.
 pub const FALSE_ALARM: f64 = 0.03;
-/// Smaller effects on response times are not reported, however sure they are.
+/// Smallest effect on response times that is reported.
 pub const EFFECT_MIN: f64 = 0.05;
-/// The same for the growth over the whole time.
+/// Smallest growth over the whole time that is reported.
 pub const GROWTH_MIN: f64 = 0.03;
-/// From this span on, hours are judged; from an hour on minutes, and below that intervals.
+/// Spans from which on hours and minutes are tested; below, intervals are.
 const HOURS_FROM_MS: i64 = 3 * DAY_MS;
 const MINUTES_FROM_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// What is looked at.
+/// What is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub enum Metric {
     /// Mean response time.
     Mean,
     /// Median response time.
@@ -50,8 +49,8 @@ pub enum Measure {
     Descriptors,
 }
 
-impl Measure {
-    /// For sentences.
+impl Metric {
+    /// In sentences.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,6 +59,17 @@ impl Measure {
             Self::Tail => "99th percentile of the response time",
             Self::Memory => "memory",
             Self::Descriptors => "number of open descriptors",
+        }
+    }
+
+    /// Key in JSON.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+            Self::Tail => "p99",
+            Self::Memory => "memory",
+            Self::Descriptors => "descriptors",
         }
     }
 
@@ -76,31 +86,44 @@ impl Measure {
     }
 }
 
-/// A question to a target.
+/// An effect that is tested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Hour of the day.
+pub enum Hypothesis {
+    /// The hour of the day matters.
     HourOfDay,
-    /// Day of the week.
+    /// The day of the week matters.
     DayOfWeek,
-    /// Change of level.
-    Change(Measure),
-    /// Growth.
-    Growth(Measure),
+    /// The level changed.
+    Change(Metric),
+    /// The metric grows.
+    Growth(Metric),
 }
 
-/// What was found.
+impl Hypothesis {
+    /// Keys in JSON of the effect and of the metric.
+    #[must_use]
+    pub const fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::HourOfDay => ("hour-of-day", Metric::Median.key()),
+            Self::DayOfWeek => ("day-of-week", Metric::Median.key()),
+            Self::Change(metric) => ("change", metric.key()),
+            Self::Growth(metric) => ("growth", metric.key()),
+        }
+    }
+}
+
+/// An effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Hours (0–23) or days (0 = Monday) that differ from the others: by what factor, with an interval of 95 %.
+    /// Hours (0–23) or weekdays (0 = Monday) that differ from the others, and by what factor.
     Periodic(Vec<(u8, Ratio)>),
     /// The level changed.
     Change(Change),
-    /// It grows or shrinks.
+    /// The metric grows.
     Trend(Trend),
 }
 
-/// A factor with its interval.
+/// A factor with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The factor.
@@ -111,52 +134,50 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// The answer to a question.
+/// Result of a test.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Verdict {
     /// There is an effect.
     Found(Effect),
-    /// None that could be told from chance, or none that matters.
+    /// No effect, or one too small to matter.
     NotFound,
-    /// It cannot be judged, and why.
-    NotJudged(&'static str),
+    /// The data do not allow the test; the reason.
+    NotTested(&'static str),
 }
 
-/// A question, its answer and the evidence.
+/// A tested hypothesis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The question.
-    pub question: Question,
-    /// The answer.
-    pub answer: Answer,
-    /// How likely an effect so large is by chance; corrected for the number of questions. None if not judged.
+    pub hypothesis: Hypothesis,
+    pub verdict: Verdict,
+    /// p-value, corrected for the number of tests; none if not tested.
     pub p: Option<f64>,
 }
 
-/// Effects before they are judged together.
-struct Candidate {
-    question: Question,
+/// A test before the correction for the number of tests.
+struct TestResult {
+    hypothesis: Hypothesis,
     outcome: Result<(f64, Option<Effect>), &'static str>,
 }
 
-/// The findings of a target.
+/// Tests a target.
 #[must_use]
 pub fn of(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
     let points = resolution(target);
-    let series = |measure: Measure| -> Vec<(f64, f64)> {
+    let series = |measure: Metric| -> Vec<(f64, f64)> {
         points.iter().filter_map(|point| Some((point.wall_ms as f64, measure.of(point)?.ln()))).collect()
     };
-    let mut candidates = vec![daily::hours(&target.hours, zone), daily::days(&target.hours, zone)];
-    for measure in [Measure::Mean, Measure::Tail] {
+    let mut candidates = vec![cycles::hours(&target.hours, zone), cycles::days(&target.hours, zone)];
+    for measure in [Metric::Mean, Metric::Tail] {
         candidates.push(levels::change(measure, &series(measure)));
     }
-    for measure in [Measure::Median, Measure::Memory, Measure::Descriptors] {
+    for measure in [Metric::Median, Metric::Memory, Metric::Descriptors] {
         candidates.push(levels::trend(measure, &series(measure)));
     }
     judge(candidates)
 }
 
-/// Hours, minutes or intervals: whatever gives enough of them.
+/// The coarsest resolution with enough points.
 fn resolution(target: &TargetHistory) -> &[Point] {
     let span = |points: &[Point]| match (points.first(), points.last()) {
         (Some(first), Some(last)) => last.wall_ms.saturating_sub(first.wall_ms),
@@ -171,16 +192,16 @@ fn resolution(target: &TargetHistory) -> &[Point] {
     }
 }
 
-fn judge(candidates: Vec<Candidate>) -> Vec<Finding> {
+fn judge(candidates: Vec<TestResult>) -> Vec<Finding> {
     let judged: Vec<f64> = candidates.iter().filter_map(|one| one.outcome.as_ref().ok().map(|(p, _)| *p)).collect();
     let mut corrected = breme_stats::holm(&judged).into_iter();
-    let finding = |Candidate { question, outcome }: Candidate| match outcome {
-        Err(why) => Finding { question, answer: Answer::NotJudged(why), p: None },
+    let finding = |TestResult { hypothesis, outcome }: TestResult| match outcome {
+        Err(why) => Finding { hypothesis, verdict: Verdict::NotTested(why), p: None },
         Ok((_, effect)) => {
             let p = corrected.next();
             let is_sure = p.is_some_and(|p| p <= FALSE_ALARM);
-            let answer = effect.filter(|_| is_sure).map_or(Answer::NotFound, Answer::Found);
-            Finding { question, answer, p }
+            let verdict = effect.filter(|_| is_sure).map_or(Verdict::NotFound, Verdict::Found);
+            Finding { hypothesis, verdict, p }
         }
     };
     candidates.into_iter().map(finding).collect()

@@ -1,24 +1,24 @@
-//! Records in a file: `LENGTH CHECKSUM JSON` and a line feed, so that a torn or damaged record is recognised, and the
-//! rest can be read by any tool that reads lines.
+//! Records in a file: `LENGTH CHECKSUM JSON` and a line feed, so that torn and damaged records are detected, and
+//! tools that read lines can read the rest.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Longest record, bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
-/// `LENGTH CHECKSUM `: eight hexadecimal digits each, and a space behind each.
+/// `LENGTH CHECKSUM `: eight hexadecimal digits and a space each.
 const HEAD_BYTES: usize = 18;
 
-/// What a file holds.
+/// Records of a file.
 pub(crate) struct Scan<T> {
     pub records: Vec<T>,
-    /// Bytes up to the end of the last good record: what follows was never finished.
+    /// Bytes up to the end of the last good record. What follows is incomplete.
     pub good_bytes: usize,
     /// Damaged places before that.
     pub damaged: u64,
 }
 
-/// Appends a record.
+/// Appends a record to `out`.
 pub(crate) fn encode<T: Serialize>(record: &T, out: &mut Vec<u8>) -> Result<(), String> {
     let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
     if json.len() > RECORD_BYTES_MAX {
@@ -30,7 +30,7 @@ pub(crate) fn encode<T: Serialize>(record: &T, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// Reads all good records. After a damaged one it continues with the next line.
+/// Reads all good records. It resumes at the line after a damaged one.
 pub(crate) fn scan<T: DeserializeOwned>(bytes: &[u8]) -> Scan<T> {
     let mut scan = Scan { records: Vec::new(), good_bytes: 0, damaged: 0 };
     let (mut at, mut damaged) = (0, 0);
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_torn_file_keeps_all_finished_records(values in proptest::collection::vec(any::<u64>(), 1..20), cut in any::<u16>()) {
+        fn torn_file_keeps_complete_records(values in proptest::collection::vec(any::<u64>(), 1..20), cut in any::<u16>()) {
             let whole = file(&values);
             let cut = usize::from(cut) % (whole.len() + 1);
             let scan = scan::<u64>(&whole[..cut]);
@@ -82,7 +82,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_costs_no_other_record(values in proptest::collection::vec(any::<u64>(), 3..10), at in any::<u16>(), to in any::<u8>()) {
+        fn changed_byte_damages_at_most_two_records(values in proptest::collection::vec(any::<u64>(), 3..10), at in any::<u16>(), to in any::<u8>()) {
             let mut bytes = file(&values);
             let at = usize::from(at) % bytes.len();
             bytes[at] = to;

@@ -1,43 +1,45 @@
-//! A journal, read into series of bounded length; also while it is written.
+//! History: a journal read into series of bounded length, also while it is written.
 
 use std::collections::BTreeMap;
 
 use breme_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::folding::Folding;
-use crate::journal::{JournalError, Level, Storage, read_segment, segments};
-use crate::record::{ClockStep, Counts, Fold, FoldedTarget, Gap, Interval, OpenOutage, Outage, Probe, State, Usage};
+use crate::journal::{JournalError, Resolution, Storage, read_segment, segments};
+use crate::record::{
+    ClockStep, Counts, Gap, Interval, OngoingOutage, Outage, Probe, Rollup, TargetRollup, TargetState, Usage,
+};
+use crate::rollup::RollupBuilder;
 
-/// Most minutes of a target that are kept: a week.
+/// Most minutes per target: a week.
 pub const MINUTES_MAX: usize = 7 * 24 * 60;
-/// Most intervals of a target that are kept: an hour of seconds.
+/// Most intervals per target: an hour of seconds.
 pub const RECENT_MAX: usize = 3_600;
-/// Most hours of a target that are kept: five years.
+/// Most hours per target: five years.
 pub const HOURS_MAX: usize = 5 * 366 * 24;
-/// Most outages of a target, gaps and clock steps that are kept; the latest.
+/// Most outages per target, gaps and clock steps; the latest are kept.
 pub const OUTAGES_MAX: usize = 10_000;
 
-/// What a journal says of itself.
+/// Description of a journal, its file `watch.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct About {
+pub struct JournalInfo {
     /// Version of this layout.
     pub version: u32,
     /// Milliseconds between the starts of two intervals.
     pub interval_ms: u64,
     /// Name of the time zone; empty: that of the system.
     pub time_zone: String,
-    /// Expected share of up intervals.
+    /// Objective: share of up intervals and of good requests.
     pub availability: f64,
-    /// Longest response time of a good response, milliseconds.
+    /// Objective: longest response time of a good request, milliseconds.
     pub within_ms: u64,
-    /// The targets, by their number; one that is no longer in the watch file stays.
-    pub targets: Vec<AboutTarget>,
+    /// The targets; probes refer to them by index. Removed targets stay.
+    pub targets: Vec<TargetInfo>,
 }
 
 /// A target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutTarget {
+pub struct TargetInfo {
     /// Name.
     pub name: String,
     /// URL.
@@ -51,13 +53,13 @@ pub struct AboutTarget {
 pub struct Point {
     /// Start, Unix time in milliseconds.
     pub wall_ms: i64,
-    /// Intervals that were up.
+    /// Up intervals.
     pub up: u64,
-    /// Intervals that were down.
+    /// Down intervals.
     pub down: u64,
-    /// Sum of the lengths of the measurements, nanoseconds.
+    /// Total length of the measurements, nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests by outcome.
+    /// Requests by result.
     pub counts: Counts,
     /// Mean response time, nanoseconds; 0 without responses.
     pub mean_ns: f64,
@@ -74,39 +76,39 @@ pub struct Point {
 /// A target's history.
 #[derive(Clone, Debug, Default)]
 pub struct TargetHistory {
-    /// Complete hours, and the part of one.
+    /// Complete hours, and an incomplete one.
     pub hours: Vec<Point>,
     /// The latest minutes.
     pub minutes: Vec<Point>,
     /// The latest intervals.
     pub recent: Vec<Point>,
-    /// Outages that are over.
+    /// Outages that have ended.
     pub outages: Vec<Outage>,
-    /// Outages that are not in the list.
+    /// Outages beyond the limits of the lists.
     pub outages_more: u64,
-    /// The outage that lasts.
-    pub open: Option<OpenOutage>,
+    /// The outage that has not ended.
+    pub ongoing: Option<OngoingOutage>,
     /// All response times.
     pub times: Histogram,
     /// Sum of all response times, nanoseconds.
     pub times_sum_ns: u64,
     /// All requests.
     pub counts: Counts,
-    /// Intervals that were up.
+    /// Up intervals.
     pub up: u64,
-    /// Intervals that were down.
+    /// Down intervals.
     pub down: u64,
-    /// Intervals of which neither is known.
+    /// Intervals without a request.
     pub unknown: u64,
 }
 
-/// Shows every interval that is kept, in their order.
+/// Calls `see` with every interval of the journal, in order.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn visit(storage: &impl Storage, mut see: impl FnMut(&Interval)) -> Result<(), JournalError> {
-    for first in segments(storage, Level::Raw)? {
-        read_segment::<Interval>(storage, Level::Raw, first)?.0.iter().for_each(&mut see);
+pub fn for_each_interval(storage: &impl Storage, mut see: impl FnMut(&Interval)) -> Result<(), JournalError> {
+    for first in segments(storage, Resolution::Raw)? {
+        read_segment::<Interval>(storage, Resolution::Raw, first)?.0.iter().for_each(&mut see);
     }
     Ok(())
 }
@@ -114,15 +116,15 @@ pub fn visit(storage: &impl Storage, mut see: impl FnMut(&Interval)) -> Result<(
 /// A journal.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// By the number of the target.
+    /// By index of the target.
     pub targets: BTreeMap<u32, TargetHistory>,
-    /// Times in which nothing was measured.
+    /// Unmeasured times.
     pub gaps: Vec<Gap>,
-    /// Settings of the wall clock.
+    /// Steps of the wall clock.
     pub clock_steps: Vec<ClockStep>,
     /// Start of the first interval, Unix time in milliseconds; 0 without any.
     pub from_ms: i64,
-    /// Start of the last one.
+    /// Start of the last interval, Unix time in milliseconds.
     pub to_ms: i64,
     /// Number of the last interval.
     pub last: u64,
@@ -131,64 +133,62 @@ pub struct History {
 }
 
 impl History {
-    /// Reads all of it.
+    /// Reads a journal.
     ///
     /// # Errors
     /// When a file cannot be read.
     pub fn read(storage: &impl Storage) -> Result<Self, JournalError> {
         let mut history = Self::default();
-        let mut folding = Folding::default();
+        let mut rollups = RollupBuilder::default();
         let mut after = 0;
-        for first in segments(storage, Level::Hour)? {
-            let (hours, damaged) = read_segment::<Fold>(storage, Level::Hour, first)?;
+        for first in segments(storage, Resolution::Hour)? {
+            let (hours, damaged) = read_segment::<Rollup>(storage, Resolution::Hour, first)?;
             history.damaged += damaged;
             for hour in &hours {
                 if hour.first > after {
                     history.add(hour, true);
-                    folding.after_hour(hour);
+                    rollups.resume_after(hour);
                     after = hour.last;
                 }
             }
         }
-        for first in segments(storage, Level::Minute)? {
-            let (minutes, damaged) = read_segment::<Fold>(storage, Level::Minute, first)?;
+        for first in segments(storage, Resolution::Minute)? {
+            let (minutes, damaged) = read_segment::<Rollup>(storage, Resolution::Minute, first)?;
             history.damaged += damaged;
             for minute in minutes {
                 history.add_minute(&minute);
                 if minute.first > after {
                     after = minute.last;
-                    // Made from raw intervals, it is in no hour yet.
-                    if let Some(hour) = folding.take_minute(&minute) {
+                    if let Some(hour) = rollups.add_minute_rollup(&minute) {
                         history.add(&hour, true);
                     }
                 }
             }
         }
-        let firsts = segments(storage, Level::Raw)?;
-        // Older intervals are in folds, and are not shown.
+        let firsts = segments(storage, Resolution::Raw)?;
+        // Older intervals are read as rollups.
         let oldest = after.saturating_sub(RECENT_MAX as u64);
         let needed = firsts.partition_point(|&first| first <= oldest).saturating_sub(1);
         for &first in &firsts[needed..] {
-            let (intervals, damaged) = read_segment::<Interval>(storage, Level::Raw, first)?;
+            let (intervals, damaged) = read_segment::<Interval>(storage, Resolution::Raw, first)?;
             history.damaged += damaged;
             for interval in intervals {
                 history.add_recent(&interval);
                 if interval.number > after {
                     after = interval.number;
-                    let completed = folding.take(&interval);
+                    let completed = rollups.add_interval(&interval);
                     completed.minute.iter().for_each(|minute| history.add_minute(minute));
                     completed.hour.iter().for_each(|hour| history.add(hour, true));
                 }
             }
         }
-        history.add_unfinished(folding);
+        history.add_incomplete(rollups);
         history.bound();
         Ok(history)
     }
 
-    /// The minute and the hour that are not complete.
-    fn add_unfinished(&mut self, folding: Folding) {
-        let (minute, hour) = folding.unfinished();
+    fn add_incomplete(&mut self, rollups: RollupBuilder) {
+        let (minute, hour) = rollups.into_incomplete();
         if let Some(hour) = &hour {
             self.add(hour, true);
         }
@@ -196,56 +196,56 @@ impl History {
             self.add_minute(minute);
             let joins =
                 hour.is_some_and(|hour| hour.wall_ms.div_euclid(3_600_000) == minute.wall_ms.div_euclid(3_600_000));
-            // A few seconds of a new hour are no point of their own to judge by, but they count.
+            // A few seconds of a new hour count, but are too few for a point of their own.
             self.add(minute, !joins);
         }
     }
 
-    fn add(&mut self, fold: &Fold, is_point: bool) {
+    fn add(&mut self, rollup: &Rollup, is_point: bool) {
         if self.last == 0 {
-            self.from_ms = fold.wall_ms;
+            self.from_ms = rollup.wall_ms;
         }
-        self.last = self.last.max(fold.last);
-        self.to_ms = fold.last_wall_ms();
-        self.gaps.extend(&fold.gaps);
-        self.clock_steps.extend(&fold.clock_steps);
+        self.last = self.last.max(rollup.last);
+        self.to_ms = rollup.last_wall_ms();
+        self.gaps.extend(&rollup.gaps);
+        self.clock_steps.extend(&rollup.clock_steps);
         for target in self.targets.values_mut() {
-            target.open = None;
+            target.ongoing = None;
         }
-        for folded in &fold.targets {
-            let target = self.targets.entry(folded.target).or_default();
+        for of_target in &rollup.targets {
+            let target = self.targets.entry(of_target.target).or_default();
             let mut times = Histogram::new();
-            let sum_ns = folded.times.merge_into(&mut times);
+            let sum_ns = of_target.times.merge_into(&mut times);
             if is_point {
-                target.hours.push(Point::of(fold.wall_ms, folded, &times, sum_ns));
+                target.hours.push(Point::from_rollup(rollup.wall_ms, of_target, &times, sum_ns));
             }
             target.times.merge(&times);
             target.times_sum_ns += sum_ns;
-            target.counts.add(&folded.counts);
-            target.up += folded.up;
-            target.down += folded.down;
-            target.unknown += folded.unknown;
-            target.outages.extend(folded.outages.iter().cloned());
-            target.outages_more += folded.outages_more;
-            target.open.clone_from(&folded.open);
+            target.counts.add(&of_target.counts);
+            target.up += of_target.up;
+            target.down += of_target.down;
+            target.unknown += of_target.unknown;
+            target.outages.extend(of_target.outages.iter().cloned());
+            target.outages_more += of_target.outages_more;
+            target.ongoing.clone_from(&of_target.ongoing);
         }
     }
 
-    fn add_minute(&mut self, minute: &Fold) {
-        for folded in &minute.targets {
+    fn add_minute(&mut self, minute: &Rollup) {
+        for of_target in &minute.targets {
             let mut times = Histogram::new();
-            let sum_ns = folded.times.merge_into(&mut times);
-            let minutes = &mut self.targets.entry(folded.target).or_default().minutes;
-            minutes.push(Point::of(minute.wall_ms, folded, &times, sum_ns));
-            forget_oldest(minutes, MINUTES_MAX);
+            let sum_ns = of_target.times.merge_into(&mut times);
+            let minutes = &mut self.targets.entry(of_target.target).or_default().minutes;
+            minutes.push(Point::from_rollup(minute.wall_ms, of_target, &times, sum_ns));
+            trim(minutes, MINUTES_MAX);
         }
     }
 
     fn add_recent(&mut self, interval: &Interval) {
         for probe in &interval.probes {
             let recent = &mut self.targets.entry(probe.target).or_default().recent;
-            recent.push(Point::of_probe(interval.wall_ms, probe));
-            forget_oldest(recent, RECENT_MAX);
+            recent.push(Point::from_probe(interval.wall_ms, probe));
+            trim(recent, RECENT_MAX);
         }
     }
 
@@ -262,8 +262,8 @@ impl History {
     }
 }
 
-/// At twice the length, so that forgetting costs little.
-fn forget_oldest(points: &mut Vec<Point>, length_max: usize) {
+/// Only at twice the length, so that the cost per point is constant.
+fn trim(points: &mut Vec<Point>, length_max: usize) {
     if points.len() >= 2 * length_max {
         keep_last(points, length_max);
     }
@@ -274,54 +274,54 @@ fn keep_last<T>(list: &mut Vec<T>, length_max: usize) {
 }
 
 impl Point {
-    fn of(wall_ms: i64, folded: &FoldedTarget, times: &Histogram, sum_ns: u64) -> Self {
+    fn from_rollup(wall_ms: i64, rollup: &TargetRollup, times: &Histogram, sum_ns: u64) -> Self {
         let quantiles = times.quantiles(&[0.5, 0.95, 0.99]);
         Self {
             wall_ms,
-            up: folded.up,
-            down: folded.down,
-            elapsed_ns: folded.elapsed_ns,
-            counts: folded.counts,
+            up: rollup.up,
+            down: rollup.down,
+            elapsed_ns: rollup.elapsed_ns,
+            counts: rollup.counts,
             mean_ns: if times.is_empty() { 0.0 } else { sum_ns as f64 / times.count() as f64 },
             p50_ns: quantiles[0],
             p95_ns: quantiles[1],
             p99_ns: quantiles[2],
-            usage: folded.usage,
+            usage: rollup.usage,
         }
     }
 
-    /// Of a single interval.
+    /// A single interval as a point.
     #[must_use]
-    pub fn of_probe(wall_ms: i64, probe: &Probe) -> Self {
+    pub fn from_probe(wall_ms: i64, probe: &Probe) -> Self {
         let mut times = Histogram::new();
         let sum_ns = match probe.times {
-            // A histogram for one value would cost a hundred times the rest.
-            crate::record::Times::One(nanos) => nanos,
+            // A histogram for one value would cost a hundred times as much.
+            crate::record::ResponseTimes::One(nanos) => nanos,
             ref times_kept => times_kept.merge_into(&mut times),
         };
         let state = probe.counts.state();
-        let folded = FoldedTarget {
-            up: u64::from(state == State::Up),
-            down: u64::from(state == State::Down),
+        let rollup = TargetRollup {
+            up: u64::from(state == TargetState::Up),
+            down: u64::from(state == TargetState::Down),
             elapsed_ns: probe.elapsed_ns,
             counts: probe.counts,
             usage: probe.usage,
-            ..FoldedTarget::default()
+            ..TargetRollup::default()
         };
-        let mut point = Self::of(wall_ms, &folded, &times, sum_ns);
-        if let crate::record::Times::One(nanos) = probe.times {
+        let mut point = Self::from_rollup(wall_ms, &rollup, &times, sum_ns);
+        if let crate::record::ResponseTimes::One(nanos) = probe.times {
             (point.mean_ns, point.p50_ns, point.p95_ns, point.p99_ns) = (nanos as f64, nanos, nanos, nanos);
         }
         point
     }
 
-    /// Share of a processor used; none without resources.
+    /// Processors used; none without resources.
     #[must_use]
     pub fn cpu_share(&self) -> Option<f64> {
         self.usage.filter(|usage| usage.over_ns > 0).map(|usage| usage.cpu_ns as f64 / usage.over_ns as f64)
     }
 
-    /// Requests per second of the measurement.
+    /// Expected responses per second of the measurement.
     #[must_use]
     pub fn rate(&self) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { self.counts.ok as f64 / (self.elapsed_ns as f64 / 1e9) }
@@ -329,7 +329,7 @@ impl Point {
 }
 
 impl TargetHistory {
-    /// Share of the known intervals that were up; none if none is known.
+    /// Up intervals as a share of up and down ones; none without either.
     #[must_use]
     pub fn uptime(&self) -> Option<f64> {
         let known = self.up + self.down;

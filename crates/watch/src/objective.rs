@@ -1,35 +1,35 @@
-//! Service level objective: how much of the error budget is used up, and how fast.
+//! Service level objective, error budget and burn rate.
 //!
-//! The budget is the share of requests that may fail or be late: 1 − availability. A burn rate of 1 uses up the budget
-//! exactly in the time for which the objective holds; at 14.4 a budget of 30 days is gone in two days. An alert is
-//! raised where the rate is too high over an hour and still is over five minutes, so that it ends soon after the cause
+//! The error budget is the share of requests that may fail or be late: 1 − availability. A burn rate of 1 uses it up
+//! exactly over the period of the objective; 14.4 uses up a budget of 30 days in two days. An alert is raised while the
+//! rate is too high both over an hour and over five minutes, so that it ends soon after its cause
 //! (B. Beyer et al.: *The Site Reliability Workbook* (2018), chapter 5).
 
 use std::collections::VecDeque;
 
 use crate::history::TargetHistory;
-use crate::record::{Counts, State};
+use crate::record::{Counts, TargetState};
 
-/// The window over which a burn rate is judged, and the one that shows whether it lasts, minutes.
+/// Long and short window of the burn rate, minutes.
 const WINDOWS_MIN: [usize; 2] = [60, 5];
-/// Requests in the shorter window from which on a burn rate is judged.
+/// Fewest requests in a window for a burn rate.
 const REQUESTS_MIN: u64 = 10;
 
-/// An objective and what became of it.
+/// How a target meets its objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compliance {
-    /// Share of known intervals that were up.
+    /// Up intervals as a share of up and down ones.
     pub uptime: f64,
-    /// Share of requests that were answered as expected and in time.
+    /// Share of requests with an expected response in time.
     pub good: f64,
-    /// Used part of the error budget; above 1 the objective is missed.
+    /// Used share of the error budget; above 1 the objective is missed.
     pub budget_used: f64,
     /// Whether both shares reach the objective.
     pub is_met: bool,
 }
 
 impl Compliance {
-    /// Of a target; none if nothing is known.
+    /// None without up or down intervals.
     #[must_use]
     pub fn of(target: &TargetHistory, availability: f64) -> Option<Self> {
         let uptime = target.uptime()?;
@@ -40,40 +40,40 @@ impl Compliance {
     }
 }
 
-/// What becomes of a target while it is watched.
+/// Derives alerts of a target from its intervals.
 #[derive(Debug)]
-pub struct Follower {
+pub struct ObjectiveMonitor {
     availability: f64,
     down_after: u64,
     burn_rate: f64,
     down_intervals: u64,
     is_down: bool,
-    is_burning: bool,
-    /// Good and all requests of the latest minutes, the current one last.
+    is_too_high: bool,
+    /// Minute, good requests and all requests; the current minute is last.
     minutes: VecDeque<(i64, u64, u64)>,
 }
 
-/// What has changed.
+/// A change that raises an alert.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum AlertEvent {
     /// The target is down.
     Down {
         /// Consecutive intervals.
         intervals: u64,
     },
-    /// It is up again.
+    /// The target is up again.
     Up,
-    /// The error budget is used up too fast.
-    Burning {
-        /// Over an hour.
+    /// The burn rate is too high.
+    BurnRateHigh {
+        /// Over the long window.
         rate: f64,
     },
-    /// It no longer is.
-    Calm,
+    /// The burn rate is no longer too high.
+    BurnRateNormal,
 }
 
-impl Follower {
-    /// Of a target that is up.
+impl ObjectiveMonitor {
+    /// Begins with a target that is up.
     #[must_use]
     pub const fn new(availability: f64, down_after: u64, burn_rate: f64) -> Self {
         Self {
@@ -82,43 +82,43 @@ impl Follower {
             burn_rate,
             down_intervals: 0,
             is_down: false,
-            is_burning: false,
+            is_too_high: false,
             minutes: VecDeque::new(),
         }
     }
 
-    /// Whether it is down, after as many intervals as that takes.
+    /// Whether the last `down_after` intervals were down.
     #[must_use]
     pub const fn is_down(&self) -> bool {
         self.is_down
     }
 
-    /// Burn rate over the longer window; none without requests.
+    /// Burn rate over the long window; none with too few requests.
     #[must_use]
     pub fn burn_rate(&self) -> Option<f64> {
         self.rate_over(WINDOWS_MIN[0])
     }
 
-    /// Takes an interval at a minute of the clock that is never set.
-    pub fn take(&mut self, minute: i64, counts: &Counts) -> Vec<Event> {
+    /// Adds an interval. `minute` counts from boot.
+    pub fn observe(&mut self, minute: i64, counts: &Counts) -> Vec<AlertEvent> {
         let mut events = Vec::new();
         match counts.state() {
-            State::Down => {
+            TargetState::Down => {
                 self.down_intervals += 1;
                 if self.down_intervals >= self.down_after && !std::mem::replace(&mut self.is_down, true) {
-                    events.push(Event::Down { intervals: self.down_intervals });
+                    events.push(AlertEvent::Down { intervals: self.down_intervals });
                 }
             }
-            State::Up => {
+            TargetState::Up => {
                 self.down_intervals = 0;
                 if std::mem::take(&mut self.is_down) {
-                    events.push(Event::Up);
+                    events.push(AlertEvent::Up);
                 }
             }
-            State::Unknown => {}
+            TargetState::Unknown => {}
         }
         self.count(minute, counts);
-        events.extend(self.judge_burning());
+        events.extend(self.check_burn_rate());
         events
     }
 
@@ -142,14 +142,14 @@ impl Follower {
         (all >= REQUESTS_MIN).then(|| (1.0 - good as f64 / all as f64) / (1.0 - self.availability))
     }
 
-    fn judge_burning(&mut self) -> Option<Event> {
+    fn check_burn_rate(&mut self) -> Option<AlertEvent> {
         let [long, short] = WINDOWS_MIN.map(|window| self.rate_over(window));
         let (long, short) = (long?, short?);
-        let is_burning = long >= self.burn_rate && short >= self.burn_rate;
-        let was_burning = std::mem::replace(&mut self.is_burning, is_burning);
-        match (was_burning, is_burning) {
-            (false, true) => Some(Event::Burning { rate: long }),
-            (true, false) => Some(Event::Calm),
+        let is_too_high = long >= self.burn_rate && short >= self.burn_rate;
+        let was_too_high = std::mem::replace(&mut self.is_too_high, is_too_high);
+        match (was_too_high, is_too_high) {
+            (false, true) => Some(AlertEvent::BurnRateHigh { rate: long }),
+            (true, false) => Some(AlertEvent::BurnRateNormal),
             _ => None,
         }
     }
@@ -177,28 +177,34 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_down_after_some_intervals_and_up_after_one() {
-        let mut follower = Follower::new(0.99, 3, f64::INFINITY);
-        let mut events = |counts: &Counts| follower.take(0, counts);
+    fn reports_down_after_three_intervals_and_up_after_one() {
+        let mut monitor = ObjectiveMonitor::new(0.99, 3, f64::INFINITY);
+        let mut events = |counts: &Counts| monitor.observe(0, counts);
         assert!([&BAD, &BAD, &GOOD, &BAD, &BAD].into_iter().all(|counts| events(counts).is_empty()));
-        assert_eq!(events(&BAD), [Event::Down { intervals: 3 }]);
+        assert_eq!(events(&BAD), [AlertEvent::Down { intervals: 3 }]);
         assert!(events(&BAD).is_empty() && events(&Counts::default()).is_empty());
-        assert_eq!(events(&GOOD), [Event::Up]);
+        assert_eq!(events(&GOOD), [AlertEvent::Up]);
     }
 
     #[test]
-    fn a_budget_that_burns_is_reported_once_and_its_end_too() {
-        let mut follower = Follower::new(0.99, 1_000, 14.4);
-        let minutes = |follower: &mut Follower, range: std::ops::Range<i64>, bad_of_ten: u64| -> Vec<Event> {
+    fn reports_burn_rate_once() {
+        let mut monitor = ObjectiveMonitor::new(0.99, 1_000, 14.4);
+        let minutes = |monitor: &mut ObjectiveMonitor,
+                       range: std::ops::Range<i64>,
+                       bad_of_ten: u64|
+         -> Vec<AlertEvent> {
             let of = |number: u64| if number < bad_of_ten { &BAD } else { &GOOD };
             range
-                .flat_map(|minute| (0..10).flat_map(|number| follower.take(minute, of(number))).collect::<Vec<_>>())
+                .flat_map(|minute| (0..10).flat_map(|number| monitor.observe(minute, of(number))).collect::<Vec<_>>())
                 .collect()
         };
-        assert!(minutes(&mut follower, 0..60, 0).is_empty());
-        let events = minutes(&mut follower, 60..90, 4);
-        assert!(matches!(events[..], [Event::Burning { rate }] if (14.4..16.0).contains(&rate)), "{events:?}");
-        assert_eq!(minutes(&mut follower, 90..110, 0), [Event::Calm]);
-        assert!(follower.burn_rate() > Some(10.0), "an hour is longer than that");
+        assert!(minutes(&mut monitor, 0..60, 0).is_empty());
+        let events = minutes(&mut monitor, 60..90, 4);
+        assert!(
+            matches!(events[..], [AlertEvent::BurnRateHigh { rate }] if (14.4..16.0).contains(&rate)),
+            "{events:?}"
+        );
+        assert_eq!(minutes(&mut monitor, 90..110, 0), [AlertEvent::BurnRateNormal]);
+        assert!(monitor.burn_rate() > Some(10.0), "over an hour it is still high");
     }
 }

@@ -1,29 +1,29 @@
-//! What is kept of an interval, and of many.
+//! Records of the journal: an interval, and a rollup of many.
 //!
-//! The names in the file are short: a week of one interval per second has 600,000 records.
+//! Keys in the file are short: a week of one interval per second has 600,000 records.
 
 use breme_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Most outages kept in one folded record; further ones are only counted.
-pub const OUTAGES_PER_FOLD_MAX: usize = 64;
-/// Most gaps and clock steps kept in one folded record.
-pub const GAPS_PER_FOLD_MAX: usize = 64;
-/// Longest text of a cause, in bytes.
+/// Most outages listed in one rollup; further ones are only counted.
+pub const OUTAGES_PER_ROLLUP_MAX: usize = 64;
+/// Most gaps and clock steps in one rollup.
+pub const GAPS_PER_ROLLUP_MAX: usize = 64;
+/// Longest cause, bytes.
 pub const CAUSE_BYTES_MAX: usize = 120;
 
-/// An instant on both clocks.
+/// A reading of both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    /// Unix time, milliseconds: what people call the time; it may be set.
+pub struct ClockReading {
+    /// Unix time, milliseconds. It can be set.
     pub wall_ms: i64,
-    /// Time since the system's start, with sleep, milliseconds: it is never set.
+    /// Time since boot, including suspend, milliseconds. It is never set.
     pub boot_ms: u64,
-    /// Which start of the system: instants of different starts cannot be compared by `boot_ms`.
+    /// Identifies the boot: `boot_ms` of different boots cannot be compared.
     pub boot: u16,
 }
 
-/// One interval: every target was measured once.
+/// One interval: every target is probed once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Number in the journal, from 1.
@@ -32,41 +32,41 @@ pub struct Interval {
     /// Start, Unix time in milliseconds.
     #[serde(rename = "w")]
     pub wall_ms: i64,
-    /// Start, milliseconds since the system's start.
+    /// Start, milliseconds since boot.
     #[serde(rename = "b")]
     pub boot_ms: u64,
-    /// Which start of the system.
+    /// Identifies the boot.
     #[serde(rename = "i")]
     pub boot: u16,
-    /// Time before it in which nothing was measured, milliseconds.
+    /// Unmeasured time before it, milliseconds.
     #[serde(rename = "g", default, skip_serializing_if = "is_zero")]
     pub gap_ms: u64,
     /// By how much the wall clock was set since the previous interval, milliseconds.
     #[serde(rename = "c", default, skip_serializing_if = "is_zero_signed")]
     pub clock_step_ms: i64,
-    /// One for each target.
+    /// One per target.
     #[serde(rename = "p")]
     pub probes: Vec<Probe>,
 }
 
-/// The measurement of one target in one interval.
+/// Measurement of one target in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Number of the target.
+    /// Index of the target.
     #[serde(rename = "t")]
     pub target: u32,
     /// Length of the measurement, nanoseconds.
     #[serde(rename = "e")]
     pub elapsed_ns: u64,
-    /// Its requests by outcome.
+    /// Requests by result.
     #[serde(flatten)]
     pub counts: Counts,
     /// Kind of the most frequent error.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// Response times.
-    #[serde(rename = "h", default, skip_serializing_if = "Times::is_none")]
-    pub times: Times,
+    #[serde(rename = "h", default, skip_serializing_if = "ResponseTimes::is_none")]
+    pub times: ResponseTimes,
     /// Resources of the target's processes.
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -75,17 +75,17 @@ pub struct Probe {
 /// Response times of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Times {
+pub enum ResponseTimes {
     /// No response.
     #[default]
     None,
-    /// Of a single request, nanoseconds.
+    /// A single response time, nanoseconds.
     One(u64),
-    /// [`Histogram::encode`], and the exact sum in nanoseconds.
+    /// An encoded histogram ([`Histogram::encode`]) and the exact sum, nanoseconds.
     Many(String, u64),
 }
 
-/// Requests by outcome: `requests = ok + client_errors + server_errors + wrong + transport`.
+/// Requests by result: `requests = ok + client_errors + server_errors + wrong + transport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests sent.
@@ -94,7 +94,7 @@ pub struct Counts {
     /// Expected responses.
     #[serde(rename = "k", default, skip_serializing_if = "is_zero")]
     pub ok: u64,
-    /// Of these, the ones that took longer than the objective allows.
+    /// Those of `ok` that took longer than the objective allows.
     #[serde(rename = "l", default, skip_serializing_if = "is_zero")]
     pub late: u64,
     /// Unexpected responses with status 4xx.
@@ -112,7 +112,7 @@ pub struct Counts {
     /// Bytes received.
     #[serde(rename = "y", default, skip_serializing_if = "is_zero")]
     pub received_bytes: u64,
-    /// Of these, bytes of bodies.
+    /// Those of `received_bytes` that belong to bodies.
     #[serde(rename = "z", default, skip_serializing_if = "is_zero")]
     pub content_bytes: u64,
 }
@@ -120,10 +120,10 @@ pub struct Counts {
 /// Resources of a target's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time used since the previous interval, nanoseconds.
+    /// CPU time since the previous sample, nanoseconds.
     #[serde(rename = "c")]
     pub cpu_ns: u64,
-    /// Over this time, nanoseconds; 0 if there was no previous one.
+    /// Time since the previous sample, nanoseconds; 0 in the first one.
     #[serde(rename = "d")]
     pub over_ns: u64,
     /// Resident memory, bytes.
@@ -140,12 +140,12 @@ pub struct Usage {
     pub descriptors_share: f64,
 }
 
-/// What a probe says of its target.
+/// State of a target in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// At least half of its requests got an expected response in time.
+pub enum TargetState {
+    /// At least half of the requests got an expected response in time.
     Up,
-    /// Fewer did.
+    /// Less than half did.
     Down,
     /// No request was sent.
     Unknown,
@@ -164,13 +164,13 @@ impl Counts {
         self.requests.saturating_sub(self.ok)
     }
 
-    /// What they say of the target.
+    /// State of the target.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> TargetState {
         match self.requests {
-            0 => State::Unknown,
-            requests if self.good() * 2 >= requests => State::Up,
-            _ => State::Down,
+            0 => TargetState::Unknown,
+            requests if self.good() * 2 >= requests => TargetState::Up,
+            _ => TargetState::Down,
         }
     }
 
@@ -187,10 +187,10 @@ impl Counts {
     }
 }
 
-impl Times {
-    /// Of a histogram.
+impl ResponseTimes {
+    /// The shortest form that holds the histogram.
     #[must_use]
-    pub fn of(histogram: &Histogram) -> Self {
+    pub fn from_histogram(histogram: &Histogram) -> Self {
         let sum = u64::try_from(histogram.sum()).unwrap_or(u64::MAX);
         match histogram.count() {
             0 => Self::None,
@@ -203,7 +203,7 @@ impl Times {
         matches!(self, Self::None)
     }
 
-    /// Adds them to a histogram; their exact sum. Damaged ones count as none.
+    /// Adds them to `histogram` and returns their exact sum. Damaged ones count as none.
     pub fn merge_into(&self, histogram: &mut Histogram) -> u64 {
         match self {
             Self::None => 0,
@@ -222,39 +222,39 @@ impl Times {
     }
 }
 
-/// A time without responses.
+/// A run of down intervals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outage {
-    /// Start of the first interval that was down, Unix time in milliseconds.
+    /// Start of the first down interval, Unix time in milliseconds.
     #[serde(rename = "w")]
     pub from_ms: i64,
-    /// Until the first interval that was up, or until nothing was measured, milliseconds.
+    /// Length until the next up interval or the next gap, milliseconds.
     #[serde(rename = "l")]
     pub length_ms: u64,
-    /// Intervals that were down.
+    /// Number of down intervals.
     #[serde(rename = "p")]
     pub intervals: u64,
     /// Kind of the first error.
     #[serde(rename = "x")]
     pub cause: String,
-    /// Whether the end was seen; otherwise the watch stopped, or had a gap, before it.
+    /// Whether an up interval ended it, and not a gap.
     #[serde(rename = "s")]
     pub has_end: bool,
 }
 
-/// An outage that lasts.
+/// An outage that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenOutage {
+pub struct OngoingOutage {
     /// Start, Unix time in milliseconds.
     #[serde(rename = "w")]
     pub from_ms: i64,
-    /// Start, milliseconds since the system's start.
+    /// Start, milliseconds since boot.
     #[serde(rename = "b")]
     pub from_boot_ms: u64,
-    /// Start of its latest interval.
+    /// Start of its latest interval, milliseconds since boot.
     #[serde(rename = "o")]
     pub last_boot_ms: u64,
-    /// Intervals so far.
+    /// Number of down intervals so far.
     #[serde(rename = "p")]
     pub intervals: u64,
     /// Kind of the first error.
@@ -262,7 +262,7 @@ pub struct OpenOutage {
     pub cause: String,
 }
 
-/// A time in which nothing was measured: neither up nor down.
+/// Unmeasured time: neither up nor down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// End, Unix time in milliseconds.
@@ -273,20 +273,20 @@ pub struct Gap {
     pub length_ms: u64,
 }
 
-/// A setting of the wall clock.
+/// A step of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
     /// Unix time after it, milliseconds.
     #[serde(rename = "w")]
     pub at_ms: i64,
-    /// Milliseconds; negative if it was set back.
+    /// Milliseconds; negative if the clock was set back.
     #[serde(rename = "c")]
     pub step_ms: i64,
 }
 
-/// Intervals of a minute or an hour, folded into one record.
+/// Intervals of a minute or an hour in one record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Fold {
+pub struct Rollup {
     /// Number of its first interval.
     #[serde(rename = "n")]
     pub first: u64,
@@ -296,27 +296,27 @@ pub struct Fold {
     /// Start of its first interval, Unix time in milliseconds.
     #[serde(rename = "w")]
     pub wall_ms: i64,
-    /// Start of its last interval, milliseconds after `wall_ms`: from it a restarted watch continues.
+    /// Start of its last interval, milliseconds after `wall_ms`.
     #[serde(rename = "v")]
     pub length_ms: i64,
     /// Start of its last interval, milliseconds since the system's start.
     #[serde(rename = "b")]
     pub last_boot_ms: u64,
-    /// Which start of the system.
+    /// Identifies the boot.
     #[serde(rename = "i")]
     pub boot: u16,
-    /// Times in which nothing was measured.
+    /// Unmeasured times.
     #[serde(rename = "g", default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Gap>,
-    /// Settings of the wall clock.
+    /// Steps of the wall clock.
     #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
     pub clock_steps: Vec<ClockStep>,
-    /// The targets.
+    /// One per target.
     #[serde(rename = "p")]
-    pub targets: Vec<FoldedTarget>,
+    pub targets: Vec<TargetRollup>,
 }
 
-impl Fold {
+impl Rollup {
     /// Start of its last interval, Unix time in milliseconds.
     #[must_use]
     pub const fn last_wall_ms(&self) -> i64 {
@@ -324,31 +324,31 @@ impl Fold {
     }
 }
 
-/// What a fold holds of a target.
+/// Intervals of one target in a rollup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FoldedTarget {
-    /// Number of the target.
+pub struct TargetRollup {
+    /// Index of the target.
     #[serde(rename = "t")]
     pub target: u32,
-    /// Intervals that were up.
+    /// Up intervals.
     #[serde(rename = "U", default, skip_serializing_if = "is_zero")]
     pub up: u64,
-    /// Intervals that were down.
+    /// Down intervals.
     #[serde(rename = "D", default, skip_serializing_if = "is_zero")]
     pub down: u64,
-    /// Intervals of which neither is known.
+    /// Intervals without a request.
     #[serde(rename = "N", default, skip_serializing_if = "is_zero")]
     pub unknown: u64,
-    /// Sum of the lengths of the measurements, nanoseconds.
+    /// Total length of the measurements, nanoseconds.
     #[serde(rename = "e")]
     pub elapsed_ns: u64,
     /// Requests by outcome.
     #[serde(flatten)]
     pub counts: Counts,
     /// Response times.
-    #[serde(rename = "h", default, skip_serializing_if = "Times::is_none")]
-    pub times: Times,
-    /// Resources: CPU time and its span as sums, the others as means over `usages` intervals.
+    #[serde(rename = "h", default, skip_serializing_if = "ResponseTimes::is_none")]
+    pub times: ResponseTimes,
+    /// Resources: `cpu_ns` and `over_ns` are sums, the others means over `usages` intervals.
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Intervals with resources.
@@ -357,12 +357,12 @@ pub struct FoldedTarget {
     /// Outages that ended in it.
     #[serde(rename = "o", default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
-    /// Outages that ended in it and are not in the list.
+    /// Outages that ended in it beyond [`OUTAGES_PER_ROLLUP_MAX`].
     #[serde(rename = "O", default, skip_serializing_if = "is_zero")]
     pub outages_more: u64,
-    /// The outage that lasts at its end.
+    /// The outage that has not ended at its end.
     #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
-    pub open: Option<OpenOutage>,
+    pub ongoing: Option<OngoingOutage>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

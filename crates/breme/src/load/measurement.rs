@@ -13,15 +13,15 @@ use clap::Parser;
 use super::{Args, STOPPING_TIMEOUT, check_descriptors, resolve, secured};
 use crate::failure::{Failure, in_a_line};
 
-/// The flags as a line of their own.
+/// The flags without a subcommand.
 #[derive(Debug, Parser)]
 #[command(name = "load", no_binary_name = true)]
-struct Line {
+struct LoadCommand {
     #[command(flatten)]
     args: Args,
 }
 
-/// A load that can be performed again and again.
+/// A load that can be run repeatedly.
 pub struct Measurement {
     args: Args,
     settings: Settings,
@@ -34,28 +34,27 @@ impl fmt::Debug for Measurement {
     }
 }
 
-/// What a load gave.
-pub struct Measured {
+pub struct MeasurementResult {
     pub outcome: Outcome,
-    /// All response times.
+    /// Response times of all requests.
     pub response: Histogram,
-    /// How many expected responses took longer than a time.
+    /// Number of expected responses slower than a limit.
     pub late_after: Box<dyn Fn(Duration) -> u64>,
 }
 
-/// Ends all loads that are under way, and those that are begun later.
+/// Aborts all running loads, and those that start later.
 #[derive(Debug, Default)]
-pub struct Stop {
+pub struct Cancellation {
     is_set: AtomicBool,
     stoppers: Mutex<Vec<Stopper>>,
 }
 
-impl Stop {
+impl Cancellation {
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    /// At once: what is under way is of no use to anybody.
+    /// Aborts at once, without a result.
     pub fn set(&self) {
         self.is_set.store(true, Ordering::SeqCst);
         self.lock().iter().for_each(Stopper::abort);
@@ -63,14 +62,14 @@ impl Stop {
 
     fn add(&self, stopper: Stopper) {
         self.lock().push(stopper);
-        // It may have been set before the load was there.
+        // It may have been set before `stopper` was added.
         if self.is_set() {
             self.set();
         }
     }
 
     /// Drops the stoppers of loads that have ended.
-    pub fn forget_ended(&self) {
+    pub fn clear(&self) {
         self.lock().clear();
     }
 
@@ -80,9 +79,9 @@ impl Stop {
 }
 
 impl Measurement {
-    /// From the arguments of `breme load`.
+    /// Parses arguments of `breme load`.
     pub fn new(arguments: &[String]) -> Result<Self, Failure> {
-        let line = Line::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
+        let line = LoadCommand::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
         let settings = line.args.settings()?;
         let plan = Plan::new(settings.clone()).map_err(|error| Failure::usage(line.args.locate(&error)))?;
         check_descriptors(&plan)?;
@@ -94,7 +93,7 @@ impl Measurement {
         self.settings.connections
     }
 
-    /// How long it may take; none if its number of requests alone ends it.
+    /// Longest time of a run; none if only the number of requests ends it.
     pub fn longest(&self) -> Option<Duration> {
         match (self.settings.duration, self.settings.requests) {
             (Some(duration), _) => Some(duration + self.settings.timeout),
@@ -103,8 +102,7 @@ impl Measurement {
         }
     }
 
-    /// Performs it.
-    pub fn run(&self, stop: &Stop) -> Result<Measured, Failure> {
+    pub fn run(&self, stop: &Cancellation) -> Result<MeasurementResult, Failure> {
         let plan = Plan::new(self.settings.clone()).map_err(|error| Failure::usage(self.args.locate(&error)))?;
         let threads = self.args.thread_count(&plan);
         let addresses = resolve(&plan)?;
@@ -142,6 +140,6 @@ impl Measurement {
         };
         let outcome = Outcome::of(&run, &mut shards, &generator);
         let response = Outcome::response_histogram(&run);
-        Ok(Measured { outcome, response, late_after: Box::new(move |limit| Outcome::late(&run, limit)) })
+        Ok(MeasurementResult { outcome, response, late_after: Box::new(move |limit| Outcome::late(&run, limit)) })
     }
 }

@@ -1,4 +1,4 @@
-//! Alerts: a line of JSON in a file, a POST to a webhook; on a thread of their own, so that no interval waits for them.
+//! Alerts: lines of JSON in a file, POST requests to a webhook; on a thread, so that no interval waits for them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,19 +7,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use breme_watch::Alert;
-use breme_watch::objective::Event;
+use breme_watch::objective::AlertEvent;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Alerts that wait; further ones are reported on standard error only.
+/// Longest queue; further alerts go to standard error only.
 const WAITING_MAX: usize = 64;
-/// How often a webhook is tried, how long it may take, and the first pause between, which doubles.
+/// Attempts per alert, time limit of each, and the pause after the first, which doubles.
 const ATTEMPTS: u32 = 4;
 const WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The thread. Dropped, it ends after what waits.
+/// The thread. Dropping it sends what is queued, and waits for that.
 #[derive(Debug)]
 pub(super) struct Alerts {
     sender: Option<SyncSender<Value>>,
@@ -28,7 +28,7 @@ pub(super) struct Alerts {
 
 impl Alerts {
     pub(super) fn start(alert: &Alert) -> Result<Self, Failure> {
-        // A file that cannot be written is found now, and not in the night.
+        // Report an unwritable file at the start, not with the first alert.
         if let Some(file) = &alert.file {
             append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: {error}")))?;
         }
@@ -40,25 +40,27 @@ impl Alerts {
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
-    /// Reports what became of a target.
-    pub(super) fn raise(&self, target: &str, time: &str, event: &Event, cause: Option<&str>) {
+    /// Sends an alert, and prints it to standard error.
+    pub(super) fn raise(&self, target: &str, time: &str, event: &AlertEvent, cause: Option<&str>) {
         let (state, text) = match event {
-            Event::Down { intervals } => {
+            AlertEvent::Down { intervals } => {
                 let cause = cause.unwrap_or("late");
                 ("down", format!("{target} is down ({cause}), {intervals} intervals in a row"))
             }
-            Event::Up => ("up", format!("{target} is up again")),
-            Event::Burning { rate } => {
-                ("burning", format!("{target} uses up its error budget {rate:.1} times too fast"))
+            AlertEvent::Up => ("up", format!("{target} is up again")),
+            AlertEvent::BurnRateHigh { rate } => {
+                ("burn-rate-high", format!("{target} uses its error budget {rate:.1} times too fast"))
             }
-            Event::Calm => ("calm", format!("{target} no longer uses up its error budget too fast")),
+            AlertEvent::BurnRateNormal => {
+                ("burn-rate-normal", format!("{target} no longer uses its error budget too fast"))
+            }
         };
         eprintln!("breme watch: {time}: {text}");
         let alert = json!({ "time": time, "target": target, "state": state, "cause": cause, "text": text });
         if let Some(sender) = &self.sender
             && sender.try_send(alert).is_err()
         {
-            eprintln!("breme watch: {WAITING_MAX} alerts wait for the webhook; this one is not sent");
+            eprintln!("breme watch: {WAITING_MAX} alerts are queued for the webhook; this one is not sent");
         }
     }
 }
@@ -89,10 +91,10 @@ fn append(file: &str, line: &str) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
 }
 
-fn post(url: &str, content: &str) {
+fn post(url: &str, body: &str) {
     let mut pause = PAUSE;
     for attempt in 1..=ATTEMPTS {
-        match breme_runner::post_json(url, content, WITHIN) {
+        match breme_runner::post_json(url, body, WITHIN) {
             Ok(()) => return,
             Err(problem) if attempt == ATTEMPTS => {
                 eprintln!("breme watch: alert.webhook: {problem}; given up after {ATTEMPTS} attempts");

@@ -1,39 +1,38 @@
-//! The pages of a watch at `--admin`: made from the journal whenever they are wanted.
+//! Pages at `--admin`, rendered from the journal for each request.
 
 use std::path::PathBuf;
 
-use super::exporting::{self, Shown};
+use super::export::{self, LoadedJournal};
 use crate::admin::{Api, Call, Page};
 use crate::failure::Failure;
 
 const HTML: &str = "text/html; charset=utf-8";
-/// The page loads itself again after so many seconds.
+/// The page reloads after this time, seconds.
 const RELOAD_S: u32 = 30;
 
-/// Of a journal.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(super) struct AdminPages {
     journal: PathBuf,
 }
 
-impl Pages {
+impl AdminPages {
     pub(super) const fn new(journal: PathBuf) -> Self {
         Self { journal }
     }
 
     fn page(&self) -> Result<Page, Failure> {
-        let shown = Shown::read(&self.journal)?;
-        Ok(Page { media_type: HTML, ..Page::plain(200, exporting::html(&shown, Some(RELOAD_S))) })
+        let journal = LoadedJournal::read(&self.journal)?;
+        Ok(Page { media_type: HTML, ..Page::plain(200, export::html(&journal, Some(RELOAD_S))) })
     }
 
     fn document(&self) -> Result<Page, Failure> {
-        Ok(Page::json(200, &exporting::document(&Shown::read(&self.journal)?)))
+        Ok(Page::json(200, &export::document(&LoadedJournal::read(&self.journal)?)))
     }
 }
 
-impl Api for Pages {
+impl Api for AdminPages {
     fn index(&self) -> String {
-        String::from("/watch       page of the journal, loads itself again\n/watch.json  the same as JSON\n")
+        String::from("/watch       findings and charts; reloads itself\n/watch.json  the same as JSON\n")
     }
 
     fn answer(&self, call: &Call<'_>) -> Page {

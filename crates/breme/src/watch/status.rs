@@ -1,16 +1,16 @@
-//! The state of a watch, for `/metrics`.
+//! Counters of a watch for `/metrics`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use breme_watch::record::{Probe, State};
+use breme_watch::record::{Probe, TargetState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
 use crate::admin::{Families, Label};
 
-/// What became of a target since the start of this process.
+/// Counters of a target since the start of the process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TargetStatus {
     pub name: String,
@@ -27,7 +27,7 @@ pub(super) struct TargetStatus {
     pub mean_ns: f64,
 }
 
-/// The state of all targets. Copies share it.
+/// Counters of all targets. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status(Arc<Mutex<Vec<TargetStatus>>>);
 
@@ -45,9 +45,9 @@ impl Status {
 impl TargetStatus {
     pub(super) fn take(&mut self, probe: &Probe) {
         match probe.counts.state() {
-            State::Up => self.up += 1,
-            State::Down => self.down += 1,
-            State::Unknown => self.unknown += 1,
+            TargetState::Up => self.up += 1,
+            TargetState::Down => self.down += 1,
+            TargetState::Unknown => self.unknown += 1,
         }
         self.good += probe.counts.good();
         self.requests += probe.counts.requests;
@@ -69,7 +69,7 @@ impl Collector for WatchMetrics {
         let mut families = Families::new(encoder);
         let targets = self.0.lock().clone();
         let label = |target: &TargetStatus| -> [Label; 1] { [("target", target.name.clone())] };
-        let is_up = |target: &TargetStatus| u64::from(target.last.counts.state() == State::Up);
+        let is_up = |target: &TargetStatus| u64::from(target.last.counts.state() == TargetState::Up);
         let each = |value: fn(&TargetStatus) -> u64| targets.iter().map(move |one| (label(one), value(one)));
         families.gauges(
             "watch_up",
@@ -99,7 +99,7 @@ impl Collector for WatchMetrics {
         let ratio = Unit::Other(String::from("ratio"));
         families.measured(&ratio, "watch_burn_rate", "Burn rate of the error budget over an hour.", burning)?;
         let used = || targets.iter().filter_map(|one| Some((one, one.last.usage?)));
-        let help = "Resident memory of the target's processes.";
+        let help = "ExternalProcesses memory of the target's processes.";
         let memory = used().map(|(one, usage)| (label(one), usage.memory_bytes));
         families.gauges_of(&Unit::Bytes, "watch_target_memory", help, memory)?;
         let threads = used().map(|(one, usage)| (label(one), usage.threads));

@@ -1,4 +1,4 @@
-//! `breme watch`: a server that is stopped, frozen, slowed and started again; kills; gates; wrong watch files.
+//! `breme watch`: a server that is stopped, frozen, slowed, leaking and restarted; kills; exit status; errors.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -33,13 +33,13 @@ impl Watch {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Stopped, with its exit status.
+    /// Stops it; returns the exit status.
     fn stop(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.child.wait().unwrap().code()
     }
 
-    /// Waits until the journal shows what is wanted.
+    /// Waits until the report of the journal satisfies `wanted`.
     fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
@@ -91,7 +91,7 @@ fn one_target(site: &Site, more: &str) -> String {
 }
 
 #[test]
-fn stopped_frozen_and_started_again() {
+fn outages_of_a_frozen_and_a_stopped_server() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::lab("events");
     let address = site.address;
@@ -114,17 +114,17 @@ fn stopped_frozen_and_started_again() {
     let causes: Vec<&str> =
         report["targets"][0]["outages"].as_array().unwrap().iter().map(|one| one["cause"].as_str().unwrap()).collect();
     assert_eq!((causes[0], causes[1]), ("timeout", "refused"), "{report:#}");
-    let told = std::fs::read_to_string(alerts).unwrap();
+    let lines = std::fs::read_to_string(alerts).unwrap();
     let states: Vec<Value> =
-        told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
     let states: Vec<&str> =
         states.iter().filter_map(Value::as_str).filter(|state| ["up", "down"].contains(state)).collect();
-    assert_eq!(states[..4], ["down", "up", "down", "up"], "{told}");
+    assert_eq!(states[..4], ["down", "up", "down", "up"], "{lines}");
 }
 
-/// No finished interval is lost, none counts twice, and the time between is neither up nor down.
+/// No complete interval is lost or counted twice.
 #[test]
-fn killed_many_times() {
+fn kills_lose_and_repeat_nothing() {
     const KILLS: u64 = 12;
     let folder = tempfile::tempdir().unwrap();
     let site = Site::lab("events");
@@ -144,7 +144,7 @@ fn killed_many_times() {
 }
 
 #[test]
-fn a_gate_reports_what_was_missed_and_what_is_not_known() {
+fn exit_status_says_whether_the_objective_was_met() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::lab("events");
     let good = file(folder.path(), &one_target(&site, ""));
@@ -152,17 +152,17 @@ fn a_gate_reports_what_was_missed_and_what_is_not_known() {
         let output = breme().arg("watch").arg(path).args(["--for", "2s"]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
-    let (code, told) = gate(&good);
-    assert!(code == Some(0) && told.contains("objective met"), "{code:?} {told}");
+    let (code, output) = gate(&good);
+    assert!(code == Some(0) && output.contains("objective met"), "{code:?} {output}");
     let url = site.url("/no-such-page");
     drop(site);
     std::fs::write(&good, format!("interval = '1s'\n[[target]]\nname = 'gone'\nurl = '{url}'\n")).unwrap();
-    let (code, told) = gate(&good);
-    assert!(code == Some(3) && told.contains("objective missed"), "{code:?} {told}");
+    let (code, output) = gate(&good);
+    assert!(code == Some(3) && output.contains("objective missed"), "{code:?} {output}");
 }
 
 #[test]
-fn the_page_the_metrics_and_the_exports() {
+fn page_metrics_and_exports() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::lab("events");
     let mut watch = Watch::start(&file(folder.path(), &one_target(&site, "")), &["--admin", "127.0.0.1:0"]);
@@ -192,7 +192,6 @@ fn the_page_the_metrics_and_the_exports() {
     assert!(!export("html").contains("http-equiv=\"refresh\""));
 }
 
-/// Of a program that ends by itself.
 trait WaitWith {
     fn wait_with(self) -> Option<i32>;
 }
@@ -204,9 +203,9 @@ impl WaitWith for &mut Child {
 }
 
 #[test]
-fn wrong_watch_files_have_clear_messages() {
+fn watch_file_errors_name_place_and_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |text: &str| {
+    let message = |text: &str| {
         let output = breme().arg("watch").arg(file(folder.path(), text)).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{text}");
         String::from_utf8(output.stderr).unwrap()
@@ -217,13 +216,16 @@ fn wrong_watch_files_have_clear_messages() {
         (format!("{target}load = {{ conections = 5 }}\n"), vec!["target a", "--connections"]),
         (format!("interval = '1s'\n{target}load = {{ duration = '5s' }}\n"), vec!["use a longer interval"]),
         (format!("{target}load = {{ requests = 500 }}\n"), vec!["add a duration"]),
-        (format!("time_zone = 'Europe/Lubljana'\n{target}"), vec!["Europe/Lubljana", "zones have names"]),
+        (
+            format!("time_zone = 'Europe/Lubljana'\n{target}"),
+            vec!["Europe/Lubljana", "use a name such as Europe/Ljubljana"],
+        ),
         (String::from("interval = '1s'\n"), vec!["target"]),
     ] {
-        let told = told(&text);
-        assert!(parts.iter().all(|part| told.contains(part)), "{parts:?}: {told}");
+        let message = message(&text);
+        assert!(parts.iter().all(|part| message.contains(part)), "{parts:?}: {message}");
     }
     let output = breme().args(["watch", "report"]).arg(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is no journal of breme watch"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not a journal of breme watch"));
 }

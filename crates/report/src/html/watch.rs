@@ -1,13 +1,13 @@
-//! A watch as one page that opens offline, or loads itself again while the watch runs: what was found, response times
-//! over the time with outages marked, hours by days of the week, resources.
+//! A watch as a page: findings, response times with outages, a heat map of hours and weekdays, resources. One file
+//! that opens offline, or a page that reloads itself during the watch.
 
 use std::collections::BTreeMap;
 
-use breme_watch::findings::{self, Answer, Finding};
-use breme_watch::history::{About, AboutTarget, History, Point, TargetHistory};
+use breme_watch::findings::{self, Finding, Verdict};
+use breme_watch::history::{History, JournalInfo, Point, TargetHistory, TargetInfo};
 use breme_watch::objective::Compliance;
 use breme_watch::record::{Gap, Outage};
-use breme_watch::sentences;
+use breme_watch::text;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -21,49 +21,49 @@ use crate::table::Table;
 use crate::words;
 
 const WATCH_STYLE: &str = include_str!("../../assets/watch.css");
-/// Most points of a line: more than a screen has columns.
+/// Most points of a line, more than a screen has columns.
 const POINTS_MAX: usize = 1_500;
-/// Most outages and gaps that are marked in a chart, and that are listed.
+/// Most outages and gaps marked in a chart or listed.
 const MARKS_MAX: usize = 200;
-/// A line ends where so many times the usual distance has no point.
+/// A line breaks where points are farther apart than this many times the median distance.
 const GAP_FACTOR: i64 = 3;
 const WEEK_MS: i64 = 7 * 86_400_000;
 const HOURS_MS: i64 = 2 * 3_600_000;
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// A watch's journal, read.
+/// Page of a journal.
 #[derive(Debug)]
 pub struct WatchPage<'a> {
-    /// What it says of itself.
-    pub about: &'a About,
-    /// What was measured.
+    /// Description of the journal.
+    pub info: &'a JournalInfo,
+    /// The journal.
     pub history: &'a History,
-    /// Where hours and days are local.
+    /// Time zone of all times.
     pub zone: &'a TimeZone,
-    /// Seconds after which the page loads itself again; none for a file.
+    /// Seconds after which the page reloads; none for a file.
     pub reload_s: Option<u32>,
 }
 
-/// A value of a point; none where it was not measured.
+/// Value of a point; none if not measured.
 type ValueOf = fn(&Point) -> Option<f64>;
 
-/// A target with what is said of it.
-struct Shown<'a> {
+/// A target with its findings.
+struct TargetSection<'a> {
     id: String,
-    about: &'a AboutTarget,
+    info: &'a TargetInfo,
     target: &'a TargetHistory,
     findings: Vec<Finding>,
 }
 
 impl WatchPage<'_> {
-    /// The page.
+    /// Renders the page.
     #[must_use]
     pub fn html(&self) -> String {
         let mut gallery = Gallery::default();
-        let shown: Vec<Shown<'_>> = self.shown();
-        let sections: Vec<Markup> = shown.iter().map(|one| self.section(one, &mut gallery)).collect();
+        let targets: Vec<TargetSection<'_>> = self.targets();
+        let sections: Vec<Markup> = targets.iter().map(|one| self.section(one, &mut gallery)).collect();
         let data = json!({ "charts": gallery.into_json(), "time": null });
-        let title = shown.iter().map(|one| one.about.name.as_str()).collect::<Vec<_>>().join(", ");
+        let title = targets.iter().map(|one| one.info.name.as_str()).collect::<Vec<_>>().join(", ");
         let title = words::short(&words::one_line(&title), 100);
         let page = html! {
             (DOCTYPE)
@@ -84,14 +84,14 @@ impl WatchPage<'_> {
                     nav.contents aria-label="Contents" {
                         ul {
                             li { a href="#summary" { "Summary" } }
-                            @for one in &shown { li { a href=(format!("#{}", one.id)) { (one.about.name) } } }
+                            @for one in &targets { li { a href=(format!("#{}", one.id)) { (one.info.name) } } }
                         }
                     }
                     main {
-                        (self.summary(&shown))
+                        (self.summary(&targets))
                         @for section in &sections { (section) }
                     }
-                    footer { p { "Written by breme " (env!("CARGO_PKG_VERSION")) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
+                    footer { p { "FileToml by breme " (env!("CARGO_PKG_VERSION")) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
                     script type="application/json" id="run" { (PreEscaped(embedded(&data))) }
                     script { (PreEscaped(CHARTS_SCRIPT)) }
                     script { (PreEscaped(SCRIPT)) }
@@ -101,14 +101,14 @@ impl WatchPage<'_> {
         page.into_string()
     }
 
-    fn shown(&self) -> Vec<Shown<'_>> {
-        let about = |number: u32| self.about.targets.get(usize::try_from(number).ok()?);
-        let shown = |(&number, target): (&u32, &'_ TargetHistory)| (number, findings::of(target, self.zone));
-        let all: Vec<(u32, Vec<Finding>)> = self.history.targets.iter().map(shown).collect();
+    fn targets(&self) -> Vec<TargetSection<'_>> {
+        let info = |number: u32| self.info.targets.get(usize::try_from(number).ok()?);
+        let with_findings = |(&number, target): (&u32, &'_ TargetHistory)| (number, findings::of(target, self.zone));
+        let all: Vec<(u32, Vec<Finding>)> = self.history.targets.iter().map(with_findings).collect();
         all.into_iter()
             .filter_map(|(number, findings)| {
-                let (about, target) = (about(number)?, self.history.targets.get(&number)?);
-                Some(Shown { id: format!("target-{number}"), about, target, findings })
+                let (info, target) = (info(number)?, self.history.targets.get(&number)?);
+                Some(TargetSection { id: format!("target-{number}"), info, target, findings })
             })
             .collect()
     }
@@ -120,7 +120,7 @@ impl WatchPage<'_> {
                 p.run {
                     strong { "breme watch" } " "
                     @if self.history.last > 0 {
-                        time { (sentences::time(from, self.zone)) } " to " time { (sentences::time(to, self.zone)) }
+                        time { (text::time(from, self.zone)) } " to " time { (text::time(to, self.zone)) }
                     }
                 }
                 div.colours role="group" aria-label="Colours" {
@@ -132,57 +132,58 @@ impl WatchPage<'_> {
         }
     }
 
-    fn summary(&self, shown: &[Shown<'_>]) -> Markup {
-        let objective = self.about.availability;
-        let verdicts: Vec<Option<Compliance>> = shown.iter().map(|one| Compliance::of(one.target, objective)).collect();
+    fn summary(&self, targets: &[TargetSection<'_>]) -> Markup {
+        let objective = self.info.availability;
+        let verdicts: Vec<Option<Compliance>> =
+            targets.iter().map(|one| Compliance::of(one.target, objective)).collect();
         let met = verdicts.iter().flatten().filter(|one| one.is_met).count();
-        let found = shown.iter().flat_map(|one| &one.findings).filter(|one| is_found(one)).count();
+        let found = targets.iter().flat_map(|one| &one.findings).filter(|one| is_found(one)).count();
         let mut summary =
             Table::new(&["target", "#uptime", "#good requests", "#mean", "#median", "#99 %", "#outages", "objective"]);
-        for (one, verdict) in shown.iter().zip(&verdicts) {
+        for (one, verdict) in targets.iter().zip(&verdicts) {
             let quantiles = one.target.times.quantiles(&[0.5, 0.99]);
             let share =
                 |value: Option<f64>| value.map_or_else(|| String::from("–"), |value| figure(value, Unit::Share));
             let time = |nanos: f64| if nanos > 0.0 { figure(nanos / 1e9, Unit::Seconds) } else { String::from("–") };
             summary.push([
-                one.about.name.clone(),
+                one.info.name.clone(),
                 share(verdict.map(|one| one.uptime)),
                 share(verdict.map(|one| one.good)),
                 time(one.target.mean_ns()),
                 time(quantiles[0] as f64),
                 time(quantiles[1] as f64),
-                (one.target.outages.len() as u64 + one.target.outages_more + u64::from(one.target.open.is_some()))
+                (one.target.outages.len() as u64 + one.target.outages_more + u64::from(one.target.ongoing.is_some()))
                     .to_string(),
                 verdict.map_or("not judged", |one| if one.is_met { "met" } else { "missed" }).to_owned(),
             ]);
         }
         html! {
-            section.answer id="summary" aria-labelledby="title" {
-                h1 id="title" { "Objective " (figure(objective, Unit::Share)) ", within " (figure(self.about.within_ms as f64 / 1e3, Unit::Seconds)) }
+            section.verdict id="summary" aria-labelledby="title" {
+                h1 id="title" { "Objective " (figure(objective, Unit::Share)) ", within " (figure(self.info.within_ms as f64 / 1e3, Unit::Seconds)) }
                 p.the-answer {
-                    @if self.history.last == 0 { "Nothing was measured yet." }
+                    @if self.history.last == 0 { "No measurement yet." }
                     @else {
-                        (met) " of " (breme_base::plural(shown.len() as u64, "target")) " met the objective; "
-                        @if found == 0 { "no effect was found." } @else { (breme_base::plural(found as u64, "effect")) " found." }
+                        (met) " of " (breme_base::plural(targets.len() as u64, "target")) " met the objective; "
+                        @if found == 0 { "no effect found." } @else { (breme_base::plural(found as u64, "effect")) " found." }
                     }
                 }
                 (table("Summary", &summary, None))
-                @for sentence in sentences::gaps(self.history) { p.remark { (sentence) } }
+                @for sentence in text::gaps(self.history) { p.remark { (sentence) } }
             }
         }
     }
 
-    fn section(&self, one: &Shown<'_>, gallery: &mut Gallery) -> Markup {
+    fn section(&self, one: &TargetSection<'_>, gallery: &mut Gallery) -> Markup {
         let heading = format!("{}-heading", one.id);
         html! {
             section id=(one.id) aria-labelledby=(heading) {
-                h2 id=(heading) { (words::one_line(&one.about.name)) }
-                p.lead { code { (words::one_line(&one.about.url)) } }
-                p { (sentences::availability(one.target, self.about.availability)) }
+                h2 id=(heading) { (words::one_line(&one.info.name)) }
+                p.lead { code { (words::one_line(&one.info.url)) } }
+                p { (text::availability(one.target, self.info.availability)) }
                 h3 { "Findings" }
                 ul.findings {
                     @for finding in &one.findings {
-                        li class=(class_of(finding)) { (sentences::finding(finding, self.zone)) }
+                        li class=(class_of(finding)) { (text::finding(finding, self.zone)) }
                     }
                 }
                 @if let Some(chart) = self.times(one) { h3 { "Response times" } (gallery.figure(&chart)) }
@@ -193,7 +194,7 @@ impl WatchPage<'_> {
         }
     }
 
-    /// As fine as the chart can show.
+    /// The finest resolution that the chart can show.
     fn points<'p>(&self, target: &'p TargetHistory) -> &'p [Point] {
         let span = self.history.to_ms - self.history.from_ms;
         if span > WEEK_MS || target.minutes.is_empty() {
@@ -205,11 +206,11 @@ impl WatchPage<'_> {
         }
     }
 
-    fn shown_ms(&self, wall_ms: i64) -> i64 {
-        sentences::shown_as_utc(wall_ms, self.zone)
+    fn local_ms(&self, wall_ms: i64) -> i64 {
+        text::local_as_utc(wall_ms, self.zone)
     }
 
-    fn times(&self, one: &Shown<'_>) -> Option<Chart> {
+    fn times(&self, one: &TargetSection<'_>) -> Option<Chart> {
         let points = pooled(self.points(one.target));
         let quantiles: Vec<[f64; 3]> = points
             .iter()
@@ -221,11 +222,11 @@ impl WatchPage<'_> {
         let mut bands: [Vec<Value>; 3] = Default::default();
         let mut lines: [Vec<Value>; 3] = Default::default();
         let mut rows = Table::new(&["time", "#median", "#95 %", "#99 %", "#requests", "#errors"]);
-        let usual = usual_distance(&points);
+        let distance = median_distance(&points);
         let mut before: Option<i64> = None;
         for (point, of) in points.iter().zip(&quantiles) {
-            let x = self.shown_ms(point.wall_ms);
-            if before.is_some_and(|before| point.wall_ms - before > GAP_FACTOR * usual) || of[0] <= 0.0 {
+            let x = self.local_ms(point.wall_ms);
+            if before.is_some_and(|before| point.wall_ms - before > GAP_FACTOR * distance) || of[0] <= 0.0 {
                 bands.iter_mut().chain(&mut lines).for_each(|list| list.push(json!([x, null])));
             }
             before = Some(point.wall_ms);
@@ -239,14 +240,7 @@ impl WatchPage<'_> {
             }
             let errors = point.counts.errors().to_string();
             let [p50, p95, p99] = of.map(|value| figure(value, Unit::Seconds));
-            rows.push([
-                sentences::time(point.wall_ms, self.zone),
-                p50,
-                p95,
-                p99,
-                point.counts.requests.to_string(),
-                errors,
-            ]);
+            rows.push([text::time(point.wall_ms, self.zone), p50, p95, p99, point.counts.requests.to_string(), errors]);
         }
         let look = Look::series(0);
         let widths = [2.0, 1.0, 1.0];
@@ -269,9 +263,9 @@ impl WatchPage<'_> {
         series[1]["markArea"] = self.marks(one.target);
         Some(Chart {
             caption: String::from(
-                "Median (line), 95th and 99th percentile (bands) of the response time; outages red, gaps grey. Times are local.",
+                "Median (line), 95th and 99th percentile (bands) of the response time. Red: outage. Grey: gap. Local time.",
             ),
-            says: format!("Response times of {} over the time, with outages marked", words::one_line(&one.about.name)),
+            says: format!("Response times of {} over time, with outages marked", words::one_line(&one.info.name)),
             height_px: 320,
             option: json!({
                 "useUTC": true,
@@ -289,43 +283,45 @@ impl WatchPage<'_> {
 
     fn time_axis(&self) -> Value {
         json!({
-            "type": "time", "min": self.shown_ms(self.history.from_ms), "max": self.shown_ms(self.history.to_ms),
+            "type": "time", "min": self.local_ms(self.history.from_ms), "max": self.local_ms(self.history.to_ms),
             "splitLine": { "show": false }, "axisLabel": { "hideOverlap": true },
         })
     }
 
-    /// Outages and gaps, the latest of each.
+    /// Marks of the latest outages and gaps.
     fn marks(&self, target: &TargetHistory) -> Value {
         let area = |from_ms: i64, to_ms: i64, colour: &str, opacity: f64| {
             let style = json!({ "color": colour, "opacity": opacity, "borderColor": colour, "borderWidth": 1 });
-            json!([{ "xAxis": self.shown_ms(from_ms), "itemStyle": style }, { "xAxis": self.shown_ms(to_ms) }])
+            json!([{ "xAxis": self.local_ms(from_ms), "itemStyle": style }, { "xAxis": self.local_ms(to_ms) }])
         };
         let until = |from_ms: i64, length_ms: u64| from_ms + i64::try_from(length_ms).unwrap_or(0);
         let outage = |one: &Outage| area(one.from_ms, until(one.from_ms, one.length_ms), "var(--refuted)", 0.35);
         let gap =
             |one: &Gap| area(one.until_ms - i64::try_from(one.length_ms).unwrap_or(0), one.until_ms, "var(--n1)", 0.3);
         let mut areas: Vec<Value> = target.outages.iter().rev().take(MARKS_MAX).map(outage).collect();
-        areas.extend(target.open.iter().map(|open| area(open.from_ms, self.history.to_ms, "var(--refuted)", 0.35)));
+        areas.extend(
+            target.ongoing.iter().map(|outage| area(outage.from_ms, self.history.to_ms, "var(--refuted)", 0.35)),
+        );
         areas.extend(self.history.gaps.iter().rev().take(MARKS_MAX).map(gap));
         json!({ "silent": true, "data": areas })
     }
 
-    fn outages(&self, one: &Shown<'_>) -> Markup {
+    fn outages(&self, one: &TargetSection<'_>) -> Markup {
         let list = &one.target.outages;
         html! {
-            @if !list.is_empty() || one.target.open.is_some() {
+            @if !list.is_empty() || one.target.ongoing.is_some() {
                 h3 { "Outages" }
                 ul {
-                    @if let Some(open) = &one.target.open { li { strong { (sentences::open_outage(open, self.zone)) } } }
-                    @for outage in list.iter().rev().take(MARKS_MAX) { li { (sentences::outage(outage, self.zone)) } }
+                    @if let Some(outage) = &one.target.ongoing { li { strong { (text::ongoing_outage(outage, self.zone)) } } }
+                    @for outage in list.iter().rev().take(MARKS_MAX) { li { (text::outage(outage, self.zone)) } }
                 }
                 @if list.len() > MARKS_MAX { p.remark { "The latest " (MARKS_MAX) " of " (list.len()) " outages." } }
             }
         }
     }
 
-    /// Medians over the weeks.
-    fn heat_map(&self, one: &Shown<'_>) -> Markup {
+    /// Median of each local hour of the week.
+    fn heat_map(&self, one: &TargetSection<'_>) -> Markup {
         let mut cells: BTreeMap<(i8, i8), (Vec<u64>, u64)> = BTreeMap::new();
         for point in &one.target.hours {
             let Ok(time) = Timestamp::from_millisecond(point.wall_ms) else { continue };
@@ -341,11 +337,11 @@ impl WatchPage<'_> {
         }
         let (Some(low), Some(high)) = (medians.values().min(), medians.values().max()) else { return html! {} };
         let span = (*high as f64 / *low as f64).ln();
-        // What is within a tenth is all the same colour, so that noise does not look like a pattern.
+        // A range of at least 10 %, so that noise does not look like a pattern.
         let heat = |nanos: u64| (nanos as f64 / *low as f64).ln() / span.max(0.1_f64);
         html! {
             h3 { "Hours and days" }
-            p.remark { "Median response time of each local hour, over all weeks. Framed: some intervals were down." }
+            p.remark { "Median response time of each local hour of the week. Framed: some intervals were down." }
             div.scroll role="region" aria-label="Hours and days" tabindex="0" {
                 table.heat {
                     thead { tr { th scope="col" { "hour" } @for day in WEEKDAYS { th scope="col" { (day) } } } }
@@ -368,7 +364,7 @@ impl WatchPage<'_> {
         }
     }
 
-    fn resources(&self, one: &Shown<'_>) -> Vec<Chart> {
+    fn resources(&self, one: &TargetSection<'_>) -> Vec<Chart> {
         let points = pooled(self.points(one.target));
         let charts: [(&str, Unit, ValueOf); 5] = [
             ("Requests per second", Unit::PerSecond, |point| Some(point.rate())),
@@ -380,7 +376,14 @@ impl WatchPage<'_> {
         charts.into_iter().filter_map(|(name, unit, value)| self.resource(one, name, unit, value, &points)).collect()
     }
 
-    fn resource(&self, one: &Shown<'_>, name: &str, unit: Unit, value: ValueOf, points: &[Point]) -> Option<Chart> {
+    fn resource(
+        &self,
+        one: &TargetSection<'_>,
+        name: &str,
+        unit: Unit,
+        value: ValueOf,
+        points: &[Point],
+    ) -> Option<Chart> {
         let values: Vec<(i64, f64)> = points.iter().filter_map(|point| Some((point.wall_ms, value(point)?))).collect();
         if values.is_empty() {
             return None;
@@ -388,14 +391,14 @@ impl WatchPage<'_> {
         let axis = Axis::fit(values.iter().map(|(_, value)| *value), Counting::In(unit)).starting_at_zero();
         let mut rows = Table::new(&["time", &format!("#{name}")]);
         for (wall_ms, value) in &values {
-            rows.push([sentences::time(*wall_ms, self.zone), figure(*value, unit)]);
+            rows.push([text::time(*wall_ms, self.zone), figure(*value, unit)]);
         }
         let look = Look::neutral(0);
         let data: Vec<Value> =
-            values.iter().map(|(at, value)| json!([self.shown_ms(*at), axis.place(*value)])).collect();
+            values.iter().map(|(at, value)| json!([self.local_ms(*at), axis.place(*value)])).collect();
         Some(Chart {
-            caption: format!("{name}, over the time."),
-            says: format!("{name} of {} over the time", words::one_line(&one.about.name)),
+            caption: format!("{name} over time."),
+            says: format!("{name} of {} over time", words::one_line(&one.info.name)),
             height_px: 180,
             option: json!({
                 "useUTC": true,
@@ -416,18 +419,18 @@ impl WatchPage<'_> {
 }
 
 const fn is_found(finding: &Finding) -> bool {
-    matches!(finding.answer, Answer::Found(_))
+    matches!(finding.verdict, Verdict::Found(_))
 }
 
 const fn class_of(finding: &Finding) -> &'static str {
-    match finding.answer {
-        Answer::Found(_) => "found",
-        Answer::NotFound => "none",
-        Answer::NotJudged(_) => "unjudged",
+    match finding.verdict {
+        Verdict::Found(_) => "found",
+        Verdict::NotFound => "none",
+        Verdict::NotTested(_) => "unjudged",
     }
 }
 
-/// Neighbours put together until a screen can show them: the middle one's median, the largest tail.
+/// Neighbouring points merged to at most [`POINTS_MAX`]: the median of medians, the largest tails.
 fn pooled(points: &[Point]) -> Vec<Point> {
     let together = points.len().div_ceil(POINTS_MAX).max(1);
     points
@@ -444,7 +447,7 @@ fn pooled(points: &[Point]) -> Vec<Point> {
         .collect()
 }
 
-fn usual_distance(points: &[Point]) -> i64 {
+fn median_distance(points: &[Point]) -> i64 {
     let mut distances: Vec<i64> = points.windows(2).map(|pair| pair[1].wall_ms - pair[0].wall_ms).collect();
     distances.sort_unstable();
     distances.get(distances.len() / 2).copied().unwrap_or(0).max(1)

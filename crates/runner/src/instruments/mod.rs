@@ -9,20 +9,20 @@
 //! |---|---|
 //! | `process.rs`, `members.rs` | one process; all of a subject |
 //! | `machine.rs` | the machine |
-//! | `resident.rs` | the processes of a server that somebody else started |
+//! | `external.rs` | the processes of a server that breme did not start |
 //! | `scraper.rs`, `exposition.rs`, `counters.rs` | the subject's own counters |
 //! | `track.rs`, `readings.rs` | samples of a trial in bounded memory, and any part of it |
 //! | `rows.rs` | the file |
 
 mod counters;
 mod exposition;
+mod external;
 mod growth;
 mod machine;
 mod members;
 mod process;
 mod reading;
 mod readings;
-mod resident;
 mod rows;
 mod scraper;
 mod track;
@@ -43,9 +43,9 @@ use scraper::{Scrape, Scraper};
 use crate::keeping::Kept;
 use crate::process_table::everyone;
 
+pub use external::{ExternalLocator, ExternalProcesses, ExternalUsage};
 pub use machine::machine;
 pub use readings::{Readings, Window};
-pub use resident::{Resident, ResidentPlace, ResidentUse};
 pub use rows::HEADER;
 pub use scraper::scrape;
 

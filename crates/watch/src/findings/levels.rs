@@ -3,7 +3,7 @@
 use breme_base::Random;
 
 use super::blocks::{VALUES_MIN, independent, ranks, slope, slopes};
-use super::{Candidate, EFFECT_MIN, Effect, GROWTH_MIN, Measure, Question, Ratio, median};
+use super::{EFFECT_MIN, Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, median};
 
 /// Permutations: the smallest p is the reciprocal of one more.
 const PERMUTATIONS: usize = 1_999;
@@ -38,13 +38,13 @@ pub struct Trend {
 }
 
 /// Did the level change? A steady growth is none.
-pub(super) fn change(measure: Measure, values: &[(f64, f64)]) -> Candidate {
-    Candidate { question: Question::Change(measure), outcome: judge_change(values) }
+pub(super) fn change(measure: Metric, values: &[(f64, f64)]) -> TestResult {
+    TestResult { hypothesis: Hypothesis::Change(measure), outcome: judge_change(values) }
 }
 
 /// Does it grow? A change of level is no growth, and what shrinks does not leak.
-pub(super) fn trend(measure: Measure, values: &[(f64, f64)]) -> Candidate {
-    Candidate { question: Question::Growth(measure), outcome: judge_trend(values) }
+pub(super) fn trend(measure: Metric, values: &[(f64, f64)]) -> TestResult {
+    TestResult { hypothesis: Hypothesis::Growth(measure), outcome: judge_trend(values) }
 }
 
 fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static str> {

@@ -1,7 +1,7 @@
-//! Simulated weeks in virtual time: sizes, outages to the probe, kills at random, findings and false alarms.
+//! Simulated weeks: sizes of the journal, outages, random kills, findings, false alarms.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
-mod judging;
-mod keeping;
-mod world;
+mod findings;
+mod fixture;
+mod journal;

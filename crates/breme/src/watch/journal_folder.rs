@@ -1,4 +1,4 @@
-//! The folder of a journal: its segments, what it says of itself, and a lock against a second writer.
+//! The folder of a journal: segments, `watch.json`, and a lock against a second writer.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -6,81 +6,84 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use breme_watch::File as WatchFile;
-use breme_watch::history::{About, AboutTarget};
+use breme_watch::history::{JournalInfo, TargetInfo};
 use breme_watch::journal::Storage;
 
 use crate::failure::Failure;
 
-const ABOUT: &str = "watch.json";
+const INFO_FILE: &str = "watch.json";
 const LOCK: &str = "lock";
-/// Version of the layout.
+/// Version of the layout of the folder.
 const VERSION: u32 = 1;
-/// Longest description.
-const ABOUT_BYTES_MAX: u64 = 1 << 20;
+/// Longest `watch.json`.
+const INFO_BYTES_MAX: u64 = 1 << 20;
 /// Open segments: one of each kind.
 const OPEN_MAX: usize = 3;
 
 /// A journal's folder.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct JournalFolder {
     path: PathBuf,
     open: BTreeMap<String, File>,
-    /// Held while somebody writes.
+    /// Held by the writer.
     _lock: Option<File>,
 }
 
-impl Folder {
-    /// For reading.
-    pub(super) fn of_reader(path: &Path) -> Result<Self, Failure> {
+impl JournalFolder {
+    /// Opens it for reading.
+    pub(super) fn open_read(path: &Path) -> Result<Self, Failure> {
         let folder = Self { path: path.to_owned(), open: BTreeMap::new(), _lock: None };
-        match path.join(ABOUT).exists() {
+        match path.join(INFO_FILE).exists() {
             true => Ok(folder),
             false => Err(Failure::run(format!(
-                "{} is no journal of breme watch: it has no {ABOUT}; name the folder that `breme watch FILE` writes",
+                "{} is not a journal of breme watch: {INFO_FILE} is missing; name the folder that `breme watch FILE` writes",
                 path.display()
             ))),
         }
     }
 
-    /// For the only writer.
-    pub(super) fn of_writer(path: &Path) -> Result<Self, Failure> {
+    /// Opens it for its only writer.
+    pub(super) fn open_write(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::run(format!("{}: {error}", path.display()));
         fs::create_dir_all(path).map_err(failed)?;
         let lock = OpenOptions::new().create(true).append(true).open(path.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), open: BTreeMap::new(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => Err(Failure::run(format!(
-                "{} is written by another breme watch; stop it, or choose another folder with --journal",
+                "{} is in use by another breme watch; stop it, or name another folder with --journal",
                 path.display()
             ))),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }
 
-    /// What the journal says of itself.
-    pub(super) fn about(&self) -> Result<About, Failure> {
-        let path = self.path.join(ABOUT);
+    /// Reads `watch.json`.
+    pub(super) fn info(&self) -> Result<JournalInfo, Failure> {
+        let path = self.path.join(INFO_FILE);
         let failed = |problem: String| Failure::run(format!("{}: {problem}", path.display()));
-        let bytes = crate::files::read_bounded(&path, ABOUT_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-        let about: About = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
-        if about.version > VERSION {
-            return Err(failed(format!("the journal has version {}, this breme knows {VERSION}", about.version)));
+        let bytes = crate::files::read_bounded(&path, INFO_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+        let info: JournalInfo = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+        if info.version > VERSION {
+            return Err(failed(format!(
+                "the journal has version {}, this breme supports {VERSION}; use a newer breme",
+                info.version
+            )));
         }
-        Ok(about)
+        Ok(info)
     }
 
-    /// Writes what this watch is about. Targets keep their numbers; new ones get the next.
-    pub(super) fn describe(&self, file: &WatchFile, concurrency: &[u64]) -> Result<About, Failure> {
-        let known = if self.path.join(ABOUT).exists() { self.about()?.targets } else { Vec::new() };
+    /// Writes `watch.json`. Targets keep their index; new ones are appended.
+    pub(super) fn update_info(&self, file: &WatchFile, concurrency: &[u64]) -> Result<JournalInfo, Failure> {
+        let known = if self.path.join(INFO_FILE).exists() { self.info()?.targets } else { Vec::new() };
         let mut targets = known;
         for (target, &concurrency) in file.targets.iter().zip(concurrency) {
-            let about = AboutTarget { name: target.name.clone(), url: target.url.clone(), concurrency };
+            let info = TargetInfo { name: target.name.clone(), url: target.url.clone(), concurrency };
             match targets.iter_mut().find(|known| known.name == target.name) {
-                Some(known) => *known = about,
-                None => targets.push(about),
+                Some(known) => *known = info,
+                None => targets.push(info),
             }
         }
-        let about = About {
+        let info = JournalInfo {
             version: VERSION,
             interval_ms: u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX),
             time_zone: file.time_zone.clone().unwrap_or_default(),
@@ -88,17 +91,17 @@ impl Folder {
             within_ms: u64::try_from(file.objective.within.as_millis()).unwrap_or(u64::MAX),
             targets,
         };
-        self.write_about(&about)
-            .map_err(|error| Failure::run(format!("{}: {error}", self.path.join(ABOUT).display())))?;
-        Ok(about)
+        self.write_info(&info)
+            .map_err(|error| Failure::run(format!("{}: {error}", self.path.join(INFO_FILE).display())))?;
+        Ok(info)
     }
 
-    fn write_about(&self, about: &About) -> io::Result<()> {
+    fn write_info(&self, info: &JournalInfo) -> io::Result<()> {
         let unfinished = self.path.join("watch.json.unfinished");
         let mut file = File::create(&unfinished)?;
-        file.write_all(&serde_json::to_vec_pretty(about).map_err(io::Error::other)?)?;
+        file.write_all(&serde_json::to_vec_pretty(info).map_err(io::Error::other)?)?;
         file.sync_all()?;
-        fs::rename(&unfinished, self.path.join(ABOUT))?;
+        fs::rename(&unfinished, self.path.join(INFO_FILE))?;
         File::open(&self.path)?.sync_all()
     }
 
@@ -111,7 +114,7 @@ impl Folder {
             let is_new = !path.exists();
             let file = OpenOptions::new().create(true).append(true).open(path)?;
             if is_new {
-                // The name is durable too.
+                // Makes the name durable.
                 File::open(&self.path)?.sync_all()?;
             }
             self.open.insert(name.to_owned(), file);
@@ -120,14 +123,14 @@ impl Folder {
     }
 }
 
-impl Storage for Folder {
+impl Storage for JournalFolder {
     fn names(&self) -> io::Result<Vec<String>> {
         fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         match fs::read(self.path.join(name)) {
-            // Its retention has ended since the names were listed.
+            // Removed since the names were listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             read => read,
         }

@@ -1,4 +1,4 @@
-//! The loop: every interval, all targets are measured, and the interval is durable before the next one begins.
+//! The loop of a watch: each interval measures all targets and is durable before the next one begins.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use breme_driver::Clock;
 use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
-use breme_watch::objective::{Compliance, Follower};
-use breme_watch::record::{Interval, Stamp};
-use breme_watch::{File, Target, WATCH_FILE_BYTES_MAX, sentences};
+use breme_watch::objective::{Compliance, ObjectiveMonitor};
+use breme_watch::record::{ClockReading, Interval};
+use breme_watch::{File, Target, WATCH_FILE_BYTES_MAX, text};
 use jiff::tz::TimeZone;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::Args;
 use super::alerts::Alerts;
-use super::folder::Folder;
-use super::pages::Pages;
-use super::probing::{Prober, Seen};
+use super::journal_folder::JournalFolder;
+use super::pages::AdminPages;
+use super::prober::{ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
-use crate::load::{Measurement, Stop};
+use crate::load::{Cancellation, Measurement};
 
-/// A problem that lasts is reported once in so many intervals.
+/// A lasting problem is reported once per this many intervals.
 const REPORT_EVERY: u64 = 100;
 
 pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
@@ -34,19 +34,19 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
     let file = read(path)?;
     let zone = zone(file.time_zone.as_deref())?;
     let folder_path = args.journal.clone().unwrap_or_else(|| path.with_extension("watch"));
-    let folder = Folder::of_writer(&folder_path)?;
+    let folder = JournalFolder::open_write(&folder_path)?;
     let probers = probers(&file, &folder)?;
     let interval_ms = u64::try_from(file.interval.as_millis()).unwrap_or(u64::MAX);
     let journal = Journal::open(folder, file.retention, interval_ms)
         .map_err(|error| Failure::run(format!("{}: {error}", folder_path.display())))?;
     let status = Status::new(file.targets.iter().map(|target| target.name.clone()));
-    let stop = Arc::new(Stop::default());
+    let stop = Arc::new(Cancellation::default());
     let stopped = catch_signals(Arc::clone(&stop))?;
     let admin = start_admin(args, process, &status, &folder_path)?;
     let alerts = Alerts::start(&file.alert)?;
-    let follower = || Follower::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
-    let mut watch = Watch {
-        followers: probers.iter().map(|_| follower()).collect(),
+    let monitor = || ObjectiveMonitor::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
+    let mut watch = WatchLoop {
+        monitors: probers.iter().map(|_| monitor()).collect(),
         file: &file,
         zone,
         probers,
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<File, Failure> {
     File::parse(&text, check).map_err(|problems| failed(format!("\n{problems}")))
 }
 
-/// Whether a target can be measured within its interval.
+/// Checks that a measurement fits into the interval.
 fn check(target: &Target, file: &File) -> Result<(), String> {
     let measurement = Measurement::new(&target.load).map_err(|failure| failure.message)?;
     match measurement.longest() {
@@ -91,34 +91,34 @@ pub(super) fn zone(name: Option<&str>) -> Result<TimeZone, Failure> {
     match name.filter(|name| !name.is_empty()) {
         None => Ok(TimeZone::system()),
         Some(name) => TimeZone::get(name).map_err(|error| {
-            Failure::usage(format!("time_zone {name:?} is unknown ({error}); zones have names as Europe/Ljubljana"))
+            Failure::usage(format!("time_zone {name:?} is unknown ({error}); use a name such as Europe/Ljubljana"))
         }),
     }
 }
 
-fn probers(file: &File, folder: &Folder) -> Result<Vec<Prober>, Failure> {
-    // Numbers of targets come from the journal, which needs to know how they are loaded.
+fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> {
+    // The journal assigns the indexes of targets.
     let loads: Vec<u64> = file
         .targets
         .iter()
         .map(|target| Ok(Measurement::new(&target.load)?.connections() as u64))
         .collect::<Result<_, Failure>>()?;
-    let about = folder.describe(file, &loads)?;
-    let number = |target: &Target| about.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
+    let info = folder.update_info(file, &loads)?;
+    let number = |target: &Target| info.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
     let prober =
         |target: &Target| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
     file.targets.iter().map(prober).collect()
 }
 
-/// The first signal ends the watch; what is under way is dropped, since an interval is whole or not there.
-fn catch_signals(stop: Arc<Stop>) -> Result<Receiver<()>, Failure> {
+/// The first signal ends the watch. The interval in progress is dropped.
+fn catch_signals(stop: Arc<Cancellation>) -> Result<Receiver<()>, Failure> {
     let failed = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     let (sender, receiver) = channel();
     let wait = move || {
         if signals.forever().next().is_some() {
             stop.set();
-            let _ = sender.send(()); // the watch may have ended by itself
+            let _ = sender.send(()); // fails if --for has ended the watch
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map_err(failed)?;
@@ -135,34 +135,34 @@ fn start_admin(
     println!("admin on http://{}", listener.address());
     let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
     let token = Token::of_file("", None).map_err(Failure::run)?;
-    let pages = Pages::new(journal.to_owned());
+    let pages = AdminPages::new(journal.to_owned());
     let api = Some((Box::new(pages) as Box<dyn crate::admin::Api>, token));
     listener.start(Clock::start(), args.process.cpus(), registry, Readiness::default(), api).map(Some)
 }
 
-struct Watch<'a> {
+struct WatchLoop<'a> {
     file: &'a File,
     zone: TimeZone,
     probers: Vec<Prober>,
-    followers: Vec<Follower>,
-    journal: Journal<Folder>,
+    monitors: Vec<ObjectiveMonitor>,
+    journal: Journal<JournalFolder>,
     status: Status,
-    stop: Arc<Stop>,
+    stop: Arc<Cancellation>,
     alerts: Alerts,
     problems: u64,
 }
 
-impl Watch<'_> {
+impl WatchLoop<'_> {
     fn announce(&self, folder: &Path) {
         let targets = breme_base::plural(self.probers.len() as u64, "target");
         let interval = self.file.interval.as_secs_f64();
         println!("watching {targets} every {interval} s, journal in {}", folder.display());
         if let Some((number, _)) = self.journal.last() {
-            eprintln!("breme watch: the journal is continued after interval {number}");
+            eprintln!("breme watch: the journal continues after interval {number}");
         }
     }
 
-    /// Intervals begin at multiples of their length from the start; one that was missed is left out.
+    /// Intervals begin at multiples of their length; missed ones are skipped.
     fn run(&mut self, stopped: &Receiver<()>, length: Option<Duration>) {
         let started = Instant::now();
         let mut next = started;
@@ -181,27 +181,27 @@ impl Watch<'_> {
     }
 
     fn measure(&mut self) {
-        let stamp = now();
+        let reading = now();
         let (stop, probers) = (&self.stop, &self.probers);
-        let seen: Vec<Option<Seen>> = std::thread::scope(|scope| {
+        let results: Vec<Option<ProbeResult>> = std::thread::scope(|scope| {
             let probes: Vec<_> = probers.iter().map(|prober| scope.spawn(move || prober.probe(stop))).collect();
             probes.into_iter().map(|probe| probe.join().ok()).collect()
         });
-        self.stop.forget_ended();
+        self.stop.clear();
         if self.stop.is_set() {
             return;
         }
-        let seen: Vec<Seen> = seen.into_iter().flatten().collect();
-        let problems = seen.iter().flat_map(|seen| &seen.problems).cloned().collect::<Vec<_>>();
+        let results: Vec<ProbeResult> = results.into_iter().flatten().collect();
+        let problems = results.iter().flat_map(|results| &results.problems).cloned().collect::<Vec<_>>();
         self.report(&problems);
-        let probes = seen.into_iter().map(|seen| seen.probe).collect();
-        match self.journal.append(stamp, probes) {
-            Ok(interval) => self.follow(&interval),
-            Err(error) => self.report(&[format!("the interval could not be kept: {error}; free some space")]),
+        let probes = results.into_iter().map(|results| results.probe).collect();
+        match self.journal.append(reading, probes) {
+            Ok(interval) => self.observe(&interval),
+            Err(error) => self.report(&[format!("the interval cannot be kept: {error}; free some disk space")]),
         }
     }
 
-    /// The first of many, and then a few of them.
+    /// Prints the first of consecutive problems, then one in [`REPORT_EVERY`].
     fn report(&mut self, problems: &[String]) {
         if problems.is_empty() {
             self.problems = 0;
@@ -213,21 +213,20 @@ impl Watch<'_> {
         self.problems += 1;
     }
 
-    fn follow(&mut self, interval: &Interval) {
+    fn observe(&mut self, interval: &Interval) {
         let minute = i64::try_from(interval.boot_ms / 60_000).unwrap_or(i64::MAX);
-        let time = sentences::time(interval.wall_ms, &self.zone);
+        let time = text::time(interval.wall_ms, &self.zone);
         let mut status = self.status.lock();
-        for (probe, (follower, status)) in interval.probes.iter().zip(self.followers.iter_mut().zip(status.iter_mut()))
-        {
+        for (probe, (monitor, status)) in interval.probes.iter().zip(self.monitors.iter_mut().zip(status.iter_mut())) {
             status.take(probe);
-            for event in follower.take(minute, &probe.counts) {
+            for event in monitor.observe(minute, &probe.counts) {
                 self.alerts.raise(&status.name, &time, &event, probe.cause.as_deref());
             }
-            (status.is_down, status.burn_rate) = (follower.is_down(), follower.burn_rate());
+            (status.is_down, status.burn_rate) = (monitor.is_down(), monitor.burn_rate());
         }
     }
 
-    /// A line for each target; whether this watch shows that each met its objective.
+    /// Prints a line per target; derives the exit status.
     fn conclude(&self, is_gate: bool) -> ExitCode {
         let mut worst = 0;
         for target in self.status.lock().iter() {
@@ -240,11 +239,11 @@ impl Watch<'_> {
                 Some(compliance) if compliance.is_met => 0,
                 Some(_) => AGAINST,
             };
-            // A target that missed its objective decides, whatever is not known of another.
+            // A missed objective outweighs a target without measurements.
             worst = if worst == AGAINST || code == 0 { worst } else { code };
             let verdict = Compliance::of(&history, availability);
-            let told = verdict.map_or_else(
-                || String::from("nothing was measured"),
+            let summary = verdict.map_or_else(
+                || String::from("no up or down interval"),
                 |verdict| {
                     format!(
                         "up in {} of {} intervals, {:.3} % of requests good: objective {}",
@@ -255,25 +254,24 @@ impl Watch<'_> {
                     )
                 },
             );
-            println!("{}: {told}", target.name);
+            println!("{}: {summary}", target.name);
         }
         ExitCode::from(if is_gate { worst } else { 0 })
     }
 }
 
-/// Both clocks, now.
-fn now() -> Stamp {
+fn now() -> ClockReading {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let boot = Duration::new(u64::try_from(boot.tv_sec).unwrap_or(0), u32::try_from(boot.tv_nsec).unwrap_or(0));
-    Stamp {
+    ClockReading {
         wall_ms: i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
         boot_ms: u64::try_from(boot.as_millis()).unwrap_or(u64::MAX),
         boot: boot_number(),
     }
 }
 
-/// Of the kernel's random number of this start of the system.
+/// From the kernel's random identifier of this boot.
 fn boot_number() -> u16 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u16::from_str_radix(id.get(..4).unwrap_or_default(), 16).unwrap_or(0)

@@ -1,10 +1,9 @@
-//! Hours of the day and days of the week.
+//! Daily and weekly cycles.
 //!
-//! Each hour is compared with the median of its own day, so that slow changes from day to day do not count. Under the
-//! hypothesis that the hour does not matter, a day that is rotated by any number of hours is as likely as the day
-//! itself; it keeps what makes neighbouring hours alike. The same holds for the days of a week. Deviations are cut
-//! off at three standard deviations (of a normal distribution with the same median deviation), so that a few long hours
-//! decide nothing.
+//! Each hour is compared with the median of its own day, so that changes from day to day do not count. If the hour does
+//! not matter, a day rotated by any number of hours is as likely as the day itself; rotation keeps the correlation of
+//! neighbouring hours. The same holds for the days of a week. Deviations are clipped at three standard deviations
+//! (estimated from the median deviation), so that a few outliers do not decide.
 
 use std::collections::BTreeMap;
 
@@ -12,46 +11,45 @@ use breme_base::Random;
 use breme_stats::hodges_lehmann;
 use jiff::tz::TimeZone;
 
-use super::{Candidate, EFFECT_MIN, Effect, Measure, Question, Ratio, local, median};
+use super::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult, local, median};
 use crate::history::Point;
 
 const ROTATIONS: usize = 1_999;
 const SEED: u64 = 0xda11;
-/// Days that have enough hours, from which on hours are judged.
+/// Fewest days with at least [`HOURS_OF_DAY_MIN`] hours.
 const DAYS_MIN: usize = 4;
 const HOURS_OF_DAY_MIN: usize = 18;
-/// Weeks that have enough days, from which on days are judged. Seven rotations of each, all together: four weeks give
-/// 343 different ones.
+/// Fewest weeks with at least [`DAYS_OF_WEEK_MIN`] days: four have 343 different rotations.
 const WEEKS_MIN: usize = 4;
 const DAYS_OF_WEEK_MIN: usize = 6;
-/// The latest days and weeks that are judged.
+/// Most days or weeks that are tested, the latest.
 const PERIODS_MAX: usize = 400;
 
 /// A day of hours, or a week of days.
 type Period = Vec<Option<f64>>;
 
-pub(super) fn hours(points: &[Point], zone: &TimeZone) -> Candidate {
+pub(super) fn hours(points: &[Point], zone: &TimeZone) -> TestResult {
     let mut days: BTreeMap<i64, Vec<Vec<f64>>> = BTreeMap::new();
     for point in points {
-        let Some(((day, hour, _), value)) = local(middle(point), zone).zip(Measure::Median.of(point)) else { continue };
-        // On the day on which the clock is set back an hour comes twice.
+        let Some(((day, hour, _), value)) = local(middle(point), zone).zip(Metric::Median.of(point)) else { continue };
+        // On the day on which daylight-saving time ends, an hour occurs twice.
         days.entry(day).or_insert_with(|| vec![Vec::new(); 24])[usize::from(hour)].push(value.ln());
     }
-    let outcome = judge(days, HOURS_OF_DAY_MIN, DAYS_MIN, "it takes at least four days");
-    Candidate { question: Question::HourOfDay, outcome }
+    let outcome = judge(days, HOURS_OF_DAY_MIN, DAYS_MIN, "fewer than four days");
+    TestResult { hypothesis: Hypothesis::HourOfDay, outcome }
 }
 
-pub(super) fn days(points: &[Point], zone: &TimeZone) -> Candidate {
+pub(super) fn days(points: &[Point], zone: &TimeZone) -> TestResult {
     let mut weeks: BTreeMap<i64, Vec<Vec<f64>>> = BTreeMap::new();
     for point in points {
-        let Some(((day, _, weekday), value)) = local(middle(point), zone).zip(Measure::Median.of(point)) else {
+        let Some(((day, _, weekday), value)) = local(middle(point), zone).zip(Metric::Median.of(point)) else {
             continue;
         };
         let week = weeks.entry(day - i64::from(weekday)).or_insert_with(|| vec![Vec::new(); 7]);
         week[usize::from(weekday)].push(value.ln());
     }
-    let outcome = judge(weeks, DAYS_OF_WEEK_MIN, WEEKS_MIN, "it takes at least four weeks");
-    Candidate { question: Question::DayOfWeek, outcome }
+    let outcome = judge(weeks, DAYS_OF_WEEK_MIN, WEEKS_MIN, "fewer than four weeks");
+    TestResult { hypothesis: Hypothesis::DayOfWeek, outcome }
 }
 
 /// An hour may begin within another local hour.
@@ -80,46 +78,46 @@ fn judge(
         period.iter_mut().flatten().for_each(|value| *value -= middle);
     }
     let mut sizes: Vec<f64> = periods.iter().flatten().flatten().map(|value| value.abs()).collect();
-    // Of a normal distribution, 1.48 median deviations are a standard deviation.
+    // A normal distribution's standard deviation is 1.48 median deviations.
     let bound = 3.0 * 1.48 * median(&mut sizes);
     let uncut = periods.clone();
     periods.iter_mut().flatten().flatten().for_each(|value| *value = value.clamp(-bound, bound));
     let length = periods[0].len();
-    let still = vec![0; periods.len()];
-    let seen = largest(&periods, &still);
+    let unrotated = vec![0; periods.len()];
+    let seen = largest(&periods, &unrotated);
     let mut random = Random::new(SEED);
     let mut sizes: Vec<f64> = (0..ROTATIONS)
         .map(|_| {
-            let turns: Vec<usize> = periods.iter().map(|_| random.below(length as u64) as usize).collect();
-            largest(&periods, &turns)
+            let rotations: Vec<usize> = periods.iter().map(|_| random.below(length as u64) as usize).collect();
+            largest(&periods, &rotations)
         })
         .collect();
     let larger = sizes.iter().filter(|&&size| size >= seen).count();
     sizes.sort_by(f64::total_cmp);
     let threshold = sizes[ROTATIONS * 95 / 100];
-    let differing = (0..length).filter(|&place| mean(&at(&periods, &still, place)).abs() >= threshold);
-    let differing: Vec<(u8, Ratio)> = differing.filter_map(|place| deviation(&uncut, &still, place)).collect();
+    let differing = (0..length).filter(|&place| mean(&at(&periods, &unrotated, place)).abs() >= threshold);
+    let differing: Vec<(u8, Ratio)> = differing.filter_map(|place| deviation(&uncut, &unrotated, place)).collect();
     let effect = (!differing.is_empty()).then_some(Effect::Periodic(differing));
     Ok(((larger + 1) as f64 / (ROTATIONS + 1) as f64, effect))
 }
 
-fn at(periods: &[Period], turns: &[usize], place: usize) -> Vec<f64> {
-    let value = |(period, turn): (&Period, &usize)| period[(place + turn) % period.len()];
-    periods.iter().zip(turns).filter_map(value).collect()
+fn at(periods: &[Period], rotations: &[usize], place: usize) -> Vec<f64> {
+    let value = |(period, rotation): (&Period, &usize)| period[(place + rotation) % period.len()];
+    periods.iter().zip(rotations).filter_map(value).collect()
 }
 
-/// The largest mean of a place, over all periods.
-fn largest(periods: &[Period], turns: &[usize]) -> f64 {
-    (0..periods[0].len()).map(|place| mean(&at(periods, turns, place)).abs()).fold(0.0, f64::max)
+/// Largest mean of a place over all periods.
+fn largest(periods: &[Period], rotations: &[usize]) -> f64 {
+    (0..periods[0].len()).map(|place| mean(&at(periods, rotations, place)).abs()).fold(0.0, f64::max)
 }
 
 fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// By what factor a place differs, if it matters.
-fn deviation(periods: &[Period], still: &[usize], place: usize) -> Option<(u8, Ratio)> {
-    let estimate = hodges_lehmann(&at(periods, still, place), 0.95)?;
+/// Factor by which a place differs, unless it is too small to report.
+fn deviation(periods: &[Period], unrotated: &[usize], place: usize) -> Option<(u8, Ratio)> {
+    let estimate = hodges_lehmann(&at(periods, unrotated, place), 0.95)?;
     let ratio = Ratio { center: estimate.center.exp(), low: estimate.low.exp(), high: estimate.high.exp() };
     (estimate.center.abs() >= (1.0 + EFFECT_MIN).ln()).then_some((u8::try_from(place).ok()?, ratio))
 }

@@ -1,18 +1,18 @@
-//! What was found, in sentences.
+//! Findings, outages and totals as sentences.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::findings::{Answer, Effect, Finding, Measure, Question, Ratio};
+use crate::findings::{Effect, Finding, Hypothesis, Metric, Ratio, Verdict};
 use crate::history::{History, TargetHistory};
 use crate::objective::Compliance;
-use crate::record::{OpenOutage, Outage};
+use crate::record::{OngoingOutage, Outage};
 
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Local time to the second, with its offset from UTC: `2026-01-05 15:00:00+01:00`.
+/// Local time with its offset from UTC: `2026-01-05 15:00:00+01:00`.
 #[must_use]
 pub fn time(wall_ms: i64, zone: &TimeZone) -> String {
     Timestamp::from_millisecond(wall_ms).map_or_else(
@@ -21,9 +21,9 @@ pub fn time(wall_ms: i64, zone: &TimeZone) -> String {
     )
 }
 
-/// Unix milliseconds at which a clock in UTC would show the local time; for axes.
+/// Unix milliseconds at which UTC equals the local time; for axes.
 #[must_use]
-pub fn shown_as_utc(wall_ms: i64, zone: &TimeZone) -> i64 {
+pub fn local_as_utc(wall_ms: i64, zone: &TimeZone) -> i64 {
     let offset = Timestamp::from_millisecond(wall_ms).map_or(0, |time| i64::from(zone.to_offset(time).seconds()));
     wall_ms + offset * 1_000
 }
@@ -44,14 +44,14 @@ pub fn length(millis: u64) -> String {
     }
 }
 
-/// Up time and error budget of a target.
+/// Uptime and error budget of a target.
 #[must_use]
 pub fn availability(target: &TargetHistory, availability: f64) -> String {
     let Some(compliance) = Compliance::of(target, availability) else {
-        return String::from("Nothing was measured: neither up nor down.");
+        return String::from("No measurement: neither up nor down.");
     };
     let known = target.up + target.down;
-    let outages = target.outages.len() as u64 + target.outages_more + u64::from(target.open.is_some());
+    let outages = target.outages.len() as u64 + target.outages_more + u64::from(target.ongoing.is_some());
     format!(
         "Up in {} of {} intervals ({}), {}; {} of requests good; objective {}: {}; {} of the error budget used.",
         breme_base::grouped(target.up),
@@ -69,17 +69,16 @@ fn percent_of_budget(used: f64) -> String {
     if used < 10.0 { format!("{:.0} %", used * 100.0) } else { format!("{used:.0} times") }
 }
 
-/// A share, with enough digits to tell it from 1.
+/// A share, with enough digits to differ from 100 %.
 fn percent(share: f64) -> String {
     let digits = if share >= 1.0 { 0 } else { (-(1.0 - share).log10()).clamp(0.0, 5.0) as usize };
     let text = format!("{:.*}", digits.max(1), share * 100.0);
     format!("{} %", if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text })
 }
 
-/// An outage.
 #[must_use]
 pub fn outage(outage: &Outage, zone: &TimeZone) -> String {
-    let end = if outage.has_end { "" } else { " at least; its end was not seen" };
+    let end = if outage.has_end { "" } else { " or longer; a gap follows" };
     format!(
         "Down from {} for {}{end} ({}): {}.",
         time(outage.from_ms, zone),
@@ -89,14 +88,12 @@ pub fn outage(outage: &Outage, zone: &TimeZone) -> String {
     )
 }
 
-/// An outage that lasts.
 #[must_use]
-pub fn open_outage(open: &OpenOutage, zone: &TimeZone) -> String {
-    let count = breme_base::plural(open.intervals, "interval");
-    format!("Down since {}, {count}: {}.", time(open.from_ms, zone), open.cause)
+pub fn ongoing_outage(outage: &OngoingOutage, zone: &TimeZone) -> String {
+    let count = breme_base::plural(outage.intervals, "interval");
+    format!("Down since {}, {count}: {}.", time(outage.from_ms, zone), outage.cause)
 }
 
-/// Response times of a target.
 #[must_use]
 pub fn response_times(target: &TargetHistory) -> String {
     if target.times.is_empty() {
@@ -113,43 +110,42 @@ pub fn response_times(target: &TargetHistory) -> String {
     )
 }
 
-/// Times in which nothing was measured, and settings of the clock; none if there were none.
+/// Gaps, clock steps and damaged records.
 #[must_use]
 pub fn gaps(history: &History) -> Vec<String> {
     let mut sentences = Vec::new();
     if !history.gaps.is_empty() {
         let unknown_ms = history.gaps.iter().map(|gap| gap.length_ms).sum();
         let count = breme_base::plural(history.gaps.len() as u64, "gap");
-        sentences.push(format!(
-            "{count}, {} in all, in which nothing was measured: neither up nor down.",
-            length(unknown_ms)
-        ));
+        sentences.push(format!("{count}, {} in total: neither up nor down.", length(unknown_ms)));
     }
     if !history.clock_steps.is_empty() {
         let count = breme_base::plural(history.clock_steps.len() as u64, "time");
-        sentences.push(format!("The wall clock was set {count}; lengths and gaps follow the clock that is never set."));
+        sentences.push(format!("The wall clock was set {count}; lengths and gaps follow the clock since boot."));
     }
     if history.damaged > 0 {
-        sentences.push(format!("{} of the journal could not be read.", breme_base::plural(history.damaged, "record")));
+        sentences.push(format!(
+            "{} of the journal are damaged and left out.",
+            breme_base::plural(history.damaged, "record")
+        ));
     }
     sentences
 }
 
-/// A finding.
 #[must_use]
 pub fn finding(finding: &Finding, zone: &TimeZone) -> String {
-    let subject = subject(finding.question);
-    match &finding.answer {
-        Answer::NotJudged(why) => format!("{}: not judged, {why}.", question(finding.question)),
-        Answer::NotFound => format!("{}: no effect{}.", question(finding.question), chance(finding.p)),
-        Answer::Found(Effect::Periodic(places)) => {
+    let subject = subject(finding.hypothesis);
+    match &finding.verdict {
+        Verdict::NotTested(why) => format!("{}: not tested, {why}.", hypothesis(finding.hypothesis)),
+        Verdict::NotFound => format!("{}: no effect{}.", hypothesis(finding.hypothesis), chance(finding.p)),
+        Verdict::Found(Effect::Periodic(places)) => {
             let places: Vec<String> = places
                 .iter()
-                .map(|(place, ratio)| format!("{} by {}", name_of_place(finding.question, *place), change(*ratio)))
+                .map(|(place, ratio)| format!("{} by {}", name_of_place(finding.hypothesis, *place), change(*ratio)))
                 .collect();
             format!("The {subject} differs {}{}.", places.join("; "), chance(finding.p))
         }
-        Answer::Found(Effect::Change(found)) => {
+        Verdict::Found(Effect::Change(found)) => {
             format!(
                 "The {subject} changed at {} by {}{}.",
                 time(found.at_ms, zone),
@@ -157,12 +153,15 @@ pub fn finding(finding: &Finding, zone: &TimeZone) -> String {
                 chance(finding.p)
             )
         }
-        Answer::Found(Effect::Trend(trend)) => {
-            let verb =
-                if matches!(finding.question, Question::Growth(Measure::Median)) { "grows" } else { "leaks: it grows" };
+        Verdict::Found(Effect::Trend(trend)) => {
+            let verb = if matches!(finding.hypothesis, Hypothesis::Growth(Metric::Median)) {
+                "grows"
+            } else {
+                "leaks: it grows"
+            };
             let total = Ratio { center: trend.total, low: trend.total, high: trend.total };
             format!(
-                "The {subject} {verb} by {} a day, {} in all{}.",
+                "The {subject} {verb} by {} a day, {} in total{}.",
                 change(trend.per_day),
                 signed(total.center),
                 chance(finding.p)
@@ -171,24 +170,24 @@ pub fn finding(finding: &Finding, zone: &TimeZone) -> String {
     }
 }
 
-fn subject(question: Question) -> &'static str {
-    match question {
-        Question::HourOfDay | Question::DayOfWeek => Measure::Median.name(),
-        Question::Change(measure) | Question::Growth(measure) => measure.name(),
+fn subject(hypothesis: Hypothesis) -> &'static str {
+    match hypothesis {
+        Hypothesis::HourOfDay | Hypothesis::DayOfWeek => Metric::Median.name(),
+        Hypothesis::Change(measure) | Hypothesis::Growth(measure) => measure.name(),
     }
 }
 
-fn question(question: Question) -> String {
-    match question {
-        Question::HourOfDay => String::from("Hour of the day"),
-        Question::DayOfWeek => String::from("Day of the week"),
-        Question::Change(measure) => format!("Change of the {}", measure.name()),
-        Question::Growth(measure) => format!("Growth of the {}", measure.name()),
+fn hypothesis(hypothesis: Hypothesis) -> String {
+    match hypothesis {
+        Hypothesis::HourOfDay => String::from("Hour of the day"),
+        Hypothesis::DayOfWeek => String::from("Day of the week"),
+        Hypothesis::Change(measure) => format!("Change of the {}", measure.name()),
+        Hypothesis::Growth(measure) => format!("Growth of the {}", measure.name()),
     }
 }
 
-fn name_of_place(question: Question, place: u8) -> String {
-    if question == Question::DayOfWeek {
+fn name_of_place(hypothesis: Hypothesis, place: u8) -> String {
+    if hypothesis == Hypothesis::DayOfWeek {
         return format!("on {}s", WEEKDAYS.get(usize::from(place)).unwrap_or(&"?"));
     }
     format!("from {place}:00 to {}:00", u16::from(place) + 1)
@@ -217,11 +216,11 @@ mod tests {
     use crate::findings::Change;
 
     #[test]
-    fn sentences_have_their_intervals() {
+    fn findings_name_intervals_and_p() {
         let ratio = Ratio { center: 1.19, low: 1.157, high: 1.23 };
         let hour = Finding {
-            question: Question::HourOfDay,
-            answer: Answer::Found(Effect::Periodic(vec![(15, ratio)])),
+            hypothesis: Hypothesis::HourOfDay,
+            verdict: Verdict::Found(Effect::Periodic(vec![(15, ratio)])),
             p: Some(0.0035),
         };
         assert_eq!(
@@ -229,8 +228,8 @@ mod tests {
             "The median response time differs from 15:00 to 16:00 by +19 % (+16 to +23 %) (p = 0.004)."
         );
         let change = Finding {
-            question: Question::Change(Measure::Tail),
-            answer: Answer::Found(Effect::Change(Change { at_ms: 1_767_571_200_000, ratio })),
+            hypothesis: Hypothesis::Change(Metric::Tail),
+            verdict: Verdict::Found(Effect::Change(Change { at_ms: 1_767_571_200_000, ratio })),
             p: Some(0.0005),
         };
         let zone = TimeZone::get("Europe/Ljubljana").unwrap();
@@ -239,12 +238,16 @@ mod tests {
             "{}",
             finding(&change, &zone)
         );
-        let none = Finding { question: Question::DayOfWeek, answer: Answer::NotJudged("it takes four weeks"), p: None };
-        assert_eq!(finding(&none, &zone), "Day of the week: not judged, it takes four weeks.");
+        let none = Finding {
+            hypothesis: Hypothesis::DayOfWeek,
+            verdict: Verdict::NotTested("fewer than four weeks"),
+            p: None,
+        };
+        assert_eq!(finding(&none, &zone), "Day of the week: not tested, fewer than four weeks.");
     }
 
     #[test]
-    fn lengths_and_shares_are_told_apart() {
+    fn formats_lengths_and_shares() {
         let lengths = [500, 45_000, 200_000, 7_500_000, 3 * 86_400_000 + 4 * 3_600_000].map(length);
         assert_eq!(lengths, ["500 ms", "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"]);
         assert_eq!([1.0, 0.99, 0.9996, 0.5].map(percent), ["100 %", "99 %", "99.96 %", "50 %"]);

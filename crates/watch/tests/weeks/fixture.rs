@@ -1,11 +1,11 @@
-//! A server in virtual time, and a journal in memory that may be cut off at any byte.
+//! Probes and clock readings of a simulated server; a journal in memory that can be cut off at any byte.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use breme_base::Random;
 use breme_watch::journal::Storage;
-use breme_watch::record::{Counts, Probe, Stamp, Times, Usage};
+use breme_watch::record::{ClockReading, Counts, Probe, ResponseTimes, Usage};
 
 /// Monday, 2026-01-05, 00:00:00 UTC.
 pub(crate) const MONDAY_MS: i64 = 1_767_571_200_000;
@@ -14,7 +14,7 @@ pub(crate) const MONDAY_MS: i64 = 1_767_571_200_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    /// Bytes that may still be written; then writing stops in the middle.
+    /// Bytes until a simulated kill, which may tear a record.
     pub(crate) left: Option<usize>,
 }
 
@@ -54,13 +54,13 @@ impl Storage for &mut Memory {
     }
 }
 
-/// Normal, by twelve uniform ones.
+/// Approximately normal: the sum of twelve uniform numbers.
 pub(crate) fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
 }
 
-pub(crate) const fn stamp(second: u64) -> Stamp {
-    Stamp { wall_ms: MONDAY_MS + second as i64 * 1_000, boot_ms: 1_000_000 + second * 1_000, boot: 7 }
+pub(crate) const fn reading(second: u64) -> ClockReading {
+    ClockReading { wall_ms: MONDAY_MS + second as i64 * 1_000, boot_ms: 1_000_000 + second * 1_000, boot: 7 }
 }
 
 /// A probe of one request.
@@ -82,7 +82,7 @@ pub(crate) fn probe(answer: Result<u64, &str>) -> Probe {
         elapsed_ns: answer.unwrap_or(1_000_000),
         counts,
         cause: answer.err().map(str::to_owned),
-        times: answer.map_or(Times::None, Times::One),
+        times: answer.map_or(ResponseTimes::None, ResponseTimes::One),
         usage: Some(usage),
     }
 }

@@ -1,17 +1,17 @@
 use std::collections::BTreeMap;
 
 use breme_base::Random;
-use breme_watch::findings::{self, Answer, Effect, Finding, Measure, Question};
+use breme_watch::findings::{self, Effect, Finding, Hypothesis, Metric, Verdict};
 use breme_watch::history::{Point, TargetHistory};
 use breme_watch::record::Usage;
 use jiff::tz::TimeZone;
 
-use crate::world::{MONDAY_MS, normal};
+use crate::fixture::{MONDAY_MS, normal};
 
 const HOUR_MS: i64 = 3_600_000;
 const WEEKS: u64 = 100;
 
-/// What is different in a week; a clean one is all zeros.
+/// Planted effects; none in a clean week.
 #[derive(Clone, Copy, Default)]
 struct Planted {
     slow_hour: f64,
@@ -20,12 +20,12 @@ struct Planted {
     step: f64,
 }
 
-/// How the hours of a week vary by themselves.
+/// Random variation of hours.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     /// Independent, normal, 3 %.
     Plain,
-    /// Each hour is like the one before (0.6), 3 %, and one in twenty is up to three times as slow.
+    /// Autocorrelated (0.6), normal, 3 %; one hour in twenty is up to three times as slow.
     Realistic,
     /// The same with 0.85.
     Sticky,
@@ -79,23 +79,23 @@ fn findings(history: &TargetHistory) -> Vec<Finding> {
     findings::of(history, &TimeZone::UTC)
 }
 
-fn found(findings: &[Finding]) -> Vec<Question> {
-    findings.iter().filter(|one| matches!(one.answer, Answer::Found(_))).map(|one| one.question).collect()
+fn found(findings: &[Finding]) -> Vec<Hypothesis> {
+    findings.iter().filter(|one| matches!(one.verdict, Verdict::Found(_))).map(|one| one.hypothesis).collect()
 }
 
-/// How often each question is answered with an effect, and in how many weeks any is.
+/// Number of weeks with each finding, and with any.
 fn count(noise: Noise, planted: Planted, days: usize, seeds: u64) -> (BTreeMap<String, u64>, u64) {
     let (mut counts, mut weeks) = (BTreeMap::new(), 0);
     for seed in 0..seeds {
         let found = found(&findings(&week(seed, noise, planted, days)));
         weeks += u64::from(!found.is_empty());
-        found.iter().for_each(|question| *counts.entry(format!("{question:?}")).or_insert(0) += 1);
+        found.iter().for_each(|hypothesis| *counts.entry(format!("{hypothesis:?}")).or_insert(0) += 1);
     }
     (counts, weeks)
 }
 
 #[test]
-fn nothing_is_found_in_clean_weeks() {
+fn clean_weeks_have_no_findings() {
     for noise in [Noise::Plain, Noise::Realistic, Noise::Sticky] {
         let (counts, weeks) = count(noise, Planted::default(), 7, WEEKS);
         println!("{noise:?}: an effect in {weeks} of {WEEKS} clean weeks: {counts:?}");
@@ -104,20 +104,20 @@ fn nothing_is_found_in_clean_weeks() {
 }
 
 #[test]
-fn a_slow_hour_is_found() {
+fn finds_slow_hour() {
     for noise in [Noise::Plain, Noise::Realistic] {
         let (counts, _) = count(noise, Planted { slow_hour: 0.2, ..Planted::default() }, 7, WEEKS);
         println!("{noise:?}, slow hour: {counts:?}");
         assert!(counts.get("HourOfDay") >= Some(&95), "{noise:?}: {counts:?}");
     }
     let findings = findings(&week(1, Noise::Realistic, Planted { slow_hour: 0.2, ..Planted::default() }, 7));
-    let Answer::Found(Effect::Periodic(hours)) = &findings[0].answer else { panic!("{:?}", findings[0]) };
+    let Verdict::Found(Effect::Periodic(hours)) = &findings[0].verdict else { panic!("{:?}", findings[0]) };
     let [(15, ratio)] = hours[..] else { panic!("{hours:?}") };
     assert!(ratio.low <= 1.2 && 1.2 <= ratio.high && ratio.low > 1.05, "{ratio:?}");
 }
 
 #[test]
-fn a_leak_is_found_and_its_rate() {
+fn finds_leak_and_its_rate() {
     let planted = Planted { leak_per_day: 0.01, ..Planted::default() };
     // Memory that varies by 3 % from one time of the day to another hides 7 % in a week now and then, not 14 % in two.
     for (noise, days, least) in [(Noise::Plain, 7, 95), (Noise::Realistic, 7, 70), (Noise::Realistic, 14, 98)] {
@@ -126,37 +126,36 @@ fn a_leak_is_found_and_its_rate() {
         assert!(counts.get("Growth(Memory)") >= Some(&least), "{noise:?}: {counts:?}");
     }
     let findings = findings(&week(2, Noise::Realistic, Planted { leak_per_day: 0.01, ..Planted::default() }, 7));
-    let memory = findings.iter().find(|one| one.question == Question::Growth(Measure::Memory)).unwrap();
-    let Answer::Found(Effect::Trend(trend)) = &memory.answer else { panic!("{memory:?}") };
+    let memory = findings.iter().find(|one| one.hypothesis == Hypothesis::Growth(Metric::Memory)).unwrap();
+    let Verdict::Found(Effect::Trend(trend)) = &memory.verdict else { panic!("{memory:?}") };
     assert!(trend.per_day.low <= 1.01 && 1.01 <= trend.per_day.high, "{trend:?}");
     assert!((1.05..1.10).contains(&trend.total), "{trend:?}");
 }
 
 #[test]
-fn a_change_of_level_is_found_and_is_no_growth() {
+fn finds_change_of_level_and_no_growth() {
     let planted = Planted { step: 0.2, ..Planted::default() };
     let (counts, _) = count(Noise::Realistic, planted, 7, WEEKS);
     println!("change: {counts:?}");
     assert!(counts.get("Change(Mean)") >= Some(&90), "{counts:?}");
     assert!(counts.get("Growth(Median)") <= Some(&5), "{counts:?}");
     let findings = findings(&week(3, Noise::Realistic, planted, 7));
-    let change = findings.iter().find(|one| one.question == Question::Change(Measure::Mean)).unwrap();
-    let Answer::Found(Effect::Change(change)) = &change.answer else { panic!("{change:?}") };
+    let change = findings.iter().find(|one| one.hypothesis == Hypothesis::Change(Metric::Mean)).unwrap();
+    let Verdict::Found(Effect::Change(change)) = &change.verdict else { panic!("{change:?}") };
     assert!((change.at_ms - (MONDAY_MS + 84 * HOUR_MS)).abs() <= 6 * HOUR_MS, "{change:?}");
     assert!(change.ratio.low <= 1.2 && 1.2 <= change.ratio.high, "{change:?}");
 }
 
 #[test]
-fn a_slowing_server_grows_and_does_not_change() {
+fn finds_growth_and_no_change_of_level() {
     let (counts, _) = count(Noise::Plain, Planted { slowing_per_day: 0.02, ..Planted::default() }, 7, 50);
     println!("slowing: {counts:?}");
     assert!(counts.get("Growth(Median)") >= Some(&45), "{counts:?}");
     assert!(counts.get("Change(Mean)") <= Some(&5), "{counts:?}");
 }
 
-/// Hours and days are local: with daylight-saving time the slow hour stays where people have it.
 #[test]
-fn local_hours_follow_daylight_saving_time() {
+fn hours_follow_daylight_saving_time() {
     let zone = TimeZone::get("Europe/Ljubljana").unwrap();
     // Five weeks around 2026-03-29, slow from 15:00 to 16:00 local time, and on Saturdays.
     let mut random = Random::new(9);
@@ -171,19 +170,21 @@ fn local_hours_follow_daylight_saving_time() {
     };
     let history = TargetHistory { hours: (0..42 * 24).map(point).collect(), ..TargetHistory::default() };
     let findings = findings::of(&history, &zone);
-    let places = |question: Question| match &findings.iter().find(|one| one.question == question).unwrap().answer {
-        Answer::Found(Effect::Periodic(places)) => places.iter().map(|(place, _)| *place).collect::<Vec<_>>(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(places(Question::HourOfDay), [15]);
-    assert_eq!(places(Question::DayOfWeek), [5]);
+    let places =
+        |hypothesis: Hypothesis| match &findings.iter().find(|one| one.hypothesis == hypothesis).unwrap().verdict {
+            Verdict::Found(Effect::Periodic(places)) => places.iter().map(|(place, _)| *place).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(places(Hypothesis::HourOfDay), [15]);
+    assert_eq!(places(Hypothesis::DayOfWeek), [5]);
 }
 
 #[test]
-fn what_cannot_be_judged_says_so() {
+fn short_history_is_not_tested() {
     let findings = findings(&week(1, Noise::Plain, Planted::default(), 1));
-    let why = |question: Question| findings.iter().find(|one| one.question == question).unwrap().answer.clone();
-    assert_eq!(why(Question::HourOfDay), Answer::NotJudged("it takes at least four days"));
-    assert_eq!(why(Question::DayOfWeek), Answer::NotJudged("it takes at least four weeks"));
-    assert_eq!(why(Question::Growth(Measure::Memory)), Answer::NotJudged("too few measurements"));
+    let why =
+        |hypothesis: Hypothesis| findings.iter().find(|one| one.hypothesis == hypothesis).unwrap().verdict.clone();
+    assert_eq!(why(Hypothesis::HourOfDay), Verdict::NotTested("fewer than four days"));
+    assert_eq!(why(Hypothesis::DayOfWeek), Verdict::NotTested("fewer than four weeks"));
+    assert_eq!(why(Hypothesis::Growth(Metric::Memory)), Verdict::NotTested("too few measurements"));
 }

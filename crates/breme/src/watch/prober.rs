@@ -1,57 +1,54 @@
-//! One measurement of a target: a run of `load` in this process, and a look at the target's processes.
+//! One measurement of a target: a run of `load` in this process, and a sample of the target's resources.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use breme_runner::{Resident, ResidentPlace, ResidentUse, scrape};
-use breme_watch::record::{Counts, Probe, Times, Usage};
-use breme_watch::{Objective, ProcessPlace, Target};
+use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
+use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
+use breme_watch::{Objective, ProcessLocator, Target};
 
 use crate::failure::Failure;
-use crate::load::{Measured, Measurement, Stop};
+use crate::load::{Cancellation, Measurement, MeasurementResult};
 
-/// How long a target's metrics may take.
+/// Time limit of a scrape.
 const METRICS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A target that can be measured.
 #[derive(Debug)]
 pub(super) struct Prober {
     number: u32,
     measurement: Measurement,
     within: Duration,
-    resident: Option<Mutex<Resident>>,
+    processes: Option<Mutex<ExternalProcesses>>,
     metrics: Option<String>,
-    /// Of its metrics: the CPU time at the previous scrape, and when that was.
+    /// CPU seconds of the previous scrape, and its time.
     scraped: Mutex<Option<(f64, std::time::Instant)>>,
 }
 
-/// What was seen, and what the watch could not do.
-pub(super) struct Seen {
+pub(super) struct ProbeResult {
     pub probe: Probe,
-    /// Why nothing could be measured, or the resources could not be read.
+    /// Failures of the watch itself, for standard error.
     pub problems: Vec<String>,
 }
 
 impl Prober {
     pub(super) fn new(number: u32, target: &Target, objective: Objective) -> Result<Self, Failure> {
         let place = target.process.clone().map(|place| match place {
-            ProcessPlace::Pid(pid) => ResidentPlace::Pid(pid),
-            ProcessPlace::Port(port) => ResidentPlace::Port(port),
-            ProcessPlace::Unit(unit) => ResidentPlace::Unit(unit),
+            ProcessLocator::Pid(pid) => ExternalLocator::Pid(pid),
+            ProcessLocator::Port(port) => ExternalLocator::Port(port),
+            ProcessLocator::Unit(unit) => ExternalLocator::Unit(unit),
         });
         Ok(Self {
             number,
             measurement: Measurement::new(&target.load)?,
             within: objective.within,
-            resident: place.map(|place| Mutex::new(Resident::new(place))),
+            processes: place.map(|place| Mutex::new(ExternalProcesses::new(place))),
             metrics: target.metrics.clone(),
             scraped: Mutex::default(),
         })
     }
 
-    /// Measures once.
-    pub(super) fn probe(&self, stop: &Arc<Stop>) -> Seen {
+    pub(super) fn probe(&self, stop: &Arc<Cancellation>) -> ProbeResult {
         let measured = self.measurement.run(stop);
         let (usage, problem) = self.usage();
         let mut problems: Vec<String> = problem.into_iter().collect();
@@ -65,11 +62,11 @@ impl Prober {
             }
         };
         (probe.target, probe.usage) = (self.number, usage);
-        Seen { probe, problems }
+        ProbeResult { probe, problems }
     }
 
     fn usage(&self) -> (Option<Usage>, Option<String>) {
-        if let Some(used) = self.resident.as_ref().and_then(|resident| lock(resident).sample()) {
+        if let Some(used) = self.processes.as_ref().and_then(|processes| lock(processes).sample()) {
             return (Some(usage_of(&used)), None);
         }
         match &self.metrics {
@@ -81,11 +78,11 @@ impl Prober {
         }
     }
 
-    /// By the names that all clients of Prometheus use.
+    /// From the `process_*` metrics of the Prometheus client libraries.
     fn usage_of_metrics(&self, exposed: &BTreeMap<String, f64>) -> Option<Usage> {
         let value = |names: &[&str]| names.iter().find_map(|name| exposed.get(*name).copied());
         let whole = |names: &[&str]| value(names).map_or(0, |value| value.max(0.0) as u64);
-        let memory_bytes = value(&["process_resident_memory_bytes"])?.max(0.0) as u64;
+        let memory_bytes = value(&["process_processes_memory_bytes"])?.max(0.0) as u64;
         let descriptors = whole(&["process_open_fds"]);
         let limit = value(&["process_max_fds"]).filter(|limit| *limit >= 1.0);
         let cpu_s = value(&["process_cpu_seconds_total", "process_cpu_seconds"]).unwrap_or(0.0);
@@ -110,7 +107,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn usage_of(used: &ResidentUse) -> Usage {
+fn usage_of(used: &ExternalUsage) -> Usage {
     Usage {
         cpu_ns: used.cpu_ns,
         over_ns: used.over_ns,
@@ -121,20 +118,19 @@ fn usage_of(used: &ResidentUse) -> Usage {
     }
 }
 
-/// Six digits.
 fn share(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn probe_of(Measured { outcome, response, late_after }: &Measured, within: Duration) -> Probe {
+fn probe_of(MeasurementResult { outcome, response, late_after }: &MeasurementResult, within: Duration) -> Probe {
     let errors = |kind: &str| outcome.errors.get(kind).copied().unwrap_or(0);
     let statuses = |class: char| {
         let of_class = outcome.statuses.iter().filter(|(status, _)| status.starts_with(class));
         of_class.map(|(_, count)| count).sum::<u64>()
     };
-    // Requests for which this machine had no port or descriptor say nothing of the target.
-    let own_fault = errors("no-resources");
-    let requests = outcome.requests.issued.saturating_sub(own_fault);
+    // Requests for which this machine had no port or descriptor are not the target's failures.
+    let local_failures = errors("no-resources");
+    let requests = outcome.requests.issued.saturating_sub(local_failures);
     let unexpected = errors("status");
     let client_errors = statuses('4').min(unexpected);
     let server_errors = statuses('5').min(unexpected - client_errors);
@@ -157,12 +153,12 @@ fn probe_of(Measured { outcome, response, late_after }: &Measured, within: Durat
         elapsed_ns: outcome.elapsed_ns,
         counts,
         cause: cause(outcome, counts.errors()),
-        times: Times::of(response),
+        times: ResponseTimes::from_histogram(response),
         usage: None,
     }
 }
 
-/// The most frequent error; of statuses the status.
+/// The most frequent error, or error status.
 fn cause(outcome: &breme_load::Outcome, errors: u64) -> Option<String> {
     if errors == 0 {
         return None;

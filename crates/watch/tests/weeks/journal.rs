@@ -4,12 +4,12 @@ use breme_base::Random;
 use breme_watch::Retention;
 use breme_watch::history::History;
 use breme_watch::journal::Journal;
-use breme_watch::record::{Stamp, State};
+use breme_watch::record::{ClockReading, TargetState};
 
-use crate::world::{MONDAY_MS, Memory, normal, probe, stamp};
+use crate::fixture::{MONDAY_MS, Memory, normal, probe, reading};
 
 const WEEK_S: u64 = 7 * 86_400;
-/// Each is a journal that is killed a hundred times.
+/// Journals of [`a_hundred_kills_lose_and_repeat_nothing`].
 const SEEDS: u64 = 1;
 
 fn open(memory: &mut Memory) -> Journal<&mut Memory> {
@@ -22,7 +22,7 @@ fn resident_bytes() -> u64 {
     line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
 }
 
-/// Counts what is written, and keeps nothing of the intervals.
+/// Counts bytes of intervals, and keeps only rollups.
 #[derive(Debug, Default)]
 struct Counting {
     kept: Memory,
@@ -56,7 +56,7 @@ impl breme_watch::journal::Storage for &mut Counting {
 /// `cargo test --release -p breme-watch --test weeks -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes a minute without optimisation"]
-fn a_week_of_seconds_is_small_and_its_outages_are_exact() {
+fn week_of_seconds_is_small_and_outages_are_exact() {
     let outages = [(10_000, 10_001), (200_000, 200_450), (500_123, 503_724)];
     let mut counting = Counting::default();
     let mut random = Random::new(1);
@@ -66,13 +66,13 @@ fn a_week_of_seconds_is_small_and_its_outages_are_exact() {
             let is_down = outages.iter().any(|(from, to)| (*from..*to).contains(&second));
             let time = (2_000_000.0 * (0.3 * normal(&mut random)).exp()) as u64;
             let answer = if is_down { Err("refused") } else { Ok(time) };
-            journal.append(stamp(second), vec![probe(answer)]).unwrap();
+            journal.append(reading(second), vec![probe(answer)]).unwrap();
         }
     }
-    let folded = counting.kept.bytes("");
-    println!("raw {} MB, folded {} MB", counting.raw_bytes / 1_000_000, folded as f64 / 1e6);
+    let rollup = counting.kept.bytes("");
+    println!("raw {} MB, rollup {} MB", counting.raw_bytes / 1_000_000, rollup as f64 / 1e6);
     assert!(counting.raw_bytes < 200_000_000, "{} bytes of intervals", counting.raw_bytes);
-    assert!(folded < 5_000_000, "{folded} bytes of folds");
+    assert!(rollup < 5_000_000, "{rollup} bytes of rollups");
     let history = History::read(&&mut counting).unwrap();
     let target = &history.targets[&0];
     let found: Vec<(u64, u64, u64)> = target
@@ -83,31 +83,31 @@ fn a_week_of_seconds_is_small_and_its_outages_are_exact() {
     let planted: Vec<(u64, u64, u64)> = outages.iter().map(|(from, to)| (*from, to - from, to - from)).collect();
     assert_eq!(found, planted);
     assert!(target.outages.iter().all(|outage| outage.cause == "refused" && outage.has_end));
-    // The last minute was not folded, and its intervals were not kept.
+    // The last minute is incomplete, and its intervals are not kept here.
     let down: u64 = outages.iter().map(|(from, to)| to - from).sum();
     assert_eq!((target.up, target.down, target.unknown), (WEEK_S - 60 - down, down, 0));
     assert_eq!(target.hours.len(), 167);
     println!("peak memory {} MB", resident_bytes() / 1_000_000);
 }
 
-/// Writing stops in the middle of a record, a hundred times; after each the journal is opened again.
+/// Cuts off writing a hundred times at a random byte, and reopens the journal.
 #[test]
-fn a_hundred_kills_lose_no_finished_interval_and_count_none_twice() {
+fn a_hundred_kills_lose_and_repeat_nothing() {
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let mut memory = Memory::default();
         let (mut finished, mut second) = (0, 0);
         for _ in 0..100 {
-            // Some are killed while they repair.
+            // Some kills hit the recovery.
             memory.left = Some(random.below(40_000) as usize);
             let opened = Journal::open(&mut memory, Retention::default(), 1_000);
             if let Ok(mut journal) = opened {
                 assert!(journal.last().map_or(0, |(number, _)| number) >= finished);
-                while let Ok(interval) = journal.append(stamp(second), vec![probe(Ok(1_000_000))]) {
+                while let Ok(interval) = journal.append(reading(second), vec![probe(Ok(1_000_000))]) {
                     finished = interval.number;
                     second += 1;
                 }
-                // The interval may be there although its fold is not.
+                // An interval may be complete although its rollup is not.
                 second += 1 + random.below(100);
             }
         }
@@ -122,13 +122,12 @@ fn a_hundred_kills_lose_no_finished_interval_and_count_none_twice() {
         assert_eq!(measured, last, "seed {seed}");
         let unknown_ms: u64 = history.gaps.iter().map(|gap| gap.length_ms).sum();
         let span_ms = (history.to_ms - history.from_ms) as u64;
-        // What is neither measured nor a gap is shorter than half an interval.
         assert_eq!(span_ms, (last - 1) * 1_000 + unknown_ms, "seed {seed}");
     }
 }
 
 #[test]
-fn a_reader_sees_every_interval_whenever_it_reads() {
+fn reader_sees_every_interval_at_any_time() {
     let mut memory = Memory::default();
     for second in 0..8_000 {
         if second % 611 == 0 {
@@ -136,21 +135,22 @@ fn a_reader_sees_every_interval_whenever_it_reads() {
             assert_eq!(history.last, second);
             assert_eq!(history.targets.get(&0).map_or(0, |target| target.up), second);
             let mut journal = open(&mut memory);
-            (second..second + 611).for_each(|second| drop(journal.append(stamp(second), vec![probe(Ok(1))]).unwrap()));
+            (second..second + 611)
+                .for_each(|second| drop(journal.append(reading(second), vec![probe(Ok(1))]).unwrap()));
         }
     }
 }
 
 #[test]
-fn gaps_are_neither_up_nor_down_and_end_an_outage() {
+fn gap_is_neither_up_nor_down_and_ends_an_outage() {
     let mut memory = Memory::default();
     {
         let mut journal = open(&mut memory);
-        (0..10).for_each(|second| drop(journal.append(stamp(second), vec![probe(Ok(1))]).unwrap()));
-        (10..15).for_each(|second| drop(journal.append(stamp(second), vec![probe(Err("refused"))]).unwrap()));
+        (0..10).for_each(|second| drop(journal.append(reading(second), vec![probe(Ok(1))]).unwrap()));
+        (10..15).for_each(|second| drop(journal.append(reading(second), vec![probe(Err("refused"))]).unwrap()));
     }
     let mut journal = open(&mut memory);
-    let interval = journal.append(stamp(4_000), vec![probe(Ok(1))]).unwrap();
+    let interval = journal.append(reading(4_000), vec![probe(Ok(1))]).unwrap();
     assert_eq!(interval.gap_ms, 3_985_000);
     let history = History::read(&&mut memory).unwrap();
     let target = &history.targets[&0];
@@ -160,15 +160,15 @@ fn gaps_are_neither_up_nor_down_and_end_an_outage() {
     assert_eq!((outage.length_ms, outage.intervals, outage.has_end), (4_000, 5, false));
 }
 
-/// The clock is set forward by a year, and back; nothing is removed, and outages keep their length.
+/// The clock is set forward by a year and back.
 #[test]
-fn a_clock_that_is_set_does_no_harm() {
+fn clock_steps_change_no_length_and_remove_nothing() {
     let mut memory = Memory::default();
     let mut journal = open(&mut memory);
     let year_ms = 366 * 86_400_000;
     for second in 0..3_000 {
         let set_ms = if (1_000..2_000).contains(&second) { year_ms } else { 0 };
-        let at = Stamp { wall_ms: stamp(second).wall_ms + set_ms, ..stamp(second) };
+        let at = ClockReading { wall_ms: reading(second).wall_ms + set_ms, ..reading(second) };
         let answer = if (990..1_010).contains(&second) { Err("timeout") } else { Ok(1_000) };
         let interval = journal.append(at, vec![probe(answer)]).unwrap();
         assert_eq!(interval.gap_ms, 0);
@@ -182,16 +182,16 @@ fn a_clock_that_is_set_does_no_harm() {
 }
 
 #[test]
-fn what_is_older_than_the_retention_goes_and_its_folds_stay() {
+fn retention_removes_intervals_and_keeps_rollups() {
     let retention = Retention { raw: Duration::from_secs(3_600), ..Retention::default() };
     let mut memory = Memory::default();
     let mut journal = Journal::open(&mut memory, retention, 1_000).unwrap();
     for second in 0..40_000 {
-        journal.append(stamp(second), vec![probe(Ok(1_000))]).unwrap();
+        journal.append(reading(second), vec![probe(Ok(1_000))]).unwrap();
     }
     let raw = memory.bytes("raw");
     assert!(raw < 3 * (1 << 20), "{raw} bytes");
     let history = History::read(&&mut memory).unwrap();
     assert_eq!((history.targets[&0].up, history.last), (40_000, 40_000));
-    assert_eq!(probe(Ok(1)).counts.state(), State::Up);
+    assert_eq!(probe(Ok(1)).counts.state(), TargetState::Up);
 }

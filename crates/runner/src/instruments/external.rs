@@ -1,4 +1,4 @@
-//! The processes of a server that somebody else started: by number, by the port on which it listens, or by its unit.
+//! Processes of a server that breme did not start: by process ID, listening port, or systemd unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,9 +17,9 @@ const PROCESSES_MAX: usize = 1_000;
 const UNIT_FOLDERS: [&str; 3] =
     ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice", "/sys/fs/cgroup/unified/system.slice"];
 
-/// How the processes are found.
+/// How to find the processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ResidentPlace {
+pub enum ExternalLocator {
     /// This process and its descendants.
     Pid(u32),
     /// The processes that listen on this TCP port, and their descendants.
@@ -28,9 +28,9 @@ pub enum ResidentPlace {
     Unit(String),
 }
 
-/// What they used since the previous sample, and hold now.
+/// CPU time since the previous sample, and resources held now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ResidentUse {
+pub struct ExternalUsage {
     /// CPU time since the previous sample, nanoseconds.
     pub cpu_ns: u64,
     /// Time since the previous sample, nanoseconds; 0 in the first.
@@ -45,25 +45,25 @@ pub struct ResidentUse {
     pub descriptors_share: f64,
 }
 
-/// The watched processes. They are found again when the server was started again.
+/// The processes. They are looked up again after a restart of the server.
 #[derive(Debug)]
-pub struct Resident {
-    place: ResidentPlace,
+pub struct ExternalProcesses {
+    place: ExternalLocator,
     roots: BTreeSet<u32>,
     processes: BTreeMap<u32, (Process, u64)>,
     sampled: Option<Instant>,
     buffer: Vec<u8>,
 }
 
-impl Resident {
-    /// Of a server that may not run yet.
+impl ExternalProcesses {
+    /// The server need not run yet.
     #[must_use]
-    pub const fn new(place: ResidentPlace) -> Self {
+    pub const fn new(place: ExternalLocator) -> Self {
         Self { place, roots: BTreeSet::new(), processes: BTreeMap::new(), sampled: None, buffer: Vec::new() }
     }
 
-    /// Looks at all of them; none if there is none.
-    pub fn sample(&mut self) -> Option<ResidentUse> {
+    /// Samples all processes; none if there is none.
+    pub fn sample(&mut self) -> Option<ExternalUsage> {
         let pids = self.pids();
         self.processes.retain(|pid, _| pids.contains(pid));
         for &pid in &pids {
@@ -75,7 +75,7 @@ impl Resident {
         self.processes.retain(|&pid, (process, _)| process.sample(pid, buffer));
         let before = self.sampled.replace(Instant::now());
         let page = rustix::param::page_size() as u64;
-        let mut used = ResidentUse::default();
+        let mut used = ExternalUsage::default();
         for (&pid, (process, known_ns)) in &mut self.processes {
             let (user, system) = own_time(pid, &process.seen.stat);
             let cpu_ns = as_ns(user) + as_ns(system);
@@ -88,22 +88,22 @@ impl Resident {
         }
         match before {
             Some(before) => used.over_ns = as_ns(before.elapsed()),
-            // What they used before anybody looked is not of this time.
+            // CPU time before the first sample does not count.
             None => used.cpu_ns = 0,
         }
         (!self.processes.is_empty()).then_some(used)
     }
 
     fn pids(&mut self) -> BTreeSet<u32> {
-        if let ResidentPlace::Unit(unit) = &self.place {
+        if let ExternalLocator::Unit(unit) = &self.place {
             return of_unit(unit);
         }
         let table = everyone();
         let is_alive = |pid: &u32| table.iter().any(|stat| stat.pid == *pid && !stat.is_zombie());
         self.roots.retain(is_alive);
         match &self.place {
-            ResidentPlace::Pid(pid) => self.roots = BTreeSet::from([*pid]).into_iter().filter(is_alive).collect(),
-            ResidentPlace::Port(port) if self.roots.is_empty() => {
+            ExternalLocator::Pid(pid) => self.roots = BTreeSet::from([*pid]).into_iter().filter(is_alive).collect(),
+            ExternalLocator::Port(port) if self.roots.is_empty() => {
                 self.roots = listening_on(*port, table.iter().map(|stat| stat.pid));
             }
             _ => {}
@@ -127,7 +127,7 @@ fn listening_on(port: u16, pids: impl Iterator<Item = u32>) -> BTreeSet<u32> {
 }
 
 fn of_unit(unit: &str) -> BTreeSet<u32> {
-    // A name, and not a way out of the folder.
+    // Only names within the folder.
     if unit.contains('/') || unit.starts_with('.') {
         return BTreeSet::new();
     }
@@ -142,21 +142,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_found_by_number_and_by_port() {
+    fn finds_this_process_by_id_and_port() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        for place in [ResidentPlace::Pid(std::process::id()), ResidentPlace::Port(port)] {
-            let mut resident = Resident::new(place);
-            let first = resident.sample().unwrap();
+        for place in [ExternalLocator::Pid(std::process::id()), ExternalLocator::Port(port)] {
+            let mut external = ExternalProcesses::new(place);
+            let first = external.sample().unwrap();
             assert_eq!((first.cpu_ns, first.over_ns), (0, 0));
             assert!(first.memory_bytes > 1 << 20 && first.threads >= 1 && first.descriptors > 3);
             assert!(first.descriptors_share > 0.0 && first.descriptors_share < 1.0);
             let spun = (0..3_000_000_u64).fold(1_u64, |a, b| std::hint::black_box(a.wrapping_mul(b | 1)));
             std::hint::black_box(spun);
-            let second = resident.sample().unwrap();
+            let second = external.sample().unwrap();
             assert!(second.cpu_ns > 0 && second.over_ns > 0, "{second:?}");
         }
-        assert_eq!(Resident::new(ResidentPlace::Pid(1 << 23)).sample(), None);
-        assert_eq!(Resident::new(ResidentPlace::Unit("../x".into())).sample(), None);
+        assert_eq!(ExternalProcesses::new(ExternalLocator::Pid(1 << 23)).sample(), None);
+        assert_eq!(ExternalProcesses::new(ExternalLocator::Unit("../x".into())).sample(), None);
     }
 }

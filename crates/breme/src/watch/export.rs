@@ -1,4 +1,4 @@
-//! What a journal shows, in each format.
+//! `breme watch report`: a journal in each format.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,37 +10,36 @@ use std::time::{Duration, SystemTime};
 use breme_report::WatchPage;
 use breme_stats::{Histogram, log};
 use breme_watch::findings::{self, Finding};
-use breme_watch::history::{About, AboutTarget, History, Point, TargetHistory, visit};
+use breme_watch::history::{History, JournalInfo, Point, TargetHistory, TargetInfo, for_each_interval};
 use breme_watch::objective::Compliance;
-use breme_watch::{csv, sentences};
+use breme_watch::{csv, text};
 use clap::ValueEnum;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::ReportArgs;
-use super::folder::Folder;
-use super::watching::zone;
+use super::journal_folder::JournalFolder;
+use super::watch_loop::zone;
 use crate::failure::Failure;
 
-/// The formats of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// Findings, for a terminal.
+    /// Totals, outages and findings, for a terminal.
     Text,
-    /// One file with charts, readable offline.
+    /// One file with charts that opens offline.
     Html,
     /// Totals, outages and findings.
     Json,
-    /// A row per interval, minute or hour, and target.
+    /// A row per target and interval, minute or hour.
     Csv,
-    /// HdrHistogram log: a histogram per interval, minute or hour, and target.
+    /// HdrHistogram log: a histogram per target and interval, minute or hour.
     Hlog,
 }
 
-/// What a row is of.
+/// Time span of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Per {
-    /// Every interval that is kept.
+pub(super) enum RowSpan {
+    /// An interval of the watch.
     Interval,
     /// A minute.
     Minute,
@@ -48,44 +47,44 @@ pub(super) enum Per {
     Hour,
 }
 
-/// A journal that was read.
-pub(super) struct Shown {
-    folder: Folder,
-    about: About,
+/// A journal, read.
+pub(super) struct LoadedJournal {
+    folder: JournalFolder,
+    info: JournalInfo,
     history: History,
     zone: TimeZone,
 }
 
-impl Shown {
+impl LoadedJournal {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let folder = Folder::of_reader(path)?;
-        let about = folder.about()?;
+        let folder = JournalFolder::open_read(path)?;
+        let info = folder.info()?;
         let failed = |error| Failure::run(format!("{}: {error}", path.display()));
         let history = History::read(&folder).map_err(failed)?;
-        let zone = zone(Some(&about.time_zone))?;
-        Ok(Self { folder, about, history, zone })
+        let zone = zone(Some(&info.time_zone))?;
+        Ok(Self { folder, info, history, zone })
     }
 
-    fn targets(&self) -> impl Iterator<Item = (&AboutTarget, &TargetHistory)> {
-        let about = |number: &u32| self.about.targets.get(usize::try_from(*number).ok()?);
-        self.history.targets.iter().filter_map(move |(number, target)| Some((about(number)?, target)))
+    fn targets(&self) -> impl Iterator<Item = (&TargetInfo, &TargetHistory)> {
+        let info = |number: &u32| self.info.targets.get(usize::try_from(*number).ok()?);
+        self.history.targets.iter().filter_map(move |(number, target)| Some((info(number)?, target)))
     }
 }
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let shown = Shown::read(&args.journal)?;
+    let journal = LoadedJournal::read(&args.journal)?;
     let write_to = |out: &mut dyn Write| match args.format {
-        Format::Text => out.write_all(text(&shown).as_bytes()),
-        Format::Html => out.write_all(html(&shown, None).as_bytes()),
-        Format::Json => writeln!(out, "{:#}", document(&shown)),
-        Format::Csv => write_csv(&shown, args.per, out),
-        Format::Hlog => write_hlog(&shown, args.per, out),
+        Format::Text => out.write_all(text(&journal).as_bytes()),
+        Format::Html => out.write_all(html(&journal, None).as_bytes()),
+        Format::Json => writeln!(out, "{:#}", document(&journal)),
+        Format::Csv => write_csv(&journal, args.per, out),
+        Format::Hlog => write_hlog(&journal, args.per, out),
     };
     match &args.output {
         None => {
             let mut out = BufWriter::new(io::stdout().lock());
             match write_to(&mut out).and_then(|()| out.flush()) {
-                // A reader that has seen enough.
+                // The reader has closed the pipe.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
                 written => written.map_err(|error| Failure::run(format!("standard output cannot be written: {error}"))),
             }
@@ -98,44 +97,42 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
     }
 }
 
-fn text(shown: &Shown) -> String {
-    let Shown { history, zone, about, .. } = shown;
+fn text(journal: &LoadedJournal) -> String {
+    let LoadedJournal { history, zone, info, .. } = journal;
     let mut lines = vec![format!(
         "{} to {}, {}",
-        sentences::time(history.from_ms, zone),
-        sentences::time(history.to_ms, zone),
+        text::time(history.from_ms, zone),
+        text::time(history.to_ms, zone),
         breme_base::plural(history.last, "interval")
     )];
-    lines.extend(sentences::gaps(history));
-    for (of, target) in shown.targets() {
+    lines.extend(text::gaps(history));
+    for (of, target) in journal.targets() {
         lines.extend([String::new(), format!("{} ({})", of.name, of.url)]);
-        lines.push(sentences::availability(target, about.availability));
-        lines.push(sentences::response_times(target));
-        lines.extend(
-            target.outages.iter().rev().take(OUTAGES_IN_TEXT_MAX).rev().map(|one| sentences::outage(one, zone)),
-        );
-        lines.extend(target.open.iter().map(|open| sentences::open_outage(open, zone)));
-        lines.extend(findings::of(target, zone).iter().map(|one| sentences::finding(one, zone)));
+        lines.push(text::availability(target, info.availability));
+        lines.push(text::response_times(target));
+        lines.extend(target.outages.iter().rev().take(OUTAGES_IN_TEXT_MAX).rev().map(|one| text::outage(one, zone)));
+        lines.extend(target.ongoing.iter().map(|outage| text::ongoing_outage(outage, zone)));
+        lines.extend(findings::of(target, zone).iter().map(|one| text::finding(one, zone)));
     }
     lines.push(String::new());
     lines.join("\n")
 }
 
-/// The latest outages in the text; all are in the other formats.
+/// Most outages in the text, the latest; the other formats have all.
 const OUTAGES_IN_TEXT_MAX: usize = 20;
 
-pub(super) fn html(shown: &Shown, reload_s: Option<u32>) -> String {
-    let page = WatchPage { about: &shown.about, history: &shown.history, zone: &shown.zone, reload_s };
+pub(super) fn html(journal: &LoadedJournal, reload_s: Option<u32>) -> String {
+    let page = WatchPage { info: &journal.info, history: &journal.history, zone: &journal.zone, reload_s };
     page.html()
 }
 
 /// Totals, outages and findings.
-pub(super) fn document(shown: &Shown) -> Value {
-    let Shown { history, zone, about, .. } = shown;
-    let targets: Vec<Value> = shown
+pub(super) fn document(journal: &LoadedJournal) -> Value {
+    let LoadedJournal { history, zone, info, .. } = journal;
+    let targets: Vec<Value> = journal
         .targets()
         .map(|(of, target)| {
-            let compliance = Compliance::of(target, about.availability);
+            let compliance = Compliance::of(target, info.availability);
             let quantiles = target.times.quantiles(&[0.5, 0.95, 0.99]);
             let latest = target.minutes.last().or(target.recent.last()).and_then(|point| point.usage);
             let outages: Vec<Value> = target
@@ -143,7 +140,7 @@ pub(super) fn document(shown: &Shown) -> Value {
                 .iter()
                 .map(|one| {
                     json!({
-                        "from": sentences::time(one.from_ms, zone),
+                        "from": text::time(one.from_ms, zone),
                         "from_unix_ms": one.from_ms,
                         "length_ms": one.length_ms,
                         "intervals": one.intervals,
@@ -179,7 +176,7 @@ pub(super) fn document(shown: &Shown) -> Value {
                     "descriptors": usage.descriptors,
                     "descriptors_share": usage.descriptors_share,
                 })),
-                "down_now": target.open.is_some(),
+                "down_now": target.ongoing.is_some(),
                 "outages": outages,
                 "findings": findings,
             })
@@ -188,74 +185,76 @@ pub(super) fn document(shown: &Shown) -> Value {
     let unknown_ms: u64 = history.gaps.iter().map(|gap| gap.length_ms).sum();
     json!({
         "schema_version": 1,
-        "from": sentences::time(history.from_ms, zone),
-        "to": sentences::time(history.to_ms, zone),
+        "from": text::time(history.from_ms, zone),
+        "to": text::time(history.to_ms, zone),
         "intervals": history.last,
         "unknown_ms": unknown_ms,
-        "objective": { "availability": about.availability, "within_ms": about.within_ms },
+        "objective": { "availability": info.availability, "within_ms": info.within_ms },
         "targets": targets,
     })
 }
 
 fn finding(finding: &Finding, zone: &TimeZone) -> Value {
+    let (effect, metric) = finding.hypothesis.keys();
     json!({
-        "question": format!("{:?}", finding.question),
-        "found": matches!(finding.answer, findings::Answer::Found(_)),
-        "judged": finding.p.is_some(),
+        "effect": effect,
+        "metric": metric,
+        "found": matches!(finding.verdict, findings::Verdict::Found(_)),
+        "tested": finding.p.is_some(),
         "p": finding.p,
-        "text": sentences::finding(finding, zone),
+        "text": text::finding(finding, zone),
     })
 }
 
-fn write_csv(shown: &Shown, per: Per, out: &mut dyn Write) -> io::Result<()> {
+fn write_csv(journal: &LoadedJournal, per: RowSpan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", csv::HEADER)?;
     let mut write = |number: u32, point: &Point| -> io::Result<()> {
-        let Some(target) = shown.about.targets.get(number as usize) else { return Ok(()) };
-        writeln!(out, "{}", csv::line(&sentences::time(point.wall_ms, &shown.zone), target, point))
+        let Some(target) = journal.info.targets.get(number as usize) else { return Ok(()) };
+        writeln!(out, "{}", csv::line(&text::time(point.wall_ms, &journal.zone), target, point))
     };
-    if per == Per::Interval {
+    if per == RowSpan::Interval {
         let mut failed = Ok(());
-        visit(&shown.folder, |interval| {
+        for_each_interval(&journal.folder, |interval| {
             for probe in &interval.probes {
                 if failed.is_ok() {
-                    failed = write(probe.target, &Point::of_probe(interval.wall_ms, probe));
+                    failed = write(probe.target, &Point::from_probe(interval.wall_ms, probe));
                 }
             }
         })
         .map_err(|error| io::Error::other(error.to_string()))?;
         return failed;
     }
-    for (&number, target) in &shown.history.targets {
-        let points = if per == Per::Hour { &target.hours } else { &target.minutes };
+    for (&number, target) in &journal.history.targets {
+        let points = if per == RowSpan::Hour { &target.hours } else { &target.minutes };
         points.iter().try_for_each(|point| write(number, point))?;
     }
     Ok(())
 }
 
-/// A histogram per span and target; the tag is the number of the target, since names may have spaces.
-fn write_hlog(shown: &Shown, per: Per, mut out: &mut dyn Write) -> io::Result<()> {
+/// The tag is the index of the target, since names may have spaces.
+fn write_hlog(journal: &LoadedJournal, per: RowSpan, mut out: &mut dyn Write) -> io::Result<()> {
     let (sender, spans) = sync_channel(HLOG_WAITING_MAX);
     std::thread::scope(|scope| {
-        let read = scope.spawn(move || send_spans(shown, per, &sender));
-        let started = SystemTime::UNIX_EPOCH + Duration::from_millis(shown.history.from_ms.unsigned_abs());
+        let read = scope.spawn(move || send_spans(journal, per, &sender));
+        let started = SystemTime::UNIX_EPOCH + Duration::from_millis(journal.history.from_ms.unsigned_abs());
         let written = log::write(&mut out, started, spans);
         let read = read.join().unwrap_or_else(|_| Err(io::Error::other("internal error, please report it")));
         written.and(read)
     })
 }
 
-/// Histograms that wait to be written: each takes a quarter of a megabyte.
+/// Histograms that wait to be written, of 0.25 MB each.
 const HLOG_WAITING_MAX: usize = 16;
 
-fn send_spans(shown: &Shown, per: Per, spans: &SyncSender<log::Interval>) -> io::Result<()> {
+fn send_spans(journal: &LoadedJournal, per: RowSpan, spans: &SyncSender<log::Interval>) -> io::Result<()> {
     let (unit_ms, length_ms) = match per {
-        Per::Interval => (1, shown.about.interval_ms),
-        Per::Minute => (60_000, 60_000),
-        Per::Hour => (3_600_000, 3_600_000),
+        RowSpan::Interval => (1, journal.info.interval_ms),
+        RowSpan::Minute => (60_000, 60_000),
+        RowSpan::Hour => (3_600_000, 3_600_000),
     };
     let send = |number: u32, (start_ms, histogram): (i64, Histogram)| {
-        let since_ms = start_ms.saturating_sub(shown.history.from_ms);
-        // If nobody reads any more, the writer says why.
+        let since_ms = start_ms.saturating_sub(journal.history.from_ms);
+        // Fails only if the writer has failed, which reports why.
         let _ = spans.send(log::Interval {
             tag: Some(format!("target-{number}")),
             start: Duration::from_millis(u64::try_from(since_ms).unwrap_or(0)),
@@ -264,7 +263,7 @@ fn send_spans(shown: &Shown, per: Per, spans: &SyncSender<log::Interval>) -> io:
         });
     };
     let mut open: BTreeMap<u32, (i64, Histogram)> = BTreeMap::new();
-    let visited = visit(&shown.folder, |interval| {
+    let visited = for_each_interval(&journal.folder, |interval| {
         let start_ms = interval.wall_ms.div_euclid(unit_ms) * unit_ms;
         for probe in &interval.probes {
             if open.get(&probe.target).is_some_and(|(start, _)| *start != start_ms)
