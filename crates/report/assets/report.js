@@ -46,10 +46,18 @@
 
   // The functions that the options name.
 
+  const weekdays = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
   const format = (name) => {
     if (name === '@quantile') return quantile;
     // Local times stand in charts as if they were UTC.
     if (name === '@time') return (value) => new Date(value).toISOString().slice(0, 19).replace('T', ' ');
+    if (name === '@clock') {
+      return (value) => {
+        const time = new Date(value);
+        const clock = time.toISOString().slice(11, 16);
+        return clock === '00:00' ? weekdays[time.getUTCDay()] + ' ' + time.getUTCDate() : clock;
+      };
+    }
     const [kind, unit] = [name.slice(1, 4), name.slice(5)];
     const told = units[unit] || units[''];
     return kind === 'pow' ? (value) => told(Number((10 ** value).toPrecision(6))) : (value) => told(Number(value.toPrecision(6)));

@@ -66,13 +66,23 @@ pub fn availability(target: &TargetHistory, availability: f64) -> String {
 }
 
 fn percent_of_budget(used: f64) -> String {
-    if used < 10.0 { format!("{:.0} %", used * 100.0) } else { format!("{used:.0} times") }
+    if (0.9..1.1).contains(&used) {
+        // Which side of the objective it is on matters.
+        format!("{:.1} %", used * 100.0)
+    } else if used < 10.0 {
+        format!("{:.0} %", used * 100.0)
+    } else {
+        format!("{used:.0} times")
+    }
 }
 
-/// A share, with enough digits to differ from 100 %.
-fn percent(share: f64) -> String {
-    let digits = if share >= 1.0 { 0 } else { (-(1.0 - share).log10()).clamp(0.0, 5.0) as usize };
-    let text = format!("{:.*}", digits.max(1), share * 100.0);
+/// A share, with enough digits to differ from 100 %; rounded down, so that a missed objective does not look met.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    const ROUNDING_ERROR: f64 = 1e-9;
+    let digits = if share >= 1.0 { 0 } else { (-(1.0 - share).log10()).ceil().clamp(1.0, 5.0) as usize };
+    let scale = 10_f64.powi(i32::try_from(digits).unwrap_or(0));
+    let text = format!("{:.digits$}", (share * 100.0 * scale + ROUNDING_ERROR).floor() / scale);
     format!("{} %", if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text })
 }
 
@@ -250,6 +260,9 @@ mod tests {
     fn formats_lengths_and_shares() {
         let lengths = [500, 45_000, 200_000, 7_500_000, 3 * 86_400_000 + 4 * 3_600_000].map(length);
         assert_eq!(lengths, ["500 ms", "45 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"]);
-        assert_eq!([1.0, 0.99, 0.9996, 0.5].map(percent), ["100 %", "99 %", "99.96 %", "50 %"]);
+        assert_eq!(
+            [1.0, 0.99, 0.9996, 0.5, 0.98998, 0.999_999_9].map(percent),
+            ["100 %", "99 %", "99.96 %", "50 %", "98.99 %", "99.99999 %"]
+        );
     }
 }

@@ -1,35 +1,28 @@
 //! A watch as a page: findings, response times with outages, a heat map of hours and weekdays, resources. One file
 //! that opens offline, or a page that reloads itself during the watch.
 
-use std::collections::BTreeMap;
+mod charts;
+mod heat_map;
 
 use breme_watch::findings::{self, Finding, Verdict};
-use breme_watch::history::{History, JournalInfo, Point, TargetHistory, TargetInfo};
+use breme_watch::history::{History, JournalInfo, TargetHistory, TargetInfo};
 use breme_watch::objective::Compliance;
-use breme_watch::record::{Gap, Outage};
 use breme_watch::text;
-use jiff::Timestamp;
+use charts::Charts;
+use heat_map::heat_map;
 use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{CHARTS_SCRIPT, SCRIPT, STYLE, embedded, policy};
-use crate::chart::{Axis, Chart, Counting, Look, number};
 use crate::figures::{Unit, figure};
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
 use crate::words;
 
 const WATCH_STYLE: &str = include_str!("../../assets/watch.css");
-/// Most points of a line, more than a screen has columns.
-const POINTS_MAX: usize = 1_500;
 /// Most outages and gaps marked in a chart or listed.
 const MARKS_MAX: usize = 200;
-/// A line breaks where points are farther apart than this many times the median distance.
-const GAP_FACTOR: i64 = 3;
-const WEEK_MS: i64 = 7 * 86_400_000;
-const HOURS_MS: i64 = 2 * 3_600_000;
-const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// Page of a journal.
 #[derive(Debug)]
@@ -43,9 +36,6 @@ pub struct WatchPage<'a> {
     /// Seconds after which the page reloads; none for a file.
     pub reload_s: Option<u32>,
 }
-
-/// Value of a point; none if not measured.
-type ValueOf = fn(&Point) -> Option<f64>;
 
 /// A target with its findings.
 struct TargetSection<'a> {
@@ -139,27 +129,27 @@ impl WatchPage<'_> {
         let met = verdicts.iter().flatten().filter(|one| one.is_met).count();
         let found = targets.iter().flat_map(|one| &one.findings).filter(|one| is_found(one)).count();
         let mut summary =
-            Table::new(&["target", "#uptime", "#good requests", "#mean", "#median", "#99 %", "#outages", "objective"]);
+            Table::new(&["target", "objective", "#uptime", "#outages", "#good requests", "#mean", "#median", "#99 %"]);
         for (one, verdict) in targets.iter().zip(&verdicts) {
             let quantiles = one.target.times.quantiles(&[0.5, 0.99]);
-            let share =
-                |value: Option<f64>| value.map_or_else(|| String::from("–"), |value| figure(value, Unit::Share));
+            let share = |value: Option<f64>| value.map_or_else(|| String::from("–"), text::percent);
             let time = |nanos: f64| if nanos > 0.0 { figure(nanos / 1e9, Unit::Seconds) } else { String::from("–") };
+            let outages =
+                one.target.outages.len() as u64 + one.target.outages_more + u64::from(one.target.ongoing.is_some());
             summary.push([
                 one.info.name.clone(),
+                verdict.map_or("not tested", |one| if one.is_met { "met" } else { "missed" }).to_owned(),
                 share(verdict.map(|one| one.uptime)),
+                outages.to_string(),
                 share(verdict.map(|one| one.good)),
                 time(one.target.mean_ns()),
                 time(quantiles[0] as f64),
                 time(quantiles[1] as f64),
-                (one.target.outages.len() as u64 + one.target.outages_more + u64::from(one.target.ongoing.is_some()))
-                    .to_string(),
-                verdict.map_or("not judged", |one| if one.is_met { "met" } else { "missed" }).to_owned(),
             ]);
         }
         html! {
             section.verdict id="summary" aria-labelledby="title" {
-                h1 id="title" { "Objective " (figure(objective, Unit::Share)) ", within " (figure(self.info.within_ms as f64 / 1e3, Unit::Seconds)) }
+                h1 id="title" { "Objective: " (text::percent(objective)) " available, within " (within(self.info.within_ms)) }
                 p.the-answer {
                     @if self.history.last == 0 { "No measurement yet." }
                     @else {
@@ -175,135 +165,27 @@ impl WatchPage<'_> {
 
     fn section(&self, one: &TargetSection<'_>, gallery: &mut Gallery) -> Markup {
         let heading = format!("{}-heading", one.id);
+        let name = words::one_line(&one.info.name);
+        let charts = Charts { name: name.clone(), target: one.target, history: self.history, zone: self.zone };
+        let mut findings: Vec<&Finding> = one.findings.iter().collect();
+        findings.sort_by_key(|finding| rank(finding));
         html! {
             section id=(one.id) aria-labelledby=(heading) {
-                h2 id=(heading) { (words::one_line(&one.info.name)) }
+                h2 id=(heading) { (name) }
                 p.lead { code { (words::one_line(&one.info.url)) } }
                 p { (text::availability(one.target, self.info.availability)) }
                 h3 { "Findings" }
                 ul.findings {
-                    @for finding in &one.findings {
-                        li class=(class_of(finding)) { (text::finding(finding, self.zone)) }
+                    @for finding in findings {
+                        li class=(class_of(finding)) { (sentence(finding, self.zone)) }
                     }
                 }
-                @if let Some(chart) = self.times(one) { h3 { "Response times" } (gallery.figure(&chart)) }
+                @if let Some(chart) = charts.response_times() { h3 { "Response times" } (gallery.figure(&chart)) }
                 (self.outages(one))
-                (self.heat_map(one))
-                @for chart in self.resources(one) { h3 { (chart.caption.split(',').next().unwrap_or_default()) } (gallery.figure(&chart)) }
+                (heat_map(one.target, self.zone))
+                @for (name, chart) in charts.resources() { h3 { (name) } (gallery.figure(&chart)) }
             }
         }
-    }
-
-    /// The finest resolution that the chart can show.
-    fn points<'p>(&self, target: &'p TargetHistory) -> &'p [Point] {
-        let span = self.history.to_ms - self.history.from_ms;
-        if span > WEEK_MS || target.minutes.is_empty() {
-            &target.hours
-        } else if span > HOURS_MS || target.recent.is_empty() {
-            &target.minutes
-        } else {
-            &target.recent
-        }
-    }
-
-    fn local_ms(&self, wall_ms: i64) -> i64 {
-        text::local_as_utc(wall_ms, self.zone)
-    }
-
-    fn times(&self, one: &TargetSection<'_>) -> Option<Chart> {
-        let points = pooled(self.points(one.target));
-        let quantiles: Vec<[f64; 3]> = points
-            .iter()
-            .map(|point| [point.p50_ns, point.p95_ns, point.p99_ns].map(|nanos| nanos as f64 / 1e9))
-            .collect();
-        let measured = quantiles.iter().flatten().copied().filter(|value| *value > 0.0);
-        measured.clone().next()?;
-        let axis = Axis::fit(measured, Counting::In(Unit::Seconds)).starting_at_zero();
-        let mut bands: [Vec<Value>; 3] = Default::default();
-        let mut lines: [Vec<Value>; 3] = Default::default();
-        let mut rows = Table::new(&["time", "#median", "#95 %", "#99 %", "#requests", "#errors"]);
-        let distance = median_distance(&points);
-        let mut before: Option<i64> = None;
-        for (point, of) in points.iter().zip(&quantiles) {
-            let x = self.local_ms(point.wall_ms);
-            if before.is_some_and(|before| point.wall_ms - before > GAP_FACTOR * distance) || of[0] <= 0.0 {
-                bands.iter_mut().chain(&mut lines).for_each(|list| list.push(json!([x, null])));
-            }
-            before = Some(point.wall_ms);
-            if of[0] > 0.0 {
-                let places = of.map(|value| axis.place(value).as_f64().unwrap_or(0.0));
-                let heights = [places[0], places[1] - places[0], places[2] - places[1]];
-                for index in 0..3 {
-                    lines[index].push(json!([x, number(places[index])]));
-                    bands[index].push(json!([x, number(heights[index])]));
-                }
-            }
-            let errors = point.counts.errors().to_string();
-            let [p50, p95, p99] = of.map(|value| figure(value, Unit::Seconds));
-            rows.push([text::time(point.wall_ms, self.zone), p50, p95, p99, point.counts.requests.to_string(), errors]);
-        }
-        let look = Look::series(0);
-        let widths = [2.0, 1.0, 1.0];
-        let opacities = [0.0, 0.28, 0.14];
-        let mut series = Vec::new();
-        for (index, (band, line)) in bands.into_iter().zip(lines).enumerate() {
-            let id = if index == 0 { String::from("under low") } else { format!("{index} band") };
-            series.push(json!({
-                "type": "line", "id": id, "name": id, "data": band, "stack": "bands", "stackStrategy": "all",
-                "symbol": "none", "silent": true, "lineStyle": { "opacity": 0 },
-                "areaStyle": { "color": look.colour(), "opacity": opacities[index] },
-            }));
-            series.push(json!({
-                "type": "line", "id": format!("quantile {index}"), "name": format!("line {index}"), "data": line,
-                "symbol": "none", "z": 3,
-                "lineStyle": { "color": look.colour(), "width": widths[index], "opacity": 1.0 - index as f64 * 0.3 },
-                "itemStyle": { "color": look.colour() },
-            }));
-        }
-        series[1]["markArea"] = self.marks(one.target);
-        Some(Chart {
-            caption: String::from(
-                "Median (line), 95th and 99th percentile (bands) of the response time. Red: outage. Grey: gap. Local time.",
-            ),
-            says: format!("Response times of {} over time, with outages marked", words::one_line(&one.info.name)),
-            height_px: 320,
-            option: json!({
-                "useUTC": true,
-                "grid": { "left": 68, "right": 16, "top": 16, "bottom": 32 },
-                "xAxis": self.time_axis(),
-                "yAxis": axis.option(""),
-                "tooltip": { "trigger": "axis", "formatter": "@axis" },
-                "series": series,
-            }),
-            words: json!({ "x": "@time", "y": axis.words(), "names": ["median", "95th percentile", "99th percentile"] }),
-            legend: Vec::new(),
-            table: rows.limited(MARKS_MAX),
-        })
-    }
-
-    fn time_axis(&self) -> Value {
-        json!({
-            "type": "time", "min": self.local_ms(self.history.from_ms), "max": self.local_ms(self.history.to_ms),
-            "splitLine": { "show": false }, "axisLabel": { "hideOverlap": true },
-        })
-    }
-
-    /// Marks of the latest outages and gaps.
-    fn marks(&self, target: &TargetHistory) -> Value {
-        let area = |from_ms: i64, to_ms: i64, colour: &str, opacity: f64| {
-            let style = json!({ "color": colour, "opacity": opacity, "borderColor": colour, "borderWidth": 1 });
-            json!([{ "xAxis": self.local_ms(from_ms), "itemStyle": style }, { "xAxis": self.local_ms(to_ms) }])
-        };
-        let until = |from_ms: i64, length_ms: u64| from_ms + i64::try_from(length_ms).unwrap_or(0);
-        let outage = |one: &Outage| area(one.from_ms, until(one.from_ms, one.length_ms), "var(--refuted)", 0.35);
-        let gap =
-            |one: &Gap| area(one.until_ms - i64::try_from(one.length_ms).unwrap_or(0), one.until_ms, "var(--n1)", 0.3);
-        let mut areas: Vec<Value> = target.outages.iter().rev().take(MARKS_MAX).map(outage).collect();
-        areas.extend(
-            target.ongoing.iter().map(|outage| area(outage.from_ms, self.history.to_ms, "var(--refuted)", 0.35)),
-        );
-        areas.extend(self.history.gaps.iter().rev().take(MARKS_MAX).map(gap));
-        json!({ "silent": true, "data": areas })
     }
 
     fn outages(&self, one: &TargetSection<'_>) -> Markup {
@@ -319,136 +201,35 @@ impl WatchPage<'_> {
             }
         }
     }
-
-    /// Median of each local hour of the week.
-    fn heat_map(&self, one: &TargetSection<'_>) -> Markup {
-        let mut cells: BTreeMap<(i8, i8), (Vec<u64>, u64)> = BTreeMap::new();
-        for point in &one.target.hours {
-            let Ok(time) = Timestamp::from_millisecond(point.wall_ms) else { continue };
-            let local = time.to_zoned(self.zone.clone());
-            let (times, down) = cells.entry((local.hour(), local.weekday().to_monday_zero_offset())).or_default();
-            times.extend((point.p50_ns > 0).then_some(point.p50_ns));
-            *down += point.down;
-        }
-        let mut medians: BTreeMap<(i8, i8), u64> = BTreeMap::new();
-        for (place, (times, _)) in &mut cells {
-            times.sort_unstable();
-            medians.extend(times.get(times.len() / 2).map(|median| (*place, *median)));
-        }
-        let (Some(low), Some(high)) = (medians.values().min(), medians.values().max()) else { return html! {} };
-        let span = (*high as f64 / *low as f64).ln();
-        // A range of at least 10 %, so that noise does not look like a pattern.
-        let heat = |nanos: u64| (nanos as f64 / *low as f64).ln() / span.max(0.1_f64);
-        html! {
-            h3 { "Hours and days" }
-            p.remark { "Median response time of each local hour of the week. Framed: some intervals were down." }
-            div.scroll role="region" aria-label="Hours and days" tabindex="0" {
-                table.heat {
-                    thead { tr { th scope="col" { "hour" } @for day in WEEKDAYS { th scope="col" { (day) } } } }
-                    tbody {
-                        @for hour in 0..24_i8 {
-                            tr {
-                                th scope="row" { (hour) ":00" }
-                                @for day in 0..7_i8 {
-                                    @let is_down = cells.get(&(hour, day)).is_some_and(|(_, down)| *down > 0);
-                                    @match medians.get(&(hour, day)) {
-                                        Some(nanos) => td class=[is_down.then_some("down")] style=(format!("--heat:{:.2}", heat(*nanos))) { (figure(*nanos as f64 / 1e9, Unit::Seconds)) },
-                                        None => td class=[is_down.then_some("down")] { @if is_down { "down" } @else { "–" } },
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn resources(&self, one: &TargetSection<'_>) -> Vec<Chart> {
-        let points = pooled(self.points(one.target));
-        let charts: [(&str, Unit, ValueOf); 5] = [
-            ("Requests per second", Unit::PerSecond, |point| Some(point.rate())),
-            ("Processors used", Unit::Share, Point::cpu_share),
-            ("Memory", Unit::Bytes, |point| point.usage.map(|usage| usage.memory_bytes as f64)),
-            ("Threads", Unit::Plain, |point| point.usage.map(|usage| usage.threads as f64)),
-            ("Open descriptors", Unit::Plain, |point| point.usage.map(|usage| usage.descriptors as f64)),
-        ];
-        charts.into_iter().filter_map(|(name, unit, value)| self.resource(one, name, unit, value, &points)).collect()
-    }
-
-    fn resource(
-        &self,
-        one: &TargetSection<'_>,
-        name: &str,
-        unit: Unit,
-        value: ValueOf,
-        points: &[Point],
-    ) -> Option<Chart> {
-        let values: Vec<(i64, f64)> = points.iter().filter_map(|point| Some((point.wall_ms, value(point)?))).collect();
-        if values.is_empty() {
-            return None;
-        }
-        let axis = Axis::fit(values.iter().map(|(_, value)| *value), Counting::In(unit)).starting_at_zero();
-        let mut rows = Table::new(&["time", &format!("#{name}")]);
-        for (wall_ms, value) in &values {
-            rows.push([text::time(*wall_ms, self.zone), figure(*value, unit)]);
-        }
-        let look = Look::neutral(0);
-        let data: Vec<Value> =
-            values.iter().map(|(at, value)| json!([self.local_ms(*at), axis.place(*value)])).collect();
-        Some(Chart {
-            caption: format!("{name} over time."),
-            says: format!("{name} of {} over time", words::one_line(&one.info.name)),
-            height_px: 180,
-            option: json!({
-                "useUTC": true,
-                "grid": { "left": 68, "right": 16, "top": 12, "bottom": 32 },
-                "xAxis": self.time_axis(),
-                "yAxis": axis.option(""),
-                "tooltip": { "trigger": "axis", "formatter": "@axis" },
-                "series": [{
-                    "type": "line", "id": "value", "name": "line 0", "data": data, "symbol": "none",
-                    "lineStyle": { "color": look.colour(), "width": 1.5 }, "itemStyle": { "color": look.colour() },
-                }],
-            }),
-            words: json!({ "x": "@time", "y": axis.words(), "names": [name] }),
-            legend: Vec::new(),
-            table: rows.limited(MARKS_MAX),
-        })
-    }
 }
 
-const fn is_found(finding: &Finding) -> bool {
+/// A time limit as people write it: `500 ms`, `1.5 s`.
+fn within(millis: u64) -> String {
+    if millis < 1_000 { format!("{millis} ms") } else { format!("{} s", millis as f64 / 1e3) }
+}
+
+/// With spaces that keep a number with its unit.
+fn sentence(finding: &Finding, zone: &TimeZone) -> String {
+    text::finding(finding, zone).replace(" = ", "\u{a0}=\u{a0}").replace(" %", "\u{a0}%")
+}
+
+fn is_found(finding: &Finding) -> bool {
     matches!(finding.verdict, Verdict::Found(_))
+}
+
+/// Effects first, then what was tested without any.
+const fn rank(finding: &Finding) -> u8 {
+    match finding.verdict {
+        Verdict::Found(_) => 0,
+        Verdict::NotFound => 1,
+        Verdict::NotTested(_) => 2,
+    }
 }
 
 const fn class_of(finding: &Finding) -> &'static str {
     match finding.verdict {
         Verdict::Found(_) => "found",
         Verdict::NotFound => "none",
-        Verdict::NotTested(_) => "unjudged",
+        Verdict::NotTested(_) => "untested",
     }
-}
-
-/// Neighbouring points merged to at most [`POINTS_MAX`]: the median of medians, the largest tails.
-fn pooled(points: &[Point]) -> Vec<Point> {
-    let together = points.len().div_ceil(POINTS_MAX).max(1);
-    points
-        .chunks(together)
-        .filter_map(|chunk| {
-            let mut pooled = chunk.get(chunk.len() / 2)?.clone();
-            let mut medians: Vec<u64> = chunk.iter().map(|point| point.p50_ns).filter(|nanos| *nanos > 0).collect();
-            medians.sort_unstable();
-            pooled.p50_ns = medians.get(medians.len() / 2).copied().unwrap_or(0);
-            pooled.p95_ns = chunk.iter().map(|point| point.p95_ns).max()?;
-            pooled.p99_ns = chunk.iter().map(|point| point.p99_ns).max()?;
-            Some(pooled)
-        })
-        .collect()
-}
-
-fn median_distance(points: &[Point]) -> i64 {
-    let mut distances: Vec<i64> = points.windows(2).map(|pair| pair[1].wall_ms - pair[0].wall_ms).collect();
-    distances.sort_unstable();
-    distances.get(distances.len() / 2).copied().unwrap_or(0).max(1)
 }

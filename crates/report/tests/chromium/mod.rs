@@ -119,6 +119,7 @@ impl Browser {
         }
     }
 
+    #[allow(dead_code, reason = "for tests of keyboards")]
     pub fn press(&mut self, key: &str, code: u32) {
         for kind in ["rawKeyDown", "char", "keyUp"] {
             if kind == "char" && key.chars().count() > 1 {
