@@ -25,7 +25,7 @@ use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
 use breme_load::{Authority, Generator, Load, Outcome, Plan, Run, TlsSummary};
 #[cfg(target_os = "linux")]
-pub use measurement::{Cancellation, Measurement, MeasurementResult};
+pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 
@@ -87,11 +87,15 @@ impl Args {
 }
 
 fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
+    breme_sys::ensure_descriptor_limit(descriptors(plan)).map_err(|error| Failure::run(error.to_string()))
+}
+
+/// Most open descriptors of a load.
+fn descriptors(plan: &Plan) -> u64 {
     let settings = plan.settings();
     // A connection that the server is to close is still open when the next one is opened.
     let each = if settings.keep_alive { 1 } else { 2 } * plan.peers().len() as u64;
-    breme_sys::ensure_descriptor_limit(settings.connections as u64 * each + DESCRIPTORS_BESIDES)
-        .map_err(|error| Failure::run(error.to_string()))
+    settings.connections as u64 * each + DESCRIPTORS_BESIDES
 }
 
 /// The addresses of each of the plan's peers.

@@ -10,7 +10,7 @@ use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
 use breme_stats::Histogram;
 use clap::Parser;
 
-use super::{Args, STOPPING_TIMEOUT, check_descriptors, resolve, secured};
+use super::{Args, STOPPING_TIMEOUT, resolve, secured};
 use crate::failure::{Failure, in_a_line};
 
 /// The flags without a subcommand.
@@ -40,6 +40,29 @@ pub struct MeasurementResult {
     pub response: Histogram,
     /// Number of expected responses slower than a limit.
     pub late_after: Box<dyn Fn(Duration) -> u64>,
+}
+
+/// Why a load did not run.
+#[derive(Debug)]
+pub enum MeasurementError {
+    /// The target's name has no address.
+    Unresolved(String),
+    /// This machine cannot run it; nothing is known of the target.
+    Local(String),
+}
+
+impl MeasurementError {
+    fn local(failure: Failure) -> Self {
+        Self::Local(failure.message)
+    }
+
+    /// A resolver without a descriptor fails as for an unknown name.
+    fn of_resolution(failure: Failure) -> Self {
+        match std::fs::File::open("/dev/null") {
+            Ok(_) => Self::Unresolved(failure.message),
+            Err(error) => Self::Local(format!("no name can be resolved: {error}; raise the limit with ulimit -n")),
+        }
+    }
 }
 
 /// Aborts all running loads, and those that start later.
@@ -84,13 +107,22 @@ impl Measurement {
         let line = LoadCommand::try_parse_from(arguments).map_err(|error| Failure::usage(in_a_line(&error)))?;
         let settings = line.args.settings()?;
         let plan = Plan::new(settings.clone()).map_err(|error| Failure::usage(line.args.locate(&error)))?;
-        check_descriptors(&plan)?;
         let tls = secured::clients(&line.args, plan.hosts())?;
         Ok(Self { args: line.args, settings, tls })
     }
 
     pub fn connections(&self) -> usize {
         self.settings.connections
+    }
+
+    /// Connections that may be open at the same time.
+    pub fn descriptors(&self) -> Result<u64, Failure> {
+        let plan = self.plan()?;
+        Ok(super::descriptors(&plan))
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        Plan::new(self.settings.clone()).map_err(|error| Failure::usage(self.args.locate(&error)))
     }
 
     /// Longest time of a run; none if only the number of requests ends it.
@@ -102,10 +134,10 @@ impl Measurement {
         }
     }
 
-    pub fn run(&self, stop: &Cancellation) -> Result<MeasurementResult, Failure> {
-        let plan = Plan::new(self.settings.clone()).map_err(|error| Failure::usage(self.args.locate(&error)))?;
+    pub fn run(&self, stop: &Cancellation) -> Result<MeasurementResult, MeasurementError> {
+        let plan = self.plan().map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
-        let addresses = resolve(&plan)?;
+        let addresses = resolve(&plan).map_err(MeasurementError::of_resolution)?;
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
         let settings = DriverSettings {
@@ -119,13 +151,13 @@ impl Measurement {
         let begun = Instant::now();
         let driver = self.args.driver.resolve("watch");
         let running = start(driver, Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(&run), shard))
-            .map_err(|error| Failure::run(error.to_string()))?;
+            .map_err(|error| MeasurementError::Local(error.to_string()))?;
         stop.add(running.stopper());
         let ended = running.join();
         let mut shards = ended
             .into_iter()
             .collect::<Result<Vec<Load>, _>>()
-            .map_err(|panic| Failure::run(format!("internal error, please report it: {panic}")))?;
+            .map_err(|panic| MeasurementError::Local(format!("internal error, please report it: {panic}")))?;
         let began = run.started().unwrap_or_default();
         let generator = Generator {
             // Other loads run in this process at the same time.

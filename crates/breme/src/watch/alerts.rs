@@ -2,6 +2,8 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,11 +21,12 @@ const ATTEMPTS: u32 = 4;
 const WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The thread. Dropping it sends what is queued, and waits for that.
+/// The thread. Dropping it sends the queued alerts.
 #[derive(Debug)]
 pub(super) struct Alerts {
     sender: Option<SyncSender<Value>>,
     thread: Option<JoinHandle<()>>,
+    is_ending: Arc<AtomicBool>,
 }
 
 impl Alerts {
@@ -34,10 +37,12 @@ impl Alerts {
         }
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let (webhook, file) = (alert.webhook.clone(), alert.file.clone());
-        let send = move || send_all(&receiver, webhook.as_deref(), file.as_deref());
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&is_ending);
+        let send = move || send_all(&receiver, webhook.as_deref(), file.as_deref(), &ending);
         let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(send);
         let thread = thread.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
-        Ok(Self { sender: Some(sender), thread: Some(thread) })
+        Ok(Self { sender: Some(sender), thread: Some(thread), is_ending })
     }
 
     /// Sends an alert, and prints it to standard error.
@@ -45,7 +50,7 @@ impl Alerts {
         let (state, text) = match event {
             AlertEvent::Down { intervals } => {
                 let cause = cause.unwrap_or("late");
-                ("down", format!("{target} is down ({cause}), {intervals} intervals in a row"))
+                ("down", format!("{target} is down ({cause}) for {}", breme_base::plural(*intervals, "interval")))
             }
             AlertEvent::Up => ("up", format!("{target} is up again")),
             AlertEvent::BurnRateHigh { rate } => {
@@ -67,22 +72,26 @@ impl Alerts {
 
 impl Drop for Alerts {
     fn drop(&mut self) {
+        self.is_ending.store(true, Ordering::SeqCst);
         self.sender.take();
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
 }
 
-fn send_all(alerts: &Receiver<Value>, webhook: Option<&str>, file: Option<&str>) {
+fn send_all(alerts: &Receiver<Value>, webhook: Option<&str>, file: Option<&str>, is_ending: &AtomicBool) {
+    let mut is_reachable = true;
     for alert in alerts {
         if let Some(file) = file
             && let Err(error) = append(file, &format!("{alert}\n"))
         {
             eprintln!("breme watch: alert.file {file}: {error}");
         }
-        if let Some(url) = webhook {
-            post(url, &alert.to_string());
+        // At the end an unreachable webhook delays the exit once, not once per alert.
+        if let Some(url) = webhook.filter(|_| is_reachable || !is_ending.load(Ordering::SeqCst)) {
+            is_reachable = post(url, &alert.to_string(), is_ending);
         }
     }
 }
@@ -91,16 +100,20 @@ fn append(file: &str, line: &str) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
 }
 
-fn post(url: &str, body: &str) {
+/// Whether the webhook took it. At the end of the watch the attempt in progress is the last one.
+fn post(url: &str, body: &str, is_ending: &AtomicBool) -> bool {
     let mut pause = PAUSE;
     for attempt in 1..=ATTEMPTS {
-        match breme_runner::post_json(url, body, WITHIN) {
-            Ok(()) => return,
-            Err(problem) if attempt == ATTEMPTS => {
-                eprintln!("breme watch: alert.webhook: {problem}; given up after {ATTEMPTS} attempts");
-            }
-            Err(_) => std::thread::sleep(pause),
+        let Err(problem) = breme_runner::post_json(url, body, WITHIN) else { return true };
+        if attempt == ATTEMPTS || is_ending.load(Ordering::SeqCst) {
+            eprintln!(
+                "breme watch: alert.webhook: {problem}; given up after {}",
+                breme_base::plural(attempt.into(), "attempt")
+            );
+            return false;
         }
+        std::thread::park_timeout(pause);
         pause *= 2;
     }
+    false
 }

@@ -1,7 +1,7 @@
 //! One measurement of a target: a run of `load` in this process, and a sample of the target's resources.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
@@ -9,7 +9,7 @@ use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, Target};
 
 use crate::failure::Failure;
-use crate::load::{Cancellation, Measurement, MeasurementResult};
+use crate::load::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 
 /// Time limit of a scrape.
 const METRICS_WITHIN: Duration = Duration::from_secs(2);
@@ -17,6 +17,7 @@ const METRICS_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Prober {
     number: u32,
+    name: String,
     measurement: Measurement,
     within: Duration,
     processes: Option<Mutex<ExternalProcesses>>,
@@ -40,6 +41,7 @@ impl Prober {
         });
         Ok(Self {
             number,
+            name: target.name.clone(),
             measurement: Measurement::new(&target.load)?,
             within: objective.within,
             processes: place.map(|place| Mutex::new(ExternalProcesses::new(place))),
@@ -48,33 +50,55 @@ impl Prober {
         })
     }
 
-    pub(super) fn probe(&self, stop: &Arc<Cancellation>) -> ProbeResult {
+    pub(super) fn probe(&self, stop: &Cancellation) -> ProbeResult {
         let measured = self.measurement.run(stop);
         let (usage, problem) = self.usage();
         let mut problems: Vec<String> = problem.into_iter().collect();
         let mut probe = match measured {
             Ok(measured) => probe_of(&measured, self.within),
-            Err(failure) => {
-                // A name that cannot be resolved is the target's fault, as far as its clients can tell.
-                problems.push(failure.message);
+            Err(MeasurementError::Unresolved(problem)) => {
+                problems.push(problem);
                 let counts = Counts { requests: 1, transport: 1, ..Counts::default() };
                 Probe { counts, cause: Some(String::from("unresolved")), ..Probe::default() }
             }
+            Err(MeasurementError::Local(problem)) => {
+                problems.push(problem);
+                Probe::default()
+            }
         };
+        if probe.counts.requests == 0 && problems.is_empty() {
+            problems.push(String::from("no request was sent: this machine lacks descriptors or ports"));
+        }
         (probe.target, probe.usage) = (self.number, usage);
+        problems.iter_mut().for_each(|problem| *problem = format!("target {}: {problem}", self.name));
         ProbeResult { probe, problems }
+    }
+
+    /// Of a probe that did not return.
+    pub(super) fn unknown(&self) -> ProbeResult {
+        let problems = vec![format!("target {}: internal error, please report it", self.name)];
+        ProbeResult { probe: Probe { target: self.number, ..Probe::default() }, problems }
+    }
+
+    /// Most open descriptors of a measurement.
+    pub(super) fn descriptors(&self) -> Result<u64, Failure> {
+        self.measurement.descriptors()
     }
 
     fn usage(&self) -> (Option<Usage>, Option<String>) {
         if let Some(used) = self.processes.as_ref().and_then(|processes| lock(processes).sample()) {
             return (Some(usage_of(&used)), None);
         }
-        match &self.metrics {
-            None => (None, None),
-            Some(url) => match scrape(url, METRICS_WITHIN) {
-                Ok(exposed) => (self.usage_of_metrics(&exposed), None),
-                Err(problem) => (None, Some(problem)),
+        let Some(url) = &self.metrics else {
+            let is_missing = self.processes.is_some();
+            return (None, is_missing.then(|| String::from("its process is not running, or belongs to another user")));
+        };
+        match scrape(url, METRICS_WITHIN) {
+            Ok(exposed) => match self.usage_of_metrics(&exposed) {
+                None => (None, Some(format!("{url} has no process_resident_memory_bytes"))),
+                usage => (usage, None),
             },
+            Err(problem) => (None, Some(problem)),
         }
     }
 
@@ -82,7 +106,7 @@ impl Prober {
     fn usage_of_metrics(&self, exposed: &BTreeMap<String, f64>) -> Option<Usage> {
         let value = |names: &[&str]| names.iter().find_map(|name| exposed.get(*name).copied());
         let whole = |names: &[&str]| value(names).map_or(0, |value| value.max(0.0) as u64);
-        let memory_bytes = value(&["process_processes_memory_bytes"])?.max(0.0) as u64;
+        let memory_bytes = value(&["process_resident_memory_bytes"])?.max(0.0) as u64;
         let descriptors = whole(&["process_open_fds"]);
         let limit = value(&["process_max_fds"]).filter(|limit| *limit >= 1.0);
         let cpu_s = value(&["process_cpu_seconds_total", "process_cpu_seconds"]).unwrap_or(0.0);

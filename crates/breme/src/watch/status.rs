@@ -99,7 +99,7 @@ impl Collector for WatchMetrics {
         let ratio = Unit::Other(String::from("ratio"));
         families.measured(&ratio, "watch_burn_rate", "Burn rate of the error budget over an hour.", burning)?;
         let used = || targets.iter().filter_map(|one| Some((one, one.last.usage?)));
-        let help = "ExternalProcesses memory of the target's processes.";
+        let help = "Resident memory of the target's processes.";
         let memory = used().map(|(one, usage)| (label(one), usage.memory_bytes));
         families.gauges_of(&Unit::Bytes, "watch_target_memory", help, memory)?;
         let threads = used().map(|(one, usage)| (label(one), usage.threads));

@@ -1,5 +1,6 @@
 //! The loop of a watch: each interval measures all targets and is durable before the next one begins.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, appli
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
 
-/// A lasting problem is reported once per this many intervals.
+/// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
 
 pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
@@ -54,7 +55,7 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
         status,
         stop,
         alerts,
-        problems: 0,
+        problems: BTreeMap::new(),
     };
     watch.announce(&folder_path);
     watch.run(&stopped, args.length);
@@ -107,7 +108,11 @@ fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> 
     let number = |target: &Target| info.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
     let prober =
         |target: &Target| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
-    file.targets.iter().map(prober).collect()
+    let probers: Vec<Prober> = file.targets.iter().map(prober).collect::<Result<_, Failure>>()?;
+    // All targets are measured at the same time.
+    let descriptors = probers.iter().map(Prober::descriptors).sum::<Result<u64, Failure>>()?;
+    breme_sys::ensure_descriptor_limit(descriptors).map_err(|error| Failure::run(error.to_string()))?;
+    Ok(probers)
 }
 
 /// The first signal ends the watch. The interval in progress is dropped.
@@ -149,7 +154,8 @@ struct WatchLoop<'a> {
     status: Status,
     stop: Arc<Cancellation>,
     alerts: Alerts,
-    problems: u64,
+    /// Problems of the previous interval, and how many intervals they have lasted.
+    problems: BTreeMap<String, u64>,
 }
 
 impl WatchLoop<'_> {
@@ -183,34 +189,35 @@ impl WatchLoop<'_> {
     fn measure(&mut self) {
         let reading = now();
         let (stop, probers) = (&self.stop, &self.probers);
-        let results: Vec<Option<ProbeResult>> = std::thread::scope(|scope| {
-            let probes: Vec<_> = probers.iter().map(|prober| scope.spawn(move || prober.probe(stop))).collect();
-            probes.into_iter().map(|probe| probe.join().ok()).collect()
+        let results: Vec<ProbeResult> = std::thread::scope(|scope| {
+            let threads: Vec<_> = probers.iter().map(|prober| scope.spawn(move || prober.probe(stop))).collect();
+            let ended = threads.into_iter().zip(probers);
+            ended.map(|(thread, prober)| thread.join().unwrap_or_else(|_| prober.unknown())).collect()
         });
         self.stop.clear();
         if self.stop.is_set() {
             return;
         }
-        let results: Vec<ProbeResult> = results.into_iter().flatten().collect();
-        let problems = results.iter().flat_map(|results| &results.problems).cloned().collect::<Vec<_>>();
-        self.report(&problems);
-        let probes = results.into_iter().map(|results| results.probe).collect();
+        let (probes, problems): (Vec<_>, Vec<_>) =
+            results.into_iter().map(|result| (result.probe, result.problems)).unzip();
+        let mut problems: Vec<String> = problems.into_iter().flatten().collect();
         match self.journal.append(reading, probes) {
             Ok(interval) => self.observe(&interval),
-            Err(error) => self.report(&[format!("the interval cannot be kept: {error}; free some disk space")]),
+            Err(error) => problems.push(format!("this interval is lost: {error}; check the disk of the journal")),
         }
+        self.report(problems);
     }
 
-    /// Prints the first of consecutive problems, then one in [`REPORT_EVERY`].
-    fn report(&mut self, problems: &[String]) {
-        if problems.is_empty() {
-            self.problems = 0;
-            return;
+    /// Prints new problems, and lasting ones once in [`REPORT_EVERY`] intervals.
+    fn report(&mut self, problems: Vec<String>) {
+        let before = std::mem::take(&mut self.problems);
+        for problem in problems {
+            let lasted = before.get(&problem).map_or(0_u64, |lasted| lasted + 1);
+            if lasted.is_multiple_of(REPORT_EVERY) {
+                eprintln!("breme watch: {problem}");
+            }
+            self.problems.insert(problem, lasted);
         }
-        if self.problems.is_multiple_of(REPORT_EVERY) {
-            problems.iter().for_each(|problem| eprintln!("breme watch: {problem}"));
-        }
-        self.problems += 1;
     }
 
     fn observe(&mut self, interval: &Interval) {

@@ -70,6 +70,7 @@ mod studies;
 mod tls;
 #[cfg(target_os = "linux")]
 mod watch;
+mod watch_faults;
 mod wiki;
 mod wiki_browser;
 mod wiki_postgres;

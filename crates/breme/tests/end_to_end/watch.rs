@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Signal, Site, breme};
 
-struct Watch {
+pub(crate) struct Watch {
     child: Child,
     output: BufReader<ChildStdout>,
     journal: PathBuf,
 }
 
 impl Watch {
-    fn start(file: &Path, more: &[&str]) -> Self {
+    pub(crate) fn start(file: &Path, more: &[&str]) -> Self {
         let mut child = breme().arg("watch").arg(file).args(more).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output, journal: file.with_extension("watch") }
@@ -34,13 +34,13 @@ impl Watch {
     }
 
     /// Stops it; returns the exit status.
-    fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.child.wait().unwrap().code()
     }
 
     /// Waits until the report of the journal satisfies `wanted`.
-    fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let report = report(&self.journal);
@@ -62,12 +62,12 @@ impl Drop for Watch {
     }
 }
 
-fn report(journal: &Path) -> Option<Value> {
+pub(crate) fn report(journal: &Path) -> Option<Value> {
     let output = breme().args(["watch", "report", "--format", "json"]).arg(journal).output().unwrap();
     serde_json::from_slice(&output.stdout).ok()
 }
 
-fn number(value: &Value, pointer: &str) -> u64 {
+pub(crate) fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} of {value:#}"))
 }
 
@@ -79,13 +79,13 @@ fn down(report: &Value) -> u64 {
     number(report, "/targets/0/intervals/down")
 }
 
-fn file(folder: &Path, text: &str) -> PathBuf {
+pub(crate) fn file(folder: &Path, text: &str) -> PathBuf {
     let path = folder.join("shop.toml");
     std::fs::write(&path, text).unwrap();
     path
 }
 
-fn one_target(site: &Site, more: &str) -> String {
+pub(crate) fn one_target(site: &Site, more: &str) -> String {
     let url = site.url("/");
     format!("interval = '1s'\n{more}[[target]]\nname = 'shop'\nurl = '{url}'\nprocess = {{ pid = {} }}\n", site.pid())
 }
@@ -138,7 +138,13 @@ fn kills_lose_and_repeat_nothing() {
         assert_eq!(up(&report) + down(&report), known, "after {kill} kills: {report:#}");
         watch.signal(Signal::KILL);
     }
-    let report = report(&folder.path().join("shop.watch")).unwrap();
+    let journal = folder.path().join("shop.watch");
+    let raw = std::fs::read_to_string(journal.join("raw-000000000001.log")).unwrap();
+    let complete = raw.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let json = complete.map(|line| serde_json::from_str::<Value>(line.splitn(3, ' ').nth(2).unwrap()).unwrap());
+    let numbers: Vec<u64> = json.map(|interval| number(&interval, "/n")).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+    let report = report(&journal).unwrap();
     assert!(number(&report, "/intervals") >= known);
     assert_eq!(up(&report) + down(&report), number(&report, "/intervals"), "{report:#}");
 }
@@ -170,7 +176,19 @@ fn page_metrics_and_exports() {
     let admin = line.trim_end().strip_prefix("admin on http://").unwrap_or_else(|| panic!("{line}")).parse().unwrap();
     watch.until("two intervals", |report| up(report) >= 2);
     let metrics = String::from_utf8(crate::harness::get(admin, "/metrics").content).unwrap();
-    assert!(metrics.contains("breme_watch_up{target=\"shop\"} 1"), "{metrics}");
+    let value = |series: &str| -> f64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{series}: {metrics}")).parse().unwrap()
+    };
+    assert_eq!(value("breme_watch_up{target=\"shop\"}"), 1.0);
+    assert_eq!(value("breme_watch_intervals_total{target=\"shop\",state=\"down\"}"), 0.0);
+    let requests = value("breme_watch_requests_total{target=\"shop\"}");
+    assert!(requests >= 2.0 && value("breme_watch_requests_good_total{target=\"shop\"}") == requests, "{metrics}");
+    assert!(value("breme_watch_intervals_total{target=\"shop\",state=\"up\"}") == requests, "{metrics}");
+    for series in ["response_time_seconds{target=\"shop\",quantile=\"0.99\"}", "target_memory_bytes{target=\"shop\"}"] {
+        assert!(value(&format!("breme_watch_{series}")) > 0.0, "{metrics}");
+    }
+    assert!(value("breme_watch_target_fds_used_ratio{target=\"shop\"}") > 0.0, "{metrics}");
     let page = String::from_utf8(crate::harness::get(admin, "/watch").content).unwrap();
     assert!(page.contains("http-equiv=\"refresh\"") && page.contains("met the objective"));
     let second = Watch::start(&folder.path().join("shop.toml"), &[]).child.wait_with();

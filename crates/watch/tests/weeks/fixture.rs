@@ -1,7 +1,9 @@
 //! Probes and clock readings of a simulated server; a journal in memory that can be cut off at any byte.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
+use std::rc::Rc;
 
 use breme_base::Random;
 use breme_watch::journal::Storage;
@@ -16,6 +18,8 @@ pub(crate) struct Memory {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     /// Bytes until a simulated kill, which may tear a record.
     pub(crate) left: Option<usize>,
+    /// Bytes until the disk is full; what does not fit is torn, and can be cut off only after space was freed.
+    pub(crate) free: Rc<Cell<Option<usize>>>,
 }
 
 impl Memory {
@@ -35,12 +39,17 @@ impl Storage for &mut Memory {
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let fits = self.left.map_or(bytes.len(), |left| left.min(bytes.len()));
+        let fits = self.free.get().map_or(fits, |free| free.min(fits));
         self.files.entry(name.to_owned()).or_default().extend_from_slice(&bytes[..fits]);
         self.left = self.left.map(|left| left - fits);
+        self.free.set(self.free.get().map(|free| free - fits));
         if fits == bytes.len() { Ok(()) } else { Err(io::Error::other("killed")) }
     }
 
     fn truncate(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        if self.free.get() == Some(0) {
+            return Err(io::Error::other("full"));
+        }
         // A killed process repairs nothing.
         if self.left != Some(0) {
             self.files.entry(name.to_owned()).or_default().truncate(bytes as usize);

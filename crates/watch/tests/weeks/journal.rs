@@ -1,3 +1,4 @@
+use std::rc::Rc;
 use std::time::Duration;
 
 use breme_base::Random;
@@ -123,6 +124,36 @@ fn a_hundred_kills_lose_and_repeat_nothing() {
         let unknown_ms: u64 = history.gaps.iter().map(|gap| gap.length_ms).sum();
         let span_ms = (history.to_ms - history.from_ms) as u64;
         assert_eq!(span_ms, (last - 1) * 1_000 + unknown_ms, "seed {seed}");
+    }
+}
+
+/// The disk fills up at a random byte, of intervals or of rollups, a hundred times; the writer goes on after space was
+/// freed, or is restarted. Refused intervals are gaps; no other is lost.
+#[test]
+fn full_disk_loses_only_refused_intervals() {
+    let mut random = Random::new(1);
+    let mut memory = Memory::default();
+    let free = Rc::clone(&memory.free);
+    let (mut second, mut kept) = (0, 0);
+    for restart in 1..=25 {
+        let mut journal = open(&mut memory);
+        for _ in 0..4 {
+            free.set(Some(random.below(15_000) as usize));
+            while journal.append(reading(second), vec![probe(Ok(1_000_000))]).is_ok() {
+                (second, kept) = (second + 1, kept + 1);
+            }
+            second += 3;
+            assert!(journal.append(reading(second), vec![probe(Ok(1))]).is_err(), "nothing fits");
+            free.set(None);
+            second += 3;
+            journal.append(reading(second), vec![probe(Ok(1_000_000))]).unwrap();
+            (second, kept) = (second + 1, kept + 1);
+        }
+        if restart % 5 == 0 {
+            let history = History::read(&&mut memory).unwrap();
+            assert_eq!((history.last, history.damaged, history.targets[&0].up), (kept, 0, kept));
+            assert_eq!(history.targets[&0].times.count(), kept);
+        }
     }
 }
 

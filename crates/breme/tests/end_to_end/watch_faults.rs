@@ -1,0 +1,222 @@
+//! `breme watch`: servers that slow down and leak, webhooks that fail, limits of this machine.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Site, breme, read_head, serve_each};
+use crate::watch::{Watch, file, number, one_target, report};
+
+/// Requests from which on `/slowing` is slow.
+const SLOW_FROM: u64 = 20;
+/// Requests before the findings are looked at: the tests need 28 values.
+const REQUESTS: u64 = 40;
+/// Response times of `/slowing`: the fault, and above the noise of a busy machine before it.
+const FAST: Duration = Duration::from_millis(20);
+const SLOW: Duration = Duration::from_millis(100);
+/// What the leaking process allocates for each request.
+const LEAK_BYTES: usize = 1 << 18;
+
+/// A process whose memory grows with each line of its standard input.
+struct Leak {
+    child: Child,
+    lines: Arc<Mutex<ChildStdin>>,
+}
+
+impl Leak {
+    fn start() -> Self {
+        let script = "while read -r line; do kept=\"$kept$line\"; done";
+        let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let lines = Arc::new(Mutex::new(child.stdin.take().unwrap()));
+        Self { child, lines }
+    }
+}
+
+impl Drop for Leak {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Serves `/slowing`, `/leaking` and `/metrics`; sends the number of each request to `/slowing`.
+fn faulty_server(leak: &Leak, sender: Sender<u64>) -> SocketAddr {
+    let lines = Arc::clone(&leak.lines);
+    let state = Mutex::new((0, sender));
+    serve_each(move |stream: TcpStream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        let mut output = stream;
+        while let Ok(Some(head)) = read_head(&mut input) {
+            let body = if head.starts_with("GET /slowing ") {
+                let count = {
+                    let mut state = state.lock().unwrap();
+                    state.0 += 1;
+                    let _ = state.1.send(state.0);
+                    state.0
+                };
+                std::thread::sleep(if count > SLOW_FROM { SLOW } else { FAST });
+                String::from("slow")
+            } else if head.starts_with("GET /metrics ") {
+                String::from(
+                    "process_resident_memory_bytes 12345678\nprocess_open_fds 30\nprocess_max_fds 60\n\
+                     process_cpu_seconds_total 4.5\nprocess_threads 7\n",
+                )
+            } else {
+                let line = "x".repeat(LEAK_BYTES) + "\n";
+                lines.lock().unwrap().write_all(line.as_bytes()).unwrap();
+                String::from("leak")
+            };
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            if output.write_all(head.as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn found<'a>(report: &'a Value, target: &str, effect: &str, metric: &str) -> Option<&'a Value> {
+    let targets = report["targets"].as_array().unwrap();
+    let target = targets.iter().find(|one| one["name"] == target)?;
+    let findings = target["findings"].as_array().unwrap();
+    findings.iter().find(|one| one["effect"] == effect && one["metric"] == metric && one["found"] == true)
+}
+
+#[test]
+fn finds_a_slower_server_and_a_leak() {
+    let folder = tempfile::tempdir().unwrap();
+    let leak = Leak::start();
+    let (sender, requests) = channel();
+    let address = faulty_server(&leak, sender);
+    let target =
+        |path: &str, more: &str| format!("[[target]]\nname = '{path}'\nurl = 'http://{address}/{path}'\n{more}\n");
+    let text = format!(
+        "interval = '1s'\n{}{}{}",
+        target("slowing", ""),
+        target("leaking", &format!("process = {{ pid = {} }}", leak.child.id())),
+        target("metrics", &format!("metrics = 'http://{address}/metrics'")),
+    );
+    let watch = Watch::start(&file(folder.path(), &text), &[]);
+    while requests.recv_timeout(PATIENCE).unwrap() < REQUESTS {}
+    let report = watch.until("both are found", |report| {
+        found(report, "slowing", "change", "mean").is_some() && found(report, "leaking", "growth", "memory").is_some()
+    });
+    let change = found(&report, "slowing", "change", "mean").unwrap();
+    assert!(change["text"].as_str().unwrap().contains("changed at"), "{change}");
+    let growth = found(&report, "leaking", "growth", "memory").unwrap();
+    assert!(growth["text"].as_str().unwrap().contains("leaks: it grows by"), "{growth}");
+    assert!(found(&report, "slowing", "growth", "median").is_none(), "{report:#}");
+    let scraped = &report["targets"][2]["resources"];
+    assert_eq!(
+        (number(scraped, "/memory_bytes"), number(scraped, "/threads"), number(scraped, "/descriptors")),
+        (12_345_678, 7, 30)
+    );
+    assert!((scraped["descriptors_share"].as_f64().unwrap() - 0.5).abs() < 1e-9, "{scraped}");
+    assert_eq!(watch.stop(), Some(0));
+}
+
+/// Accepts every connection; responds to its first request with the status that comes next; sends on the body.
+fn webhook(statuses: &'static [u16]) -> (SocketAddr, Receiver<Value>) {
+    let (sender, bodies) = channel();
+    let state = Mutex::new((statuses.iter(), sender));
+    let address = serve_each(move |stream: TcpStream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        let mut output = stream;
+        while let Ok(Some(head)) = read_head(&mut input) {
+            let lower = head.to_ascii_lowercase();
+            assert!(lower.starts_with("post /alerts ") && lower.contains("content-type: application/json"), "{head}");
+            let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+            let mut body = vec![0; length.unwrap()];
+            input.read_exact(&mut body).unwrap();
+            let mut state = state.lock().unwrap();
+            let status = *state.0.next().unwrap_or(&200);
+            if status == 200 {
+                let _ = state.1.send(serde_json::from_slice(&body).unwrap());
+            }
+            drop(state);
+            let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    (address, bodies)
+}
+
+#[test]
+fn webhook_gets_each_alert_in_spite_of_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let address = site.address;
+    let (webhook, alerts) = webhook(&[503, 500]);
+    let more = format!("[alert]\ndown_after = 2\nburn_rate = 1000000\nwebhook = 'http://{webhook}/alerts'\n");
+    let watch = Watch::start(&file(folder.path(), &one_target(&site, &more)), &[]);
+    watch.until("up", |report| number(report, "/targets/0/intervals/up") >= 1);
+    drop(site);
+    let down = alerts.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((&down["state"], &down["target"], &down["cause"]), (&"down".into(), &"shop".into(), &"refused".into()));
+    let _site = Site::lab_at(address);
+    let up = alerts.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((&up["state"], &up["text"]), (&"up".into(), &"shop is up again".into()));
+    assert!(up["time"].as_str() > down["time"].as_str(), "{down} {up}");
+    assert_eq!(watch.stop(), Some(0));
+}
+
+/// Runs `breme watch` in a shell with limits.
+fn limited(limits: &str, path: &Path, more: &[&str]) -> Output {
+    let script = format!("{limits}; exec \"$@\"");
+    let program = breme();
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh"]).arg(program.get_program()).arg("watch").arg(path).args(more);
+    command.output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn full_disk_loses_only_the_intervals_that_do_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let path = file(folder.path(), &one_target(&site, ""));
+    let journal = folder.path().join("shop.watch");
+    let watch = Watch::start(&path, &[]);
+    // More than a block of 512 bytes, so that the limit below leaves no space.
+    watch.until("four intervals", |report| number(report, "/intervals") >= 4);
+    assert_eq!(watch.stop(), Some(0));
+    let before = report(&journal).unwrap();
+    let raw = || std::fs::read(journal.join("raw-000000000001.log")).unwrap();
+    let bytes = raw();
+    let output = limited("trap '' XFSZ; ulimit -f 1", &path, &["--for", "2s"]);
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(4), "{message}");
+    assert!(message.contains("this interval is lost: raw-000000000001.log: File too large"), "{message}");
+    assert_eq!(message.matches("is lost").count(), 1, "a lasting problem is printed once: {message}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("shop: no up or down interval"), "{output:?}");
+    assert!(raw() == bytes, "the journal has changed");
+    let output = breme().arg("watch").arg(&path).args(["--for", "1s"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let after = report(&journal).unwrap();
+    assert_eq!(number(&after, "/intervals"), number(&before, "/intervals") + 1);
+    let output = limited("trap '' XFSZ; ulimit -f 0", &path, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("watch.json: File too large"), "{}", stderr(&output));
+}
+
+#[test]
+fn too_few_descriptors_are_reported_with_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let path = file(
+        folder.path(),
+        &one_target(&site, "")
+            .replace("name =", "load = { connections = 200, duration = '300ms', timeout = '600ms' }\nname ="),
+    );
+    let output = limited("ulimit -n 100", &path, &["--for", "1s"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("264 are needed, 100 are allowed"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ulimit -n 264"), "{}", stderr(&output));
+}
