@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use breme_http1::{
-    ClientConnection, ClientProgress, Content, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
+    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ResponseBody,
     ServerConnection,
 };
 
@@ -53,7 +53,7 @@ fn serve(connection: &mut ServerConnection, input: &[u8], limits: &Limits, field
                 rest = &rest[taken..];
                 let mut response = connection.respond(200, Framing::Length(13), DATE, out);
                 response.block(fields);
-                if response.end() == Content::Expected {
+                if response.end() == ResponseBody::Expected {
                     out.extend_from_slice(b"Hello, World!");
                     connection.content_sent();
                 }

@@ -1,33 +1,30 @@
-//! The Range field (RFC 9110, 14): which parts of a representation were asked for.
+//! The Range field (RFC 9110, 14).
 //!
-//! A range that is not understood is ignored, and the whole is sent (14.2). What would cost more than it is worth is
-//! ignored as well: more than [`RANGE_COUNT_MAX`] ranges. Ranges that overlap are joined, so that no request makes an
-//! answer longer than the representation (the "Apache killer" of 2011).
+//! A range that is not understood is ignored, and the whole representation is sent (14.2); so are more than
+//! [`RANGE_COUNT_MAX`] ranges. Overlapping ranges are joined, so that no request makes a response longer than the
+//! representation (the "Apache killer" of 2011).
 
 /// Ranges of one request, past which the field is ignored.
 pub const RANGE_COUNT_MAX: usize = 16;
 
-/// The bytes from `start` up to and without `end`; never empty.
+/// The bytes from `start` up to but excluding `end`; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first byte.
     pub start: u64,
-    /// The one behind the last.
     pub end: u64,
 }
 
 impl ByteRange {
-    /// How many bytes.
     #[must_use]
     pub const fn length(self) -> u64 {
         self.end - self.start
     }
 }
 
-/// What a Range field asks for.
+/// The result of a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// Send the whole.
+    /// Send the whole representation.
     Ignored,
     /// 206 with one part.
     One(ByteRange),
@@ -37,7 +34,7 @@ pub enum Ranges {
     Unsatisfiable,
 }
 
-/// Reads `value` for a representation of `length` bytes.
+/// Parses `value` for a representation of `length` bytes.
 #[must_use]
 pub fn parse_ranges(value: &[u8], length: u64) -> Ranges {
     let Some(specs) = byte_specs(value) else { return Ranges::Ignored };
@@ -49,9 +46,9 @@ pub fn parse_ranges(value: &[u8], length: u64) -> Ranges {
             return Ranges::Ignored;
         }
         match parse_spec(spec, length) {
-            Spec::Bytes(range) => ranges.push(range),
-            Spec::Outside => {}
-            Spec::Malformed => return Ranges::Ignored,
+            RangeSpec::Bytes(range) => ranges.push(range),
+            RangeSpec::Outside => {}
+            RangeSpec::Malformed => return Ranges::Ignored,
         }
     }
     if spec_count == 0 {
@@ -65,35 +62,35 @@ pub fn parse_ranges(value: &[u8], length: u64) -> Ranges {
     }
 }
 
-/// What stands behind `bytes=`; the unit's case does not matter (14.1).
+/// The part after `bytes=`; the unit is case-insensitive (14.1).
 fn byte_specs(value: &[u8]) -> Option<&str> {
     let (unit, specs) = std::str::from_utf8(value).ok()?.split_once('=')?;
     unit.eq_ignore_ascii_case("bytes").then_some(specs)
 }
 
-enum Spec {
+enum RangeSpec {
     Bytes(ByteRange),
-    /// Well formed, but it begins behind the end.
+    /// Valid, but beyond the end.
     Outside,
     Malformed,
 }
 
-fn parse_spec(spec: &str, length: u64) -> Spec {
-    let Some((first, last)) = spec.split_once('-') else { return Spec::Malformed };
+fn parse_spec(spec: &str, length: u64) -> RangeSpec {
+    let Some((first, last)) = spec.split_once('-') else { return RangeSpec::Malformed };
     match (number(first), number(last)) {
-        (Some(first), Some(last)) if last < first => Spec::Malformed,
+        (Some(first), Some(last)) if last < first => RangeSpec::Malformed,
         (Some(first), Some(last)) => bytes(first, last.saturating_add(1).min(length)),
         (Some(first), None) if last.is_empty() => bytes(first, length),
         (None, Some(suffix)) if first.is_empty() => bytes(length.saturating_sub(suffix), length),
-        _ => Spec::Malformed,
+        _ => RangeSpec::Malformed,
     }
 }
 
-fn bytes(start: u64, end: u64) -> Spec {
-    if start < end { Spec::Bytes(ByteRange { start, end }) } else { Spec::Outside }
+fn bytes(start: u64, end: u64) -> RangeSpec {
+    if start < end { RangeSpec::Bytes(ByteRange { start, end }) } else { RangeSpec::Outside }
 }
 
-/// Digits only (no sign). A number past 64 bits lies behind every end, and the largest one does too.
+/// Digits only (no sign). Numbers beyond 64 bits saturate; the largest one is beyond every end.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -101,7 +98,7 @@ fn number(digits: &str) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Leaves ranges in the order in which they were asked for, unless some overlap: then sorted and joined (14.2).
+/// Keeps the requested order, unless ranges overlap: then they are sorted and joined (14.2).
 fn join_overlapping(ranges: &mut Vec<ByteRange>) {
     let mut sorted = ranges.clone();
     sorted.sort_unstable_by_key(|range| range.start);
@@ -131,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_a_hundred_bytes() {
+    fn parses_ranges() {
         let table = [
             ("bytes=0-0", one(0, 1)),
             ("bytes=0-99", one(0, 100)),
@@ -162,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_ignored() {
+    fn ignores_unknown_ranges() {
         let many = format!("bytes={}", "0-0,".repeat(RANGE_COUNT_MAX + 1));
         for value in [
             "",
@@ -186,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_representation_has_no_range() {
+    fn empty_representation_has_no_range() {
         assert_eq!(parse_ranges(b"bytes=0-", 0), Ranges::Unsatisfiable);
         assert_eq!(parse_ranges(b"bytes=-1", 0), Ranges::Unsatisfiable);
     }
 
     proptest! {
         #[test]
-        fn parts_lie_inside_and_never_exceed_the_whole(value in "bytes=([0-9]{0,3}-[0-9]{0,3},?){1,8}", length in 0_u64..500) {
+        fn ranges_stay_within_the_representation(value in "bytes=([0-9]{0,3}-[0-9]{0,3},?){1,8}", length in 0_u64..500) {
             let parts = match parse_ranges(value.as_bytes(), length) {
                 Ranges::One(range) => vec![range],
                 Ranges::Several(ranges) => ranges,

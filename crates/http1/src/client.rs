@@ -1,125 +1,105 @@
-//! The client's side of a connection.
+//! The client side of a connection.
 
 use crate::content::{ContentDecoder, ContentStep};
 use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
-use crate::meaning;
 use crate::refusal::RefusalReason;
 use crate::request_line::LineVersion;
+use crate::semantics;
 use crate::status_line::StatusLine;
 use crate::{Field, FieldStorage, Fields, Limits, Method, ResponseHead};
 
-/// Reads the responses of one connection, in the order of the requests that were sent on it.
+/// Reads the responses of one connection, in the order of the requests sent on it.
 ///
 /// ```text
 ///   sent ─► (Interim)* ─► Head ─► (Content)* ─► End ─► the next response
 /// ```
 ///
-/// Of [`Limits`] those of heads, fields and chunk lines apply; how much content a response has is the caller's to
-/// judge.
+/// Applies the [`Limits`] of heads, fields and chunk lines; the caller limits the content.
 #[derive(Debug, Default)]
 pub struct ClientConnection {
-    // Small: a generator holds thousands. A test holds it to 64 bytes.
+    // Small, since a generator holds thousands. A test limits it to 64 bytes.
     content: ContentDecoder,
     scan: HeadScan,
-    outstanding: Outstanding,
-    receiving: Receiving,
-    /// Interim responses before the final one that is due.
+    outstanding: OutstandingRequests,
+    state: ResponseState,
+    /// Interim responses received before the current final one.
     interim_count: u8,
-    /// The connection can carry further requests after the response under way.
+    /// The connection stays open after the current response.
     keep_alive: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Receiving {
+enum ResponseState {
     #[default]
     Head,
     Content,
     Over,
 }
 
-/// The requests that wait for their responses. Only HEAD and CONNECT change how a response is framed, so one bit each
-/// tells HEAD from the others.
+/// The requests without responses. Only HEAD and CONNECT affect the framing of a response, so one bit per request marks
+/// HEAD.
 #[derive(Debug, Default)]
-struct Outstanding {
+struct OutstandingRequests {
     count: u32,
-    /// Bit `i % 64` of word `i / 64`: the request that is answered after `i` others is HEAD.
+    /// Bit `i % 64` of word `i / 64`: the request answered after `i` others is HEAD.
     heads: [u64; 2],
     /// The last one is CONNECT.
     connect_is_last: bool,
-    /// The last one asks for another protocol.
+    /// The last one requests an upgrade.
     upgrade_is_last: bool,
 }
 
-/// What `receive` found at the start of the input.
+/// The next item of the input.
 #[derive(Debug)]
 pub enum ClientProgress<'a, 'f> {
-    /// Not enough bytes for the next step.
+    /// The next item is incomplete.
     NeedMore {
-        /// Bytes used.
+        /// Bytes consumed.
         taken: usize,
     },
     /// An interim response (1xx other than 101).
     Interim {
         /// 100 to 199.
         status: u16,
-        /// The field section.
         fields: Fields<'a, 'f>,
-        /// Bytes used.
         taken: usize,
     },
-    /// A final response's head. `Content` may and `End` will follow, always.
-    Head {
-        /// The head.
-        head: ResponseHead<'a, 'f>,
-        /// Bytes used.
-        taken: usize,
-    },
-    /// 101, which was [asked for](ClientConnection::sent_with_upgrade): what comes behind its head speaks another
-    /// protocol, and this connection is over.
-    Switched {
-        /// The field section.
-        fields: Fields<'a, 'f>,
-        /// Bytes used.
-        taken: usize,
-    },
+    /// The head of a final response. `Content` may follow, `End` always does.
+    Head { head: ResponseHead<'a, 'f>, taken: usize },
+    /// 101 to [`sent_with_upgrade`](ClientConnection::sent_with_upgrade): another protocol follows the head, and HTTP
+    /// is over on this connection.
+    Switched { fields: Fields<'a, 'f>, taken: usize },
     /// A part of the content, without its framing.
     Content {
-        /// The part, never empty.
+        /// Never empty.
         bytes: &'a [u8],
-        /// Bytes used.
         taken: usize,
     },
-    /// A field behind chunked content (RFC 9110, 6.5). It is not one of the head's, and must not become one.
-    Trailer {
-        /// The field.
-        field: Field<'a>,
-        /// Bytes used.
-        taken: usize,
-    },
+    /// A field after chunked content (RFC 9110, 6.5). It must not be merged into the head.
+    Trailer { field: Field<'a>, taken: usize },
     /// The response is complete.
     End {
-        /// Bytes used.
         taken: usize,
-        /// Whether the connection can carry further requests.
+        /// The connection is persistent.
         keep_alive: bool,
     },
-    /// The server ended the connection while no response was due, or the last response was the connection's last.
+    /// The server closed the connection between responses, or the last response had `Connection: close`.
     Over,
 }
 
-/// A response that cannot be read; close the connection.
+/// An invalid response; close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server ended the connection before the response was complete.
+    /// The server closed the connection before the response was complete.
     ClosedEarly,
-    /// Bytes came although no request was outstanding, or a 101 that nobody asked for.
+    /// Bytes without an outstanding request, or a 101 without a requested upgrade.
     Unexpected,
     /// The head is not HTTP/1.x.
     BadHead,
-    /// The framing is wrong or ambiguous.
+    /// The framing is invalid or ambiguous.
     BadFraming,
-    /// A limit was passed.
+    /// A limit is exceeded.
     TooLarge,
 }
 
@@ -138,7 +118,7 @@ impl std::fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 impl From<RefusalReason> for ClientError {
-    /// The grammar is shared with the server's side; here only the kind of fault matters.
+    /// The grammar is shared with the server side; a client needs only the kind of error.
     fn from(reason: RefusalReason) -> Self {
         match reason {
             RefusalReason::TooManyFields
@@ -151,7 +131,7 @@ impl From<RefusalReason> for ClientError {
     }
 }
 
-/// A fault in the content's framing or in the fields that announce it.
+/// An error in the framing or in the fields that announce it.
 fn bad_framing(reason: RefusalReason) -> ClientError {
     match ClientError::from(reason) {
         ClientError::TooLarge => ClientError::TooLarge,
@@ -159,8 +139,8 @@ fn bad_framing(reason: RefusalReason) -> ClientError {
     }
 }
 
-impl Outstanding {
-    /// HEAD can be told from other methods at this many places.
+impl OutstandingRequests {
+    /// HEAD can be marked at this many positions.
     const PLACES: u32 = u64::BITS * 2;
 
     fn can_push(&self, method: Method<'_>) -> bool {
@@ -201,56 +181,56 @@ impl Outstanding {
 }
 
 impl ClientConnection {
-    /// A HEAD request can be sent only while fewer requests than this are outstanding; others always.
-    pub const HEAD_OUTSTANDING_MAX: usize = Outstanding::PLACES as usize;
+    /// HEAD can be sent only while fewer requests than this are outstanding.
+    pub const HEAD_OUTSTANDING_MAX: usize = OutstandingRequests::PLACES as usize;
     /// More interim responses before one final response are [`ClientError::TooLarge`].
     pub const INTERIM_COUNT_MAX: u8 = 32;
 
-    /// A connection on which nothing has happened yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a request with this method can be sent now: not behind CONNECT, not when the connection is over, and
-    /// HEAD only up to [`ClientConnection::HEAD_OUTSTANDING_MAX`].
+    /// Whether a request with this method can be sent now: not after CONNECT or the end of the connection, and HEAD
+    /// only up to [`ClientConnection::HEAD_OUTSTANDING_MAX`].
     #[must_use]
     pub fn can_send(&self, method: Method<'_>) -> bool {
-        self.receiving != Receiving::Over && self.outstanding.can_push(method)
+        self.state != ResponseState::Over && self.outstanding.can_push(method)
     }
 
-    /// Says that a request with this method was sent (the framing of its answer depends on it).
+    /// Records that a request with this method was sent, since the framing of its response depends on it.
     ///
-    /// If it [could not](ClientConnection::can_send) be, the connection is over: its answers could not be told apart.
+    /// If it [could not](ClientConnection::can_send) be sent, the connection is over, since responses could no longer
+    /// be assigned to requests.
     pub fn sent(&mut self, method: Method<'_>) {
         let possible = self.outstanding.can_push(method);
         debug_assert!(possible, "sent: {method} cannot be sent now");
         if possible {
             self.outstanding.push(method);
         } else {
-            self.receiving = Receiving::Over;
+            self.state = ResponseState::Over;
         }
     }
 
-    /// As [`sent`](Self::sent), for a request that asks for another protocol (RFC 9110, 7.8). Nothing can be sent
-    /// behind it before it is answered.
+    /// As [`sent`](Self::sent), for a request with Upgrade (RFC 9110, 7.8). Nothing can be sent after it before its
+    /// response.
     pub fn sent_with_upgrade(&mut self, method: Method<'_>) {
         self.sent(method);
         self.outstanding.upgrade_is_last = true;
     }
 
-    /// How many responses are due.
+    /// The number of outstanding responses.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding.count as usize
     }
 
-    /// The next step of the responses in `input`. Call again with the rest until `NeedMore` or `Over`.
+    /// Returns the next item of `input`. Call again with the rest until `NeedMore` or `Over`.
     ///
-    /// `input` begins with the first byte that was not taken. `ended` says that nothing will come after it.
+    /// `input` begins with the first byte not yet consumed. `ended`: nothing will follow it.
     ///
     /// # Errors
-    /// If the response cannot be read.
+    /// An invalid response.
     pub fn receive<'a, 'f>(
         &mut self,
         input: &'a [u8],
@@ -258,25 +238,25 @@ impl ClientConnection {
         limits: &Limits,
         storage: &'f mut FieldStorage<'a>,
     ) -> Result<ClientProgress<'a, 'f>, ClientError> {
-        let received = match self.receiving {
-            Receiving::Head if self.outstanding.count == 0 => self.receive_nothing(input, ended),
-            Receiving::Head => self.receive_head(input, ended, limits, storage),
-            Receiving::Content => self.receive_content(input, ended, limits),
-            Receiving::Over => Ok(ClientProgress::Over),
+        let received = match self.state {
+            ResponseState::Head if self.outstanding.count == 0 => self.receive_nothing(input, ended),
+            ResponseState::Head => self.receive_head(input, ended, limits, storage),
+            ResponseState::Content => self.receive_content(input, ended, limits),
+            ResponseState::Over => Ok(ClientProgress::Over),
         };
         if received.is_err() {
-            self.receiving = Receiving::Over;
+            self.state = ResponseState::Over;
         }
         received
     }
 
-    /// No response is due.
+    /// No response is outstanding.
     fn receive_nothing<'a, 'f>(&mut self, input: &[u8], ended: bool) -> Result<ClientProgress<'a, 'f>, ClientError> {
         match (input.is_empty(), ended) {
             (false, _) => Err(ClientError::Unexpected),
             (true, false) => Ok(ClientProgress::NeedMore { taken: 0 }),
             (true, true) => {
-                self.receiving = Receiving::Over;
+                self.state = ResponseState::Over;
                 Ok(ClientProgress::Over)
             }
         }
@@ -299,10 +279,10 @@ impl ClientConnection {
         match line.status {
             101 if self.outstanding.next_is_upgrade() => {
                 self.outstanding.pop();
-                self.receiving = Receiving::Over;
+                self.state = ResponseState::Over;
                 Ok(ClientProgress::Switched { fields: Fields::new(headers), taken })
             }
-            // Nothing was asked to be upgraded.
+            // No upgrade was requested.
             101 => Err(ClientError::Unexpected),
             100..200 => self.pass_interim(line.status, Fields::new(headers), taken),
             _ => self.begin_response(&line, headers).map(|head| ClientProgress::Head { head, taken }),
@@ -322,7 +302,7 @@ impl ClientConnection {
         Ok(ClientProgress::Interim { status, fields, taken })
     }
 
-    /// The status line and the fields; none while the head is not complete.
+    /// The status line and the fields; None while the head is incomplete.
     fn read_section<'a, 'f>(
         &mut self,
         input: &'a [u8],
@@ -333,7 +313,7 @@ impl ClientConnection {
             && let Some(line) = StatusLine::parse(within(input, limits))?
             && line.version != LineVersion::Later
         {
-            // As for requests: the careful way decides every doubt.
+            // As for requests, the strict parser decides.
             return match tokenise(input, limits, storage) {
                 Some(section) => Ok(Some((line, section))),
                 None => match self.scan.scan::<StatusLine>(input, limits)? {
@@ -357,10 +337,10 @@ impl ClientConnection {
         let tunnel = self.outstanding.next_is_connect() && (200..300).contains(&status);
         // RFC 9112, 6.3, rules 1 and 2.
         let has_no_content = self.outstanding.next_is_head() || tunnel || status == 204 || status == 304;
-        let (framing, keep_alive) = meaning::response(version, has_no_content, headers).map_err(bad_framing)?;
+        let (framing, keep_alive) = semantics::response(version, has_no_content, headers).map_err(bad_framing)?;
         self.keep_alive = keep_alive && !tunnel;
         self.interim_count = 0;
-        self.receiving = Receiving::Content;
+        self.state = ResponseState::Content;
         self.content = ContentDecoder::new(framing);
         Ok(ResponseHead { status, version, fields: Fields::new(headers), framing, keep_alive: self.keep_alive })
     }
@@ -386,26 +366,29 @@ impl ClientConnection {
         ClientProgress::End { taken, keep_alive: self.keep_alive }
     }
 
-    /// The response that was due is complete.
+    /// The current response is complete.
     pub(crate) fn pass_response(&mut self, keep_alive: bool) {
         self.keep_alive = keep_alive;
         self.interim_count = 0;
         self.outstanding.pop();
-        self.receiving = if keep_alive { Receiving::Head } else { Receiving::Over };
+        self.state = if keep_alive { ResponseState::Head } else { ResponseState::Over };
     }
 
-    /// A response is due, nothing of it was read, and its request does not change its framing.
+    /// A response is outstanding, none of it was received, and its request does not affect its framing.
     pub(crate) fn expects_plain_response(&self) -> bool {
-        self.receiving == Receiving::Head && self.outstanding.count > 0 && self.scan.is_fresh() && self.asked_plainly()
+        self.state == ResponseState::Head
+            && self.outstanding.count > 0
+            && self.scan.is_fresh()
+            && self.request_is_plain()
     }
 
-    /// The request of the response that is due is neither HEAD nor CONNECT.
-    pub(crate) fn asked_plainly(&self) -> bool {
+    /// The current request is neither HEAD nor CONNECT.
+    pub(crate) fn request_is_plain(&self) -> bool {
         !self.outstanding.next_is_head() && !self.outstanding.next_is_connect()
     }
 }
 
-/// The fields of a head that came in one piece, if it is complete and every line ends with CRLF.
+/// The fields of a head that is complete in `input`, if every line ends with CRLF.
 fn tokenise<'a, 'f>(input: &'a [u8], limits: &Limits, storage: &'f mut FieldStorage<'a>) -> Option<Section<'a, 'f>> {
     let mut response = httparse::Response::new(&mut []);
     let headers = &mut storage.headers[..field_count_max(limits)];
@@ -432,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_was_asked_for_ends_http() {
+    fn requested_upgrade_ends_http() {
         let (mut client, limits) = (asked(), Limits::default());
         assert!(!client.can_send(Method::Get), "what is sent behind it may be read by another protocol");
         let mut storage = FieldStorage::new();
@@ -446,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_decline_to_switch() {
+    fn server_may_decline_upgrade() {
         let (mut client, limits) = (asked(), Limits::default());
         let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
         let mut storage = FieldStorage::new();

@@ -1,8 +1,7 @@
-//! Content, taken out of its framing (RFC 9112, 6.3 and 7.1). Both roles read it with this.
+//! Decodes content from its framing (RFC 9112, 6.3 and 7.1), for both roles.
 //!
-//! Chunk framing is read byte by byte and taken at once: nothing of it waits in the driver, and a size line that comes
-//! in a thousand segments is read once. Only a trailer line that is not complete is left untaken, because its name must
-//! be seen whole.
+//! Chunk framing is consumed byte by byte: none of it stays in the driver, and a size line that arrives in a thousand
+//! segments is read once. Only an incomplete trailer line is left unconsumed, because its name must be checked whole.
 
 use crate::head::{field_count_max, split_field_line};
 use crate::refusal::RefusalReason;
@@ -10,24 +9,24 @@ use crate::syntax::{is_blank, is_token_byte, is_value_byte};
 use crate::trailers::is_refused;
 use crate::{Field, Framing, Limits};
 
-/// More digits than a 64-bit size has are refused, be they zeros.
+/// A size with more digits is rejected, even if they are zeros.
 const SIZE_DIGITS_MAX: u32 = 16;
 
-/// Where in a message's content the connection stands.
+/// The position in a message's content.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ContentDecoder {
-    /// Bytes of the content, or of this chunk, still to come; the chunk's size while that is read.
+    /// Bytes of the content, or of this chunk, still to come; the chunk's size while its size line is read.
     remaining: u64,
-    /// Bytes of this size line, or of the trailer section, that were taken.
+    /// Bytes consumed of this size line, or of the trailer section.
     line_bytes: u32,
-    /// Up to here the trailer line at the start of the input has no end.
+    /// The start of the input up to here contains no end of the trailer line.
     scanned: u32,
     trailer_count: u16,
-    phase: Phase,
+    phase: ContentPhase,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum ContentPhase {
     #[default]
     Done,
     Length,
@@ -36,7 +35,7 @@ enum Phase {
     Size,
     ExtensionStart,
     ExtensionName,
-    /// White space behind the name: the value must follow.
+    /// White space after the name: `=` must follow.
     ExtensionEquals,
     ExtensionValueStart,
     ExtensionToken,
@@ -50,7 +49,7 @@ enum Phase {
     Trailers,
 }
 
-/// What stands at the start of the input.
+/// The next item of the input.
 #[derive(Debug)]
 pub(crate) enum ContentStep<'a> {
     NeedMore { taken: usize },
@@ -62,25 +61,24 @@ pub(crate) enum ContentStep<'a> {
 impl ContentDecoder {
     pub(crate) fn new(framing: Framing) -> Self {
         let (phase, remaining) = match framing {
-            Framing::None | Framing::Length(0) => (Phase::Done, 0),
-            Framing::Length(length) => (Phase::Length, length),
-            Framing::Chunked => (Phase::Size, 0),
-            Framing::UntilClose => (Phase::UntilClose, 0),
+            Framing::None | Framing::Length(0) => (ContentPhase::Done, 0),
+            Framing::Length(length) => (ContentPhase::Length, length),
+            Framing::Chunked => (ContentPhase::Size, 0),
+            Framing::UntilClose => (ContentPhase::UntilClose, 0),
         };
         Self { phase, remaining, ..Self::default() }
     }
 
-    /// What is left of a content whose length was announced.
+    /// The rest of content with a Content-Length.
     pub(crate) fn known_rest(&self) -> Option<u64> {
-        matches!(self.phase, Phase::Done | Phase::Length).then_some(self.remaining)
+        matches!(self.phase, ContentPhase::Done | ContentPhase::Length).then_some(self.remaining)
     }
 
-    /// Whether the end of the connection ends the content.
     pub(crate) fn ends_with_connection(&self) -> bool {
-        self.phase == Phase::UntilClose
+        self.phase == ContentPhase::UntilClose
     }
 
-    /// The next part. `bytes_max` is how much content may still come.
+    /// The next item. `bytes_max` limits the content still accepted.
     pub(crate) fn decode<'a>(
         &mut self,
         input: &'a [u8],
@@ -90,9 +88,11 @@ impl ContentDecoder {
         let mut taken = 0;
         loop {
             match self.phase {
-                Phase::Done => return Ok(ContentStep::End { taken }),
-                Phase::Length | Phase::Data | Phase::UntilClose => return Ok(self.take_bytes(input, taken)),
-                Phase::Trailers => match self.take_trailer(&input[taken..], limits)? {
+                ContentPhase::Done => return Ok(ContentStep::End { taken }),
+                ContentPhase::Length | ContentPhase::Data | ContentPhase::UntilClose => {
+                    return Ok(self.take_bytes(input, taken));
+                }
+                ContentPhase::Trailers => match self.take_trailer(&input[taken..], limits)? {
                     Some((line_bytes, Some(field))) => {
                         return Ok(ContentStep::Trailer { field, taken: taken + line_bytes });
                     }
@@ -110,30 +110,30 @@ impl ContentDecoder {
         }
     }
 
-    /// Hands over what has come of the bytes that are due.
+    /// Returns the received part of the remaining bytes.
     fn take_bytes<'a>(&mut self, input: &'a [u8], taken: usize) -> ContentStep<'a> {
         let rest = &input[taken..];
         if rest.is_empty() {
             return ContentStep::NeedMore { taken };
         }
-        if self.phase == Phase::UntilClose {
+        if self.phase == ContentPhase::UntilClose {
             return ContentStep::Content { bytes: rest, taken: input.len() };
         }
         let count = usize::try_from(self.remaining).map_or(rest.len(), |remaining| remaining.min(rest.len()));
         self.remaining -= count as u64;
         if self.remaining == 0 {
-            self.phase = if self.phase == Phase::Length { Phase::Done } else { Phase::DataReturn };
+            self.phase = if self.phase == ContentPhase::Length { ContentPhase::Done } else { ContentPhase::DataReturn };
         }
         ContentStep::Content { bytes: &rest[..count], taken: taken + count }
     }
 
-    /// One byte of chunk framing.
+    /// Consumes one byte of chunk framing.
     fn take_framing(&mut self, byte: u8, bytes_max: u64, limits: &Limits) -> Result<(), RefusalReason> {
         match self.phase {
-            Phase::DataReturn | Phase::DataLineFeed => return self.take_chunk_end(byte),
-            Phase::SizeLineFeed if byte == b'\n' => return self.end_size_line(bytes_max),
-            Phase::SizeLineFeed => return Err(RefusalReason::BareCarriageReturn),
-            Phase::Size => self.phase = self.take_size(byte)?,
+            ContentPhase::DataReturn | ContentPhase::DataLineFeed => return self.take_chunk_end(byte),
+            ContentPhase::SizeLineFeed if byte == b'\n' => return self.end_size_line(bytes_max),
+            ContentPhase::SizeLineFeed => return Err(RefusalReason::BareCarriageReturn),
+            ContentPhase::Size => self.phase = self.take_size(byte)?,
             _ => self.phase = self.take_extension(byte)?,
         }
         self.line_bytes += 1;
@@ -143,27 +143,27 @@ impl ContentDecoder {
         Ok(())
     }
 
-    fn take_size(&mut self, byte: u8) -> Result<Phase, RefusalReason> {
+    fn take_size(&mut self, byte: u8) -> Result<ContentPhase, RefusalReason> {
         if let Some(digit) = char::from(byte).to_digit(16) {
             if self.line_bytes >= SIZE_DIGITS_MAX {
                 return Err(RefusalReason::BadChunkSize);
             }
             self.remaining = self.remaining << 4 | u64::from(digit);
-            return Ok(Phase::Size);
+            return Ok(ContentPhase::Size);
         }
         match byte {
             _ if self.line_bytes == 0 => Err(RefusalReason::BadChunkSize),
-            b'\r' => Ok(Phase::SizeLineFeed),
-            b';' => Ok(Phase::ExtensionStart),
+            b'\r' => Ok(ContentPhase::SizeLineFeed),
+            b';' => Ok(ContentPhase::ExtensionStart),
             b'\n' => Err(RefusalReason::BareLineFeed),
             _ => Err(RefusalReason::BadChunkSize),
         }
     }
 
     /// `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112, 7.1.1). The "bad" white space is
-    /// accepted where nothing can end (behind `;` and around `=`), not before `;` and the line's end.
-    fn take_extension(&self, byte: u8) -> Result<Phase, RefusalReason> {
-        use Phase::*;
+    /// accepted where nothing can end (after `;` and around `=`), not before `;` and the end of the line.
+    fn take_extension(&self, byte: u8) -> Result<ContentPhase, RefusalReason> {
+        use ContentPhase::*;
         match (self.phase, byte) {
             (_, b'\n') => Err(RefusalReason::BareLineFeed),
             (ExtensionName | ExtensionToken | ExtensionAfterQuoted, b'\r') => Ok(SizeLineFeed),
@@ -187,21 +187,20 @@ impl ContentDecoder {
             return Err(RefusalReason::ContentTooLarge);
         }
         self.line_bytes = 0;
-        self.phase = if self.remaining == 0 { Phase::Trailers } else { Phase::Data };
+        self.phase = if self.remaining == 0 { ContentPhase::Trailers } else { ContentPhase::Data };
         Ok(())
     }
 
     fn take_chunk_end(&mut self, byte: u8) -> Result<(), RefusalReason> {
         self.phase = match (self.phase, byte) {
-            (Phase::DataReturn, b'\r') => Phase::DataLineFeed,
-            (Phase::DataLineFeed, b'\n') => Phase::Size,
+            (ContentPhase::DataReturn, b'\r') => ContentPhase::DataLineFeed,
+            (ContentPhase::DataLineFeed, b'\n') => ContentPhase::Size,
             _ => return Err(RefusalReason::BadChunkEnd),
         };
         Ok(())
     }
 
-    /// One line of the trailer section, if it is complete: its length and its field; no field stands in the empty line
-    /// at the end.
+    /// The next complete line of the trailer section: its length and its field, None for the empty line at the end.
     fn take_trailer<'a>(
         &mut self,
         rest: &'a [u8],
@@ -215,16 +214,16 @@ impl ContentDecoder {
         };
         let line = &window[..self.scanned as usize + found + 1];
         if line == b"\r\n" {
-            self.phase = Phase::Done;
+            self.phase = ContentPhase::Done;
             return Ok(Some((line.len(), None)));
         }
-        let field = self.judge_trailer(line, limits)?;
+        let field = self.check_trailer(line, limits)?;
         self.line_bytes = self.line_bytes.saturating_add(line.len() as u32);
         self.scanned = 0;
         Ok(Some((line.len(), Some(field))))
     }
 
-    fn judge_trailer<'a>(&mut self, line: &'a [u8], limits: &Limits) -> Result<Field<'a>, RefusalReason> {
+    fn check_trailer<'a>(&mut self, line: &'a [u8], limits: &Limits) -> Result<Field<'a>, RefusalReason> {
         let (name, value) = split_field_line(line)?;
         if is_refused(name) {
             return Err(RefusalReason::ForbiddenTrailer);
@@ -242,7 +241,7 @@ impl ContentDecoder {
 mod tests {
     use super::*;
 
-    /// The content, the trailers, and the bytes behind the message, or why it was refused.
+    /// The content, the trailers, and the bytes after the message, or why it was rejected.
     fn decode(input: &[u8], segment_bytes: usize, bytes_max: u64) -> Result<Option<(Vec<u8>, usize)>, RefusalReason> {
         let mut decoder = ContentDecoder::new(Framing::Chunked);
         let limits = Limits { chunk_line_bytes_max: 64, head_bytes_max: 64, field_count_max: 3, ..Limits::default() };
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_become_content() {
+    fn decodes_chunks() {
         check("0\r\n\r\n", Ok(Some(("", 0))));
         check("000\r\n\r\nnext", Ok(Some(("", 4))));
         check("5\r\nhello\r\n0\r\n\r\n", Ok(Some(("hello", 0))));
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_chunks_are_refused() {
+    fn rejects_bad_chunks() {
         use RefusalReason::*;
         for (input, expected) in [
             ("\r\n", BadChunkSize),
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_kept() {
+    fn decodes_known_length() {
         let mut decoder = ContentDecoder::new(Framing::Length(3));
         let limits = Limits::default();
         assert_eq!(decoder.known_rest(), Some(3));

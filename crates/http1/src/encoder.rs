@@ -1,35 +1,31 @@
-//! A request's head, as bytes. Requests are built once and sent often, so this need not be fast.
+//! Encodes request heads. Requests are built once and sent often, so this need not be fast.
 
 use crate::fields::push_field_line;
 use crate::status::push_framing;
 use crate::syntax::is_token;
 use crate::{FieldBlock, Framing, InvalidField, Method, Version};
 
-/// Builds a request's bytes; the framing and Host fields are its own.
+/// Builds the bytes of a request; writes framing and Host itself.
 #[derive(Debug)]
 pub struct RequestEncoder<'a> {
-    /// The method; a token.
+    /// A token.
     pub method: Method<'a>,
-    /// The request target as it stands in the request line.
+    /// The request target as in the request line.
     pub target: &'a str,
-    /// The version.
     pub version: Version,
-    /// The value of Host.
     pub authority: &'a str,
-    /// Further fields. `Content-Length`, `Transfer-Encoding`, `Host` and `Connection` in it replace the encoder's own
-    /// lines.
+    /// Further fields. `Content-Length`, `Transfer-Encoding`, `Host` and `Connection` in it replace the encoder's own.
     pub fields: &'a FieldBlock,
-    /// Ask for the connection to stay open (HTTP/1.0) or to be closed (HTTP/1.1) where that is not the version's
-    /// default.
+    /// Request a persistent connection (HTTP/1.0) or its closing (HTTP/1.1) where that is not the default.
     pub keep_alive: bool,
 }
 
 impl RequestEncoder<'_> {
-    /// Appends the head for a request with `content_bytes` bytes of content (none: no content).
+    /// Appends the head of a request with `content_bytes` bytes of content (None: no content).
     ///
     /// # Errors
-    /// If the method is not a token, the target is empty or holds white space or control bytes, or the authority cannot
-    /// stand in a field. Nothing is written then.
+    /// If the method is not a token, the target is empty or contains white space or control bytes, or the authority is
+    /// not a valid field value. Nothing is written then.
     pub fn encode(&self, content_bytes: Option<u64>, out: &mut Vec<u8>) -> Result<(), InvalidField> {
         let start = out.len();
         let encoded = self.try_encode(content_bytes, out);
@@ -73,7 +69,7 @@ impl RequestEncoder<'_> {
         Ok(())
     }
 
-    /// RFC 9110, 8.6: methods that are expected to have content say that they have none.
+    /// RFC 9110, 8.6: methods that usually have content announce a length of 0.
     fn framing(&self, content_bytes: Option<u64>) -> Framing {
         match (content_bytes, self.method) {
             (Some(length), _) => Framing::Length(length),
@@ -112,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_encoders_own_fields() {
+    fn writes_default_fields() {
         assert_eq!(encode(&GET, None), "|GET /x?y HTTP/1.1\r\nHost: a.example:8080\r\n\r\n");
         let closing = RequestEncoder { method: Method::Post, keep_alive: false, ..GET };
         assert_eq!(
@@ -129,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn given_fields_replace_them() {
+    fn given_fields_replace_defaults() {
         let mut fields = FieldBlock::new();
         for (name, value) in [("host", "b"), ("CONNECTION", "close"), ("content-length", "3"), ("X", "y")] {
             fields.push(name, value.as_bytes()).unwrap();
@@ -142,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_line_is_refused() {
+    fn rejects_line_breaks() {
         for request in [
             RequestEncoder { target: "", ..GET },
             RequestEncoder { target: "/ HTTP/1.1\r\nX: y", ..GET },

@@ -1,7 +1,6 @@
-//! Entity tags as they stand in fields (RFC 9110, 8.8.3): one, or a list of them.
+//! Entity tags in header fields (RFC 9110, 8.8.3): one, or a list.
 //!
-//! Commas may stand inside a tag, so that a split at commas would be wrong. A list is read up to the first member that
-//! is malformed.
+//! A tag may contain commas, so a list cannot be split at commas. It is read up to the first malformed member.
 
 /// An entity tag as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,20 +12,20 @@ pub struct EntityTag<'a> {
 }
 
 impl EntityTag<'_> {
-    /// The same representation, byte for byte (RFC 9110, 8.8.3.2).
+    /// Strong comparison (RFC 9110, 8.8.3.2).
     #[must_use]
     pub fn is_strongly(self, other: EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Good enough to be taken for one another (RFC 9110, 8.8.3.2).
+    /// Weak comparison (RFC 9110, 8.8.3.2).
     #[must_use]
     pub fn is_weakly(self, other: EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
 }
 
-/// Whether a member of these lines, each a list, is `*` or a tag for which `matches` holds.
+/// Whether one of these list values contains `*` or a tag for which `matches` is true.
 pub fn any_tag<'a>(lines: impl IntoIterator<Item = &'a [u8]>, matches: impl Fn(EntityTag<'a>) -> bool) -> bool {
     lines.into_iter().flat_map(|line| Tags { rest: line }).any(|member| match member {
         Member::Any => true,
@@ -34,7 +33,7 @@ pub fn any_tag<'a>(lines: impl IntoIterator<Item = &'a [u8]>, matches: impl Fn(E
     })
 }
 
-/// The tag that this value is; none if it is anything else.
+/// The single tag in this value; None for anything else.
 #[must_use]
 pub fn only_tag(value: &[u8]) -> Option<EntityTag<'_>> {
     let mut tags = Tags { rest: value };
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_tag_alone() {
+    fn parses_single_entity_tag() {
         let strong = EntityTag { weak: false, opaque: b"\"a,b\"" };
         assert_eq!(only_tag(b"\"a,b\""), Some(strong));
         let weak = only_tag(b"W/\"a,b\"").unwrap();
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_up_to_what_is_malformed() {
+    fn parses_tag_lists_up_to_an_error() {
         let found = |lines: &[&str]| {
             let lines = lines.iter().map(|line| line.as_bytes());
             any_tag(lines, |tag| tag.opaque == b"\"x\"")

@@ -1,4 +1,4 @@
-//! Field sections: borrowed ones that were received, and blocks that were built once to be sent often.
+//! Field sections: borrowed ones that were received, and prepared blocks that are sent often.
 
 use std::mem::MaybeUninit;
 
@@ -7,23 +7,23 @@ use crate::syntax::{is_blank, is_token, is_value, members};
 /// One field line as received.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
-    /// The name, in the case that was sent.
+    /// As received.
     pub name: &'a str,
-    /// The value without the white space around it.
+    /// Without surrounding white space.
     pub value: &'a [u8],
 }
 
-/// Room for the fields of one head, on the caller's stack.
+/// Storage for the fields of one head, on the caller's stack.
 #[derive(Debug)]
 pub struct FieldStorage<'a> {
     pub(crate) headers: [MaybeUninit<httparse::Header<'a>>; FieldStorage::CAPACITY],
 }
 
 impl FieldStorage<'_> {
-    /// The most fields that any limit can allow.
+    /// Upper bound of [`crate::Limits::field_count_max`].
     pub const CAPACITY: usize = 256;
 
-    /// Empty and not even written to, so that it costs nothing.
+    /// Uninitialised, so that it costs nothing.
     #[must_use]
     pub fn new() -> Self {
         Self { headers: [const { MaybeUninit::uninit() }; Self::CAPACITY] }
@@ -43,8 +43,7 @@ pub struct Fields<'a, 'f> {
     names: NameSet,
 }
 
-/// A Bloom filter of names, so that most questions for a field that is not there cost a few instructions and not a look
-/// at each field.
+/// A Bloom filter of names, so that most lookups of absent fields cost a few instructions.
 #[derive(Clone, Copy, Debug, Default)]
 struct NameSet(u64);
 
@@ -54,13 +53,13 @@ impl NameSet {
         self.0 |= Self::bit(name);
     }
 
-    /// False: none of them has this name, whatever its case.
+    /// If false, no field has this name, in any case.
     #[inline]
     const fn may_contain(self, name: &str) -> bool {
         self.0 & Self::bit(name) != 0
     }
 
-    /// Length and first letter tell most names apart.
+    /// Length and first letter distinguish most names.
     #[inline]
     const fn bit(name: &str) -> u64 {
         const CASE: u8 = 0x20;
@@ -76,60 +75,54 @@ impl<'a, 'f> Fields<'a, 'f> {
         Self { headers, names }
     }
 
-    /// The field lines of this name, whatever its case.
+    /// The field lines of this name, in any case.
     #[inline]
     fn named<'n>(self, name: &'n str) -> impl Iterator<Item = &'f httparse::Header<'a>> + use<'a, 'f, 'n> {
         let headers = if self.names.may_contain(name) { self.headers } else { &[] };
         headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name))
     }
 
-    /// All field lines in their order.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> + 'f {
         self.headers.iter().map(|header| Field { name: header.name, value: header.value })
     }
 
-    /// How many field lines there are.
     #[must_use]
     pub fn len(self) -> usize {
         self.headers.len()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.headers.is_empty()
     }
 
-    /// The value of the first field line of this name, whatever its case.
     #[must_use]
     #[inline]
     pub fn first(self, name: &str) -> Option<&'a [u8]> {
         self.named(name).next().map(|header| header.value)
     }
 
-    /// The values of all field lines of this name.
     #[inline]
     pub fn all<'n>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'f, 'n> {
         self.named(name).map(|header| header.value)
     }
 
-    /// The members of all field lines of this name, read as comma-separated lists (RFC 9110, 5.6.1), without empty
-    /// ones. Commas inside quoted strings do not separate.
+    /// The members of all field lines of this name as comma-separated lists (RFC 9110, 5.6.1), without empty ones.
+    /// Commas in quoted strings do not separate.
     pub fn list<'n>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'f, 'n> {
         self.all(name).flat_map(members)
     }
 }
 
-/// The members of one value, read as a comma-separated list (RFC 9110, 5.6.1): trimmed, without empty ones. Commas
-/// inside quoted strings do not separate.
+/// The members of one comma-separated list (RFC 9110, 5.6.1), trimmed, without empty ones. Commas in quoted strings do
+/// not separate.
 pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     members(value)
 }
 
-/// A name or a value that cannot stand in a field: it would end the line or the section (RFC 9110, 5.5).
+/// A name or value that would end its field line or the section (RFC 9110, 5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {
-    /// The name as it was given.
     pub name: String,
 }
 
@@ -151,8 +144,8 @@ impl std::fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// Writes a field line. Every field that this crate sends and that somebody else chose passes here: a name or value
-/// that would end its line cannot be built (RFC 9110, 5.5).
+/// Writes a field line. All fields from outside this crate pass here, so that a name or value that would end its line
+/// cannot be written (RFC 9110, 5.5).
 pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), InvalidField> {
     if !is_token(name.as_bytes()) || !is_sendable(value) {
         return Err(InvalidField::new(name));
@@ -161,7 +154,7 @@ pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Re
     Ok(())
 }
 
-/// Writes a field line whose name and value were checked: by the caller, or when they were received.
+/// Writes a field line whose name and value the caller has validated.
 pub(crate) fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name.as_bytes());
@@ -170,26 +163,25 @@ pub(crate) fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A value that arrives as it was sent.
+/// Whether a recipient would read this value unchanged.
 pub(crate) fn is_sendable(value: &[u8]) -> bool {
     let at_an_end = |byte: Option<&u8>| byte.is_some_and(|&byte| is_blank(byte));
     is_value(value) && !at_an_end(value.first()) && !at_an_end(value.last())
 }
 
-/// Field lines that are already serialised and known to be valid, built once and sent often.
+/// Serialised and validated field lines, built once and sent often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldBlock {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl FieldBlock {
-    /// No field.
     #[must_use]
     pub const fn new() -> Self {
         Self { bytes: Vec::new() }
     }
 
-    /// No field, and room for lines of so many bytes altogether, their ends included.
+    /// An empty block with capacity for lines of this many bytes, including line ends.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes) }
@@ -198,36 +190,34 @@ impl FieldBlock {
     /// Adds a field line.
     ///
     /// # Errors
-    /// If the name is not a token, or the value holds CR, LF, NUL or another control byte (HTAB is allowed), or begins
-    /// or ends with white space.
+    /// If the name is not a token, or the value contains CR, LF, NUL or another control byte (HTAB is allowed), or
+    /// begins or ends with white space.
     pub fn push(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
         push_field_line(&mut self.bytes, name, value)
     }
 
-    /// Takes no more memory than its lines need.
     pub fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
     }
 
-    /// Whether there is no line in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether a line of this name is in it, whatever its case.
+    /// Whether it contains a line of this name, in any case.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.names().any(|known| known.eq_ignore_ascii_case(name.as_bytes()))
     }
 
     fn names(&self) -> impl Iterator<Item = &[u8]> {
-        // A value holds no line feed, so every one ends a line.
+        // A value contains no line feed, so each one ends a line.
         let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
         lines.map(|line| line.split(|&byte| byte == b':').next().unwrap_or_default())
     }
 
-    /// The lines, each ended by CRLF.
+    /// The lines, each ending with CRLF.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
@@ -239,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_run_over_all_lines_of_a_name() {
+    fn lists_join_all_lines_of_a_field() {
         let header = |name, value| httparse::Header { name, value };
         let headers = [
             header("Accept", b"a, b" as &[u8]),
@@ -256,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_in_any_case_and_an_absent_one_never() {
+    fn finds_names_in_any_case() {
         let names = ["Host", "User-Agent", "Accept", "Accept-Language", "Cookie", "X-Forwarded-For", "X", "~"];
         let headers = names.map(|name| httparse::Header { name, value: name.as_bytes() });
         let fields = Fields::new(&headers);
@@ -271,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_holds_only_whole_lines() {
+    fn field_block_rejects_line_breaks() {
         let mut block = FieldBlock::new();
         block.push("X-One", b"1").unwrap();
         block.push("Empty", b"").unwrap();

@@ -1,50 +1,48 @@
-//! Finding the end of a head, and cutting it into fields.
+//! Finds the end of a head and splits it into fields.
 //!
 //! ```text
 //!   whole head in one piece ──► tokeniser (SIMD) ──► are all line ends CRLF? ──► fields
 //!            │ no, or not clean                            │ no
 //!            ▼                                             ▼
-//!   line by line, each checked once, by our own grammar: what is wrong, or "need more", or fields
+//!   line by line, each checked once, by our own grammar: the error, or "need more", or fields
 //! ```
 //!
-//! The careful path decides every refusal, by the first offence in the order of the bytes. So the verdict does not
-//! depend on how the bytes were cut into segments, and a head that comes byte by byte is looked at once.
+//! The strict path decides every refusal, by the first error in byte order. So the verdict does not depend on the
+//! segmentation, and a head that arrives byte by byte is scanned once.
 
 use crate::refusal::RefusalReason;
 use crate::syntax::{token_run, trim, value_run};
 use crate::{FieldStorage, Limits};
 
-/// How much of a head was looked at, while it is incomplete. Offsets count from the head's first byte.
+/// Progress in an incomplete head. Offsets count from its first byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadScan {
-    /// Where the first line begins that is not complete.
+    /// Start of the first incomplete line.
     line_start: u32,
-    /// Up to here there is no end of that line.
+    /// Bytes already searched for the end of that line.
     scanned: u32,
-    /// Complete field lines so far.
     field_count: u16,
 }
 
 /// The fields of a head and the length of the head in bytes.
 pub(crate) type Section<'a, 'f> = (&'f [httparse::Header<'a>], usize);
 
-/// The first line, as the two roles differ in it.
+/// The first line of a head, which differs between the roles.
 pub(crate) trait FirstLine {
-    /// A first line cannot be longer than this.
+    /// The longest first line.
     fn bytes_max(limits: &Limits) -> usize;
-    /// What it is called if the head ends inside it by the limit.
+    /// The refusal of a first line that exceeds the limit.
     const TOO_LONG: RefusalReason;
-    /// Whether `line`, up to its line feed or up to the limit, is in order so far.
+    /// Whether `line`, up to its line feed or the limit, is valid so far.
     fn check(line: &[u8], limits: &Limits) -> Result<(), RefusalReason>;
 }
 
 impl HeadScan {
-    /// Nothing of the head was seen.
     pub(crate) const fn is_fresh(self) -> bool {
         self.scanned == 0
     }
 
-    /// Looks at what is new in `input`. The length of the head if it is complete.
+    /// Scans the new bytes of `input`. Returns the length of a complete head.
     pub(crate) fn scan<L: FirstLine>(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, RefusalReason> {
         let window = within(input, limits);
         while let Some(found) = memchr::memchr(b'\n', window.get(self.scanned as usize..).unwrap_or_default()) {
@@ -65,7 +63,7 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Why a head that will not be completed is refused: what is wrong with its first line, else that it is cut off.
+    /// Why an incomplete head is rejected at the end of the input: an error in its first line, else truncation.
     pub(crate) fn why_cut_off<L: FirstLine>(self, input: &[u8], limits: &Limits) -> RefusalReason {
         match L::check(within(input, limits), limits) {
             Err(reason) if self.line_start == 0 => reason,
@@ -82,7 +80,7 @@ impl HeadScan {
         Ok(())
     }
 
-    /// A line that is not complete: too long already?
+    /// Whether an incomplete line is already too long.
     fn check_bounds<L: FirstLine>(self, input: &[u8], limits: &Limits) -> Result<(), RefusalReason> {
         let window = within(input, limits);
         let full = window.len() < input.len();
@@ -96,19 +94,19 @@ impl HeadScan {
     }
 }
 
-/// Nothing behind the limit is looked at.
+/// The part of `input` within the limit.
 pub(crate) fn within<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
     /// Offsets in a head are 32 bits wide.
     const HEAD_BYTES_MAX: usize = u32::MAX as usize;
     &input[..input.len().min(limits.head_bytes_max).min(HEAD_BYTES_MAX)]
 }
 
-/// The limit, which cannot be more than the storage has room for.
+/// The limit, at most the capacity of the storage.
 pub(crate) fn field_count_max(limits: &Limits) -> usize {
     limits.field_count_max.min(FieldStorage::CAPACITY)
 }
 
-/// Name and value of a field line (RFC 9112, 5), or the first offence in it. `line` ends with its line feed.
+/// Name and value of a field line (RFC 9112, 5), or its first error. `line` ends with its line feed.
 pub(crate) fn split_field_line(line: &[u8]) -> Result<(&[u8], &[u8]), RefusalReason> {
     let name_len = token_run(line);
     match &line[name_len..] {
@@ -138,10 +136,9 @@ fn why_no_name(name_len: usize, rest: &[u8]) -> RefusalReason {
     }
 }
 
-/// Whether every line of a tokenised head ends with CRLF: the tokeniser lets a line feed alone pass.
+/// Whether every line of a tokenised head ends with CRLF: the tokeniser accepts a bare line feed.
 ///
-/// Names are slices of `head`, and a line begins where a name begins; so two loads a field are enough. The caller has
-/// checked the first line.
+/// Names are slices of `head` and begin a line, so two loads per field suffice. The caller has checked the first line.
 pub(crate) fn lines_are_strict(head: &[u8], headers: &[httparse::Header<'_>]) -> bool {
     let base = head.as_ptr().addr();
     head.ends_with(b"\r\n\r\n")
@@ -151,7 +148,7 @@ pub(crate) fn lines_are_strict(head: &[u8], headers: &[httparse::Header<'_>]) ->
         })
 }
 
-/// Cuts a head that [`HeadScan::scan`] found complete into its fields, without the tokeniser.
+/// Splits a head that [`HeadScan::scan`] found complete into its fields, without the tokeniser.
 pub(crate) fn split_fields<'a, 'f>(
     head: &'a [u8],
     first_line_len: usize,
@@ -175,7 +172,7 @@ mod tests {
     use crate::request_line::RequestLine;
 
     #[test]
-    fn a_head_that_comes_byte_by_byte_is_looked_at_once() {
+    fn scans_each_byte_once() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n";
         let (mut scan, limits) = (HeadScan::default(), Limits::default());
         assert!(scan.is_fresh());
@@ -190,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_cut_the_same_fields() {
+    fn both_parsers_find_the_same_fields() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nEmpty:\r\nBlank: \t \r\nWide:\t x \xc3\xa9 \t\r\n\r\n";
         let mut careful = FieldStorage::new();
         let (headers, len) = split_fields(head, 16, &mut careful).unwrap();
@@ -202,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_feed_alone_is_seen_wherever_it_stands() {
+    fn detects_bare_line_feeds() {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nB:\r\nC: d\r\n\r\n";
         let first_line_len = head.find('\n').unwrap() + 1;
         for (at, _) in head.match_indices('\r').filter(|&(at, _)| at > first_line_len) {

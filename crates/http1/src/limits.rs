@@ -1,8 +1,8 @@
-//! The bounds of one connection, each with its name and its default.
+//! The limits of one connection.
 
 use std::time::Duration;
 
-/// What a peer may ask of a connection. The defaults are meant for a public server.
+/// What a peer may request of a connection. The defaults suit a public server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a request line or status line and the field section together, and of a trailer section; past it 431
@@ -16,26 +16,24 @@ pub struct Limits {
     pub content_bytes_max: u64,
     /// Bytes of a chunk's size line with its extensions; past it 400.
     pub chunk_line_bytes_max: usize,
-    /// Content that was not wanted is read into nothing up to this many bytes so that the connection can be used again;
-    /// past it it is closed.
+    /// Unwanted content is drained up to this many bytes to keep the connection; past it the connection is closed.
     pub drain_bytes_max: u64,
-    /// Requests that one connection may make, after which the answer says `Connection: close`.
+    /// Requests per connection; the last response says `Connection: close`.
     pub requests_max: u64,
-    /// Complete requests of one connection that may be answered in one go, before others have their turn.
+    /// Pipelined requests served in one call, before other connections are served.
     pub pipeline_depth_max: usize,
     /// From the first byte of a head to its last; past it 408.
     pub head_timeout: Duration,
     /// Longest silence inside a request's content; past it 408.
     pub body_timeout: Duration,
-    /// How long a connection may stay open with no request on it.
+    /// Idle time of a persistent connection.
     pub idle_timeout: Duration,
     /// Content must arrive at least this fast, averaged since it began, after `body_timeout`; past it 408. Bytes per
     /// second, 0 = any.
     pub receive_rate_min: u64,
     /// Longest time without progress when sending to a peer that does not read; past it the connection is dropped.
     pub send_timeout: Duration,
-    /// Speak HTTP/1.0 only (the study's other build): answers say HTTP/1.0, no chunked coding, persistent only on
-    /// `Connection: keep-alive`.
+    /// Speak HTTP/1.0 only: no chunked coding, persistent only with `Connection: keep-alive`.
     pub http10_only: bool,
 }
 

@@ -3,18 +3,14 @@
 use crate::Fields;
 use crate::syntax::{decimal, is_token};
 
-/// The protocol version of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// HTTP/1.0
     Http10,
-    /// HTTP/1.1
     Http11,
 }
 
-/// A request method (RFC 9110, 9). Case matters.
+/// A request method (RFC 9110, 9), case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Method<'a> {
     Get,
     Head,
@@ -25,12 +21,12 @@ pub enum Method<'a> {
     Options,
     Trace,
     Patch,
-    /// A token that none of these is.
+    /// Any other token.
     Other(&'a str),
 }
 
 impl<'a> Method<'a> {
-    /// The method that these bytes name; none if they are not a token.
+    /// Parses a method; None if it is not a token.
     #[must_use]
     pub fn from_token(token: &'a [u8]) -> Option<Self> {
         Some(match token {
@@ -48,7 +44,7 @@ impl<'a> Method<'a> {
         })
     }
 
-    /// As it stands in a request line.
+    /// The method as in a request line.
     #[must_use]
     pub const fn as_str(self) -> &'a str {
         match self {
@@ -79,80 +75,64 @@ pub enum Target<'a> {
     Origin {
         /// Begins with a slash.
         path: &'a str,
-        /// What stands behind the first `?`.
+        /// After the first `?`.
         query: Option<&'a str>,
     },
-    /// `http://authority/path?query`
     Absolute {
-        /// `http` or `https`, in the case that was sent.
+        /// `http` or `https`, as received.
         scheme: &'a str,
-        /// Host and port.
         authority: &'a str,
         /// Begins with a slash; `/` if none was sent.
         path: &'a str,
-        /// What stands behind the first `?`.
+        /// After the first `?`.
         query: Option<&'a str>,
     },
-    /// `host:port`, only with CONNECT.
     Authority(&'a str),
-    /// `*`, only with OPTIONS.
     Asterisk,
 }
 
-/// How long a message's content is (RFC 9112, 6.3).
+/// The framing of a message's content (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// No content.
     None,
-    /// This many bytes (may be 0).
     Length(u64),
-    /// Chunked transfer coding.
     Chunked,
-    /// Until the peer ends its sending; only responses.
+    /// Until the peer closes its side; responses only.
     UntilClose,
 }
 
-/// A request without its content.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a, 'f> {
-    /// The method.
     pub method: Method<'a>,
-    /// The target.
     pub target: Target<'a>,
-    /// The version that the client speaks.
+    /// The version of the client.
     pub version: Version,
-    /// The authority that the request is for: that of an absolute target, else the Host field. None only in HTTP/1.0
-    /// (an empty Host is refused).
+    /// The authority of an absolute target, else the Host field. None only in HTTP/1.0 (an empty Host is rejected).
     pub authority: Option<&'a str>,
-    /// The field section.
     pub fields: Fields<'a, 'f>,
-    /// How its content is framed.
     pub framing: Framing,
     /// The client waits for 100 (Continue) before it sends the content.
     pub expects_continue: bool,
-    /// The client would go on with one of the protocols of Upgrade (RFC 9110, 7.8). Never with content: whether that
-    /// would be read by the old protocol or the new one must not be a question.
-    pub asks_upgrade: bool,
+    /// The client offers an upgrade (RFC 9110, 7.8). Never with content, since it would be unclear which protocol that
+    /// belongs to.
+    pub requests_upgrade: bool,
 }
 
-/// A response without its content.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a, 'f> {
-    /// The status code, 200 to 999 (interim ones are reported apart).
+    /// 200 to 999; interim responses are reported separately.
     pub status: u16,
-    /// The version that the server speaks.
+    /// The version of the server.
     pub version: Version,
-    /// The field section.
     pub fields: Fields<'a, 'f>,
-    /// How its content is framed, after the method of its request is taken into account.
+    /// The framing of the content, with regard to the method of the request.
     pub framing: Framing,
-    /// The connection can carry further requests after this response.
+    /// The connection is persistent.
     pub keep_alive: bool,
 }
 
 impl RequestHead<'_, '_> {
-    /// Whether [`crate::Progress::Content`] and [`crate::Progress::End`] will follow. If not, the message is complete
-    /// with its head.
+    /// Whether [`crate::Progress::Content`] and [`crate::Progress::End`] follow. If not, the message is complete.
     #[must_use]
     pub fn has_content(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
@@ -160,14 +140,13 @@ impl RequestHead<'_, '_> {
 }
 
 impl ResponseHead<'_, '_> {
-    /// Whether content will follow. A close-delimited response may turn out to have none.
+    /// Whether content follows. A close-delimited response may turn out to be empty.
     #[must_use]
     pub fn has_content(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    /// The length that the fields tell, also where no content follows because the request was HEAD or the status
-    /// is 304.
+    /// The announced length, also if no content follows because the request was HEAD or the status is 304.
     #[must_use]
     pub fn announced_bytes(&self) -> Option<u64> {
         let mut lengths = self.fields.all("Content-Length");
@@ -181,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_are_tokens_and_their_case_matters() {
+    fn parses_methods_case_sensitively() {
         for name in ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"] {
             let method = Method::from_token(name.as_bytes()).unwrap();
             assert!(!matches!(method, Method::Other(_)), "{name}");

@@ -63,7 +63,7 @@ reasons! {
     BadMethod => 400, "The method contains a byte that is not allowed in a token.";
     /// The method is longer than any that exists (RFC 9112, 3).
     MethodTooLong => 501, "The method is longer than any that this server supports.";
-    /// A byte that cannot stand in a target: control, white space, `#`, above 0x7f and the like (RFC 9112, 3.2).
+    /// A byte not allowed in a target: control, white space, `#`, above 0x7f and the like (RFC 9112, 3.2).
     BadTarget => 400, "The request target contains a byte that is not allowed in a URI.";
     /// The target is longer than the limit (RFC 9112, 3; RFC 9110, 15.5.15).
     TargetTooLong => 414, "The request target is too long.";
@@ -80,7 +80,7 @@ reasons! {
     // Lines.
     /// A line feed without a carriage return before it (RFC 9112, 2.2).
     BareLineFeed => 400, "A line ends with LF instead of CRLF.";
-    /// A carriage return without a line feed behind it (RFC 9112, 2.2).
+    /// A carriage return without a line feed after it (RFC 9112, 2.2).
     BareCarriageReturn => 400, "A CR is not followed by LF.";
     /// A field line that begins with white space (RFC 9112, 5.2).
     ObsoleteFold => 400, "A header line begins with white space; folded lines are obsolete.";
@@ -98,7 +98,7 @@ reasons! {
     TooManyFields => 431, "The request has too many headers.";
     /// The head is longer than the limit (RFC 6585, 5).
     HeadTooLarge => 431, "The head of the request is too large.";
-    /// The tokeniser refused what no rule above names; kept so that a disagreement fails closed.
+    /// The tokeniser rejected a head for a reason not listed here; such a disagreement fails closed.
     Malformed => 400, "The head of the request is malformed.";
 
     // The meaning of fields.
@@ -110,7 +110,7 @@ reasons! {
     BadHost => 400, "The Host header must be a host with an optional port.";
     /// Not digits, or more than fit; or leading zeros, which some readers take for octal (RFC 9112, 6.3).
     BadContentLength => 400, "The Content-Length header must be one decimal number without leading zeros.";
-    /// More than one Content-Length line, be they equal or not (RFC 9112, 6.3).
+    /// More than one Content-Length line, even if equal (RFC 9112, 6.3).
     SeveralContentLengths => 400, "The request has more than one Content-Length header.";
     /// Content-Length together with Transfer-Encoding (RFC 9112, 6.3).
     LengthWithCoding => 400, "The request has both Content-Length and Transfer-Encoding.";
@@ -125,7 +125,8 @@ reasons! {
     LookalikeField => 400, "A header name differs from Content-Length or Transfer-Encoding in its separators only.";
     /// Content-Type lines that contradict each other (RFC 9110, 8.3).
     SeveralContentTypes => 400, "The request has conflicting Content-Type headers.";
-    /// TRACE or CONNECT with content, or what else the role does not take (RFC 9110, 9.3.1, 9.3.6 and 9.3.8).
+    /// TRACE or CONNECT with content, or another method for which the role accepts none (RFC 9110, 9.3.1, 9.3.6 and
+    /// 9.3.8).
     ContentNotAllowed => 400, "A request with this method must not have such a body.";
     /// An expectation other than 100-continue (RFC 9110, 10.1.1).
     UnknownExpectation => 417, "This server supports no expectation except 100-continue.";
@@ -139,21 +140,21 @@ reasons! {
     BadChunkExtension => 400, "A chunk extension is malformed.";
     /// A chunk size line longer than the limit (RFC 9112, 7.1.1).
     ChunkLineTooLong => 400, "The size line of a chunk is too long.";
-    /// Something other than CRLF behind the bytes of a chunk (RFC 9112, 7.1).
+    /// Something other than CRLF after the bytes of a chunk (RFC 9112, 7.1).
     BadChunkEnd => 400, "The bytes of a chunk must be followed by CRLF.";
     /// A trailer field that would change framing, routing or authentication (RFC 9110, 6.5.1).
     ForbiddenTrailer => 400, "A trailer changes the framing, routing or authentication of the request.";
     /// The trailer section is longer than the limit (RFC 6585, 5).
     TrailerTooLarge => 431, "The trailer section is too large.";
-    /// The peer ended its sending inside a request (RFC 9112, 8).
+    /// The peer closed its side inside a request (RFC 9112, 8).
     Truncated => 400, "The request ended before it was complete.";
 
     // Time, which the role measures.
     /// The head took too long (RFC 9110, 15.5.9).
     HeadTimeout => 408, "The head of the request did not arrive in time.";
-    /// The content stopped coming (RFC 9110, 15.5.9).
+    /// The content stopped arriving (RFC 9110, 15.5.9).
     ContentTimeout => 408, "The body of the request did not arrive in time.";
-    /// The content came slower than the limit (RFC 9110, 15.5.9).
+    /// The content arrived more slowly than the limit (RFC 9110, 15.5.9).
     ReceiveTooSlow => 408, "The body of the request arrived too slowly.";
 }
 
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_status_that_the_crate_may_send() {
+    fn every_refusal_has_an_error_status() {
         for &reason in RefusalReason::ALL {
             assert!([400, 408, 413, 414, 417, 431, 501, 505].contains(&reason.status()), "{reason:?}");
             assert!(reason.message().ends_with('.') && reason.message().is_ascii(), "{reason:?}");

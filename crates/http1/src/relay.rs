@@ -1,8 +1,7 @@
-//! Messages that are passed on: which fields concern one connection only, and how the others are written anew.
+//! Forwarded messages: hop-by-hop fields, and serialisation of the others.
 //!
-//! Nothing of the sender's framing is passed on. A field line is written from its name and its value, and what frames a
-//! message or manages its connection is written by this crate from what it has understood (RFC 9110, 7.6.1; RFC 9112,
-//! 11.2).
+//! Nothing of the sender's framing is forwarded. Field lines are written from name and value; framing and connection
+//! management are written by this crate (RFC 9110, 7.6.1; RFC 9112, 11.2).
 
 use crate::fields::{is_sendable, push_checked_line, push_field_line};
 use crate::head::split_field_line;
@@ -11,19 +10,18 @@ use crate::syntax::{is_token, trim};
 use crate::trailers::{announced, is_relayed};
 use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
 
-/// Room that is made at once for the fields of a message that is passed on.
+/// Reserved for the fields of a forwarded message.
 const FIELDS_BYTES: usize = 512;
 
-/// Which fields of a message concern the connection on which it came, and nobody behind it (RFC 9110, 7.6.1).
+/// The hop-by-hop fields of a message (RFC 9110, 7.6.1).
 #[derive(Clone, Copy, Debug)]
 pub struct HopByHop<'a, 'f> {
     fields: Fields<'a, 'f>,
-    /// Connection names fields.
+    /// Connection lists field names.
     names_fields: bool,
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
-    /// Which of them concern this connection only.
     #[must_use]
     pub fn hop_by_hop(self) -> HopByHop<'a, 'f> {
         let is_known =
@@ -32,14 +30,14 @@ impl<'a, 'f> Fields<'a, 'f> {
         HopByHop { fields: self, names_fields }
     }
 
-    /// Whether the sender of this request takes trailers and will not lose them (RFC 9110, 10.1.4).
+    /// Whether the sender of this request accepts trailers (RFC 9110, 10.1.4).
     #[must_use]
     pub fn accept_trailers(self) -> bool {
         self.list("TE").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
     }
 
-    /// Whether the trailers of this message may be passed on. Connection can name them too (RFC 9110, 7.6.1), and its
-    /// names are not at hand any more when they come: so where it names one that would be passed on, all are left out.
+    /// Whether the trailers of this message may be forwarded. Connection can list trailers too (RFC 9110, 7.6.1), and
+    /// its value is gone when they arrive: if it lists a name that would be forwarded, all trailers are dropped.
     #[must_use]
     pub fn keep_trailers(self) -> bool {
         let names = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
@@ -48,8 +46,8 @@ impl<'a, 'f> Fields<'a, 'f> {
 }
 
 impl HopByHop<'_, '_> {
-    /// Whether a field of this name is one. Also what frames a message, which is written anew, and Trailer: it depends
-    /// on the framing whether trailers can be passed on.
+    /// Whether a field of this name is hop-by-hop. Includes framing, which is written anew, and Trailer, since only the
+    /// new framing decides whether trailers can be forwarded.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -65,8 +63,8 @@ impl HopByHop<'_, '_> {
         is_known || (self.names_fields && self.is_named(name))
     }
 
-    /// Options are tokens: a quotation mark joins nothing here, so that no reader sees more names than are removed.
-    /// What tells of loops nobody can have removed (RFC 8586, 2).
+    /// Options are tokens: quotation marks do not group them, so that no recipient sees more names than are removed.
+    /// CDN-Loop cannot be removed (RFC 8586, 2).
     #[cold]
     fn is_named(&self, name: &str) -> bool {
         if name.eq_ignore_ascii_case("CDN-Loop") {
@@ -77,15 +75,13 @@ impl HopByHop<'_, '_> {
     }
 }
 
-/// A field name that was checked when this was compiled. Not one that frames a message.
+/// A field name checked at compile time. Never a framing field.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldName(&'static str);
 
 impl FieldName {
-    /// The name.
-    ///
     /// # Panics
-    /// If it is not a token, or frames a message.
+    /// If the name is not a token, or frames a message.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         assert!(is_token(name.as_bytes()), "a field name must be a token");
@@ -95,7 +91,7 @@ impl FieldName {
     }
 }
 
-/// Adds fields to a head that was begun.
+/// Adds header fields to a head.
 #[derive(Debug)]
 #[must_use = "the head ends with `end`"]
 pub struct FieldWriter<'o> {
@@ -103,7 +99,7 @@ pub struct FieldWriter<'o> {
 }
 
 impl<'o> FieldWriter<'o> {
-    /// Adds a field line. `Content-Length` and `Transfer-Encoding` are not for the caller to set.
+    /// Adds a field line, except `Content-Length` and `Transfer-Encoding`.
     ///
     /// # Errors
     /// As [`FieldBlock::push`]; nothing is written then.
@@ -112,11 +108,11 @@ impl<'o> FieldWriter<'o> {
         if frames { Err(InvalidField::new(name)) } else { push_field_line(self.out, name, value) }
     }
 
-    /// Adds a field line whose value is put together from parts.
+    /// Adds a field line whose value is the concatenation of `parts`.
     ///
     /// # Errors
     /// As [`field`](Self::field).
-    pub fn field_of(&mut self, name: FieldName, parts: &[&[u8]]) -> Result<(), InvalidField> {
+    pub fn field_from_parts(&mut self, name: FieldName, parts: &[&[u8]]) -> Result<(), InvalidField> {
         self.field_with(name, |out| parts.iter().for_each(|part| out.extend_from_slice(part)))
     }
 
@@ -139,7 +135,6 @@ impl<'o> FieldWriter<'o> {
         Ok(())
     }
 
-    /// Adds a field line whose value is a number.
     pub fn number(&mut self, name: FieldName, value: u64) {
         self.out.extend_from_slice(name.0.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -147,10 +142,10 @@ impl<'o> FieldWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Adds lines that were written elsewhere, each ended by CRLF.
+    /// Adds serialised lines, each ending with CRLF.
     ///
     /// # Errors
-    /// If they are not field lines, or one of them frames the message; nothing is written then.
+    /// If they are not field lines, or one of them is a framing field; nothing is written then.
     pub fn lines(&mut self, lines: &[u8]) -> Result<(), InvalidField> {
         let invalid = || InvalidField::new(&String::from_utf8_lossy(lines));
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
@@ -163,13 +158,13 @@ impl<'o> FieldWriter<'o> {
         Ok(())
     }
 
-    /// Adds lines that were built before.
+    /// Adds a prepared block of lines.
     pub fn block(&mut self, block: &FieldBlock) {
         self.out.extend_from_slice(block.as_bytes());
     }
 
-    /// Passes on the fields of another message: those that are not [hop-by-hop](HopByHop) and that `keeps` says yes to.
-    /// They were checked when they were received.
+    /// Forwards the fields of another message that are not [hop-by-hop](HopByHop) and for which `keeps` returns true.
+    /// They were validated on receipt.
     pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
         let hop_by_hop = fields.hop_by_hop();
         self.out.reserve(FIELDS_BYTES);
@@ -180,16 +175,16 @@ impl<'o> FieldWriter<'o> {
         }
     }
 
-    /// Announces the trailers that the fields of another message announce (RFC 9110, 6.6.2), as far as they will be
-    /// [relayed](crate::LastChunk::relay).
+    /// Forwards the Trailer field (RFC 9110, 6.6.2), reduced to the names that will be
+    /// [forwarded](crate::LastChunk::relay).
     pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
         if let Some(names) = announced(fields.list("Trailer")).filter(|_| fields.keep_trailers()) {
             push_checked_line(self.out, "Trailer", &names);
         }
     }
 
-    /// Says who has passed the message on, and in which version it came (RFC 9110, 7.6.3). What cannot be said is left
-    /// out.
+    /// Adds an entry to Via, with the version in which the message was received (RFC 9110, 7.6.3). An invalid name is
+    /// omitted.
     pub fn via(&mut self, version: Version, name: &str) {
         let start = self.out.len();
         self.out.extend_from_slice(match version {
@@ -204,49 +199,46 @@ impl<'o> FieldWriter<'o> {
         }
     }
 
-    /// Adds the date.
     pub fn date(&mut self, date: &[u8; 29]) {
         self.out.extend_from_slice(b"Date: ");
         self.out.extend_from_slice(date);
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Leaves the head as it is, for somebody else to [go on](Self::resume) with it and to end it.
+    /// Leaves the head unfinished, to be [resumed](Self::resume).
     pub fn leave_open(self) {}
 
-    /// Goes on with a head that was left open at the end of `out`.
+    /// Resumes the unfinished head at the end of `out`.
     pub fn resume(out: &'o mut Vec<u8>) -> Self {
         Self { out }
     }
 
-    /// Ends the head.
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
     }
 }
 
-/// The head of a request that is passed on. It is always HTTP/1.1 and wants the connection to stay.
+/// The head of a forwarded request: always HTTP/1.1 on a persistent connection.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayedRequest<'a> {
-    /// The method.
     pub method: Method<'a>,
-    /// The target. Its origin or asterisk form is what is sent, whatever form it has.
+    /// Sent in origin or asterisk form, whatever its form.
     pub target: Target<'a>,
-    /// The value of Host; none: whoever ends the head will say it.
+    /// The value of Host; None if it is added later.
     pub authority: Option<&'a str>,
-    /// How the content that follows is framed; `None` for none.
+    /// The framing of the content that follows.
     pub framing: Framing,
-    /// Ask for other protocols: the value of Upgrade.
+    /// The value of Upgrade.
     pub upgrade: Option<&'a [u8]>,
-    /// Say that trailers will not be lost.
+    /// Announce that trailers are accepted.
     pub accepts_trailers: bool,
 }
 
 impl RelayedRequest<'_> {
-    /// Writes the request line and the fields of host, framing and connection.
+    /// Writes the request line and the fields Host, framing and Connection.
     ///
     /// # Errors
-    /// If the method, the target or the authority cannot stand where they belong. Nothing is written then.
+    /// If the method, the target or the authority is invalid. Nothing is written then.
     pub fn begin<'o>(&self, out: &'o mut Vec<u8>) -> Result<FieldWriter<'o>, InvalidField> {
         let start = out.len();
         match self.try_begin(out) {
@@ -321,7 +313,7 @@ mod tests {
 
     const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-    /// The fields that are left of a request's.
+    /// The forwarded fields of a request.
     fn relayed(fields: &str) -> String {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let (mut server, limits, mut storage) = (ServerConnection::new(), Limits::default(), FieldStorage::new());
@@ -333,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_one_connection_is_left_out() {
+    fn drops_hop_by_hop_fields() {
         for fields in [
             "Connection: close\r\nKeep-Alive: timeout=5\r\n",
             "connection: Keep-Alive\r\nproxy-connection: keep-alive\r\n",
@@ -353,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_written_anew() {
+    fn normalises_relayed_fields() {
         assert_eq!(relayed("X-A:   b \t c  \r\nx-b:\r\n"), "X-A: b \t c\r\nx-b: \r\n");
     }
 
@@ -373,12 +365,12 @@ mod tests {
     };
 
     #[test]
-    fn a_value_of_parts_is_checked_as_a_whole() {
+    fn validates_values_built_from_parts() {
         const NAME: FieldName = FieldName::new("X-One");
         let written = |parts: &[&str]| {
             let mut out = b"|".to_vec();
             let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-            let result = FieldWriter::resume(&mut out).field_of(NAME, &parts);
+            let result = FieldWriter::resume(&mut out).field_from_parts(NAME, &parts);
             assert_eq!(result.is_err(), out == b"|", "{parts:?}");
             String::from_utf8(out).unwrap()
         };
@@ -393,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_from_elsewhere_are_lines() {
+    fn validates_prepared_lines() {
         let written = |lines: &str| {
             let mut out = Vec::new();
             FieldWriter::resume(&mut out).lines(lines.as_bytes()).map(|()| out)
@@ -405,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_sent_in_origin_form() {
+    fn relays_requests_in_origin_form() {
         assert_eq!(begun(&GET).unwrap(), "GET /x?y HTTP/1.1\r\nHost: a:80\r\n\r\n");
         let absolute = Target::Absolute { scheme: "http", authority: "b", path: "/z", query: None };
         let chunked = RelayedRequest { target: absolute, framing: Framing::Chunked, method: Method::Post, ..GET };
@@ -419,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_a_line_is_not_sent() {
+    fn rejects_line_breaks_in_requests() {
         let origin = |path, query| RelayedRequest { target: Target::Origin { path, query }, ..GET };
         for request in [
             origin("/a b", None),
@@ -445,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relayed_answer_has_the_date_that_it_came_with() {
+    fn relayed_response_keeps_its_date() {
         let answer = b"HTTP/1.1 200 Fine\r\nDate: x\r\nContent-Length: 2\r\nKeep-Alive: y\r\n\r\n";
         let mut client = ClientConnection::new();
         client.sent(Method::Get);
@@ -455,12 +447,12 @@ mod tests {
         let (mut server, mut out) = (asked("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Vec::new());
         let mut writer = server.relay(head.status, head.framing, &mut out);
         writer.relay(head.fields, |_| true);
-        assert_eq!(writer.end(), crate::Content::Expected);
+        assert_eq!(writer.end(), crate::ResponseBody::Expected);
         assert_eq!(out, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: x\r\n\r\n");
     }
 
     #[test]
-    fn interim_answers_are_for_those_who_know_them() {
+    fn http10_clients_get_no_interim_responses() {
         let mut out = Vec::new();
         let mut server = asked("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut writer = server.interim(103, &mut out).unwrap();
@@ -473,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_takes_the_connection_away() {
+    fn tunnel_ends_http_on_the_connection() {
         for (request, status, expected) in [
             ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 200, "HTTP/1.1 200 OK\r\n\r\n"),
             (

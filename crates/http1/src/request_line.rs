@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_with_the_method_it_belongs_to() {
+    fn parses_all_target_forms() {
         let check = |line: &str, expected: Target<'_>| {
             let line = format!("{line} HTTP/1.1\r\n");
             assert_eq!(parse(&line), Ok(Some(expected)), "{line}");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn rejects_bad_request_lines() {
         use RefusalReason::*;
         let long = "/".repeat(Limits::default().target_bytes_max + 1);
         for (line, expected) in [
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities() {
+    fn validates_authorities() {
         for good in ["a", "a.b-c_d~e", "1.2.3.4", "a:", "a:0", "a:65535", "[::1]", "[fe80::1]:80", "%41"] {
             assert!(Authority::parse(good.as_bytes()).is_some(), "{good}");
         }

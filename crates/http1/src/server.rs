@@ -1,17 +1,10 @@
-//! The server's side of a connection.
-//!
-//! | file | what |
-//! |---|---|
-//! | `connection` | where it stands, and what a role may ask |
-//! | `receiving` | bytes become requests |
-//! | `answering` | answers become bytes |
-//! | `repeating` | an exchange that is the same as one before |
+//! The server side of a connection.
 
-mod answering;
 mod connection;
-mod receiving;
-mod repeating;
+mod replay;
+mod request;
+mod response;
 
-pub use answering::{Content, ResponseWriter};
 pub use connection::ServerConnection;
-pub use receiving::Progress;
+pub use request::Progress;
+pub use response::{ResponseBody, ResponseWriter};

@@ -1,4 +1,4 @@
-//! Status lines, ready to be copied, and numbers in decimal and hexadecimal.
+//! Status lines, prepared, and numbers in decimal and hexadecimal.
 
 use crate::Framing;
 
@@ -90,7 +90,7 @@ pub(crate) fn push_status_line(out: &mut Vec<u8>, status: u16, http10: bool) {
     }
 }
 
-/// The reason may be empty, the space before it not (RFC 9112, 4).
+/// The reason may be empty, the space before it is required (RFC 9112, 4).
 #[cold]
 fn push_unknown(out: &mut Vec<u8>, status: u16) {
     debug_assert!((100..1000).contains(&status), "{status} is not a status code");
@@ -99,7 +99,7 @@ fn push_unknown(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b" \r\n");
 }
 
-/// Appends the field that says how content is framed, if one does.
+/// Appends the framing field, if there is one.
 pub(crate) fn push_framing(out: &mut Vec<u8>, framing: Framing) {
     match framing {
         Framing::Length(length) => {
@@ -112,7 +112,6 @@ pub(crate) fn push_framing(out: &mut Vec<u8>, framing: Framing) {
     }
 }
 
-/// Appends a number in decimal.
 pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     const DIGITS_MAX: usize = 20;
     let mut digits = [0; DIGITS_MAX];
@@ -127,7 +126,6 @@ pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     }
 }
 
-/// Appends a number in hexadecimal.
 pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, mut number: u64) {
     const DIGITS_MAX: usize = 16;
     let mut digits = [0; DIGITS_MAX];
@@ -147,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn writes_status_lines() {
         let line = |status, http10| {
             let mut out = b"before".to_vec();
             push_status_line(&mut out, status, http10);
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
+    fn writes_numbers() {
         for number in [0, 1, 9, 10, 15, 16, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX] {
             let (mut decimal, mut hexadecimal) = (Vec::new(), Vec::new());
             push_decimal(&mut decimal, number);

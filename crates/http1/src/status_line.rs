@@ -9,7 +9,7 @@ use crate::{Limits, Version};
 /// `HTTP/1.1 200`
 const FIXED_BYTES: usize = 12;
 
-/// A status line. What the server calls the status is of no interest.
+/// A status line. The reason phrase is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatusLine {
     pub(crate) version: LineVersion,
@@ -32,7 +32,7 @@ impl FirstLine for StatusLine {
 }
 
 impl StatusLine {
-    /// Reads the status line at the start of `input`; none if it is not complete and in order so far.
+    /// Parses the status line at the start of `input`; None if it is incomplete and valid so far.
     pub(crate) fn parse(input: &[u8]) -> Result<Option<Self>, RefusalReason> {
         let fixed = &input[..input.len().min(FIXED_BYTES)];
         if !is_usual(fixed)
@@ -41,7 +41,7 @@ impl StatusLine {
             return Err(if index == 5 { RefusalReason::UnsupportedVersion } else { RefusalReason::BadVersion });
         }
         let Some(reason) = input.get(FIXED_BYTES..) else { return Ok(None) };
-        // Many servers leave out the space together with the reason.
+        // Many servers omit the space together with the reason phrase.
         let reason_len = match reason {
             [b' ', ..] => value_run(reason),
             _ => 0,
@@ -66,7 +66,7 @@ impl StatusLine {
     }
 }
 
-/// Whether this is the front of almost every status line, which [`fits`] would find byte by byte.
+/// Whether the line begins like almost every status line, to skip the check byte by byte in [`fits`].
 fn is_usual(fixed: &[u8]) -> bool {
     let status = fixed.strip_prefix(b"HTTP/1.1 ");
     status.is_some_and(|status| matches!(status, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']))
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_when_complete() {
+    fn parses_complete_status_lines() {
         let check = |line: &str, version, status| {
             let expected = StatusLine { version, status, len: line.len() };
             assert_eq!(StatusLine::parse(format!("{line}rest").as_bytes()), Ok(Some(expected)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused() {
+    fn rejects_bad_status_lines() {
         for line in [
             "http/1.1 200 OK\r\n",
             "HTTP/2.0 200 OK\r\n",

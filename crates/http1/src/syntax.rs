@@ -1,7 +1,7 @@
-//! Which byte may stand where, in one table, so that every check is one load.
+//! Character classes in one table, so that every check is one load.
 //!
-//! The tokeniser accepts a little more than the RFCs do (any byte above `!` in a target, for one). What is strict
-//! about this crate is written here.
+//! The tokeniser accepts slightly more than the RFCs (any byte above `!` in a target, for example). The strict rules
+//! are here.
 
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
@@ -32,7 +32,7 @@ const fn class(byte: u8) -> u8 {
     {
         class |= TOKEN;
     }
-    // RFC 9110, 5.5: field-vchar, with the white space that may stand between.
+    // RFC 9110, 5.5: field-vchar and inner white space.
     if matches!(byte, b'\t' | b' '..=b'~' | 0x80..=0xff) {
         class |= VALUE;
     }
@@ -46,7 +46,7 @@ const fn class(byte: u8) -> u8 {
     if matches!(byte, b'?' | b'\\' | b'`' | b'{' | b'}') {
         class |= QUERY;
     }
-    // RFC 3986, 3.2.2: reg-name, without the comma: in a Host field it would mean two hosts that somebody joined.
+    // RFC 3986, 3.2.2: reg-name, without the comma: in a Host field it would mean two joined hosts.
     if (unreserved || sub_delimiter) && byte != b',' {
         class |= HOST;
     }
@@ -57,38 +57,33 @@ fn is(byte: u8, class: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
-/// How many bytes at the start of `bytes` are of this class.
+/// Length of the prefix of `bytes` in this class.
 fn run(bytes: &[u8], class: u8) -> usize {
     bytes.iter().position(|&byte| !is(byte, class)).unwrap_or(bytes.len())
 }
 
-/// Bytes of a token at the start.
 pub(crate) fn token_run(bytes: &[u8]) -> usize {
     run(bytes, TOKEN)
 }
 
-/// Bytes of a field value at the start.
 pub(crate) fn value_run(bytes: &[u8]) -> usize {
     run(bytes, VALUE)
 }
 
-/// Bytes of a target before `?` at the start.
 pub(crate) fn path_run(bytes: &[u8]) -> usize {
     run(bytes, PATH)
 }
 
-/// Bytes of a query at the start.
 pub(crate) fn query_run(bytes: &[u8]) -> usize {
     run(bytes, QUERY)
 }
 
-/// Bytes of a registered name at the start.
 pub(crate) fn host_run(bytes: &[u8]) -> usize {
     run(bytes, HOST)
 }
 
-/// Whether all bytes may be in a field value. Long ones are checked many bytes at a time; the last piece overlaps the
-/// one before it.
+/// Whether all bytes may appear in a field value. Long values are checked 16 bytes at a time; the last block overlaps
+/// the previous one.
 pub(crate) fn is_value(bytes: &[u8]) -> bool {
     match bytes.last_chunk::<WIDE>() {
         Some(rest) => bytes.as_chunks::<WIDE>().0.iter().all(are_value_bytes) && are_value_bytes(rest),
@@ -99,11 +94,11 @@ pub(crate) fn is_value(bytes: &[u8]) -> bool {
     }
 }
 
-/// What is checked in one step by [`is_value`].
+/// Bytes checked in one step by [`is_value`].
 const WIDE: usize = 16;
 const NARROW: usize = 8;
 
-/// Without a way out of the loop, so that it becomes a few instructions.
+/// Without an early exit, so that it compiles to a few vector instructions.
 fn are_value_bytes<const LENGTH: usize>(bytes: &[u8; LENGTH]) -> bool {
     let is_forbidden = |byte: u8| (byte < b' ' && byte != b'\t') | (byte == 0x7f);
     !bytes.iter().fold(false, |found, &byte| found | is_forbidden(byte))
@@ -134,7 +129,7 @@ pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Without the optional white space around it.
+/// Removes optional white space from both ends.
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
         && is_blank(*first)
@@ -177,7 +172,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Where the first comma outside a quoted string stands, or the end.
+/// The first comma outside a quoted string, or the end.
 fn member_end(list: &[u8]) -> usize {
     let mut quoted = false;
     let mut escaped = false;
@@ -193,7 +188,7 @@ fn member_end(list: &[u8]) -> usize {
     list.len()
 }
 
-/// The number in one or more decimal digits; none if anything else stands there, or more digits than surely fit.
+/// A number of 1 to 19 decimal digits; None for anything else.
 pub(crate) fn decimal(bytes: &[u8]) -> Option<u64> {
     /// Every number of 19 digits fits into 64 bits.
     const DIGITS_MAX: usize = 19;
@@ -208,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_split_at_commas_outside_quotes() {
+    fn splits_lists_at_unquoted_commas() {
         let check = |list: &str, expected: &[&str]| {
             let found: Vec<&[u8]> = members(list.as_bytes()).collect();
             let expected: Vec<&[u8]> = expected.iter().map(|member| member.as_bytes()).collect();
@@ -225,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_digits_that_fit() {
+    fn parses_decimals() {
         assert_eq!(decimal(b"0"), Some(0));
         assert_eq!(decimal(b"9999999999999999999"), Some(9_999_999_999_999_999_999));
         for bad in ["", "-1", "+1", " 1", "1 ", "0x1", "1_0", "1.0", "10000000000000000000", "１"] {
@@ -234,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_checked_to_its_last_byte() {
+    fn checks_every_byte_of_a_value() {
         for length in 0..50 {
             let value = vec![b'a'; length];
             assert!(is_value(&value), "{length}");
@@ -249,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_agree_with_the_grammar() {
+    fn byte_classes_match_the_grammar() {
         for byte in 0..=255_u8 {
             assert_eq!(
                 is_token_byte(byte),

@@ -1,14 +1,14 @@
-//! Fields behind the content (RFC 9110, 6.5): which may stand there, and how those of others are passed on.
+//! Trailer fields (RFC 9110, 6.5): which are accepted, and which are forwarded.
 //!
-//! By the time a trailer comes, its message has been framed, routed, allowed and interpreted. Whoever merges it into
-//! the head nevertheless (some do) would let a client add to that what the head was judged without. So names that can
-//! only be an attack are refused, and of the rest nothing is passed on that RFC 9110, 6.5.1, keeps for heads, that a
-//! proxy vouches for, or that somebody could take for another name.
+//! When a trailer arrives, its message has already been framed, routed and authorised. A recipient that merges it into
+//! the head (some do) would let a client bypass these checks. So names that can only be an attack are rejected, and of
+//! the rest nothing is forwarded that RFC 9110, 6.5.1, reserves for heads, that a proxy vouches for, or that a
+//! recipient could mistake for another name.
 
 use crate::fields::push_checked_line;
 use crate::{Field, Fields};
 
-/// Behind these nothing of a message can be trusted: what is needed before the content cannot come behind it.
+/// Needed before the content: a message with one of these as a trailer is rejected.
 const REFUSED: [&str; 17] = [
     "authorization",
     "connection",
@@ -29,7 +29,7 @@ const REFUSED: [&str; 17] = [
     "upgrade",
 ];
 
-/// Controls of requests and responses, what routes them, and who says who asks.
+/// Request controls, response controls, routing and client identity.
 const LEFT_OUT: [&str; 23] = [
     "accept-ranges",
     "age",
@@ -56,7 +56,7 @@ const LEFT_OUT: [&str; 23] = [
     "x-host",
 ];
 
-/// Families of the same.
+/// Prefixes of such names.
 const LEFT_OUT_PREFIXES: [&str; 14] = [
     "access-control-",
     "authentication-",
@@ -74,11 +74,10 @@ const LEFT_OUT_PREFIXES: [&str; 14] = [
     "x-re", // x-real-ip, x-rewrite-url
 ];
 
-/// The digest of a content is known behind it (RFC 9530, 2).
+/// The digest of content is known only after it (RFC 9530, 2).
 const ALLOWED: &str = "content-digest";
 
-/// Whether a field of this name tells some caches other than Cache-Control tells all: targeted cache control (RFC 9213,
-/// 2.2).
+/// Whether this is a targeted Cache-Control (RFC 9213, 2.2).
 #[must_use]
 pub fn is_targeted_cache_control(name: &str) -> bool {
     const SUFFIX: &[u8] = b"-cache-control";
@@ -93,7 +92,7 @@ pub(crate) fn is_refused(name: &[u8]) -> bool {
 /// Whether a trailer of this name is passed on.
 pub(crate) fn is_relayed(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    // Some readers take `_` and others for `-` (RFC 3875, 4.1.18).
+    // Some recipients treat `_` as `-` (RFC 3875, 4.1.18).
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let is_left_out = REFUSED.contains(&&*name)
         || LEFT_OUT.contains(&&*name)
@@ -102,33 +101,32 @@ pub(crate) fn is_relayed(name: &str) -> bool {
     is_plain && (!is_left_out || name == ALLOWED)
 }
 
-/// The members of a Trailer field (RFC 9110, 6.6.2) that announce what will be passed on, as one value; none if there
-/// is none.
+/// The names in a Trailer field (RFC 9110, 6.6.2) that will be forwarded, as one value; None if there is none.
 pub(crate) fn announced<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let names = members.filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| is_relayed(name));
     let names: Vec<&str> = names.collect();
     (!names.is_empty()).then(|| names.join(", ").into_bytes())
 }
 
-/// The end of chunked content that is passed on: the last chunk, trailers, an empty line (RFC 9112, 7.1.2).
+/// The end of forwarded chunked content: last chunk, trailers, empty line (RFC 9112, 7.1.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastChunk {
-    /// Its size is written, and trailers may stand behind it.
+    /// The last chunk is written; trailers may follow.
     is_begun: bool,
-    /// No trailer is passed on.
+    /// Trailers are not forwarded.
     is_bare: bool,
 }
 
 impl LastChunk {
     const SIZE: &[u8] = b"0\r\n";
 
-    /// That of a message with these fields, whose trailers are passed on if they [may be](Fields::keep_trailers).
+    /// For a message with these fields; trailers are forwarded if they [may be](Fields::keep_trailers).
     #[must_use]
-    pub fn of(fields: Fields<'_, '_>) -> Self {
+    pub fn from_fields(fields: Fields<'_, '_>) -> Self {
         Self { is_begun: false, is_bare: !fields.keep_trailers() }
     }
 
-    /// Passes a trailer on that was received, if one of its name may be.
+    /// Forwards a received trailer, if its name permits.
     pub fn relay(&mut self, trailer: Field<'_>, out: &mut Vec<u8>) {
         if self.is_bare || !is_relayed(trailer.name) {
             return;
@@ -139,7 +137,6 @@ impl LastChunk {
         push_checked_line(out, trailer.name, trailer.value);
     }
 
-    /// Ends the content.
     pub fn end(self, out: &mut Vec<u8>) {
         if !self.is_begun {
             out.extend_from_slice(Self::SIZE);
@@ -162,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn trailers_stand_between_the_last_chunk_and_the_empty_line() {
+    fn writes_trailers_after_last_chunk() {
         assert_eq!(relayed(&[]), "0\r\n\r\n");
         assert_eq!(relayed(&[("X-A", "b"), ("grpc-status", "")]), "0\r\nX-A: b\r\ngrpc-status: \r\n\r\n");
         assert_eq!(relayed(&[("Content-Digest", "sha-256=:x:")]), "0\r\nContent-Digest: sha-256=:x:\r\n\r\n");
     }
 
     #[test]
-    fn what_belongs_into_a_head_is_left_out() {
+    fn drops_header_only_fields_from_trailers() {
         for name in [
             "Content-Length",
             "Content_Length",

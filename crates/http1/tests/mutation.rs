@@ -28,7 +28,7 @@ const RESPONSES: &[&[u8]] = &[
     b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\nHTTP/1.5 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
 ];
 
-/// What attacks are made of.
+/// Fragments of attacks.
 const MORSELS: &[&[u8]] = &[
     b"\r",
     b"\n",
@@ -106,16 +106,16 @@ fn run(seeds: &[&[u8]], target: fn(&[u8])) {
 }
 
 #[test]
-fn requests() {
+fn server_verdict_is_independent_of_segments() {
     run(REQUESTS, fuzz_server);
 }
 
 #[test]
-fn chunks() {
+fn chunk_verdict_is_independent_of_segments() {
     run(CHUNKS, fuzz_chunked);
 }
 
 #[test]
-fn responses() {
+fn client_verdict_is_independent_of_segments() {
     run(RESPONSES, fuzz_client);
 }

@@ -1,4 +1,4 @@
-//! A client and a server of this crate, joined by memory: what one says, the other understands.
+//! A client and a server of this crate, joined in memory.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -6,8 +6,8 @@ mod transcript;
 
 use breme_base::Random;
 use breme_http1::{
-    ClientConnection, ClientProgress, Content, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
-    RequestEncoder, ServerConnection, Version,
+    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, RequestEncoder,
+    ResponseBody, ServerConnection, Version,
 };
 use transcript::DATE;
 
@@ -17,7 +17,7 @@ const METHODS: &[Method<'static>] =
     &[Method::Get, Method::Head, Method::Post, Method::Put, Method::Delete, Method::Options, Method::Other("BREW")];
 const STATUSES: &[u16] = &[200, 200, 200, 201, 204, 205, 206, 299, 304, 404, 500];
 
-/// One exchange as it was planned.
+/// One planned exchange.
 #[derive(Debug)]
 struct Exchange {
     method: Method<'static>,
@@ -29,7 +29,7 @@ struct Exchange {
     status: u16,
     framing: Framing,
     answer: Vec<u8>,
-    /// The answer does not wait for the content.
+    /// The response does not wait for the content.
     early: bool,
 }
 
@@ -87,7 +87,7 @@ fn encode(exchange: &Exchange, random: &mut Random, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n\r\n");
 }
 
-/// Bytes on their way, of which a random part has arrived.
+/// Bytes in transit, of which a random part has arrived.
 #[derive(Default)]
 struct Wire {
     bytes: Vec<u8>,
@@ -108,7 +108,7 @@ impl Wire {
 }
 
 fn answer(server: &mut ServerConnection, exchange: &Exchange, random: &mut Random, out: &mut Vec<u8>) {
-    if server.respond(exchange.status, exchange.framing, DATE, out).end() == Content::Omitted {
+    if server.respond(exchange.status, exchange.framing, DATE, out).end() == ResponseBody::Omitted {
         return;
     }
     if matches!(exchange.framing, Framing::Length(_)) {
@@ -121,7 +121,7 @@ fn answer(server: &mut ServerConnection, exchange: &Exchange, random: &mut Rando
     server.end_chunks(out);
 }
 
-/// Takes all that the server can; whether it says that the connection is over.
+/// Runs the server until it blocks; returns whether the connection is over.
 fn run_server(
     server: &mut ServerConnection,
     plan: &[Exchange],
@@ -172,7 +172,7 @@ fn run_server(
     }
 }
 
-/// What the client is told of each response: status and content.
+/// The status and content of each response that the client reads.
 fn run_client(
     client: &mut ClientConnection,
     responses: &mut Vec<(u16, Vec<u8>)>,
@@ -250,7 +250,7 @@ fn check(exchanges: &[Exchange], received: &[Vec<u8>], responses: &[(u16, Vec<u8
 }
 
 #[test]
-fn each_understands_the_other() {
+fn client_and_server_understand_each_other() {
     for seed in 0..SEEDS {
         if std::panic::catch_unwind(|| run(seed)).is_err() {
             panic!("seed {seed}");

@@ -47,7 +47,7 @@ impl Origin {
             timers: Timers::new(),
             date: DateLine::new(shared.clock.clone()),
             recent: Recent::new(seed, counts.clone()),
-            familiar: Familiar::new(seed, shared.settings.familiar_bytes_max),
+            familiar: Familiar::new(seed, shared.settings.replay_cache_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
             pressure: Pressure::default(),
             is_stopping: false,
@@ -318,7 +318,7 @@ impl Turn<'_> {
         if head.has_content() {
             // RFC 9110, 9.3.1: it means nothing, and may be an attempt to hide a request from somebody in front. So
             // nothing of it is waited for or read, and nothing behind it is taken for a request.
-            self.connection.http.close_after_this();
+            self.connection.http.close_after_response();
         }
         match reaction {
             Reaction::Answer(answer) => self.answer_and_learn(answer, head, bytes),

@@ -1,7 +1,7 @@
 //! From an answer to the driver's actions: what is small is copied behind its head and leaves with it in one piece;
 //! what is large is handed over without being touched.
 
-use breme_http1::{Content, FieldBlock, Framing, ResponseWriter, ServerConnection};
+use breme_http1::{FieldBlock, Framing, ResponseBody, ResponseWriter, ServerConnection};
 use breme_node::{Actions, COPIED_BYTES_MAX, ConnectionId};
 use bytes::Bytes;
 
@@ -80,7 +80,7 @@ pub(crate) fn begin(
     let out = actions.send(connection);
     let mut writer = http.respond(answer.status, framing(&answer.body), date, out);
     write_lines(&answer, shared, &mut writer);
-    if writer.end() == Content::Omitted {
+    if writer.end() == ResponseBody::Omitted {
         return Sending::Complete { content_bytes: 0 };
     }
     let content_bytes = match answer.body {

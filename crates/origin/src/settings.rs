@@ -25,7 +25,7 @@ pub struct Settings {
     /// Files kept in memory and open.
     pub files: FileCacheLimits,
     /// Bytes that each shard keeps of requests that came before, with their answers. 0: every request is read anew.
-    pub familiar_bytes_max: usize,
+    pub replay_cache_bytes_max: usize,
     /// The largest N of `/bytes/N`; past it 400.
     pub generated_bytes_max: u64,
     /// The longest delay of `/delay/MS`; past it 400.
@@ -54,7 +54,7 @@ impl Default for Settings {
             precompressed: true,
             cache_control: None,
             files: FileCacheLimits::default(),
-            familiar_bytes_max: 2 * 1024 * 1024,
+            replay_cache_bytes_max: 2 * 1024 * 1024,
             generated_bytes_max: 1 << 40,
             delay_max: Duration::from_secs(3600),
             echo_held_bytes_max: 256 * 1024,

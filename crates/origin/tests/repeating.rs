@@ -24,7 +24,7 @@ struct Twins {
 impl Twins {
     fn new(settings: &Settings) -> Self {
         let roots = [(); 2].map(|()| Arc::new(files()));
-        let settings = [settings.clone(), Settings { familiar_bytes_max: 0, ..settings.clone() }];
+        let settings = [settings.clone(), Settings { replay_cache_bytes_max: 0, ..settings.clone() }];
         let clock = || WallClock::starting_at(UnixSeconds(TODAY));
         let sites =
             [0, 1].map(|index| Site::new(settings[index].clone(), Some(roots[index].clone()), None, clock()).unwrap());
@@ -177,7 +177,7 @@ fn the_limit_of_requests_and_the_end_hold() {
 #[test]
 fn memory_is_bounded() {
     let limit = 64 * 1024;
-    let mut twins = Twins::new(&Settings { familiar_bytes_max: limit, ..lab() });
+    let mut twins = Twins::new(&Settings { replay_cache_bytes_max: limit, ..lab() });
     let ask = |index: usize| request("GET", "/large", &[&format!("Cookie: number={index}")]);
     for index in 0..20 {
         assert_eq!(repeated(&mut twins, &ask(index), 3), 1);

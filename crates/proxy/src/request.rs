@@ -232,14 +232,14 @@ pub(crate) fn write_client(
     writer: &mut FieldWriter<'_>,
 ) -> Result<(), InvalidField> {
     if identity.forwarded {
-        writer.field_of(FORWARDED, &forwarded_element(authority, asker))?;
+        writer.field_from_parts(FORWARDED, &forwarded_element(authority, asker))?;
     }
     if identity.x_forwarded {
-        writer.field_of(X_FORWARDED_FOR, &[asker.address.as_bytes()])?;
+        writer.field_from_parts(X_FORWARDED_FOR, &[asker.address.as_bytes()])?;
         if let Some(authority) = authority {
-            writer.field_of(X_FORWARDED_HOST, &[authority.as_bytes()])?;
+            writer.field_from_parts(X_FORWARDED_HOST, &[authority.as_bytes()])?;
         }
-        writer.field_of(X_FORWARDED_PROTO, &[scheme(asker.is_secured).as_bytes()])?;
+        writer.field_from_parts(X_FORWARDED_PROTO, &[scheme(asker.is_secured).as_bytes()])?;
     }
     Ok(())
 }
@@ -289,7 +289,7 @@ mod tests {
             authority: head.authority,
             asked: head.authority,
             asker,
-            with_upgrade: head.asks_upgrade,
+            with_upgrade: head.requests_upgrade,
             accepts_trailers: head.fields.accept_trailers(),
             hops_left: None,
             conditions: None,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use breme_balance::{Group, GroupSettings};
 use breme_base::{Instant, Random, UnixSeconds, WallClock};
 use breme_http1::{
-    ClientConnection, ClientProgress, Content, FieldStorage, Framing, Limits, Method, Progress, ServerConnection,
+    ClientConnection, ClientProgress, FieldStorage, Framing, Limits, Method, Progress, ResponseBody, ServerConnection,
     Target,
 };
 use breme_node::{
@@ -65,7 +65,7 @@ impl Mirror {
         };
         let out = actions.send(id);
         let expected = line.http.respond(200, framing, DATE, out).end();
-        if expected == Content::Omitted {
+        if expected == ResponseBody::Omitted {
             return;
         }
         match framing {

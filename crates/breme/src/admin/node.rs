@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Timers, WallClock};
 use breme_http1::{
-    Content, FieldStorage, Framing, Limits, Method, Progress, RequestHead, ServerConnection, Target, http_date,
+    FieldStorage, Framing, Limits, Method, Progress, RequestHead, ResponseBody, ServerConnection, Target, http_date,
 };
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 use prometheus_client::encoding::text;
@@ -222,7 +222,7 @@ impl Attendant {
             }
             Step::Answer(page) => {
                 if head.has_content() {
-                    connection.http.close_after_this(); // nothing of it is wanted
+                    connection.http.close_after_response(); // nothing of it is wanted
                 }
                 self.answer(now, connection, &page, actions);
             }
@@ -238,7 +238,7 @@ impl Attendant {
         for (name, value) in fields.into_iter().chain(*field) {
             let _ = writer.field(name, value.as_bytes()); // constants of ours, which are fields
         }
-        if writer.end() == Content::Expected {
+        if writer.end() == ResponseBody::Expected {
             actions.send(connection.id).extend_from_slice(text.as_bytes());
             connection.http.content_sent();
         }

@@ -1,4 +1,4 @@
-//! Where a connection stands, and what a role may ask of that.
+//! The state of a server connection.
 
 use crate::content::ContentDecoder;
 use crate::head::HeadScan;
@@ -10,129 +10,128 @@ use crate::trailers::LastChunk;
 ///   receive ─► Head ─► (Content)* ─► End ─► respond … ─► receive the next
 /// ```
 ///
-/// Answers leave in the order of the requests because the next head is not read before the answer to this one is
-/// complete (`receive` says [`Progress::Blocked`](super::Progress::Blocked) and takes nothing). An answer may begin
-/// before the request's content has come. Content goes on to be reported until the answer is complete; what is left of
-/// it then is read into nothing, or the connection is closed.
+/// Responses keep the order of the requests: the next head is not parsed before this response is complete (`receive`
+/// returns [`Progress::Blocked`](super::Progress::Blocked) and consumes nothing). A response may begin before the
+/// request's content has arrived. Content is reported until the response is complete; the rest is drained, or the
+/// connection is closed.
 #[derive(Debug, Default)]
 pub struct ServerConnection {
-    // Small: it exists once for each idle connection. A test holds it to 64 bytes.
+    // Small, since there is one per idle connection. A test limits it to 64 bytes.
     pub(super) content: ContentDecoder,
-    /// Bytes of this request's content; while draining, bytes that were drained.
+    /// Bytes of this request's content; while draining, bytes drained.
     pub(super) content_bytes: u64,
     pub(super) request_count: u64,
     pub(super) scan: HeadScan,
-    pub(super) receiving: Receiving,
-    pub(super) answering: Answering,
-    pub(super) exchange: Exchange,
+    pub(super) request_state: RequestState,
+    pub(super) response_state: ResponseState,
+    pub(super) request: RequestProperties,
     pub(super) empty_lines: u8,
-    /// The connection ends after this answer.
+    /// Close the connection after this response.
     pub(super) close: bool,
-    /// As the limits say; kept for `respond`.
+    /// From the limits, for `respond`.
     pub(super) http10_only: bool,
 }
 
-/// Where in a request the connection stands.
+/// Progress of the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Receiving {
+pub(super) enum RequestState {
     #[default]
     Head,
     Content,
-    /// The request is complete, its answer is not.
+    /// The request is complete, its response is not.
     Complete,
-    /// The answer is complete, the request is not.
+    /// The response is complete, the request is not.
     Draining,
-    /// A refusal may still be answered.
+    /// A refusal may still be sent.
     Refused,
     Over,
 }
 
-/// Where in a response the connection stands.
+/// Progress of the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Answering {
-    /// No request waits for an answer.
+pub(super) enum ResponseState {
+    /// No request waits for a response.
     #[default]
     Nothing,
-    /// A request waits, no answer was begun.
+    /// A request waits; the response has not begun.
     Due,
-    /// Begun: the rest of its head, and no content.
+    /// The head has begun; no content follows.
     Omitted,
     Length,
     Chunked,
     UntilClose,
 }
 
-/// What the answer must know about its request.
+/// Properties of the request that its response depends on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Exchange {
+pub(super) struct RequestProperties {
     pub(super) is_head: bool,
     pub(super) is_connect: bool,
-    /// Chunked coding cannot be sent, and staying must be said.
+    /// Chunked coding cannot be sent, and persistence must be announced.
     pub(super) is_http10: bool,
-    /// The client waits for 100 (Continue), which was not sent, and no content has come.
+    /// The client waits for 100 (Continue), none was sent, and no content has arrived.
     pub(super) continue_due: bool,
-    /// So much of the content is still to come that it will not be drained.
+    /// Too much content is outstanding to drain it.
     pub(super) rest_is_long: bool,
-    /// The end of the answer, if that is chunked.
+    /// The end of a chunked response.
     pub(super) last_chunk: LastChunk,
 }
 
 impl ServerConnection {
-    /// A connection on which nothing has happened yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-/// What a role asks when it sets its deadlines.
+/// State that a role reads to set its deadlines.
 impl ServerConnection {
-    /// No request is under way: nothing of a head was seen and every answer is complete.
+    /// No exchange is in progress: no byte of a head was received and every response is complete.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.answering == Answering::Nothing
+        self.response_state == ResponseState::Nothing
             && self.scan.is_fresh()
-            && matches!(self.receiving, Receiving::Head | Receiving::Over)
+            && matches!(self.request_state, RequestState::Head | RequestState::Over)
     }
 
-    /// A part of a head was seen, and not its end.
+    /// A head was received in part.
     #[must_use]
     pub fn in_head(&self) -> bool {
-        self.receiving == Receiving::Head && !self.scan.is_fresh()
+        self.request_state == RequestState::Head && !self.scan.is_fresh()
     }
 
-    /// Content is still to come, be it wanted or drained.
+    /// Content is outstanding, wanted or to be drained.
     #[must_use]
     pub fn awaiting_content(&self) -> bool {
-        matches!(self.receiving, Receiving::Content | Receiving::Draining)
+        matches!(self.request_state, RequestState::Content | RequestState::Draining)
     }
 
-    /// A request's head was received and its answer is not complete.
+    /// A request was received and its response is not complete.
     #[must_use]
-    pub fn has_answer_due(&self) -> bool {
-        self.answering != Answering::Nothing
+    pub fn has_response_due(&self) -> bool {
+        self.response_state != ResponseState::Nothing
     }
 
-    /// Whether the client sees that the answer under way is cut short if the connection ends now (RFC 9112, 8): its
-    /// length or its last chunk is missing. Of an answer that lasts until the connection ends, only a reset can tell.
+    /// Whether the client can detect that the current response is truncated if the connection closes now (RFC 9112, 8):
+    /// it has a length or is chunked. A close-delimited response can only be aborted with a reset.
     #[must_use]
-    pub fn answer_tells_its_end(&self) -> bool {
-        matches!(self.answering, Answering::Length | Answering::Chunked)
+    pub fn is_response_end_detectable(&self) -> bool {
+        matches!(self.response_state, ResponseState::Length | ResponseState::Chunked)
     }
 
-    /// The connection ends when the answer that is due is complete (at once, if none is).
+    /// The connection closes when the current response is complete (at once if there is none).
     #[must_use]
     pub fn will_close(&self) -> bool {
-        self.close || self.receiving == Receiving::Over
+        self.close || self.request_state == RequestState::Over
     }
 
-    /// Content of this request that came so far, without its framing; after the answer, what was drained.
+    /// Content received of this request, without framing; after the response, bytes drained.
     #[must_use]
     pub fn content_received(&self) -> u64 {
         self.content_bytes
     }
 
-    /// Requests whose heads were accepted on this connection.
+    /// Requests accepted on this connection.
     #[must_use]
     pub fn request_count(&self) -> u64 {
         self.request_count

@@ -1,17 +1,17 @@
-//! What each side makes of some bytes, as text that can be compared: whole, byte by byte, cut at random.
+//! Transcripts of what each side reads from some bytes: whole, byte by byte, segmented at random.
 //!
-//! The tests and the fuzz targets share it, so that what one of them finds the other can replay.
+//! Shared by the tests and the fuzz targets, so that a test can replay what a fuzz target finds.
 
 #![allow(dead_code)] // each test binary uses a part of it
 
 use breme_http1::{
-    ClientConnection, ClientProgress, Content, Field, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
-    RequestEncoder, RequestHead, ServerConnection, Target,
+    ClientConnection, ClientProgress, Field, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
+    RequestEncoder, RequestHead, ResponseBody, ServerConnection, Target,
 };
 
 pub const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// How a byte string arrives: how many bytes come next.
+/// The segmentation of a byte string.
 pub trait Cuts {
     fn next(&mut self, bytes_left: usize) -> usize;
 }
@@ -25,7 +25,7 @@ impl Cuts for Even {
     }
 }
 
-/// Segments whose sizes these bytes give, over and over.
+/// Segments of these sizes, repeated.
 pub struct Given<'a>(pub std::iter::Cycle<std::slice::Iter<'a, u8>>);
 
 impl Cuts for Given<'_> {
@@ -35,18 +35,18 @@ impl Cuts for Given<'_> {
     }
 }
 
-/// When the server in the test answers.
+/// When the server in the test responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// When the request is complete.
     AtEnd,
     /// When its head has come.
     AtHead,
-    /// It asks for the content first, if the client waits to be asked.
+    /// After `100 Continue`, if the client waits for it.
     AfterContinue,
 }
 
-/// A request that was accepted.
+/// An accepted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub method: String,
@@ -104,7 +104,7 @@ fn head_event(head: &RequestHead<'_, '_>) -> String {
     if head.expects_continue { event + " expects" } else { event }
 }
 
-/// Adds content to what the same piece of content was before, however it was cut.
+/// Appends content to the previous content, whatever the segmentation.
 fn push_content(events: &mut Vec<String>, bytes: &[u8]) {
     let text = bytes.escape_ascii().to_string();
     match events.last_mut() {
@@ -113,12 +113,12 @@ fn push_content(events: &mut Vec<String>, bytes: &[u8]) {
     }
 }
 
-/// An input on its way to whoever reads it, in the pieces that somebody cuts.
+/// An input that arrives in segments.
 struct Arriving<'a> {
     input: &'a [u8],
-    /// What was taken.
+    /// Consumed.
     start: usize,
-    /// What has come.
+    /// Arrived.
     end: usize,
     has_ended: bool,
     steps: usize,
@@ -129,7 +129,7 @@ impl<'a> Arriving<'a> {
         Self { input, start: 0, end: 0, has_ended: false, steps: 0 }
     }
 
-    /// What has come and was not taken, and whether that is all.
+    /// The bytes that have arrived and are not consumed, and whether no more follow.
     fn lend(&mut self) -> (&'a [u8], bool) {
         let Self { input, start, .. } = *self;
         self.steps += 1;
@@ -142,7 +142,7 @@ impl<'a> Arriving<'a> {
         assert!(self.start <= self.end);
     }
 
-    /// More comes, or the end does.
+    /// The next segment arrives, or the end.
     fn grow(&mut self, cuts: &mut dyn Cuts) {
         let Self { input, end, .. } = *self;
         assert!(!self.has_ended, "more was asked for after the end of {input:?}");
@@ -151,7 +151,7 @@ impl<'a> Arriving<'a> {
     }
 }
 
-/// Lets a server with this habit read `input`, and then the end of the connection.
+/// Runs a server with this mode on `input`, followed by the end of the connection.
 pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer) -> Served {
     let mut connection = ServerConnection::new();
     let mut served = Served::default();
@@ -188,7 +188,7 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
             Ok(Progress::End { taken }) => {
                 arriving.take(taken);
                 served.events.push("end".to_owned());
-                if connection.has_answer_due() {
+                if connection.has_response_due() {
                     reply(&mut connection, &mut served.sent);
                 }
             }
@@ -199,7 +199,7 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
             }
             Err(refusal) => {
                 assert_eq!(refusal.status, refusal.reason.status());
-                // The two ways of reading a head must agree.
+                // The two parsers of a head must agree.
                 assert_ne!(refusal.reason, breme_http1::RefusalReason::Malformed, "{}", input.escape_ascii());
                 served.events.push(format!("refused {} {:?}", refusal.status, refusal.reason));
                 connection.refuse(refusal, DATE, &mut served.sent);
@@ -217,13 +217,13 @@ fn trailer(field: Field<'_>) -> String {
 }
 
 fn reply(connection: &mut ServerConnection, out: &mut Vec<u8>) {
-    if connection.respond(200, Framing::Length(2), DATE, out).end() == Content::Expected {
+    if connection.respond(200, Framing::Length(2), DATE, out).end() == ResponseBody::Expected {
         out.extend_from_slice(b"ok");
         connection.content_sent();
     }
 }
 
-/// The same, however the input is cut; the habit of answering at the end makes what is sent independent of it too.
+/// Checks that the result does not depend on the segmentation; for `AtEnd` the bytes sent do not depend on it either.
 pub fn serve_every_way(input: &[u8], limits: &Limits, more_cuts: &[u8]) -> Served {
     let whole = serve(input, &mut Even(usize::MAX), limits, Answer::AtEnd);
     let bytewise = serve(input, &mut Even(1), limits, Answer::AtEnd);
@@ -237,7 +237,7 @@ pub fn serve_every_way(input: &[u8], limits: &Limits, more_cuts: &[u8]) -> Serve
     whole
 }
 
-/// Serialises an accepted request anew and checks that it is read as itself, alone.
+/// Serialises an accepted request and checks that it is parsed as the same, single request.
 pub fn check_that_it_stays_one_message(request: &Accepted, limits: &Limits) {
     let mut fields = FieldBlock::new();
     for (name, value) in &request.fields {
@@ -272,14 +272,14 @@ pub fn check_that_it_stays_one_message(request: &Accepted, limits: &Limits) {
     assert_eq!((&again.method, &again.target, &again.content), (&request.method, &request.target, &request.content));
 }
 
-/// Everything that a client saw.
+/// Everything that a client read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// `interim 103`, `200 length 5 stays`, `content …`, `end`, `failed BadHead`, `over`.
     pub events: Vec<String>,
 }
 
-/// Lets a client that sent requests with these methods read `input`, and then the end of the connection.
+/// Runs a client that sent requests with these methods on `input`, followed by the end of the connection.
 pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: &Limits) -> Fetched {
     let mut connection = ClientConnection::new();
     for &method in methods {
@@ -339,7 +339,7 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
     }
 }
 
-/// The same, however the input is cut.
+/// Checks that the result does not depend on the segmentation.
 pub fn fetch_every_way(methods: &[Method<'_>], input: &[u8], limits: &Limits, more_cuts: &[u8]) -> Fetched {
     let whole = fetch(methods, input, &mut Even(usize::MAX), limits);
     assert_eq!(whole, fetch(methods, input, &mut Even(1), limits), "byte by byte: {}", input.escape_ascii());
@@ -377,7 +377,7 @@ pub fn fuzz_server(input: &[u8]) {
     }
 }
 
-/// What the server sent is what a client of ours expects: one answer for each request, and perhaps a refusal.
+/// Checks that our client understands what the server sent: one response for each request, and perhaps a refusal.
 fn check_answers(methods: &[Method<'_>], served: &Served, limits: &Limits) {
     if methods.contains(&Method::Connect) || limits.http10_only {
         return; // the tunnel that the test's server pretends to open is over at once

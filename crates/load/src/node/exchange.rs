@@ -215,7 +215,7 @@ impl Load {
             Ok(ClientProgress::Interim { taken, .. } | ClientProgress::Trailer { taken, .. }) => Step::Taken(taken),
             Ok(ClientProgress::Head { head, taken }) => {
                 if !user.wants_fields() {
-                    user.protocol.remember(&input[..taken], &head, &mut self.familiar);
+                    user.protocol.record_head(&input[..taken], &head, &mut self.familiar);
                 }
                 self.take_head(now, index, &head);
                 Step::Taken(taken)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
-use breme_http1::{FamiliarHead, FieldStorage, Limits};
+use breme_http1::{FieldStorage, Limits, ReplayHead};
 use breme_node::{Actions, Close, ConnectionId, Shard};
 use breme_stats::Histogram;
 
@@ -32,7 +32,7 @@ pub struct Load {
     /// What is asked of a proxy on each new connection, if it is to open tunnels.
     pub(super) tunnel_request: Option<Vec<u8>>,
     /// What the server's answers look like at the moment.
-    pub(super) familiar: FamiliarHead,
+    pub(super) familiar: ReplayHead,
     pub(super) users: Vec<User>,
     pub(super) owners: Owners,
     pub(super) timers: Timers,
@@ -94,7 +94,7 @@ impl Load {
             run,
             shard,
             limits: client_limits(),
-            familiar: FamiliarHead::new(),
+            familiar: ReplayHead::new(),
             users: Vec::new(),
             owners: Owners::default(),
             timers: Timers::new(),

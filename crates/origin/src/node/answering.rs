@@ -22,7 +22,7 @@ impl Turn<'_> {
     /// The answer to the last request that has come says that there will be no other, if the client should leave.
     fn announce_close(&mut self) {
         if self.should_leave() && !self.connection.has_pending {
-            self.close_after_this();
+            self.close_after_response();
         }
     }
 
@@ -31,13 +31,13 @@ impl Turn<'_> {
         self.is_stopping || self.pressure.should_leave(self.connection.accepted, self.now)
     }
 
-    fn close_after_this(&mut self) {
+    fn close_after_response(&mut self) {
         let is_for_pressure = !self.is_stopping && !self.connection.http.will_close();
         if is_for_pressure && self.pressure.evict(self.now).is_ok() {
             self.counts.evicted.add();
             self.connection.is_evicted = true;
         }
-        self.connection.http.close_after_this();
+        self.connection.http.close_after_response();
     }
 
     pub(super) fn advance(&mut self, status: u16, sending: Sending) {
@@ -103,7 +103,7 @@ impl Turn<'_> {
 
     fn begin_echo(&mut self, echo: &mut Echo) {
         if self.should_leave() {
-            self.close_after_this();
+            self.close_after_response();
         }
         let framing = echo.length.map_or(Framing::Chunked, Framing::Length);
         let out = self.actions.send(self.id);

@@ -14,7 +14,7 @@ impl Turn<'_> {
     /// what is counted.
     #[inline]
     pub(super) fn repeat(&mut self, input: &[u8]) -> Option<usize> {
-        if self.should_leave() || !self.connection.http.may_repeat(&self.shared.settings.limits) {
+        if self.should_leave() || !self.connection.http.can_replay(&self.shared.settings.limits) {
             return None;
         }
         let moment = Moment {
@@ -24,7 +24,7 @@ impl Turn<'_> {
             files: self.shared.files.as_ref(),
         };
         let request = self.familiar.find(input, moment)?;
-        let (taken, known) = (request.head_bytes(), &request.known);
+        let (taken, known) = (request.head_bytes(), &request.value);
         let (status, content_bytes) = (known.status(), known.content_bytes());
         if let Some(entry) = known.entry() {
             entry.touch();
@@ -36,7 +36,7 @@ impl Turn<'_> {
             self.actions.send_shared(self.id, known.answer().clone());
         }
         self.counts.repeated.add();
-        self.connection.http.repeat_exchange();
+        self.connection.http.replay_exchange();
         self.begin_exchange(Version::Http11);
         self.connection.has_pending = taken < input.len();
         self.finish(status, content_bytes);
@@ -45,7 +45,7 @@ impl Turn<'_> {
 
     /// Answers, and makes the request familiar if it came before. `bytes` are its head's.
     pub(super) fn answer_and_learn(&mut self, answer: Answer, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_repeatable();
+        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_replayable();
         let lasting = if may_learn && self.familiar.is_wanted(bytes) { answer.lasting() } else { Lasting::Never };
         if matches!(lasting, Lasting::Never) {
             return self.answer(answer);
@@ -55,7 +55,7 @@ impl Turn<'_> {
         let index = self.actions.len() - 1;
         let start = self.actions.bytes(index).len();
         self.answer(answer);
-        if self.connection.is_open && self.connection.http.may_repeat(&self.shared.settings.limits) {
+        if self.connection.is_open && self.connection.http.can_replay(&self.shared.settings.limits) {
             let content_bytes = self.content_bytes - content_before;
             let answered = Answered { status, content_bytes, lasting };
             let sent = self.sent_since(index, start);

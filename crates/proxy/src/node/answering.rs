@@ -1,7 +1,7 @@
 //! From a server's answer to the client: interim ones, the head, the content, the end.
 
 use breme_http1::{
-    ClientError, ClientProgress, Content, Field, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter,
+    ClientError, ClientProgress, Field, FieldStorage, Fields, Framing, ResponseBody, ResponseHead, ResponseWriter,
     is_targeted_cache_control,
 };
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
@@ -33,7 +33,7 @@ impl Turn<'_> {
             exchange.is_answer_begun |= length > 0;
             exchange.progress = now;
         }
-        if let Some((taken, keep_alive)) = self.repeat_answer(key, exchange_key, received.bytes) {
+        if let Some((taken, keep_alive)) = self.replay_response(key, exchange_key, received.bytes) {
             self.finish_repeated(exchange_key, keep_alive && taken == length);
             return length;
         }
@@ -200,9 +200,9 @@ impl Turn<'_> {
         let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
         fields(&mut writer, self.node.date.text(self.now));
         exchange.answer = Some(match (writer.end(), framing) {
-            (Content::Omitted, _) => Way::None,
-            (Content::Expected, Framing::Length(_)) => Way::Raw,
-            (Content::Expected, _) => Way::Chunks,
+            (ResponseBody::Omitted, _) => Way::None,
+            (ResponseBody::Expected, Framing::Length(_)) => Way::Raw,
+            (ResponseBody::Expected, _) => Way::Chunks,
         });
     }
 

@@ -32,7 +32,7 @@ impl Turn<'_> {
         exchange.content = match head.framing {
             _ if !head.has_content() => Way::None,
             Framing::Chunked => {
-                exchange.last_chunk = LastChunk::of(head.fields);
+                exchange.last_chunk = LastChunk::from_fields(head.fields);
                 Way::Chunks
             }
             _ => Way::Raw,
@@ -202,7 +202,7 @@ impl Turn<'_> {
         // scheme, however it was reached.
         let is_secured = scheme == Scheme::Https;
         let asker = Asker { address: &client.address, is_secured, is_trusted: client.is_trusted };
-        let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
+        let with_upgrade = self.shared.settings.upgrades && head.requests_upgrade && !asks_for_http2(head.fields);
         let own_cookie = self.own_cookie(head.fields);
         let passing = Passing {
             authority,
@@ -219,7 +219,7 @@ impl Turn<'_> {
         if let Some(exchange) = self.exchange(key) {
             exchange.request = buffer;
             exchange.lacks_host = authority.is_none();
-            exchange.asked.asks_upgrade = with_upgrade;
+            exchange.asked.requests_upgrade = with_upgrade;
             exchange.key_hash = key_hash;
         }
         written.map_err(|_| Failure::Unsendable)
@@ -279,7 +279,7 @@ impl Asked {
             head.method,
             Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
         );
-        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers: may_have_trailers(head) }
+        Self { kind, is_idempotent, requests_upgrade: false, accepts_trailers: may_have_trailers(head) }
     }
 }
 

@@ -89,7 +89,7 @@ impl Turn<'_> {
         };
         let is_believed = client.is_some_and(|client| client.is_trusted);
         let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
-        if head.asks_upgrade {
+        if head.requests_upgrade {
             return None;
         }
         Some(Request {

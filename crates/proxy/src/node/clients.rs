@@ -32,7 +32,7 @@ impl Turn<'_> {
         let mut taken = 0;
         while self.may_read(key) {
             let input = &received.bytes[taken..];
-            let repeated = self.repeat_stored(key, input).or_else(|| self.repeat_request(key, input));
+            let repeated = self.repeat_stored(key, input).or_else(|| self.replay_request(key, input));
             let step = match repeated {
                 Some(count) => Step::Taken(count),
                 None => self.step(key, input, received.ended),

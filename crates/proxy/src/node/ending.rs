@@ -2,7 +2,7 @@
 
 use breme_balance::{NoChoice, Outcome};
 use breme_base::Instant;
-use breme_http1::{Content, Framing, RefusalReason};
+use breme_http1::{Framing, RefusalReason, ResponseBody};
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::tables::{ClientKey, Exchange, ExchangeKey, Stage};
@@ -115,7 +115,7 @@ impl Turn<'_> {
     /// it must be one.
     pub(super) fn cut_answer(&mut self, client: ClientKey) {
         self.node.counts.answers_cut.add();
-        let tells = self.client(client).is_some_and(|client| client.http.answer_tells_its_end());
+        let tells = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());
         self.close_client(client, if tells { Close::Graceful } else { Close::Abort });
     }
 
@@ -155,7 +155,7 @@ impl Turn<'_> {
             };
             let _ = writer.field("Proxy-Status", value.as_bytes());
         }
-        if writer.end() == Content::Expected {
+        if writer.end() == ResponseBody::Expected {
             exchange.sent_bytes = content.len() as u64;
             if content.len() > COPIED_BYTES_MAX {
                 self.actions.send_shared(client.id, content);

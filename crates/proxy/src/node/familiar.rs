@@ -1,7 +1,7 @@
 //! Requests that came before, byte for byte, and what was written for them.
 //!
 //! The answer to what was asked before begins with the same words until its date changes. So a shard keeps the heads of
-//! requests that came last ([`FamiliarRequests`]) with what was sent upstream for each, and the head of the last answer
+//! requests that came last ([`ReplayCache`]) with what was sent upstream for each, and the head of the last answer
 //! to it with what the client was told. Measured in instructions of this program on `events` (callgrind; reading anew →
 //! repeating): 16,900 → 5,400 for a request of 13 bytes and its answer.
 //!
@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::{FamiliarHead, FamiliarRequests};
+use breme_http1::{ReplayCache, ReplayHead};
 
 use super::notes::Noted;
 use super::tables::{Asked, KnownKey};
@@ -23,7 +23,7 @@ const SLOTS: usize = 1024;
 /// A shard's familiar requests.
 #[derive(Debug)]
 pub(crate) struct Familiar {
-    requests: FamiliarRequests<Known, SLOTS>,
+    requests: ReplayCache<Known, SLOTS>,
     /// Requests that have become familiar so far.
     count: u64,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Known {
     /// For the log, if there is one.
     pub(super) noted: Option<Arc<Noted>>,
     /// How the last answer began …
-    pub(crate) answer: FamiliarHead,
+    pub(crate) answer: ReplayHead,
     /// … and what the client was told, …
     pub(crate) told: Vec<u8>,
     /// … to which the lines of the balancer's cookie are to be added.
@@ -67,25 +67,25 @@ pub(crate) struct Lesson {
 
 impl Familiar {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { requests: FamiliarRequests::new(seed, usize::MAX), count: 0 }
+        Self { requests: ReplayCache::new(seed, usize::MAX), count: 0 }
     }
 
     /// The request with which `input` begins, if it is familiar, and the length of its head.
     #[inline]
     pub(crate) fn find(&mut self, input: &[u8], is_secured: bool) -> Option<(KnownKey, usize)> {
         let (place, request) = self.requests.find(input, |known| known.is_secured == is_secured)?;
-        Some((KnownKey { place, number: request.known.number }, request.head_bytes()))
+        Some((KnownKey { place, number: request.value.number }, request.head_bytes()))
     }
 
     #[inline]
     pub(crate) fn known(&mut self, key: KnownKey) -> Option<&mut Known> {
-        let known = &mut self.requests.request(key.place)?.known;
+        let known = &mut self.requests.entry(key.place)?.value;
         (known.number == key.number).then_some(known)
     }
 
     /// Whether a request that is not familiar should become it.
     pub(crate) fn is_wanted(&mut self, head: &[u8]) -> bool {
-        self.requests.is_wanted(head, |_| false)
+        self.requests.should_insert(head, |_| false)
     }
 
     /// Makes a request familiar.
@@ -93,7 +93,7 @@ impl Familiar {
         let Lesson { is_secured, front, authority, asked, lacks_host, key_hash, cookies, noted } = lesson;
         self.count += 1;
         let number = self.count;
-        let known_bytes = front.len();
+        let value_bytes = front.len();
         let known = Known {
             number,
             is_secured,
@@ -104,11 +104,11 @@ impl Familiar {
             key_hash,
             cookies,
             noted,
-            answer: FamiliarHead::new(),
+            answer: ReplayHead::new(),
             told: Vec::new(),
             sets_affinity: false,
         };
-        let place = self.requests.learn(head, known, known_bytes)?;
+        let place = self.requests.insert(head, known, value_bytes)?;
         Some(KnownKey { place, number })
     }
 }

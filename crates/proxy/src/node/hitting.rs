@@ -22,19 +22,19 @@ impl Turn<'_> {
         let cache = shared.cache.as_ref()?;
         let client = self.node.clients.get_mut(key.index())?;
         let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
-        let may_repeat = shared.may_repeat() && client.http.may_repeat(&shared.settings.limits);
-        if should_leave || !may_repeat || client.exchange.is_some() {
+        let can_replay = shared.can_replay() && client.http.can_replay(&shared.settings.limits);
+        if should_leave || !can_replay || client.exchange.is_some() {
             return None;
         }
         let name = &cache.settings().name;
         let request = self.node.standing.find(input, client.is_secured, client.is_trusted, self.now, name)?;
-        let (taken, known) = (request.head_bytes(), &mut request.known);
+        let (taken, known) = (request.head_bytes(), &mut request.value);
         known.count_hit();
         self.actions.send(client.id).extend_from_slice(known.answer());
         if let Some(content) = known.shared_content() {
             self.actions.send_shared(client.id, content);
         }
-        client.http.repeat_exchange();
+        client.http.replay_exchange();
         let counts = &self.node.counts;
         counts.count_repeated_request(input);
         counts.count_answer(known.status);
@@ -79,8 +79,8 @@ impl Turn<'_> {
         let (is_secured, is_trusted) = (client.is_secured, client.is_trusted);
         let noted =
             shared.access_log.as_ref().map(|_| Arc::new(Noted::of(head, shared.named_by(is_trusted, head.fields))));
-        let goes_on = client.http.may_repeat(&shared.settings.limits);
-        if goes_on && head.is_repeatable() {
+        let goes_on = client.http.can_replay(&shared.settings.limits);
+        if goes_on && head.is_replayable() {
             let lesson = Lesson { head: bytes, is_secured, is_trusted, given, noted, copied_max: COPIED_BYTES_MAX };
             self.node.standing.learn(lesson, self.now, &cache.settings().name);
         }
@@ -88,14 +88,14 @@ impl Turn<'_> {
 
     /// Whether the next answer is worth noting.
     pub(super) fn wants_given(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
-        let may_learn = self.shared.cache.is_some() && self.shared.may_repeat() && !self.node.is_stopping;
-        may_learn && head.is_repeatable() && self.node.standing.is_wanted(bytes, self.now)
+        let may_learn = self.shared.cache.is_some() && self.shared.can_replay() && !self.node.is_stopping;
+        may_learn && head.is_replayable() && self.node.standing.is_wanted(bytes, self.now)
     }
 }
 
 impl crate::shared::Shared {
     /// Whether nobody's requests are to be counted.
-    fn may_repeat(&self) -> bool {
+    fn can_replay(&self) -> bool {
         self.settings.clients.requests_per_second == 0
     }
 }

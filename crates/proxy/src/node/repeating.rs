@@ -20,13 +20,13 @@ const HEAD_END: &[u8] = b"\r\n";
 impl Turn<'_> {
     /// Sends the request with which `input` begins upstream, if it is familiar, and tells how many bytes it took.
     #[inline]
-    pub(super) fn repeat_request(&mut self, client_key: ClientKey, input: &[u8]) -> Option<usize> {
+    pub(super) fn replay_request(&mut self, client_key: ClientKey, input: &[u8]) -> Option<usize> {
         let client = self.node.clients.get_mut(client_key.index())?;
-        let may_repeat = client.exchange.is_none()
+        let can_replay = client.exchange.is_none()
             && !client.is_trusted
-            && client.http.may_repeat(&self.shared.settings.limits)
+            && client.http.can_replay(&self.shared.settings.limits)
             && !self.node.is_stopping;
-        if !may_repeat {
+        if !can_replay {
             return None;
         }
         let (known_key, taken) = self.node.familiar.find(input, client.is_secured)?;
@@ -47,7 +47,7 @@ impl Turn<'_> {
             let began = self.node.date.millis(self.now);
             exchange.notes = Some(Box::new(client.note(began, noted.clone())));
         }
-        client.http.repeat_request();
+        client.http.replay_request();
         client.waiting = Waiting::Exchange;
         client.has_pending = taken < input.len();
         self.node.counts.count_repeated_request(input);
@@ -74,10 +74,10 @@ impl Turn<'_> {
     ) {
         let Some(client) = self.node.clients.get(client_key.index()) else { return };
         let may_learn = matches!(self.shared.role, Role::Reverse { .. })
-            && head.is_repeatable()
+            && head.is_replayable()
             // The last request of a connection says so, and is answered otherwise.
             && !client.http.will_close()
-            && !head.asks_upgrade
+            && !head.requests_upgrade
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.is_trusted
             && !self.has_cache();
@@ -113,7 +113,7 @@ impl Turn<'_> {
     /// Passes a whole answer on whose head came before, if it is one. Tells how many bytes it took, and whether the
     /// server's connection can carry further requests.
     #[inline]
-    pub(super) fn repeat_answer(
+    pub(super) fn replay_response(
         &mut self,
         server_key: ServerKey,
         key: ExchangeKey,
@@ -124,7 +124,7 @@ impl Turn<'_> {
         let client = self.node.clients.get_mut(exchange.client?.index())?;
         let is_alike = exchange.set_affinity.is_some() == known.sets_affinity;
         let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
-        if should_leave || !is_alike || !client.http.may_repeat_answer() {
+        if should_leave || !is_alike || !client.http.can_replay_response() {
             return None;
         }
         let whole = self.node.servers.get_mut(server_key.index())?.http.receive_whole(input, &known.answer)?;
@@ -135,7 +135,7 @@ impl Turn<'_> {
             out.extend_from_slice(HEAD_END);
         }
         self.actions.send_received(client.id, self.received, whole.content);
-        client.http.repeat_answer();
+        client.http.replay_response();
         let length = whole.content.len() as u64;
         let duration = self.now.since(exchange.sent);
         (exchange.status, exchange.sent_bytes, exchange.upstream_duration) = (whole.status, length, Some(duration));
@@ -178,7 +178,7 @@ impl Turn<'_> {
             last_lines.extend_from_slice(HEAD_END);
         }
         if let Some(told) = self.actions.send(client.id)[start..].strip_suffix(&*last_lines) {
-            server.http.remember(bytes, head, &mut known.answer);
+            server.http.record_head(bytes, head, &mut known.answer);
             known.told.extend_from_slice(told);
             known.sets_affinity = set_affinity.is_some();
         }
@@ -189,7 +189,7 @@ impl Turn<'_> {
         let exchange = self.node.exchanges.get(key.index())?;
         let client = self.node.clients.get(exchange.client?.index())?;
         let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
-        let is_plain = client.http.may_repeat_answer() && !should_leave;
+        let is_plain = client.http.can_replay_response() && !should_leave;
         exchange.known.filter(|_| is_plain)
     }
 }

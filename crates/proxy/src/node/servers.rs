@@ -104,7 +104,7 @@ impl Turn<'_> {
         }
         exchange.stage = Stage::Asking;
         let method = exchange.asked.method();
-        if exchange.asked.asks_upgrade {
+        if exchange.asked.requests_upgrade {
             server.http.sent_with_upgrade(method);
         } else {
             server.http.sent(method);

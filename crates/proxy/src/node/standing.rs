@@ -1,7 +1,7 @@
 //! Requests that came before, byte for byte, and whose stored answers still stand. (For those that go upstream see
 //! [`familiar`](super::familiar).)
 //!
-//! A shard keeps the heads that came last ([`FamiliarRequests`]) with their answers, and gives these again without
+//! A shard keeps the heads that came last ([`ReplayCache`]) with their answers, and gives these again without
 //! reading the head, asking the cache or writing fields anew; only Age and Cache-Status are, once a second. Nothing is
 //! decided here: a head becomes familiar after it was answered the usual way, and its answer is given only while it
 //! [valid](Validity::is_valid): fresh, in the store, and nothing newer beside it. So a purge, a replacement and an end
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_cache::Validity;
-use breme_http1::{FamiliarRequest, FamiliarRequests};
+use breme_http1::{ReplayCache, ReplayEntry};
 use bytes::Bytes;
 use memchr::memmem;
 
@@ -35,7 +35,7 @@ const AGE_NAME: &[u8] = b"\r\nAge: ";
 /// A shard's familiar requests.
 #[derive(Debug)]
 pub(super) struct StandingAnswers {
-    requests: FamiliarRequests<Known, SLOTS>,
+    requests: ReplayCache<Known, SLOTS>,
     /// When those were last let go whose answers no longer stand.
     swept: Instant,
 }
@@ -86,7 +86,7 @@ pub(super) struct Lesson<'a> {
 
 impl StandingAnswers {
     pub(super) fn new(seed: u64) -> Self {
-        Self { requests: FamiliarRequests::new(seed, BYTES_MAX), swept: Instant::ZERO }
+        Self { requests: ReplayCache::new(seed, BYTES_MAX), swept: Instant::ZERO }
     }
 
     /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's
@@ -99,15 +99,15 @@ impl StandingAnswers {
         is_trusted: bool,
         now: Instant,
         name: &str,
-    ) -> Option<&mut FamiliarRequest<Known>> {
+    ) -> Option<&mut ReplayEntry<Known>> {
         let is_alike = |known: &Known| known.is_secured == is_secured && known.is_trusted == is_trusted;
         let (place, request) = self.requests.find(input, is_alike)?;
-        if !request.known.standing.is_valid(now) {
-            self.requests.forget(place);
+        if !request.value.standing.is_valid(now) {
+            self.requests.remove(place);
             return None;
         }
-        let request = self.requests.request(place)?;
-        request.known.keep_age(now, name);
+        let request = self.requests.entry(place)?;
+        request.value.keep_age(now, name);
         Some(request)
     }
 
@@ -116,9 +116,9 @@ impl StandingAnswers {
     pub(super) fn is_wanted(&mut self, head: &[u8], now: Instant) -> bool {
         if now.since(self.swept) >= SWEPT_EVERY {
             self.swept = now;
-            self.requests.forget_where(|known| !known.has_content && !known.standing.is_valid(now));
+            self.requests.remove_if(|known| !known.has_content && !known.standing.is_valid(now));
         }
-        self.requests.is_wanted(head, |_| false)
+        self.requests.should_insert(head, |_| false)
     }
 
     /// Makes a request familiar that was answered just now.
@@ -141,8 +141,8 @@ impl StandingAnswers {
             hits: 0,
         };
         known.write(now, name);
-        let known_bytes = known.bytes();
-        self.requests.learn(head, known, known_bytes);
+        let value_bytes = known.bytes();
+        self.requests.insert(head, known, value_bytes);
     }
 }
 

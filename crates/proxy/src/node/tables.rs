@@ -268,7 +268,7 @@ pub(crate) struct Asked {
     pub(crate) kind: Kind,
     /// May be sent again without harm (RFC 9110, 9.2.2).
     pub(crate) is_idempotent: bool,
-    pub(crate) asks_upgrade: bool,
+    pub(crate) requests_upgrade: bool,
     /// The client will not lose what stands behind the content.
     pub(crate) accepts_trailers: bool,
 }
@@ -327,7 +327,7 @@ impl Client {
         if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, pressure, now) {
             return false;
         }
-        self.http.close_after_this();
+        self.http.close_after_response();
         !is_stopping && pressure.evict(now).is_ok()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random};
 use breme_http1::{
-    Content, FieldStorage, Framing, Limits, Method, Progress, RequestHead, ServerConnection, Target, http_date,
+    FieldStorage, Framing, Limits, Method, Progress, RequestHead, ResponseBody, ServerConnection, Target, http_date,
 };
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 
@@ -106,7 +106,7 @@ impl Origin {
         for (name, value) in &lines[1..] {
             writer.field(name, value.as_bytes()).unwrap();
         }
-        if writer.end() == Content::Omitted {
+        if writer.end() == ResponseBody::Omitted {
             return;
         }
         match framing {

@@ -1,4 +1,4 @@
-//! What the server makes of requests, case by case, whole and cut in every way.
+//! The server's reading of requests, whole and segmented in every way.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -54,7 +54,7 @@ fn get(lines: &str) -> String {
 }
 
 #[test]
-fn nothing_at_all() {
+fn handles_empty_input() {
     check("", &["over"]);
     check("\r\n", &["over"]);
     refused("G", Truncated);
@@ -62,7 +62,7 @@ fn nothing_at_all() {
 }
 
 #[test]
-fn one_empty_line_may_stand_before_a_request() {
+fn allows_one_empty_line_before_a_request() {
     check("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", &["GET / @a", "over"]);
     check("GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\n\r\n", &["GET / @a", "GET / @b", "over"]);
     check(&format!("\r\n{}\r\n{}", get(""), get("")), &["GET / @a", "GET / @a", "over"]);
@@ -72,7 +72,7 @@ fn one_empty_line_may_stand_before_a_request() {
 }
 
 #[test]
-fn targets_say_who_is_meant() {
+fn authority_comes_from_target_or_host() {
     check("GET /a?b HTTP/1.1\r\nHost: h.example:81\r\n\r\n", &["GET /a?b @h.example:81", "over"]);
     check("GET http://real/x HTTP/1.1\r\nHost: other\r\n\r\n", &["GET http://real/x @real", "over"]);
     check("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", &["OPTIONS * @a", "over"]);
@@ -104,7 +104,7 @@ fn versions() {
 }
 
 #[test]
-fn lines_end_with_crlf_only() {
+fn requires_crlf_line_ends() {
     refused("GET / HTTP/1.1\nHost: a\n\n", BareLineFeed);
     refused("GET / HTTP/1.1\r\nHost: a\n\r\n", BareLineFeed);
     refused("GET / HTTP/1.1\r\nHost: a\r\nX: y\n\r\n", BareLineFeed);
@@ -247,7 +247,7 @@ fn transfer_codings() {
 }
 
 #[test]
-fn chunks_are_followed_by_the_next_request() {
+fn next_request_follows_last_chunk() {
     let post = |chunks: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
     check(
         &post("3;x=\"\\\"y\"\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 1\r\n\r\nGET / HTTP/1.1\r\nHost: b\r\n\r\n"),
@@ -266,7 +266,7 @@ fn chunks_are_followed_by_the_next_request() {
 }
 
 #[test]
-fn fields_that_only_look_like_framing() {
+fn rejects_lookalike_framing_fields() {
     let post = |line: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
     for name in [
         "Content_Length",
@@ -300,7 +300,7 @@ fn fields_that_only_look_like_framing() {
 }
 
 #[test]
-fn content_types_agree() {
+fn rejects_differing_content_types() {
     let post = |lines: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let same = "Content-Type: text/plain\r\nX: y\r\ncontent-type:text/plain \r\n";
     check(&post(same), &["POST / @a", "over"]);
@@ -309,7 +309,7 @@ fn content_types_agree() {
 }
 
 #[test]
-fn methods_that_cannot_have_content() {
+fn rejects_content_for_trace_and_connect() {
     check("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", &["TRACE / @a length 0", "over"]);
     refused("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", ContentNotAllowed);
     refused("TRACE / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ContentNotAllowed);
@@ -336,7 +336,7 @@ fn expectations() {
 }
 
 #[test]
-fn upgrades_are_served_as_requests() {
+fn reports_upgrade_requests() {
     check(&get("Upgrade: websocket, h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n"), &["GET / @a", "over"]);
 }
 
@@ -364,7 +364,7 @@ fn persistence() {
 }
 
 #[test]
-fn the_http10_build() {
+fn supports_http10_only_mode() {
     let limits = Limits { http10_only: true, ..Limits::default() };
     let check = |input: &str, expected: &[&str]| check_with(&limits, input, expected);
     check(&(get("") + &get("")), &["GET / @a", "over"]);
@@ -376,7 +376,7 @@ fn the_http10_build() {
 }
 
 #[test]
-fn limits_of_a_head() {
+fn enforces_head_limits() {
     let limits = small_limits();
     let target = |len: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(len - 1));
     check_with(&limits, &target(64), &[&format!("GET /{} @a", "x".repeat(63)), "over"]);
@@ -402,9 +402,9 @@ fn limits_of_a_head() {
 }
 
 proptest! {
-    /// Requests from the grammar are accepted as what they are, however they are cut.
+    /// Requests generated from the grammar are accepted unchanged, however they are segmented.
     #[test]
-    fn what_the_grammar_allows_is_accepted(
+    fn accepts_everything_the_grammar_allows(
         method in "[A-Z]{1,12}",
         path in "/[a-zA-Z0-9/._~!$&'()*+,;=:@%-]{0,40}",
         names in proptest::collection::vec("X-[a-zA-Z0-9!#$%&'*+.^_`|~-]{1,12}", 0..6),

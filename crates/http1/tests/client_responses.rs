@@ -1,4 +1,4 @@
-//! What the client makes of responses, case by case, whole and cut in every way.
+//! The client's reading of responses, whole and segmented in every way.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
@@ -19,7 +19,7 @@ fn check_get(input: &str, expected: &[&str]) {
 }
 
 #[test]
-fn content_in_each_framing() {
+fn reads_content_in_each_framing() {
     check_get(
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         &["200 length 5 stays", "content hello", "end", "over"],
@@ -71,7 +71,7 @@ fn pipelined_responses_in_order() {
 }
 
 #[test]
-fn interim_responses_are_told_apart() {
+fn reports_interim_responses() {
     check_get(
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         &["interim 100", "interim 103", "200 length 0 stays", "end", "over"],
@@ -99,12 +99,12 @@ fn persistence() {
         let head = if stays { "200 length 0 stays" } else { "200 length 0 closes" };
         check_get(&with(version, field), &[head, "end", "over"]);
     }
-    // What follows the last response is nobody's.
+    // Bytes after the last response are not parsed.
     check(&[Method::Get; 2], &(with("1.0", "") + &with("1.1", "")), &["200 length 0 closes", "end", "over"]);
 }
 
 #[test]
-fn ambiguous_framing_is_refused() {
+fn rejects_ambiguous_framing() {
     for fields in [
         "Content-Length: 5\r\nContent-Length: 6\r\n",
         "Content-Length: 5, 5\r\n",
@@ -130,7 +130,7 @@ fn ambiguous_framing_is_refused() {
 }
 
 #[test]
-fn bad_heads_are_refused() {
+fn rejects_bad_heads() {
     for input in [
         "HTTP/2 200 OK\r\n\r\n",
         "HTTP/1.1 200 OK\n\n",
@@ -151,7 +151,7 @@ fn bad_heads_are_refused() {
 }
 
 #[test]
-fn ends_and_surprises() {
+fn handles_early_close_and_unexpected_bytes() {
     check(&[], "", &["over"]);
     check(&[], "HTTP/1.1 408 Request Timeout\r\n\r\n", &["failed Unexpected"]);
     check_get("", &["failed ClosedEarly"]);
@@ -168,7 +168,7 @@ fn ends_and_surprises() {
 }
 
 #[test]
-fn what_is_outstanding_is_bounded() {
+fn outstanding_requests_are_bounded() {
     let mut connection = ClientConnection::new();
     for index in 0..ClientConnection::HEAD_OUTSTANDING_MAX {
         let method = if index % 3 == 0 { Method::Head } else { Method::Get };
@@ -198,6 +198,6 @@ fn what_is_outstanding_is_bounded() {
 }
 
 #[test]
-fn a_connection_is_small() {
+fn connection_stays_small() {
     assert!(size_of::<ClientConnection>() <= 64, "{}", size_of::<ClientConnection>());
 }

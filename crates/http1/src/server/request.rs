@@ -1,76 +1,64 @@
-//! From bytes to requests, one step at a time.
+//! Parses requests.
 
-use super::connection::{Answering, Exchange, Receiving, ServerConnection};
+use super::connection::{RequestProperties, RequestState, ResponseState, ServerConnection};
 use crate::content::{ContentDecoder, ContentStep};
 use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
-use crate::meaning::{self, RequestMeaning};
 use crate::refusal::{Refusal, RefusalReason};
 use crate::request_line::{LineVersion, RequestLine};
+use crate::semantics::{self, RequestSemantics};
 use crate::trailers::LastChunk;
 use crate::{Field, FieldStorage, Fields, Limits, Method, RequestHead, Version};
 
-/// Empty lines that are skipped before a request line (RFC 9112, 2.2: at least one).
+/// Empty lines skipped before a request line (RFC 9112, 2.2: at least one).
 const EMPTY_LINES_MAX: u8 = 1;
 
-/// What `receive` found at the start of the input.
+/// The next item of the input.
 #[derive(Debug)]
 pub enum Progress<'a, 'f> {
-    /// Not enough bytes for the next step; these bytes (framing, drained content) are used.
+    /// The next item is incomplete; `taken` bytes (framing, drained content) are consumed.
     NeedMore {
-        /// Bytes used.
+        /// Bytes consumed.
         taken: usize,
     },
-    /// A request's head.
     Head {
-        /// The head. If it [has content](RequestHead::has_content), `Content` and `End` follow; else the request is
-        /// complete.
+        /// If it [has content](RequestHead::has_content), `Content` and `End` follow; else the request is complete.
         head: RequestHead<'a, 'f>,
-        /// Bytes used.
         taken: usize,
     },
     /// A part of the content, without its framing.
     Content {
-        /// The part, never empty.
+        /// Never empty.
         bytes: &'a [u8],
-        /// Bytes used.
         taken: usize,
     },
-    /// A field behind chunked content (RFC 9110, 6.5). It is not one of the head's, and must not become one.
-    Trailer {
-        /// The field.
-        field: Field<'a>,
-        /// Bytes used.
-        taken: usize,
-    },
+    /// A field after chunked content (RFC 9110, 6.5). It must not be merged into the head.
+    Trailer { field: Field<'a>, taken: usize },
     /// The content is complete.
-    End {
-        /// Bytes used.
-        taken: usize,
-    },
-    /// The answer to the request before is not complete; nothing is used.
+    End { taken: usize },
+    /// The previous response is not complete; nothing is consumed.
     Blocked,
-    /// The connection is over: the peer ended between two requests, or the last answer said `close`. Close it
+    /// The connection is over: the peer closed between requests, or the last response had `Connection: close`. Close it
     /// gracefully.
     Over,
 }
 
-/// What became of content that nobody wanted.
+/// The state of unwanted content.
 enum Drained {
-    /// It is complete; this many bytes of the input were its last.
+    /// Complete: `taken` bytes of the input belonged to it.
     Complete { taken: usize },
-    /// More of it is to come; all of the input was used but perhaps a part of a trailer line.
+    /// More is to come; all of the input was consumed except an incomplete trailer line.
     Pending { taken: usize },
-    /// Too much, or not in order.
+    /// Too long, or malformed.
     GivenUp,
 }
 
 impl ServerConnection {
-    /// The next step of the requests in `input`. Call again with the rest until `NeedMore`, `Blocked` or `Over`.
+    /// Returns the next item of `input`. Call again with the rest until `NeedMore`, `Blocked` or `Over`.
     ///
-    /// `input` begins with the first byte that was not taken. `ended` says that nothing will come after it.
+    /// `input` begins with the first byte not yet consumed. `ended`: nothing will follow it.
     ///
     /// # Errors
-    /// What the RFC says must be refused.
+    /// A request that the RFCs require to be rejected, or that exceeds a limit.
     pub fn receive<'a, 'f>(
         &mut self,
         input: &'a [u8],
@@ -79,21 +67,21 @@ impl ServerConnection {
         storage: &'f mut FieldStorage<'a>,
     ) -> Result<Progress<'a, 'f>, Refusal> {
         self.http10_only = limits.http10_only;
-        let received = match self.receiving {
-            Receiving::Head => self.receive_head(input, 0, ended, limits, storage),
-            Receiving::Content => self.receive_content(input, ended, limits),
-            Receiving::Complete => Ok(Progress::Blocked),
-            Receiving::Draining => self.receive_drained(input, ended, limits, storage),
-            Receiving::Refused | Receiving::Over => Ok(Progress::Over),
+        let received = match self.request_state {
+            RequestState::Head => self.receive_head(input, 0, ended, limits, storage),
+            RequestState::Content => self.receive_content(input, ended, limits),
+            RequestState::Complete => Ok(Progress::Blocked),
+            RequestState::Draining => self.receive_drained(input, ended, limits, storage),
+            RequestState::Refused | RequestState::Over => Ok(Progress::Over),
         };
         received.map_err(|reason| {
-            self.receiving = Receiving::Refused;
+            self.request_state = RequestState::Refused;
             self.close = true;
             Refusal::new(reason)
         })
     }
 
-    /// The bytes of `input` before `skipped` are used already.
+    /// The first `skipped` bytes of `input` are consumed already.
     fn receive_head<'a, 'f>(
         &mut self,
         input: &'a [u8],
@@ -108,7 +96,7 @@ impl ServerConnection {
             Ok(Some((head, head_len))) => Ok(Progress::Head { head, taken: start + head_len }),
             Ok(None) if !ended => Ok(Progress::NeedMore { taken: start }),
             Ok(None) if rest.is_empty() => {
-                self.receiving = Receiving::Over;
+                self.request_state = RequestState::Over;
                 Ok(Progress::Over)
             }
             Ok(None) => {
@@ -119,10 +107,10 @@ impl ServerConnection {
         }
     }
 
-    /// Also a refusal has no content when it answers HEAD.
+    /// A refusal of HEAD has no content either.
     #[cold]
     fn refused_head(&mut self, head: &[u8], reason: RefusalReason) -> RefusalReason {
-        self.exchange.is_head = head.starts_with(b"HEAD ");
+        self.request.is_head = head.starts_with(b"HEAD ");
         reason
     }
 
@@ -152,7 +140,7 @@ impl ServerConnection {
         Ok(skipped)
     }
 
-    /// The request line and the fields; none while the head is not complete.
+    /// The request line and the fields; None while the head is incomplete.
     fn read_section<'a, 'f>(
         &mut self,
         input: &'a [u8],
@@ -167,7 +155,7 @@ impl ServerConnection {
             if let Some(line) = line
                 && line.version != LineVersion::Later
             {
-                // Most heads come in one piece and are in order. Else the careful way says what is wrong.
+                // Most heads are valid and arrive in one piece. Otherwise the strict parser finds the error.
                 return match tokenise(input, limits, storage) {
                     Some(section) => Ok(Some((line, section))),
                     None => match self.scan.scan::<RequestLine<'_>>(input, limits)? {
@@ -190,8 +178,8 @@ impl ServerConnection {
         limits: &Limits,
     ) -> Result<RequestHead<'a, 'f>, RefusalReason> {
         let (target, version) = (line.target()?, line.version.spoken());
-        let meaning = meaning::request(line.method, target, version, headers, limits)?;
-        let RequestMeaning { authority, framing, keep_alive, expects_continue, asks_upgrade } = meaning;
+        let read = semantics::request(line.method, target, version, headers, limits)?;
+        let RequestSemantics { authority, framing, keep_alive, expects_continue, requests_upgrade } = read;
         let head = RequestHead {
             method: line.method,
             target,
@@ -200,13 +188,13 @@ impl ServerConnection {
             fields: Fields::new(headers),
             framing,
             expects_continue,
-            asks_upgrade,
+            requests_upgrade,
         };
         self.request_count = self.request_count.saturating_add(1);
-        // Behind CONNECT a client may send what is meant for the tunnel, without waiting whether there is one.
+        // After CONNECT a client may send data for the tunnel without waiting for the response.
         let is_connect = head.method == Method::Connect;
         self.close |= !keep_alive || is_connect || self.request_count >= limits.requests_max;
-        self.exchange = Exchange {
+        self.request = RequestProperties {
             is_head: head.method == Method::Head,
             is_connect,
             is_http10: version == Version::Http10 || limits.http10_only,
@@ -217,17 +205,17 @@ impl ServerConnection {
         self.scan = HeadScan::default();
         self.empty_lines = 0;
         self.content_bytes = 0;
-        self.answering = Answering::Due;
-        self.receiving = if head.has_content() { Receiving::Content } else { Receiving::Complete };
+        self.response_state = ResponseState::Due;
+        self.request_state = if head.has_content() { RequestState::Content } else { RequestState::Complete };
         if head.has_content() {
             self.content = ContentDecoder::new(framing);
-            self.note_rest(limits);
+            self.check_rest(limits);
         }
         Ok(head)
     }
 
-    fn note_rest(&mut self, limits: &Limits) {
-        self.exchange.rest_is_long = self.content.known_rest().is_some_and(|rest| rest > limits.drain_bytes_max);
+    fn check_rest(&mut self, limits: &Limits) {
+        self.request.rest_is_long = self.content.known_rest().is_some_and(|rest| rest > limits.drain_bytes_max);
     }
 
     fn receive_content<'a, 'f>(
@@ -238,9 +226,9 @@ impl ServerConnection {
     ) -> Result<Progress<'a, 'f>, RefusalReason> {
         let bytes_max = limits.content_bytes_max.saturating_sub(self.content_bytes);
         let step = self.content.decode(input, bytes_max, limits)?;
-        // A client that sends does not wait.
-        self.exchange.continue_due &= input.is_empty();
-        self.note_rest(limits);
+        // A client that sends content does not wait for 100 (Continue).
+        self.request.continue_due &= input.is_empty();
+        self.check_rest(limits);
         Ok(match step {
             ContentStep::Content { bytes, taken } => {
                 self.content_bytes += bytes.len() as u64;
@@ -248,7 +236,7 @@ impl ServerConnection {
             }
             ContentStep::Trailer { field, taken } => Progress::Trailer { field, taken },
             ContentStep::End { taken } => {
-                self.receiving = Receiving::Complete;
+                self.request_state = RequestState::Complete;
                 Progress::End { taken }
             }
             ContentStep::NeedMore { .. } if ended => return Err(RefusalReason::Truncated),
@@ -256,7 +244,7 @@ impl ServerConnection {
         })
     }
 
-    /// Reads into nothing what is left of a request whose answer is complete, and goes on to the next.
+    /// Drains the rest of a request whose response is complete, then parses the next.
     fn receive_drained<'a, 'f>(
         &mut self,
         input: &'a [u8],
@@ -266,13 +254,13 @@ impl ServerConnection {
     ) -> Result<Progress<'a, 'f>, RefusalReason> {
         match self.drain(input, limits) {
             Drained::Complete { taken } => {
-                self.receiving = Receiving::Head;
+                self.request_state = RequestState::Head;
                 self.receive_head(input, taken, ended, limits, storage)
             }
             Drained::Pending { taken } if !ended => Ok(Progress::NeedMore { taken }),
-            // The client has its answer: nobody is left to be told what is wrong.
+            // The client already has its response; an error cannot be reported.
             Drained::Pending { .. } | Drained::GivenUp => {
-                self.receiving = Receiving::Over;
+                self.request_state = RequestState::Over;
                 self.close = true;
                 Ok(Progress::Over)
             }
@@ -303,7 +291,7 @@ impl ServerConnection {
     }
 }
 
-/// The fields of a head that came in one piece, if it is complete and every line ends with CRLF.
+/// The fields of a head that is complete in `input`, if every line ends with CRLF.
 fn tokenise<'a, 'f>(input: &'a [u8], limits: &Limits, storage: &'f mut FieldStorage<'a>) -> Option<Section<'a, 'f>> {
     let mut request = httparse::Request::new(&mut []);
     let headers = &mut storage.headers[..field_count_max(limits)];

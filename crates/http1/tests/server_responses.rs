@@ -1,24 +1,24 @@
-//! What the server sends, and what becomes of content that was not wanted.
+//! What the server sends, and how it drains unwanted content.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod transcript;
 
 use breme_http1::{
-    Content, Field, FieldBlock, FieldStorage, Framing, Limits, Progress, Refusal, RefusalReason, ServerConnection,
+    Field, FieldBlock, FieldStorage, Framing, Limits, Progress, Refusal, RefusalReason, ResponseBody, ServerConnection,
     reason_phrase,
 };
 use transcript::{DATE, small_limits};
 
-/// A connection that has just read this head; the input holds nothing else.
+/// A connection that has just parsed this head; the input contains nothing else.
 fn asked(head: &str, limits: &Limits) -> ServerConnection {
     let mut connection = ServerConnection::new();
     step(&mut connection, head.as_bytes(), limits);
-    assert!(connection.has_answer_due());
+    assert!(connection.has_response_due());
     connection
 }
 
-/// One call, named by its outcome.
+/// One call, named by its result.
 fn step(connection: &mut ServerConnection, input: &[u8], limits: &Limits) -> String {
     match connection.receive(input, false, limits, &mut FieldStorage::new()) {
         Ok(Progress::NeedMore { taken }) => format!("more {taken}"),
@@ -33,20 +33,20 @@ fn step(connection: &mut ServerConnection, input: &[u8], limits: &Limits) -> Str
 }
 
 #[test]
-fn trailers_stand_behind_chunks_and_nowhere_else() {
+fn trailers_require_chunked_coding() {
     for (request, expected) in [(GET, "2\r\nok\r\n0\r\nX-A: b\r\n\r\n"), (OLD, "ok")] {
         let mut connection = asked(request, &Limits::default());
         let mut out = Vec::new();
-        assert_eq!(connection.relay(200, Framing::Chunked, &mut out).end(), Content::Expected);
+        assert_eq!(connection.relay(200, Framing::Chunked, &mut out).end(), ResponseBody::Expected);
         out.clear();
         connection.chunk(b"ok", &mut out);
         for (name, value) in [("X-A", "b"), ("Content-Length", "7")] {
             connection.relay_trailer(Field { name, value: value.as_bytes() }, &mut out);
         }
-        assert!(connection.has_answer_due());
+        assert!(connection.has_response_due());
         connection.end_chunks(&mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
-        assert!(!connection.has_answer_due());
+        assert!(!connection.has_response_due());
     }
 }
 
@@ -56,7 +56,7 @@ const OLD_STAYS: &str = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[track_caller]
-fn check(request: &str, limits: &Limits, status: u16, framing: Framing, expected: &str, content: Content) {
+fn check(request: &str, limits: &Limits, status: u16, framing: Framing, expected: &str, content: ResponseBody) {
     let mut connection = asked(request, limits);
     let mut out = Vec::new();
     assert_eq!(connection.respond(status, framing, DATE, &mut out).end(), content);
@@ -64,13 +64,13 @@ fn check(request: &str, limits: &Limits, status: u16, framing: Framing, expected
     let fields =
         head.strip_suffix(&format!("Date: {}\r\n\r\n", String::from_utf8_lossy(DATE))).expect("Date stands last");
     assert_eq!(fields, expected);
-    assert_eq!(connection.has_answer_due(), content == Content::Expected);
+    assert_eq!(connection.has_response_due(), content == ResponseBody::Expected);
 }
 
 #[test]
-fn framing_of_each_answer() {
-    use Content::{Expected, Omitted};
+fn frames_each_response() {
     use Framing::{Chunked, Length, None, UntilClose};
+    use ResponseBody::{Expected, Omitted};
     let check_http = |request, status, framing, expected: &str, content| {
         check(request, &Limits::default(), status, framing, expected, content);
     };
@@ -115,7 +115,7 @@ fn framing_of_each_answer() {
 }
 
 #[test]
-fn fields_of_an_answer() {
+fn writes_response_fields() {
     let mut connection = asked(GET, &Limits::default());
     let mut block = FieldBlock::new();
     block.push("Server", b"breme").unwrap();
@@ -132,22 +132,22 @@ fn fields_of_an_answer() {
     ] {
         assert_eq!(response.field(name, value.as_bytes()).unwrap_err().name, name);
     }
-    assert_eq!(response.end(), Content::Omitted);
+    assert_eq!(response.end(), ResponseBody::Omitted);
     assert!(String::from_utf8(out).unwrap().ends_with(" GMT\r\nServer: breme\r\nX: y\r\n\r\n"));
 }
 
 #[test]
-fn chunks_out() {
+fn writes_chunks() {
     let chunks = |request: &str| {
         let mut connection = asked(request, &Limits::default());
         let mut out = Vec::new();
-        assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), Content::Expected);
+        assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), ResponseBody::Expected);
         out.clear();
         for bytes in [&b"hello"[..], b"", &[b'x'; 17]] {
             connection.chunk(bytes, &mut out);
         }
         connection.end_chunks(&mut out);
-        assert!(!connection.has_answer_due());
+        assert!(!connection.has_response_due());
         (String::from_utf8(out).unwrap(), connection.will_close())
     };
     let x = "x".repeat(17);
@@ -156,12 +156,12 @@ fn chunks_out() {
 }
 
 #[test]
-fn the_next_request_waits_for_the_answer() {
+fn next_request_waits_for_the_response() {
     let limits = Limits::default();
     let mut connection = asked(GET, &limits);
     let mut out = Vec::new();
     assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "blocked");
-    assert_eq!(connection.respond(200, Framing::Length(1), DATE, &mut out).end(), Content::Expected);
+    assert_eq!(connection.respond(200, Framing::Length(1), DATE, &mut out).end(), ResponseBody::Expected);
     assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "blocked");
     connection.content_sent();
     assert!(connection.is_idle());
@@ -171,12 +171,12 @@ fn the_next_request_waits_for_the_answer() {
 
 fn answer_at_once(connection: &mut ServerConnection) -> String {
     let mut out = Vec::new();
-    assert_eq!(connection.respond(404, Framing::None, DATE, &mut out).end(), Content::Omitted);
+    assert_eq!(connection.respond(404, Framing::None, DATE, &mut out).end(), ResponseBody::Omitted);
     String::from_utf8(out).unwrap()
 }
 
 #[test]
-fn unwanted_content_is_drained_up_to_a_limit() {
+fn drains_unread_content_up_to_a_limit() {
     let limits = small_limits(); // drains 32 bytes
     let post = |length| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
 
@@ -215,21 +215,21 @@ fn unwanted_content_is_drained_up_to_a_limit() {
 }
 
 #[test]
-fn only_the_rest_of_the_content_counts() {
+fn drain_limit_counts_unread_content_only() {
     let limits = small_limits(); // drains 32 bytes
     let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n", &limits);
     assert_eq!(step(&mut connection, b"01234567", &limits), "content 01234567 8");
     assert!(!answer_at_once(&mut connection).contains("close"));
     assert!(connection.awaiting_content());
-    connection.close_after_this();
+    connection.close_after_response();
     assert_eq!(step(&mut connection, b"89", &limits), "over");
 }
 
 #[test]
-fn a_tunnel_is_the_end_of_http() {
+fn tunnel_ends_http() {
     let connect = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n";
     let limits = Limits::default();
-    check(connect, &limits, 200, Framing::Length(3), "HTTP/1.1 200 OK\r\nConnection: close\r\n", Content::Omitted);
+    check(connect, &limits, 200, Framing::Length(3), "HTTP/1.1 200 OK\r\nConnection: close\r\n", ResponseBody::Omitted);
     // Without one, what follows may still be meant for it.
     let mut connection = asked(connect, &limits);
     assert!(answer_at_once(&mut connection).contains("Connection: close\r\n"));
@@ -237,7 +237,7 @@ fn a_tunnel_is_the_end_of_http() {
 }
 
 #[test]
-fn a_request_leaves_nothing_to_the_next() {
+fn requests_share_no_state() {
     let limits = Limits::default();
     let mut connection = asked(HEAD, &limits);
     answer_at_once(&mut connection);
@@ -247,11 +247,11 @@ fn a_request_leaves_nothing_to_the_next() {
 }
 
 #[test]
-fn content_goes_on_while_an_answer_streams() {
+fn receives_content_while_response_streams() {
     let limits = Limits::default();
     let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", &limits);
     let mut out = Vec::new();
-    assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), Content::Expected);
+    assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), ResponseBody::Expected);
     assert_eq!(step(&mut connection, b"ab", &limits), "content ab 2");
     connection.chunk(b"ab", &mut out);
     assert_eq!(step(&mut connection, b"cd", &limits), "content cd 2");
@@ -262,7 +262,7 @@ fn content_goes_on_while_an_answer_streams() {
 }
 
 #[test]
-fn who_waits_for_100_is_told_once_or_left() {
+fn sends_100_continue_at_most_once() {
     let limits = Limits::default();
     let waiting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     let mut out = Vec::new();
@@ -287,7 +287,7 @@ fn who_waits_for_100_is_told_once_or_left() {
     assert_eq!(step(&mut connection, b"ab", &limits), "over");
 
     let mut connection = asked(waiting, &limits);
-    assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut Vec::new()).end(), Content::Expected);
+    assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut Vec::new()).end(), ResponseBody::Expected);
     connection.send_continue(&mut out);
     assert_eq!(out, b"", "the final answer has begun");
 
@@ -297,7 +297,7 @@ fn who_waits_for_100_is_told_once_or_left() {
 }
 
 #[test]
-fn refusals_are_whole_answers() {
+fn refusal_is_a_complete_response() {
     let refuse = |head: &[u8], limits: &Limits| {
         let mut connection = ServerConnection::new();
         let refusal = connection.receive(head, false, limits, &mut FieldStorage::new()).expect_err("it is refused");
@@ -321,11 +321,11 @@ fn refusals_are_whole_answers() {
 }
 
 #[test]
-fn a_begun_answer_is_not_followed_by_a_refusal() {
+fn no_refusal_after_response_began() {
     let limits = Limits::default();
     let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", &limits);
     let mut out = Vec::new();
-    assert_eq!(connection.respond(200, Framing::Length(9), DATE, &mut out).end(), Content::Expected);
+    assert_eq!(connection.respond(200, Framing::Length(9), DATE, &mut out).end(), ResponseBody::Expected);
     out.clear();
     assert_eq!(step(&mut connection, b"x", &limits), "refused BadChunkSize");
     connection.refuse(Refusal::new(RefusalReason::BadChunkSize), DATE, &mut out);
@@ -334,22 +334,24 @@ fn a_begun_answer_is_not_followed_by_a_refusal() {
 }
 
 #[test]
-fn what_a_role_asks() {
+fn reports_connection_state() {
     let limits = Limits::default();
     let mut connection = ServerConnection::new();
     assert!(connection.is_idle() && !connection.in_head() && !connection.awaiting_content());
     assert_eq!(step(&mut connection, b"\r\nGE", &limits), "more 2");
     assert!(!connection.is_idle() && connection.in_head());
     assert_eq!(step(&mut connection, GET.as_bytes(), &limits), format!("head {}", GET.len()));
-    assert!(!connection.is_idle() && !connection.in_head() && connection.has_answer_due() && !connection.will_close());
-    connection.close_after_this();
+    assert!(
+        !connection.is_idle() && !connection.in_head() && connection.has_response_due() && !connection.will_close()
+    );
+    connection.close_after_response();
     assert!(answer_at_once(&mut connection).contains("Connection: close"));
     assert!(connection.will_close() && connection.is_idle());
     assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "over");
 }
 
 #[test]
-fn a_slow_request_is_given_up() {
+fn times_out_slow_requests() {
     let mut connection = ServerConnection::new();
     step(&mut connection, b"GET / HT", &Limits::default());
     let mut out = Vec::new();
@@ -359,7 +361,7 @@ fn a_slow_request_is_given_up() {
 }
 
 #[test]
-fn registered_reasons() {
+fn knows_registered_reason_phrases() {
     for status in [400, 408, 413, 414, 417, 431, 501, 505] {
         assert_ne!(reason_phrase(status), "", "{status}");
     }
@@ -367,6 +369,6 @@ fn registered_reasons() {
 }
 
 #[test]
-fn a_connection_is_small() {
+fn connection_stays_small() {
     assert!(size_of::<ServerConnection>() <= 64, "{}", size_of::<ServerConnection>());
 }

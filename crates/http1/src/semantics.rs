@@ -1,7 +1,7 @@
-//! What a head means for the connection: how its content is framed, whether the connection stays, who is meant.
+//! What a head means for the connection: framing, persistence, host.
 //!
-//! The two roles read the same fields with different patience. A request that can be read in two ways is refused,
-//! since somebody in front may have read it the other way (RFC 9112, 11.2). A response that repeats itself is accepted.
+//! Requests are read strictly: an ambiguous one is rejected, since a proxy in front may have read it the other way (RFC
+//! 9112, 11.2). Responses may repeat a Content-Length.
 
 use httparse::Header;
 
@@ -10,19 +10,19 @@ use crate::request_line::Authority;
 use crate::syntax::{decimal, is_token, members, trim};
 use crate::{Framing, Limits, Method, Target, Version};
 
-/// What the fields of a request say about its connection.
+/// What the header fields of a request say about its connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestMeaning<'a> {
+pub(crate) struct RequestSemantics<'a> {
     pub(crate) authority: Option<&'a str>,
     pub(crate) framing: Framing,
     pub(crate) keep_alive: bool,
     pub(crate) expects_continue: bool,
-    pub(crate) asks_upgrade: bool,
+    pub(crate) requests_upgrade: bool,
 }
 
-/// What one pass over the fields finds, before it is judged.
+/// The fields that matter for framing, collected in one pass.
 #[derive(Default)]
-struct Found<'a> {
+struct FramingFields<'a> {
     host: Option<&'a [u8]>,
     several_hosts: bool,
     length: Option<&'a [u8]>,
@@ -30,7 +30,7 @@ struct Found<'a> {
     coding: Option<&'a [u8]>,
     several_codings: bool,
     content_type: bool,
-    /// There is a field at which [`check_odd_fields`] must look.
+    /// A field needs [`check_odd_fields`].
     is_odd: bool,
     expect: bool,
     upgrade: bool,
@@ -46,8 +46,8 @@ struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Options are tokens: a quotation mark joins nothing here, so that `close` is seen wherever another reader may see
-    /// it.
+    /// Options are tokens: quotation marks do not group them, so that `close` is detected wherever another parser may
+    /// detect it.
     fn read(&mut self, value: &[u8]) {
         for option in value.split(|&byte| byte == b',').map(trim) {
             self.close |= option.eq_ignore_ascii_case(b"close");
@@ -62,8 +62,8 @@ impl ConnectionOptions {
     }
 }
 
-impl<'a> Found<'a> {
-    /// The length of a name decides which it can be, so that most fields cost one jump.
+impl<'a> FramingFields<'a> {
+    /// Selects by the length of the name, so that most fields cost one jump.
     fn new(headers: &[Header<'a>]) -> Self {
         let mut found = Self::default();
         for header in headers {
@@ -84,15 +84,15 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Judges the fields of a request.
+/// Validates the header fields of a request.
 pub(crate) fn request<'a>(
     method: Method<'_>,
     target: Target<'a>,
     version: Version,
     headers: &[Header<'a>],
     limits: &Limits,
-) -> Result<RequestMeaning<'a>, RefusalReason> {
-    let found = Found::new(headers);
+) -> Result<RequestSemantics<'a>, RefusalReason> {
+    let found = FramingFields::new(headers);
     if found.is_odd {
         check_odd_fields(headers)?;
     }
@@ -110,22 +110,22 @@ pub(crate) fn request<'a>(
         Target::Absolute { authority, .. } | Target::Authority(authority) => Some(authority),
         Target::Origin { .. } | Target::Asterisk => host,
     };
-    // A server that speaks HTTP/1.0 only keeps a connection by the rule of that version.
+    // A server limited to HTTP/1.0 follows that version's rule of persistence.
     let rule = if limits.http10_only { Version::Http10 } else { version };
-    // RFC 9110, 7.8: the option must be there, and HTTP/1.0 does not know it.
+    // RFC 9110, 7.8: the option is required, and HTTP/1.0 does not define it.
     let may_upgrade = version == Version::Http11 && method != Method::Connect && !limits.http10_only;
     let is_empty = matches!(framing, Framing::None | Framing::Length(0));
     let expects_continue = found.expect && version == Version::Http11 && meets_expectations(headers, framing)?;
-    Ok(RequestMeaning {
+    Ok(RequestSemantics {
         authority,
         framing,
         keep_alive: found.options.persist(rule),
         expects_continue: expects_continue && !limits.http10_only,
-        asks_upgrade: found.upgrade && found.options.upgrade && may_upgrade && is_empty,
+        requests_upgrade: found.upgrade && found.options.upgrade && may_upgrade && is_empty,
     })
 }
 
-/// Fields that somebody in front may read in another way than we do. Seldom there, so it is not done on the way.
+/// Rejects fields that a proxy in front may interpret differently. Rare, so kept off the hot path.
 #[cold]
 fn check_odd_fields(headers: &[Header<'_>]) -> Result<(), RefusalReason> {
     if headers.iter().any(|header| looks_alike(header.name)) {
@@ -138,7 +138,7 @@ fn check_odd_fields(headers: &[Header<'_>]) -> Result<(), RefusalReason> {
     }
 }
 
-/// Whether [`looks_alike`] can be true, by the first byte.
+/// Whether [`looks_alike`] can be true, judged by the first byte.
 fn may_look_alike(name: &str) -> bool {
     !matches!(
         name.as_bytes().first(),
@@ -146,8 +146,8 @@ fn may_look_alike(name: &str) -> bool {
     )
 }
 
-/// Whether a field is called like one that frames, but for what stands between, before and behind the words:
-/// `Content_Length`, which a gateway to CGI takes for the real one (RFC 3875, 4.1.18), or `Transfer--Encoding`.
+/// Whether a name equals that of a framing field except for separators: `Content_Length`, which CGI gateways take for
+/// the real one (RFC 3875, 4.1.18), or `Transfer--Encoding`.
 fn looks_alike(name: &str) -> bool {
     const FRAMING: [(&str, [&str; 2]); 2] =
         [("Content-Length", ["content", "length"]), ("Transfer-Encoding", ["transfer", "encoding"])];
@@ -159,7 +159,7 @@ fn looks_alike(name: &str) -> bool {
 }
 
 /// RFC 9112, 3.2.
-fn request_host<'a>(found: &Found<'a>, version: Version) -> Result<Option<&'a str>, RefusalReason> {
+fn request_host<'a>(found: &FramingFields<'a>, version: Version) -> Result<Option<&'a str>, RefusalReason> {
     if found.several_hosts {
         return Err(RefusalReason::SeveralHosts);
     }
@@ -175,7 +175,7 @@ fn request_host<'a>(found: &Found<'a>, version: Version) -> Result<Option<&'a st
 
 /// RFC 9112, 6.3.
 fn request_framing(
-    found: &Found<'_>,
+    found: &FramingFields<'_>,
     version: Version,
     headers: &[Header<'_>],
     limits: &Limits,
@@ -184,7 +184,7 @@ fn request_framing(
         (None, None) => Ok(Framing::None),
         (Some(_), Some(_)) => Err(RefusalReason::LengthWithCoding),
         (Some(_), None) if version == Version::Http10 => Err(RefusalReason::CodingInHttp10),
-        // RFC 9112, 6.1: a server that does not know the coding answers 501.
+        // RFC 9112, 6.1: a server that does not implement the coding responds 501.
         (Some(_), None) if limits.http10_only => Err(RefusalReason::UnknownTransferCoding),
         (Some(coding), None) if !found.several_codings && is_chunked(coding) => Ok(Framing::Chunked),
         (Some(_), None) => Err(why_not_chunked(headers)),
@@ -206,7 +206,7 @@ fn is_chunked(coding: &[u8]) -> bool {
     coding.eq_ignore_ascii_case(b"chunked")
 }
 
-/// A Transfer-Encoding that is not just `chunked`: ambiguous (400), or clear and unknown (501).
+/// Why a Transfer-Encoding other than `chunked` is rejected: ambiguous (400), or valid and unknown (501).
 fn why_not_chunked(headers: &[Header<'_>]) -> RefusalReason {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Transfer-Encoding"));
     let mut ends_in_chunked = false;
@@ -219,8 +219,8 @@ fn why_not_chunked(headers: &[Header<'_>]) -> RefusalReason {
     if ends_in_chunked { RefusalReason::UnknownTransferCoding } else { RefusalReason::BadTransferCoding }
 }
 
-/// A token, perhaps with parameters (RFC 9112, 7), of which chunked has none. Empty members are not let pass here, nor
-/// quoted strings.
+/// A token, optionally with parameters (RFC 9112, 7); chunked has none. Empty members and quoted strings are rejected
+/// here.
 fn is_coding(coding: &[u8]) -> bool {
     let mut parts = coding.split(|&byte| byte == b';');
     let name = parts.next().unwrap_or_default();
@@ -230,7 +230,7 @@ fn is_coding(coding: &[u8]) -> bool {
         && parts.all(|parameter| parameter.split(|&byte| byte == b'=').map(trim).all(is_token))
 }
 
-/// RFC 9110, 10.1.1: whether the client waits; an error if it waits for something else.
+/// RFC 9110, 10.1.1: whether the client waits for 100 (Continue); an error for any other expectation.
 fn meets_expectations(headers: &[Header<'_>], framing: Framing) -> Result<bool, RefusalReason> {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Expect"));
     let mut asked = false;
@@ -243,19 +243,23 @@ fn meets_expectations(headers: &[Header<'_>], framing: Framing) -> Result<bool, 
     Ok(asked && !matches!(framing, Framing::None | Framing::Length(0)))
 }
 
-/// What the fields of a response say: framing, and whether the connection stays.
+/// Framing and persistence of a response.
 pub(crate) fn response(
     version: Version,
     has_no_content: bool,
     headers: &[Header<'_>],
 ) -> Result<(Framing, bool), RefusalReason> {
-    let found = Found::new(headers);
+    let found = FramingFields::new(headers);
     let framing = if has_no_content { Framing::None } else { response_framing(&found, version, headers)? };
     Ok((framing, found.options.persist(version) && framing != Framing::UntilClose))
 }
 
-/// RFC 9112, 6.3. A response with both a length and a coding was made to be read in two ways.
-fn response_framing(found: &Found<'_>, version: Version, headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
+/// RFC 9112, 6.3. A response with both a length and a coding is an attempt at response splitting.
+fn response_framing(
+    found: &FramingFields<'_>,
+    version: Version,
+    headers: &[Header<'_>],
+) -> Result<Framing, RefusalReason> {
     match (found.coding, found.length) {
         (None, None) => Ok(Framing::UntilClose),
         (Some(_), Some(_)) => Err(RefusalReason::LengthWithCoding),
@@ -267,7 +271,7 @@ fn response_framing(found: &Found<'_>, version: Version, headers: &[Header<'_>])
     }
 }
 
-/// Lines that repeat one length may be read as one (RFC 9112, 6.3).
+/// Lines that repeat the same length count as one (RFC 9112, 6.3).
 fn same_length(length: &[u8], headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
     let mut lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Content-Length"));
     if lines.any(|header| header.value != length) {
