@@ -3,11 +3,13 @@
 //! `BREME_SCREENSHOTS=FOLDER` keeps pictures of the page: light, dark, phone.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
+#![allow(clippy::disallowed_methods, reason = "it prints how long the page takes")]
 
 mod chromium;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -125,12 +127,12 @@ fn info(name: &str) -> TargetInfo {
     TargetInfo { name: name.to_owned(), url: format!("http://127.0.0.1:8080/{name}"), concurrency: 1 }
 }
 
-fn page(reload_s: Option<u32>) -> String {
+fn history() -> History {
     let shop = Week { random: Random::new(1), base_ns: 4.2e6, has_outages: true, has_resources: true };
     let feed = Week { random: Random::new(2), base_ns: 0.8e6, has_outages: false, has_resources: false };
     let gap =
         Gap { until_ms: MONDAY_MS + GAP.1 * MINUTE_MS, length_ms: u64::try_from((GAP.1 - GAP.0) * MINUTE_MS).unwrap() };
-    let history = History {
+    History {
         targets: BTreeMap::from([(0, shop.target()), (1, feed.target())]),
         gaps: vec![gap],
         clock_steps: Vec::new(),
@@ -138,7 +140,10 @@ fn page(reload_s: Option<u32>) -> String {
         to_ms: MONDAY_MS + (WEEK_MINUTES - 1) * MINUTE_MS,
         last: 60_480,
         damaged: 0,
-    };
+    }
+}
+
+fn page(history: &History, reload_s: Option<u32>) -> String {
     let info = JournalInfo {
         version: 1,
         interval_ms: 10_000,
@@ -148,7 +153,7 @@ fn page(reload_s: Option<u32>) -> String {
         targets: vec![info("shop"), info("feed")],
     };
     let zone = TimeZone::get(&info.time_zone).unwrap();
-    WatchPage { info: &info, history: &history, zone: &zone, reload_s }.html()
+    WatchPage { info: &info, history, zone: &zone, reload_s }.html()
 }
 
 fn keep_picture(browser: &mut Browser, name: &str) {
@@ -169,7 +174,11 @@ fn open(browser: &mut Browser, file: &Path, width_px: u32) {
 fn week_has_charts_heat_map_and_outages() {
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("watch.html");
-    std::fs::write(&file, page(None)).unwrap();
+    let history = history();
+    let begun = Instant::now();
+    let page = page(&history, None);
+    println!("rendered in {:?}", begun.elapsed());
+    std::fs::write(&file, page).unwrap();
     let mut browser = Browser::start();
     open(&mut browser, &file, 1280);
     let drawn_ms = browser.evaluate("Math.round(performance.now())");

@@ -71,6 +71,6 @@ pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
 pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };
-pub use student::{student_p_above, student_p_below, student_quantile};
+pub use student::{student_p, student_p_above, student_p_below, student_quantile};
 pub use trimmed::{Trim, TrimmedMean};
 pub use welch::welch_p_above;

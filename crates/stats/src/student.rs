@@ -43,6 +43,12 @@ pub fn student_quantile(freedom: usize, confidence: f64) -> f64 {
 /// Halvings that leave nothing of a double's precision to find.
 const BISECTIONS: usize = 60;
 
+/// How likely a variable of Student's distribution with `freedom` degrees of freedom is above `t`.
+#[must_use]
+pub fn student_p(t: f64, freedom: usize) -> f64 {
+    above(t, freedom)
+}
+
 /// P(T > t) of Student's distribution.
 pub(crate) fn above(t: f64, freedom: usize) -> f64 {
     let tail = outside(t.abs(), freedom) / 2.0;

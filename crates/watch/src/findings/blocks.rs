@@ -14,13 +14,14 @@ const STEPS_REMOVED: usize = 2;
 
 /// The levels of blocks, with the middle of each in time; none if neighbours are alike however long the blocks are.
 pub(super) fn independent(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
-    COUNTS.into_iter().map(|count| levels(values, count)).find(|blocks| {
+    COUNTS.into_iter().map(|count| levels_of(values, count)).find(|blocks| {
         // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
         autocorrelation(&residuals(blocks)) < DEVIATIONS / (blocks.len() as f64).sqrt()
     })
 }
 
-fn levels(values: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
+/// Time and level of each of `count` blocks.
+fn levels_of(values: &[(f64, f64)], count: usize) -> Vec<(f64, f64)> {
     let each = |index: usize| values.len() * index / count;
     let block = |index: usize| {
         let block = &values[each(index)..each(index + 1)];
@@ -68,7 +69,7 @@ pub(super) fn slope(blocks: &[(f64, f64)]) -> f64 {
     median(&mut slopes(blocks))
 }
 
-pub(super) fn slopes(blocks: &[(f64, f64)]) -> Vec<f64> {
+fn slopes(blocks: &[(f64, f64)]) -> Vec<f64> {
     let pairs = blocks.iter().enumerate().flat_map(|(index, a)| blocks[index + 1..].iter().map(move |b| (a, b)));
     pairs.filter(|(a, b)| b.0 > a.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect()
 }

@@ -1,11 +1,13 @@
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use breme_base::Random;
 use breme_watch::Retention;
+use breme_watch::findings;
 use breme_watch::history::History;
 use breme_watch::journal::Journal;
 use breme_watch::record::{ClockReading, TargetState};
+use jiff::tz::TimeZone;
 
 use crate::fixture::{MONDAY_MS, Memory, normal, probe, reading};
 
@@ -74,7 +76,12 @@ fn week_of_seconds_is_small_and_outages_are_exact() {
     println!("raw {} MB, rollup {} MB", counting.raw_bytes / 1_000_000, rollup as f64 / 1e6);
     assert!(counting.raw_bytes < 200_000_000, "{} bytes of intervals", counting.raw_bytes);
     assert!(rollup < 5_000_000, "{rollup} bytes of rollups");
+    println!("peak memory of the writer {} MB", resident_bytes() / 1_000_000);
+    let begun = Instant::now();
     let history = History::read(&&mut counting).unwrap();
+    let read = begun.elapsed();
+    let findings = findings::of(&history.targets[&0], &TimeZone::UTC);
+    println!("read in {read:?}, {} findings in {:?}", findings.len(), begun.elapsed() - read);
     let target = &history.targets[&0];
     let found: Vec<(u64, u64, u64)> = target
         .outages
@@ -87,8 +94,9 @@ fn week_of_seconds_is_small_and_outages_are_exact() {
     // The last minute is incomplete, and its intervals are not kept here.
     let down: u64 = outages.iter().map(|(from, to)| to - from).sum();
     assert_eq!((target.up, target.down, target.unknown), (WEEK_S - 60 - down, down, 0));
-    assert_eq!(target.hours.len(), 167);
+    assert_eq!(target.hours.len(), 168, "the last one is incomplete");
     println!("peak memory {} MB", resident_bytes() / 1_000_000);
+    assert!(resident_bytes() < 50_000_000, "{} bytes", resident_bytes());
 }
 
 /// Cuts off writing a hundred times at a random byte, and reopens the journal.
