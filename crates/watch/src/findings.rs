@@ -8,9 +8,10 @@
 //! | a metric grows | `trend`: robust regression with a daily cycle and autocorrelated errors |
 //!
 //! Response times of neighbouring hours are correlated, whatever the time of day; a test that takes them for
-//! independent finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole, and
-//! levels are tested on blocks long enough that neighbours are no longer correlated, and trends with the correlation
-//! as a parameter. The tests of a target are corrected together (Holm), so that a target without any effect shows one in at most [`FALSE_ALARM`] of cases.
+//! independent finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole;
+//! levels are tested on blocks long enough that neighbours are no longer correlated, and trends with the correlation as
+//! a parameter. The tests of a target are corrected together (Holm), so that a target without any effect shows one in
+//! at most [`FALSE_ALARM`] of cases.
 
 mod blocks;
 mod cycles;
