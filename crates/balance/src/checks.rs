@@ -50,7 +50,7 @@ pub enum CheckOutcome {
     /// There was no connection to be had.
     ConnectFailed,
     /// The connection ended, or what came made no sense.
-    BrokeOff,
+    ConnectionLost,
     /// Its time was over.
     TimedOut,
 }
@@ -60,7 +60,7 @@ impl fmt::Display for CheckOutcome {
         formatter.write_str(match self {
             Self::Answered { status } => return write!(formatter, "returned status {status}"),
             Self::ConnectFailed => "could not connect",
-            Self::BrokeOff => "ended without a complete response",
+            Self::ConnectionLost => "ended without a complete response",
             Self::TimedOut => "timed out",
         })
     }
@@ -190,7 +190,7 @@ mod tests {
     fn rise_and_fall_count_in_a_row() {
         let mut health = Health::default();
         let outcomes =
-            [GOOD, BAD, CheckOutcome::TimedOut, GOOD, BAD, CheckOutcome::BrokeOff, CheckOutcome::ConnectFailed];
+            [GOOD, BAD, CheckOutcome::TimedOut, GOOD, BAD, CheckOutcome::ConnectionLost, CheckOutcome::ConnectFailed];
         let mut expected = vec![None; 6];
         expected.push(Some(Turn::Down));
         assert_eq!(turns(&mut health, &outcomes), expected);

@@ -52,7 +52,7 @@ pub enum Outcome {
         address: SocketAddr,
     },
     /// The connection ended or made no sense before the answer was complete.
-    BrokeOff,
+    ConnectionLost,
     /// The answer did not come in time.
     TimedOut,
     /// The client went away, or the request never went to the upstream; that says nothing of it.
@@ -161,7 +161,7 @@ impl Upstream {
                 return false;
             }
             Outcome::ConnectFailed { .. } => &self.connect_failed,
-            Outcome::BrokeOff => &self.broke_off,
+            Outcome::ConnectionLost => &self.broke_off,
             Outcome::TimedOut => &self.timed_out,
         };
         counter.fetch_add(1, Relaxed);
@@ -249,7 +249,9 @@ mod tests {
         let latency = Duration::from_millis(1);
         let count = |outcome| upstream.count(Instant::ZERO, outcome, Some(&failures));
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        assert!(count(Outcome::ConnectFailed { address }) && count(Outcome::BrokeOff) && count(Outcome::TimedOut));
+        assert!(
+            count(Outcome::ConnectFailed { address }) && count(Outcome::ConnectionLost) && count(Outcome::TimedOut)
+        );
         assert!(!count(Outcome::Abandoned));
         assert!(count(Outcome::Answered { status: 503, latency }));
         assert_eq!(upstream.failures_in_row(), 4);

@@ -1,33 +1,31 @@
-//! Conditional requests (RFC 9110, 13): is what the client has still good?
+//! Conditional requests (RFC 9110, 13).
 //!
-//! The order of 13.2.2 is in [`evaluate`]: If-Match, else If-Unmodified-Since; then If-None-Match, else
-//! If-Modified-Since. A date that cannot be read, or that stands there twice, is no condition (13.1.3). If-Range
-//! decides about ranges alone.
+//! [`evaluate`] follows the order of 13.2.2: If-Match, else If-Unmodified-Since; then If-None-Match, else
+//! If-Modified-Since. A malformed or repeated date is no condition (13.1.3). If-Range concerns ranges only.
 
 use std::time::UNIX_EPOCH;
 
 use breme_base::UnixSeconds;
 use breme_http1::{EntityTag, any_tag, only_tag};
 
-/// What identifies a representation.
+/// The validators of a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// The opaque part with its quotes: `"5f-1a"`.
     pub(crate) tag: Box<str>,
-    /// The tag is weak: the file may yet change without changing it (8.8.1).
+    /// The tag is weak: the file may change without changing it (8.8.1).
     pub(crate) weak: bool,
-    /// Last-Modified, if the file's time can be told and is not in the future.
+    /// Last-Modified, if the file's time is representable and not in the future.
     pub(crate) modified: Option<UnixSeconds>,
 }
 
 impl Validators {
-    /// The ETag field's value.
     pub(crate) fn entity_tag(&self) -> String {
         format!("{}{}", if self.weak { "W/" } else { "" }, self.tag)
     }
 }
 
-/// The conditions of a request, as sent. Lists hold one member for each field line.
+/// The conditions of a request, as received. Lists have one member per field line.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions<'a> {
     pub(crate) if_match: Vec<&'a [u8]>,
@@ -36,10 +34,10 @@ pub(crate) struct Conditions<'a> {
     pub(crate) if_unmodified_since: Option<&'a [u8]>,
 }
 
-/// What the conditions say about a GET or HEAD.
+/// The result of the conditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Answer as if there were none.
+pub(crate) enum ConditionResult {
+    /// No condition applies, or all hold.
     Proceed,
     /// 304.
     NotModified,
@@ -47,32 +45,31 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// The order of RFC 9110, 13.2.2, for the methods that can be served from a file.
-pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict {
+/// Evaluates the conditions in the order of RFC 9110, 13.2.2.
+pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> ConditionResult {
     if !conditions.if_match.is_empty() {
         if !any_tag(conditions.if_match.iter().copied(), |tag| strong_match(tag, validators)) {
-            return Verdict::Failed;
+            return ConditionResult::Failed;
         }
     } else if let (Some(limit), Some(modified)) = (date(conditions.if_unmodified_since), validators.modified)
         && modified > limit
     {
-        return Verdict::Failed;
+        return ConditionResult::Failed;
     }
     let unchanged = if conditions.if_none_match.is_empty() {
         matches!((date(conditions.if_modified_since), validators.modified), (Some(since), Some(modified)) if modified <= since)
     } else {
         any_tag(conditions.if_none_match.iter().copied(), |tag| tag.opaque == validators.tag.as_bytes())
     };
-    if unchanged { Verdict::NotModified } else { Verdict::Proceed }
+    if unchanged { ConditionResult::NotModified } else { ConditionResult::Proceed }
 }
 
-/// Whether a Range field counts: If-Range names exactly this representation, by a strong tag or by its exact date
-/// (13.1.5).
+/// Whether Range applies: If-Range contains the strong tag or the exact date of this representation (13.1.5).
 pub(crate) fn if_range_holds(value: &[u8], validators: &Validators) -> bool {
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         return only_tag(value).is_some_and(|tag| strong_match(tag, validators));
     }
-    // A weak tag means that the file changed within the clock's resolution: then its date is weak as well (8.8.2.2).
+    // A weak tag means that the file changed within the clock's resolution, so its date is weak as well (8.8.2.2).
     !validators.weak && validators.modified.is_some() && date(Some(value)) == validators.modified
 }
 
@@ -80,7 +77,7 @@ fn strong_match(tag: EntityTag<'_>, validators: &Validators) -> bool {
     !tag.weak && !validators.weak && tag.opaque == validators.tag.as_bytes()
 }
 
-/// An HTTP date in any of the three formats (5.6.7).
+/// Parses an HTTP date in any of the three formats (5.6.7).
 fn date(value: Option<&[u8]>) -> Option<UnixSeconds> {
     let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
     Some(UnixSeconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
@@ -103,9 +100,9 @@ mod tests {
         Validators { weak: true, ..validators() }
     }
 
-    /// `conditions` as field lines in short: `m` If-Match, `n` If-None-Match, `s` If-Modified-Since, `u`
+    /// Evaluates conditions given in short form: `m` If-Match, `n` If-None-Match, `s` If-Modified-Since, `u`
     /// If-Unmodified-Since.
-    fn verdict(conditions: &[(char, &'static str)], validators: &Validators) -> Verdict {
+    fn verdict(conditions: &[(char, &'static str)], validators: &Validators) -> ConditionResult {
         let mut parsed = Conditions::default();
         for &(kind, value) in conditions {
             let value = value.as_bytes();
@@ -120,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn a_strong_representation() {
-        use Verdict::{Failed, NotModified, Proceed};
-        let table: &[(&[(char, &'static str)], Verdict)] = &[
+    fn strong_validators_match() {
+        use ConditionResult::{Failed, NotModified, Proceed};
+        let table: &[(&[(char, &'static str)], ConditionResult)] = &[
             (&[], Proceed),
             (&[('n', "\"a,b\"")], NotModified),
             (&[('n', "W/\"a,b\"")], NotModified),
@@ -139,7 +136,7 @@ mod tests {
             (&[('s', "Sunday, 06-Nov-94 08:49:37 GMT")], NotModified),
             (&[('s', "Sun Nov  6 08:49:37 1994")], NotModified),
             (&[('s', "yesterday")], Proceed),
-            // If-None-Match takes the place of If-Modified-Since.
+            // If-None-Match replaces If-Modified-Since.
             (&[('n', "\"x\""), ('s', AFTER)], Proceed),
             (&[('m', "\"a,b\"")], Proceed),
             (&[('m', "*")], Proceed),
@@ -149,7 +146,7 @@ mod tests {
             (&[('u', THEN)], Proceed),
             (&[('u', BEFORE)], Failed),
             (&[('u', "never")], Proceed),
-            // If-Match takes the place of If-Unmodified-Since.
+            // If-Match replaces If-Unmodified-Since.
             (&[('m', "\"a,b\""), ('u', BEFORE)], Proceed),
             (&[('m', "\"a,b\""), ('n', "\"a,b\"")], NotModified),
             (&[('m', "\"x\""), ('n', "\"a,b\"")], Failed),
@@ -160,22 +157,22 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_tag_never_matches_strongly() {
-        assert_eq!(verdict(&[('m', "W/\"a,b\"")], &weak()), Verdict::Failed);
-        assert_eq!(verdict(&[('m', "\"a,b\"")], &weak()), Verdict::Failed);
-        assert_eq!(verdict(&[('n', "\"a,b\"")], &weak()), Verdict::NotModified);
+    fn weak_tags_do_not_match_strongly() {
+        assert_eq!(verdict(&[('m', "W/\"a,b\"")], &weak()), ConditionResult::Failed);
+        assert_eq!(verdict(&[('m', "\"a,b\"")], &weak()), ConditionResult::Failed);
+        assert_eq!(verdict(&[('n', "\"a,b\"")], &weak()), ConditionResult::NotModified);
     }
 
     #[test]
-    fn without_a_date_the_dates_are_no_conditions() {
+    fn date_conditions_need_a_date() {
         let undated = Validators { modified: None, ..validators() };
-        assert_eq!(verdict(&[('s', AFTER)], &undated), Verdict::Proceed);
-        assert_eq!(verdict(&[('u', BEFORE)], &undated), Verdict::Proceed);
+        assert_eq!(verdict(&[('s', AFTER)], &undated), ConditionResult::Proceed);
+        assert_eq!(verdict(&[('u', BEFORE)], &undated), ConditionResult::Proceed);
         assert!(!if_range_holds(b"yesterday", &undated));
     }
 
     #[test]
-    fn if_range_needs_the_very_same() {
+    fn if_range_needs_a_strong_match() {
         let holds = |value: &str| if_range_holds(value.as_bytes(), &validators());
         assert!(holds("\"a,b\""));
         assert!(holds(THEN));

@@ -1,10 +1,10 @@
-//! One connection's state between two events, and how long each state may last.
+//! The state of a connection between events, and its timeouts.
 //!
 //! ```text
-//!            ┌───────────────────────────── answered ─────────────────────────────┐
-//!            ▼                                                                    │
-//!   ──► Idle ──► Head ──► (Content) ──► answer ──► (Delay) ──► (Pattern) ─────────┤
-//!                                          └──► Drained, if content is left ──────┘
+//!             ┌──────────────────────── response complete ─────────────────────────┐
+//!             ▼                                                                    │
+//!    ──► Idle ──► Head ──► (Content) ──► response ──► (Delay) ──► (Pattern) ───────┤
+//!                                           └──► Drained, if content is left ──────┘
 //! ```
 
 use breme_base::Instant;
@@ -12,76 +12,76 @@ use breme_http1::{FieldBlock, Limits, RefusalReason, ServerConnection, Version};
 use breme_node::{ConnectionId, Pressure};
 use std::time::Duration;
 
-use crate::answer::Answer;
+use crate::response::Response;
 
-/// Small: a server holds ten thousand that do nothing.
+/// Small, since a server holds ten thousand idle ones.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) accepted: Instant,
     pub(crate) http: ServerConnection,
-    pub(crate) waiting: Waiting,
-    /// Nobody can read it on the way.
+    pub(crate) state: ConnectionState,
+    /// Encrypted.
     pub(crate) is_secured: bool,
-    /// Between accepted and closed.
     pub(crate) is_open: bool,
-    /// The driver's queue is long: the peer does not read as fast as we write.
+    /// The driver's send queue is long: the client reads slowly.
     pub(crate) queue_is_long: bool,
-    /// Of the request that came last, or comes; none until its head has come.
+    /// Of the current or last request; None before the first head.
     pub(crate) version: Option<Version>,
-    /// A part of the next request had come when the answer before it was complete.
-    pub(crate) is_next_here: bool,
-    /// There are bytes that were lent but not taken.
+    /// A part of the next request had arrived when the previous response was complete.
+    pub(crate) has_pipelined: bool,
+    /// Some received bytes were not consumed.
     pub(crate) has_pending: bool,
-    /// The peer has ended its sending.
+    /// The peer has closed its side.
     pub(crate) ended: bool,
-    /// It was told to close since others wait, and counted.
+    /// It was evicted under pressure, and counted.
     pub(crate) is_evicted: bool,
 }
 
-/// What the connection waits for.
+/// The state of a connection.
 #[derive(Debug)]
-pub(crate) enum Waiting {
-    /// A request.
+pub(crate) enum ConnectionState {
     Idle,
     /// The rest of a head.
     Head,
-    /// The rest of a content that nobody wants any more.
+    /// The rest of content that is being drained.
     Drained,
-    /// The rest of a content.
-    Content(Box<ContentExchange>),
-    /// The time to give this answer.
-    Delay(Box<Answer>),
-    /// Room for the rest of a pattern.
-    Pattern { sent: u64, length: u64 },
+    /// The rest of content.
+    Content(Box<RequestContent>),
+    /// Waits for the time of this response.
+    Delay(Box<Response>),
+    /// Waits for space in the send queue.
+    Pattern {
+        sent: u64,
+        length: u64,
+    },
 }
 
-/// A request whose content is on its way.
+/// A request whose content is arriving.
 #[derive(Debug)]
-pub(crate) struct ContentExchange {
-    pub(crate) plan: Plan,
-    /// When the content began, later by the time for which we did not read.
+pub(crate) struct RequestContent {
+    pub(crate) content_plan: ContentPlan,
+    /// Its start, without the time for which reading was paused.
     pub(crate) began: Instant,
-    /// When the last of it came.
+    /// When the last byte arrived.
     pub(crate) last: Instant,
     pub(crate) bytes: u64,
 }
 
 /// What to do with the content.
 #[derive(Debug)]
-pub(crate) enum Plan {
-    /// Nothing; then give this answer, after a while.
-    Hold(Answer, Duration),
-    /// Send it back.
+pub(crate) enum ContentPlan {
+    /// Discard it, then send this response after a delay.
+    Hold(Response, Duration),
     Echo(Echo),
 }
 
 #[derive(Debug)]
 pub(crate) struct Echo {
     pub(crate) lines: FieldBlock,
-    /// As announced; none if it comes chunked.
+    /// As announced; None for chunked coding.
     pub(crate) length: Option<u64>,
-    /// What has come while the answer was not begun.
+    /// Received before the response began.
     pub(crate) held: Vec<u8>,
     pub(crate) has_begun: bool,
 }
@@ -92,35 +92,35 @@ impl Connection {
             id,
             accepted,
             http: ServerConnection::new(),
-            waiting: Waiting::Idle,
+            state: ConnectionState::Idle,
             is_secured,
             is_open: true,
             queue_is_long: false,
             version: None,
-            is_next_here: false,
+            has_pipelined: false,
             has_pending: false,
             ended: false,
             is_evicted: false,
         }
     }
 
-    /// An answer is on its way: requests behind it must wait.
+    /// Whether further requests must wait for the response in progress.
     pub(crate) const fn is_blocked(&self) -> bool {
-        matches!(self.waiting, Waiting::Delay(_) | Waiting::Pattern { .. })
+        matches!(self.state, ConnectionState::Delay(_) | ConnectionState::Pattern { .. })
     }
 }
 
-impl ContentExchange {
-    pub(crate) fn new(plan: Plan, now: Instant) -> Self {
-        Self { plan, began: now, last: now, bytes: 0 }
+impl RequestContent {
+    pub(crate) fn new(content_plan: ContentPlan, now: Instant) -> Self {
+        Self { content_plan, began: now, last: now, bytes: 0 }
     }
 
-    /// The same as [`deadline`](Self::deadline), also where others wait for the client's place.
-    pub(crate) fn deadline_in(&self, pressure: &Pressure, limits: &Limits) -> Instant {
+    /// As [`deadline`](Self::deadline), also under connection pressure.
+    pub(crate) fn deadline_under_pressure(&self, pressure: &Pressure, limits: &Limits) -> Instant {
         self.deadline(limits).min(pressure.transfer_deadline(self.began, self.bytes, self.last))
     }
 
-    /// When the content will have come too slowly, if nothing more comes.
+    /// When the content is too slow, if nothing more arrives.
     fn deadline(&self, limits: &Limits) -> Instant {
         let silence = self.last + limits.body_timeout;
         if limits.receive_rate_min == 0 {
@@ -131,8 +131,8 @@ impl ContentExchange {
         silence.min(self.began + paid_for.max(limits.body_timeout))
     }
 
-    /// What to tell the client when the deadline has passed.
-    pub(crate) fn lateness(&self, now: Instant, limits: &Limits) -> RefusalReason {
+    /// The refusal when the deadline has passed.
+    pub(crate) fn late_reason(&self, now: Instant, limits: &Limits) -> RefusalReason {
         if now >= self.last + limits.body_timeout {
             RefusalReason::ContentTimeout
         } else {
@@ -140,8 +140,8 @@ impl ContentExchange {
         }
     }
 
-    /// The time since `paused` does not count: it was our queue that was long.
-    pub(crate) fn forgive(&mut self, now: Instant) {
+    /// Excludes the time since the last byte: the server's own queue was long.
+    pub(crate) fn exclude_pause(&mut self, now: Instant) {
         let paused = now.since(self.last);
         self.began = self.began + paused;
         self.last = now;
@@ -153,26 +153,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_connection_is_small() {
+    fn idle_connection_stays_small() {
         assert!(size_of::<Connection>() <= 160, "{}", size_of::<Connection>());
     }
 
     #[test]
-    fn content_must_come_and_come_fast_enough() {
+    fn content_has_timeout_and_minimum_rate() {
         let limits = Limits { body_timeout: Duration::from_secs(20), receive_rate_min: 250, ..Limits::default() };
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut content = ContentExchange::new(Plan::Hold(Answer::error(404), Duration::ZERO), at(0));
+        let mut content = RequestContent::new(ContentPlan::Hold(Response::error(404), Duration::ZERO), at(0));
         assert_eq!(content.deadline(&limits), at(20));
         content.last = at(19);
         content.bytes = 19;
         assert_eq!(content.deadline(&limits), at(20));
-        assert_eq!(content.lateness(at(20), &limits), RefusalReason::ReceiveTooSlow);
+        assert_eq!(content.late_reason(at(20), &limits), RefusalReason::ReceiveTooSlow);
         content.bytes = 250 * 30;
         assert_eq!(content.deadline(&limits), at(30));
         content.bytes = 250 * 300;
         assert_eq!(content.deadline(&limits), at(39));
-        assert_eq!(content.lateness(at(39), &limits), RefusalReason::ContentTimeout);
-        content.forgive(at(119));
+        assert_eq!(content.late_reason(at(39), &limits), RefusalReason::ContentTimeout);
+        content.exclude_pause(at(119));
         assert_eq!((content.began, content.deadline(&limits)), (at(100), at(139)));
     }
 }

@@ -1,9 +1,8 @@
-//! The Cookie field as a server reads it (RFC 6265, 4.2): pairs, separated by semicolons, in the order that was sent.
+//! Parses Cookie as a server does (RFC 6265, 4.2): pairs separated by semicolons, in order.
 //!
-//! A pair without `=` or without a name is not a cookie and is passed over. Quotes belong to the value. Several field
-//! lines are read one after another: HTTP/1.1 clients send one, but intermediaries may have split it.
+//! Pairs without `=` or without a name are ignored. Quotes belong to the value. Several field lines are parsed in
+//! sequence: HTTP/1.1 clients send one, but intermediaries may have split it.
 
-/// One cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cookie<'a> {
     pub(crate) name: &'a [u8],
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_read_in_order() {
+    fn parses_pairs_in_order() {
         let lines: [&[u8]; 3] = [b"a=1; b=2;c=\"3\"", b"; =x; junk; d==; a=again ;", b"e="];
         let cookies: Vec<String> = parse(lines.into_iter())
             .map(|Cookie { name, value }| format!("{}={}", name.escape_ascii(), value.escape_ascii()))

@@ -1,87 +1,85 @@
-//! What a site counts, each shard at a [place](ShardPlaces) of its own.
+//! Counters of a site, in a separate [place](ShardPlaces) for each shard.
 
 use std::sync::Arc;
 
 use breme_base::{Count, ShardPlaces, SharedCounts};
 use breme_http1::{RefusalReason, Version};
 
-/// The classes of statuses that a server answers with, 2xx to 5xx.
+/// The classes of response statuses, 2xx to 5xx.
 const CLASS_COUNT: usize = 4;
-/// Versions that are told apart. A request that was refused for its first line has none.
+/// Versions counted separately. A request with an invalid first line has none.
 const VERSIONS: [Option<Version>; 3] = [Some(Version::Http11), Some(Version::Http10), None];
 
-/// Where the answer to a look-up came from.
+/// The source of a file cache lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// It was known.
-    Kept,
-    /// It was read.
+    /// The cache.
+    Cache,
+    /// The file system.
     Root,
 }
 
-/// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.
+/// The counters of one shard, on cache lines of their own: processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ShardCounts {
-    answers: [[Count; VERSIONS.len()]; CLASS_COUNT],
-    /// Requests of which a part had come when the answer to the one before was complete.
+    responses: [[Count; VERSIONS.len()]; CLASS_COUNT],
+    /// Requests of which a part had arrived before the previous response was complete.
     pub(crate) pipelined: Count,
-    /// Requests that were answered as the same ones before.
+    /// Requests served from the replay cache.
     pub(crate) repeated: Count,
-    /// Idle connections that were closed early, since others waited for their places.
+    /// Client connections evicted under pressure.
     pub(crate) evicted: Count,
-    /// Names that were asked for and known.
+    /// File cache hits.
     pub(crate) file_hits: Count,
-    /// Names for which the file system was read.
+    /// File cache misses.
     pub(crate) file_misses: Count,
 }
 
 impl ShardCounts {
-    /// An answer that was handed over completely; before its last byte leaves, so that a client that has it will find
-    /// it counted.
-    pub(crate) fn count_answer(&self, status: u16, version: Option<Version>) {
+    /// Counts a complete response before its last byte leaves, so that a client that has it finds it counted.
+    pub(crate) fn count_response(&self, status: u16, version: Option<Version>) {
         let class = usize::from(status / 100).saturating_sub(2).min(CLASS_COUNT - 1);
         let version = match version {
             Some(Version::Http11) => 0,
             Some(Version::Http10) => 1,
             None => 2,
         };
-        self.answers[class][version].add();
+        self.responses[class][version].add();
     }
 
-    /// A name was asked for.
     pub(crate) fn count_lookup(&self, source: Source) {
         match source {
-            Source::Kept => self.file_hits.add(),
+            Source::Cache => self.file_hits.add(),
             Source::Root => self.file_misses.add(),
         }
     }
 
-    fn answered(&self) -> u64 {
-        self.answers.iter().flatten().map(Count::load).sum()
+    fn responses_total(&self) -> u64 {
+        self.responses.iter().flatten().map(Count::load).sum()
     }
 }
 
-/// The places of all shards, and what happens too seldom to need one.
+/// The counters of all shards, and rare events that need none of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     shards: ShardPlaces<ShardCounts>,
     refusals: SharedCounts<{ RefusalReason::ALL.len() }>,
 }
 
-/// Answers of one kind.
+/// Responses of one class and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerCount {
+pub struct ResponseCount {
     /// The first digit of their status, 2 to 5.
     pub status_class: u8,
-    /// The version of their requests; none if a request was refused before that was known.
+    /// None: the request was rejected before the version was parsed.
     pub version: Option<Version>,
-    /// How many were handed over completely.
+    /// Complete responses.
     pub count: u64,
 }
 
 impl Counters {
-    /// A place for one shard more, to be written by nobody else.
+    /// Adds the counters of a shard, their only writer.
     pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
         self.shards.add_shard()
     }
@@ -90,29 +88,29 @@ impl Counters {
         self.refusals.add(reason as usize);
     }
 
-    /// The answers of all shards.
-    pub(crate) fn answered(&self) -> u64 {
-        self.shards.sum(ShardCounts::answered)
+    /// Responses of all shards.
+    pub(crate) fn responses_total(&self) -> u64 {
+        self.shards.sum(ShardCounts::responses_total)
     }
 
-    /// The same by class and version.
-    pub(crate) fn answers(&self) -> Vec<AnswerCount> {
+    /// Responses by class and version.
+    pub(crate) fn responses(&self) -> Vec<ResponseCount> {
         let kinds = (0..CLASS_COUNT).flat_map(|class| (0..VERSIONS.len()).map(move |version| (class, version)));
-        let count = |(class, version): (usize, usize)| AnswerCount {
+        let count = |(class, version): (usize, usize)| ResponseCount {
             status_class: class as u8 + 2,
             version: VERSIONS[version],
-            count: self.sum(|shard| &shard.answers[class][version]),
+            count: self.sum(|shard| &shard.responses[class][version]),
         };
         kinds.map(count).collect()
     }
 
-    /// Every reason with its count.
+    /// All reasons with their counts.
     pub(crate) fn refusals(&self) -> Vec<(RefusalReason, u64)> {
         let count = |&reason: &RefusalReason| (reason, self.refusals.load(reason as usize));
         RefusalReason::ALL.iter().map(count).collect()
     }
 
-    /// One of the other counts, of all shards.
+    /// Sums another counter over all shards.
     pub(crate) fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
         self.shards.sum(|shard| of(shard).load())
     }
@@ -123,25 +121,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shard_is_in_the_sums() {
+    fn sums_all_shards() {
         let counters = Counters::default();
         let kinds = [(200, VERSIONS[0]), (304, VERSIONS[1]), (404, VERSIONS[0]), (599, VERSIONS[2])];
         for (times, (status, version)) in (1..).zip(kinds) {
             let shard = counters.add_shard();
-            (0..times).for_each(|_| shard.count_answer(status, version));
+            (0..times).for_each(|_| shard.count_response(status, version));
             shard.pipelined.add();
         }
-        assert_eq!(counters.answered(), 10);
+        assert_eq!(counters.responses_total(), 10);
         assert_eq!(counters.sum(|shard| &shard.pipelined), 4);
-        let seen: Vec<_> = counters.answers().into_iter().filter(|kind| kind.count > 0).collect();
+        let seen: Vec<_> = counters.responses().into_iter().filter(|kind| kind.count > 0).collect();
         let expected = (1..).zip([(2, VERSIONS[0]), (3, VERSIONS[1]), (4, VERSIONS[0]), (5, VERSIONS[2])]);
         let expected: Vec<_> =
-            expected.map(|(count, (status_class, version))| AnswerCount { status_class, version, count }).collect();
+            expected.map(|(count, (status_class, version))| ResponseCount { status_class, version, count }).collect();
         assert_eq!(seen, expected);
     }
 
     #[test]
-    fn every_reason_has_a_place_of_its_own() {
+    fn counts_each_refusal_reason() {
         let counters = Counters::default();
         for (times, &reason) in (1..).zip(RefusalReason::ALL) {
             (0..times).for_each(|_| counters.count_refusal(reason));

@@ -1,12 +1,12 @@
-//! The Date field, written once for each second and not for each answer.
+//! The Date header, formatted once per second.
 
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_http1::http_date;
 
-/// How long the calendar is not asked again: how late the Date field may be at most.
+/// Reading interval of the wall clock: the greatest error of Date.
 const ASKED_EVERY_NS: u64 = 10_000_000;
 
-/// The current second, as a number and as HTTP writes it.
+/// The current second, as a number and formatted.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     clock: WallClock,
@@ -21,7 +21,7 @@ impl DateLine {
         Self { clock, asked: Instant::ZERO, second, text: http_date(second.0) }
     }
 
-    /// To be called with each event.
+    /// To be called on each event.
     pub(crate) fn advance(&mut self, now: Instant) {
         if now.nanos_since(self.asked) >= ASKED_EVERY_NS {
             self.asked = now;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_follows_the_clock() {
+    fn date_follows_the_clock() {
         let mut date = DateLine::new(WallClock::starting_at(UnixSeconds(784_111_776)));
         date.advance(Instant::from_nanos(999_999_999));
         assert_eq!(date.text(), b"Sun, 06 Nov 1994 08:49:36 GMT");

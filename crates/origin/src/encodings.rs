@@ -1,11 +1,10 @@
-//! Precompressed siblings (`a.css.br` beside `a.css`) and the Accept-Encoding field that chooses among them (RFC 9110,
-//! 12.5.3).
+//! Precompressed siblings (`a.css.br` beside `a.css`), selected by Accept-Encoding (RFC 9110, 12.5.3).
 //!
-//! The highest weight wins; among equals the smallest file. A client that names no coding gets the file itself. A
-//! client that refuses even that (`identity;q=0`) with nothing else to offer gets it too, which 12.5.3 permits: an
-//! answer that can most likely be read is of more use than a 406.
+//! The highest weight wins; among equals the smallest file. A client that names no coding gets the file itself; so does
+//! a client that refuses even that (`identity;q=0`) if there is nothing else, which 12.5.3 permits: a response that can
+//! most likely be read is more useful than a 406.
 
-/// A content coding for which a site may hold siblings.
+/// A content coding that siblings may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Brotli,
@@ -16,7 +15,6 @@ pub(crate) enum Coding {
 impl Coding {
     pub(crate) const ALL: [Self; 3] = [Self::Brotli, Self::Zstandard, Self::Gzip];
 
-    /// The Content-Encoding field's value.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -25,7 +23,6 @@ impl Coding {
         }
     }
 
-    /// What the sibling's name ends in.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -39,10 +36,10 @@ impl Coding {
     }
 }
 
-/// Thousandths, as RFC 9110, 12.4.2 writes weights.
+/// In thousandths (RFC 9110, 12.4.2).
 type Weight = u16;
 
-/// Which of `available` (coding and length in bytes) the field's members ask for; none = the file itself.
+/// The coding of `available` (with lengths in bytes) to send; None: the file itself.
 pub(crate) fn choose<'a>(
     members: &(impl Iterator<Item = &'a [u8]> + Clone),
     available: &[(Coding, u64)],
@@ -53,11 +50,11 @@ pub(crate) fn choose<'a>(
         .map(|&(coding, length)| (coding, weight(members.clone(), |name| coding.is_named(name)).unwrap_or(0), length))
         .filter(|&(_, weight, _)| weight > 0)
         .max_by_key(|&(_, weight, length)| (weight, std::cmp::Reverse(length)))?;
-    // An identity that is not named is acceptable, but nobody asked for it.
+    // An unnamed identity is acceptable, but was not requested.
     (best_weight >= identity.unwrap_or(0)).then_some(best)
 }
 
-/// The weight of the coding that `matches` knows: its own member's, else that of `*`; none if neither is there.
+/// The weight of the coding for which `matches` is true: that of its own member, else of `*`; None without either.
 fn weight<'a>(members: impl Iterator<Item = &'a [u8]>, matches: impl Fn(&str) -> bool) -> Option<Weight> {
     let mut of_star = None;
     for (name, weight) in members.filter_map(parse_member) {
@@ -78,7 +75,7 @@ fn parse_member(member: &[u8]) -> Option<(&str, Weight)> {
     Some((name.trim(), parse_weight(value.trim())?))
 }
 
-/// `0`, `0.5`, `1.000`: at most three digits behind the point, at most 1.
+/// `0`, `0.5`, `1.000`: at most three decimals, at most 1.
 fn parse_weight(text: &str) -> Option<Weight> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_fraction = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -105,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_weight_wins_then_the_smallest_file() {
+    fn selects_best_weight_then_smallest_file() {
         let all = [(Brotli, 80), (Zstandard, 85), (Gzip, 90)];
         check("gzip, deflate, br, zstd", &all, Some(Brotli));
         check("gzip, zstd", &all, Some(Zstandard));
@@ -129,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_read_strictly() {
+    fn parses_weights_strictly() {
         for (text, expected) in [
             ("0", Some(0)),
             ("1", Some(1000)),

@@ -1,73 +1,73 @@
-//! What is known of one name of the site: its representations with their field lines built once, or that there is
-//! nothing.
+//! The cached state of one name of the site: its representations with prepared header lines, or that it does not exist.
 //!
-//! An entry is immutable but for three marks. It remembers everything that was looked at to make it ([`Probe`]: the
-//! file, its compressed siblings, the index files that were tried), so that "has anything changed?" is answered by
-//! looking at the same again.
+//! An entry is immutable except for three marks. It records everything that was examined to build it ([`FileProbe`]:
+//! the file, its compressed siblings, the index files tried), so that revalidation examines the same again.
 
-mod reading;
+mod reader;
 mod representation;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use breme_base::{Instant, UnixSeconds};
-use reading::{Probe, Reader};
+use reader::{EntryReader, FileProbe};
 
-pub(crate) use reading::Outcome;
+pub(crate) use reader::EntryOutcome;
 pub(crate) use representation::{Representation, SiteFile, StoredBody, line};
 
 use crate::root::{OpenError, Root};
 use crate::settings::Settings;
 
-/// What an entry costs besides its files' bytes: names, field lines, places in tables.
+/// Memory of an entry besides its files: names, header lines, table slots.
 const ENTRY_BYTES: usize = 1024;
 
-/// What is known of one name.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) outcome: Outcome,
-    probes: Vec<Probe>,
+    pub(crate) outcome: EntryOutcome,
+    probes: Vec<FileProbe>,
     is_young: bool,
-    /// When its probes were last looked at, in nanoseconds of the run.
-    checked: AtomicU64,
-    /// The store has let go of it, or has a newer one: who still holds it must ask again.
+    /// When it was last validated, in nanoseconds of the run.
+    revalidated: AtomicU64,
+    /// Evicted from the store or superseded: holders must look it up again.
     replaced: AtomicBool,
-    /// Asked for since the store last looked for something to let go.
+    /// Used since the store last looked for a victim.
     used: AtomicBool,
 }
 
 impl Entry {
-    /// Looks at everything that belongs to `name` (canonical, see [`crate::path`]).
+    /// Examines everything that belongs to `name` (canonical, see [`crate::path`]).
     pub(crate) fn read(name: &str, root: &dyn Root, settings: &Settings, now: Instant, wall: UnixSeconds) -> Self {
-        let mut reader = Reader::new(root, settings, wall);
+        let mut reader = EntryReader::new(root, settings, wall);
         let outcome = reader.read(name);
         Self {
             outcome,
             probes: reader.probes,
             is_young: reader.is_young,
-            checked: AtomicU64::new(now.as_nanos()),
+            revalidated: AtomicU64::new(now.as_nanos()),
             replaced: AtomicBool::new(false),
             used: AtomicBool::new(false),
         }
     }
 
-    /// Whether this shard must look at the probes again now. Only one of all shards is told so.
-    pub(crate) fn is_check_due(&self, now: Instant, trusted_for_ns: u64) -> bool {
-        let checked = self.checked.load(Ordering::Relaxed);
-        if is_within(checked, trusted_for_ns, now) {
+    /// Whether this shard must revalidate the entry now; true for only one shard.
+    pub(crate) fn is_check_due(&self, now: Instant, revalidate_after_ns: u64) -> bool {
+        let revalidated = self.revalidated.load(Ordering::Relaxed);
+        if is_within(revalidated, revalidate_after_ns, now) {
             return false;
         }
-        let won = self.checked.compare_exchange(checked, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        // Without trust everybody looks for himself.
-        won || trusted_for_ns == 0
+        let won = self
+            .revalidated
+            .compare_exchange(revalidated, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        // With a period of 0, each request revalidates.
+        won || revalidate_after_ns == 0
     }
 
-    /// Whether nobody must look at the probes now.
-    pub(crate) fn is_believed(&self, now: Instant, trusted_for_ns: u64) -> bool {
-        is_within(self.checked.load(Ordering::Relaxed), trusted_for_ns, now)
+    /// Whether no revalidation is due.
+    pub(crate) fn is_fresh(&self, now: Instant, revalidate_after_ns: u64) -> bool {
+        is_within(self.revalidated.load(Ordering::Relaxed), revalidate_after_ns, now)
     }
 
-    /// Whether everything is still as it was.
+    /// Whether all probes still find the same.
     pub(crate) fn is_unchanged(&self, root: &dyn Root) -> bool {
         !self.is_young && self.probes.iter().all(|probe| probe.is_unchanged(root))
     }
@@ -80,26 +80,26 @@ impl Entry {
         self.replaced.load(Ordering::Acquire)
     }
 
-    /// Notes a use; seldom writes, so that shards which send the same file do not meet here.
+    /// Marks the entry as used; rarely writes, so that shards that send the same file do not contend.
     pub(crate) fn touch(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it was used since this was last asked.
+    /// Reads and clears the used mark.
     pub(crate) fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// There is nothing that could be served under this name.
+    /// Nothing can be served under this name.
     pub(crate) const fn is_absent(&self) -> bool {
-        matches!(self.outcome, Outcome::Refused(_))
+        matches!(self.outcome, EntryOutcome::Refused(_))
     }
 
-    /// A lack of resources is over soon and must not be remembered.
-    pub(crate) const fn is_passing(&self) -> bool {
-        matches!(self.outcome, Outcome::Refused(OpenError::NoResources | OpenError::Failed))
+    /// The error is transient, such as a lack of descriptors, and must not be cached.
+    pub(crate) const fn is_transient(&self) -> bool {
+        matches!(self.outcome, EntryOutcome::Refused(OpenError::NoResources | OpenError::Failed))
     }
 
     pub(crate) fn cost_bytes(&self) -> usize {
@@ -112,14 +112,14 @@ impl Entry {
 
     fn representations(&self) -> impl Iterator<Item = &Representation> {
         match &self.outcome {
-            Outcome::File(file) => file.representations.iter(),
+            EntryOutcome::File(file) => file.representations.iter(),
             _ => [].iter(),
         }
     }
 }
 
-fn is_within(checked: u64, trusted_for_ns: u64, now: Instant) -> bool {
-    trusted_for_ns > 0 && now.as_nanos() < checked.saturating_add(trusted_for_ns)
+fn is_within(revalidated: u64, revalidate_after_ns: u64, now: Instant) -> bool {
+    revalidate_after_ns > 0 && now.as_nanos() < revalidated.saturating_add(revalidate_after_ns)
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn file(entry: &Entry) -> &SiteFile {
-        let Outcome::File(file) = &entry.outcome else { panic!("{:?} is not a file", entry.outcome) };
+        let EntryOutcome::File(file) = &entry.outcome else { panic!("{:?} is not a file", entry.outcome) };
         file
     }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_its_lines() {
+    fn entry_prepares_header_lines() {
         let root = MemoryRoot::new();
         root.write("a.html", "hello", THEN);
         let entry = read("a.html", &root);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_that_are_older_or_of_media_are_not_taken() {
+    fn ignores_older_and_media_siblings() {
         let root = MemoryRoot::new();
         for name in ["a.css", "a.css.gz", "b.png", "b.png.gz"] {
             root.write(name, "x", THEN);
@@ -180,21 +180,21 @@ mod tests {
     }
 
     #[test]
-    fn names_of_directories() {
+    fn resolves_directory_names() {
         let root = MemoryRoot::new();
         root.write("docs/index.html", "index", THEN);
         root.write("bare/file", "x", THEN);
-        assert!(matches!(read("docs", &root).outcome, Outcome::Moved));
-        assert!(matches!(read("docs/", &root).outcome, Outcome::File(_)));
-        assert!(matches!(read("bare/", &root).outcome, Outcome::Directory));
-        assert!(matches!(read("", &root).outcome, Outcome::Directory));
-        assert!(matches!(read("bare/file/", &root).outcome, Outcome::Refused(OpenError::NotFound)));
-        assert!(matches!(read("none/", &root).outcome, Outcome::Refused(OpenError::NotFound)));
-        assert!(matches!(read("none", &root).outcome, Outcome::Refused(OpenError::NotFound)));
+        assert!(matches!(read("docs", &root).outcome, EntryOutcome::Moved));
+        assert!(matches!(read("docs/", &root).outcome, EntryOutcome::File(_)));
+        assert!(matches!(read("bare/", &root).outcome, EntryOutcome::Directory));
+        assert!(matches!(read("", &root).outcome, EntryOutcome::Directory));
+        assert!(matches!(read("bare/file/", &root).outcome, EntryOutcome::Refused(OpenError::NotFound)));
+        assert!(matches!(read("none/", &root).outcome, EntryOutcome::Refused(OpenError::NotFound)));
+        assert!(matches!(read("none", &root).outcome, EntryOutcome::Refused(OpenError::NotFound)));
     }
 
     #[test]
-    fn any_change_of_what_was_looked_at_is_seen() {
+    fn revalidation_detects_changes() {
         let root = MemoryRoot::new();
         root.write("d/a.html", "one", THEN);
         let entries = || [read("d/a.html", &root), read("d/", &root)];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_file_is_weak_and_read_again() {
+    fn young_file_is_weak_and_reread() {
         let root = MemoryRoot::new();
         let age = |seconds: u64| i128::from(NOW.0 - seconds) * 1_000_000_000;
         root.write("old", "x", age(2));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_due_once_for_all_shards() {
+    fn one_shard_revalidates() {
         let entry = read("none", &MemoryRoot::new());
         let at = Instant::from_nanos;
         assert!(!entry.is_check_due(at(9), 10));

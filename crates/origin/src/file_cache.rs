@@ -1,15 +1,14 @@
-//! What is known of the site's names, kept within bounds and shared by all shards; and what each shard used last,
-//! without a lock.
+//! The file cache: one bounded store for all shards, and a table of recent entries for each shard, without a lock.
 //!
 //! ```text
-//!   target as sent ─► Recent (one shard, no lock, no decoding) ─► Store (all shards) ─► Root (system calls)
+//!   target as received ─► RecentEntries (one shard, no lock, no decoding) ─► store (all shards) ─► Root (system calls)
 //! ```
 //!
-//! An entry is believed for [`trusted_for`](crate::FileCacheLimits::trusted_for); then the next request that wants it
-//! looks whether anything has changed. When the store lets go of an entry or replaces it, it marks it, so that a shard
-//! which still has it in its recent ones asks the store again.
+//! An entry is fresh for [`revalidate_after`](crate::FileCacheLimits::revalidate_after); the next request after that
+//! revalidates it. The store marks an entry that it evicts or replaces, so that shards that still hold it look it up
+//! again.
 //!
-//! The store lets go by second chance: the oldest entry goes, unless it was used since it was last looked at.
+//! Eviction is second chance (CLOCK): the oldest entry goes unless it was used since it was last considered.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,26 +18,24 @@ use breme_base::{Instant, UnixSeconds};
 use foldhash::fast::FixedState;
 
 use crate::counters::{ShardCounts, Source};
-use crate::entry::{Entry, Outcome};
+use crate::entry::{Entry, EntryOutcome};
 use crate::path::{PathError, site_name};
 use crate::root::Root;
 use crate::settings::Settings;
 
-/// Entries that the store has let go of and one shard may still hold, until it looks through its recent ones.
+/// Evicted entries that one shard may still hold, until it sweeps its recent ones.
 pub const EVICTED_HELD_MAX: u64 = 64;
-/// Sets and ways of a shard's table of recent entries.
+/// Sets and ways of a shard's recent entries.
 const RECENT_SETS: usize = 256;
 const RECENT_WAYS: usize = 4;
-/// Longer targets are not kept among the recent ones.
+/// Longer targets are not kept there.
 const RECENT_PATH_BYTES_MAX: usize = 256;
 
-/// The files of a site, for all shards.
 pub(crate) struct FileCache {
     root: Arc<dyn Root>,
-    present: RwLock<Shelf>,
-    /// Names without anything behind them stand apart, so that asking for many of those costs no file its place.
-    absent: RwLock<Shelf>,
-    /// Entries that were marked as replaced, ever.
+    present: RwLock<EntryTable>,
+    /// Names without a file are stored separately, so that requests for many of them evict no files.
+    absent: RwLock<EntryTable>,
     replaced_count: AtomicU64,
 }
 
@@ -46,17 +43,17 @@ impl FileCache {
     pub(crate) fn new(root: Arc<dyn Root>, settings: &Settings) -> Self {
         let limits = &settings.files;
         let present =
-            Bounds { entries: limits.entries_max, bytes: limits.bytes_max, descriptors: limits.descriptors_max };
-        let absent = Bounds { entries: limits.absent_max, bytes: limits.bytes_max, descriptors: 0 };
-        let shelf = |bounds| RwLock::new(Shelf::new(bounds, settings.seed));
-        Self { root, present: shelf(present), absent: shelf(absent), replaced_count: AtomicU64::new(0) }
+            CacheBounds { entries: limits.entries_max, bytes: limits.bytes_max, descriptors: limits.descriptors_max };
+        let absent = CacheBounds { entries: limits.absent_max, bytes: limits.bytes_max, descriptors: 0 };
+        let table = |bounds| RwLock::new(EntryTable::new(bounds, settings.seed));
+        Self { root, present: table(present), absent: table(absent), replaced_count: AtomicU64::new(0) }
     }
 
     pub(crate) fn root(&self) -> &dyn Root {
         &*self.root
     }
 
-    /// What stands behind a canonical name, not older than it is believed.
+    /// The entry of a canonical name, revalidated if necessary.
     fn find(
         &self,
         name: &str,
@@ -66,15 +63,15 @@ impl FileCache {
     ) -> (Arc<Entry>, Source) {
         let known = [&self.present, &self.absent]
             .into_iter()
-            .find_map(|shelf| shelf.read().unwrap_or_else(PoisonError::into_inner).find(name));
+            .find_map(|table| table.read().unwrap_or_else(PoisonError::into_inner).find(name));
         match known {
-            Some(entry) => self.checked(name, entry, settings, now, wall),
+            Some(entry) => self.revalidated(name, entry, settings, now, wall),
             None => (self.read(name, settings, now, wall()), Source::Root),
         }
     }
 
     /// This entry, or a new one if the files have changed.
-    fn checked(
+    fn revalidated(
         &self,
         name: &str,
         entry: Arc<Entry>,
@@ -82,14 +79,14 @@ impl FileCache {
         now: Instant,
         wall: impl FnOnce() -> UnixSeconds,
     ) -> (Arc<Entry>, Source) {
-        if !entry.is_check_due(now, settings.files.trusted_for_ns()) || entry.is_unchanged(&*self.root) {
+        if !entry.is_check_due(now, settings.files.revalidate_after_ns()) || entry.is_unchanged(&*self.root) {
             entry.touch();
-            return (entry, Source::Kept);
+            return (entry, Source::Cache);
         }
         (self.read(name, settings, now, wall()), Source::Root)
     }
 
-    /// Whether who holds entries beside the store should look which ones it has let go of, since it last was told so.
+    /// Whether holders of entries should drop evicted ones, and records that they do.
     pub(crate) fn is_sweep_due(&self, swept_at: &mut u64) -> bool {
         let replaced_count = self.replaced_count.load(Ordering::Relaxed);
         let is_due = replaced_count - *swept_at >= EVICTED_HELD_MAX;
@@ -99,29 +96,28 @@ impl FileCache {
         is_due
     }
 
-    /// Names, bytes and open files that are kept.
-    pub(crate) fn kept(&self) -> KeptFiles {
-        let mut kept = KeptFiles::default();
-        for shelf in [&self.present, &self.absent] {
-            let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
-            kept.names += shelf.entries.len();
-            kept.bytes += shelf.bytes;
-            kept.open_files += shelf.descriptors;
+    pub(crate) fn kept(&self) -> CachedFiles {
+        let mut kept = CachedFiles::default();
+        for table in [&self.present, &self.absent] {
+            let table = table.read().unwrap_or_else(PoisonError::into_inner);
+            kept.names += table.entries.len();
+            kept.bytes += table.bytes;
+            kept.open_files += table.descriptors;
         }
         kept
     }
 
     fn read(&self, name: &str, settings: &Settings, now: Instant, wall: UnixSeconds) -> Arc<Entry> {
         let entry = Arc::new(Entry::read(name, &*self.root, settings, now, wall));
-        let (shelf, other) =
+        let (table, other) =
             if entry.is_absent() { (&self.absent, &self.present) } else { (&self.present, &self.absent) };
         let mut replaced_count = other.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
-        if entry.is_passing() {
-            replaced_count += shelf.remove(name);
+        let mut table = table.write().unwrap_or_else(PoisonError::into_inner);
+        if entry.is_transient() {
+            replaced_count += table.remove(name);
             entry.replace();
         } else {
-            replaced_count += shelf.insert(name, &entry);
+            replaced_count += table.insert(name, &entry);
         }
         self.replaced_count.fetch_add(replaced_count, Ordering::Relaxed);
         entry
@@ -135,36 +131,36 @@ impl std::fmt::Debug for FileCache {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct CacheBounds {
     entries: usize,
     bytes: usize,
     descriptors: usize,
 }
 
-/// How much a site's cache of files holds.
+/// The contents of the file cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeptFiles {
-    /// Names that are known, those without a file behind them too.
+pub struct CachedFiles {
+    /// Cached names, including those without a file.
     pub names: usize,
-    /// Bytes in memory, with what is kept about each name.
+    /// Bytes in memory, including overhead.
     pub bytes: usize,
-    /// Files that stay open.
+    /// Open files.
     pub open_files: usize,
 }
 
-/// Entries by name, within bounds.
+/// A bounded table of entries.
 #[derive(Debug)]
-struct Shelf {
-    bounds: Bounds,
+struct EntryTable {
+    bounds: CacheBounds,
     entries: HashMap<Arc<str>, Arc<Entry>, FixedState>,
-    /// Every name once, the oldest first.
+    /// Each name once, oldest first.
     order: VecDeque<Arc<str>>,
     bytes: usize,
     descriptors: usize,
 }
 
-impl Shelf {
-    fn new(bounds: Bounds, seed: u64) -> Self {
+impl EntryTable {
+    fn new(bounds: CacheBounds, seed: u64) -> Self {
         Self {
             bounds,
             entries: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -178,7 +174,7 @@ impl Shelf {
         self.entries.get(name).cloned()
     }
 
-    /// Puts an entry in, in the place of one of the same name, and lets others go for it. Tells how many were marked.
+    /// Inserts or replaces an entry, and evicts others as necessary. Returns how many were marked as replaced.
     fn insert(&mut self, name: &str, entry: &Arc<Entry>) -> u64 {
         if entry.cost_bytes() > self.bounds.bytes
             || entry.cost_descriptors() > self.bounds.descriptors
@@ -194,7 +190,7 @@ impl Shelf {
             Some(place) => {
                 let older = std::mem::replace(place, entry.clone());
                 replaced_count += 1;
-                self.leave(&older);
+                self.release(&older);
             }
             None => {
                 let name: Arc<str> = name.into();
@@ -202,25 +198,25 @@ impl Shelf {
                 self.entries.insert(name, entry.clone());
             }
         }
-        replaced_count + self.make_room()
+        replaced_count + self.evict()
     }
 
     fn remove(&mut self, name: &str) -> u64 {
         let Some(entry) = self.entries.remove(name) else { return 0 };
         self.order.retain(|other| &**other != name);
-        self.leave(&entry);
+        self.release(&entry);
         1
     }
 
-    fn leave(&mut self, entry: &Entry) {
+    fn release(&mut self, entry: &Entry) {
         entry.replace();
         self.bytes -= entry.cost_bytes();
         self.descriptors -= entry.cost_descriptors();
     }
 
-    fn make_room(&mut self) -> u64 {
+    fn evict(&mut self) -> u64 {
         let mut replaced_count = 0;
-        // Others may mark entries as used while we look, so chances are counted.
+        // Other shards may mark entries as used meanwhile, so the chances are limited.
         let mut chances = self.order.len();
         while self.is_over() {
             let Some(name) = self.order.pop_front() else { break };
@@ -229,7 +225,7 @@ impl Shelf {
             if is_spared {
                 self.order.push_back(name);
             } else if let Some(entry) = self.entries.remove(&name) {
-                self.leave(&entry);
+                self.release(&entry);
                 replaced_count += 1;
             }
         }
@@ -243,35 +239,35 @@ impl Shelf {
     }
 }
 
-/// A shard's view of the site: what it used last, by the target as it was sent.
+/// A shard's recent entries by target as received.
 ///
-/// A table of a fixed size, in which a new entry takes the place of another one. It holds only files in memory: names
-/// without any cannot push them out, and what is open is counted exactly by the store.
+/// A set-associative table of a fixed size. It holds only files in memory: names without a file cannot displace them,
+/// and open files are counted exactly by the store.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub(crate) struct RecentEntries {
     hasher: FixedState,
-    /// Empty until the first entry comes.
-    slots: Vec<Option<Slot>>,
+    /// Allocated with the first entry.
+    slots: Vec<Option<RecentSlot>>,
     next_way: usize,
-    /// The store's count of replaced entries when this table was last looked through.
+    /// The store's count of replaced entries at the last sweep.
     swept_at: u64,
     counts: Arc<ShardCounts>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct RecentSlot {
     hash: u64,
     path: Box<str>,
     name: Box<str>,
     entry: Arc<Entry>,
 }
 
-impl Recent {
+impl RecentEntries {
     pub(crate) fn new(seed: u64, counts: Arc<ShardCounts>) -> Self {
         Self { hasher: FixedState::with_seed(seed), slots: Vec::new(), next_way: 0, swept_at: 0, counts }
     }
 
-    /// What stands behind a target's path, and its canonical name where that is needed.
+    /// The entry of a target's path, and its canonical name where that is needed.
     pub(crate) fn find(
         &mut self,
         path: &str,
@@ -287,9 +283,9 @@ impl Recent {
             ways.iter().flatten().find(|slot| slot.hash == hash && *slot.path == *path && !slot.entry.is_replaced())
         });
         if let Some(slot) = known {
-            let (trusted, source) = cache.checked(&slot.name, slot.entry.clone(), settings, now, wall);
+            let (trusted, source) = cache.revalidated(&slot.name, slot.entry.clone(), settings, now, wall);
             self.counts.count_lookup(source);
-            if source == Source::Kept {
+            if source == Source::Cache {
                 return Ok(trusted);
             }
             let name = slot.name.clone();
@@ -304,7 +300,7 @@ impl Recent {
     }
 
     fn keep(&mut self, set: usize, hash: u64, path: &str, name: &str, entry: &Arc<Entry>) {
-        let is_kept = matches!(entry.outcome, Outcome::File(_)) && entry.cost_descriptors() == 0;
+        let is_kept = matches!(entry.outcome, EntryOutcome::File(_)) && entry.cost_descriptors() == 0;
         if !is_kept || entry.is_replaced() || path.len() > RECENT_PATH_BYTES_MAX {
             return;
         }
@@ -312,7 +308,7 @@ impl Recent {
             self.slots.resize_with(RECENT_SETS * RECENT_WAYS, || None);
         }
         let ways = &mut self.slots[set..set + RECENT_WAYS];
-        // The place of the same path first, then one that is free or stale, then any.
+        // Prefers the slot of the same path, then a free or stale one.
         let same =
             ways.iter().position(|way| way.as_ref().is_some_and(|slot| slot.hash == hash && *slot.path == *path));
         let free = || ways.iter().position(|way| way.as_ref().is_none_or(|slot| slot.entry.is_replaced()));
@@ -320,11 +316,10 @@ impl Recent {
             self.next_way = (self.next_way + 1) % RECENT_WAYS;
             self.next_way
         });
-        ways[way] = Some(Slot { hash, path: path.into(), name: name.into(), entry: entry.clone() });
+        ways[way] = Some(RecentSlot { hash, path: path.into(), name: name.into(), entry: entry.clone() });
     }
 
-    /// Lets go of what the store let go of, every now and then: this is what keeps the memory of all shards within
-    /// bounds.
+    /// Drops evicted entries from time to time, which bounds the memory of all shards.
     fn sweep(&mut self, cache: &FileCache) {
         if !cache.is_sweep_due(&mut self.swept_at) {
             return;
@@ -344,13 +339,13 @@ mod tests {
 
     use super::*;
     use crate::entry::StoredBody;
-    use crate::root::{Listed, MemoryRoot, OpenError, Opened};
+    use crate::root::{DirectoryListing, MemoryRoot, OpenError, OpenedFile};
     use crate::settings::FileCacheLimits;
 
     const THEN: i128 = 784_111_777_000_000_123;
     const WALL: UnixSeconds = UnixSeconds(800_000_000);
 
-    /// Counts how often the file system is asked.
+    /// Counts accesses to the file system.
     #[derive(Default)]
     struct CountedRoot {
         files: MemoryRoot,
@@ -358,12 +353,12 @@ mod tests {
     }
 
     impl Root for CountedRoot {
-        fn open(&self, name: &str) -> Result<Opened, OpenError> {
+        fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
             self.opened_count.fetch_add(1, Ordering::Relaxed);
             self.files.open(name)
         }
 
-        fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError> {
+        fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
             self.files.list(name, entries_max)
         }
     }
@@ -372,7 +367,7 @@ mod tests {
         root: Arc<CountedRoot>,
         cache: FileCache,
         settings: Settings,
-        shards: [Recent; 2],
+        shards: [RecentEntries; 2],
         now: Instant,
     }
 
@@ -385,7 +380,7 @@ mod tests {
                 root,
                 cache,
                 settings,
-                shards: [1, 2].map(|seed| Recent::new(seed, Arc::default())),
+                shards: [1, 2].map(|seed| RecentEntries::new(seed, Arc::default())),
                 now: Instant::ZERO,
             }
         }
@@ -393,7 +388,7 @@ mod tests {
         fn ask(&mut self, shard: usize, path: &str) -> Option<String> {
             let entry = self.shards[shard].find(path, &self.cache, &self.settings, self.now, || WALL).unwrap();
             match &entry.outcome {
-                Outcome::File(file) => match &file.representations[0].body {
+                EntryOutcome::File(file) => match &file.representations[0].body {
                     StoredBody::Memory(bytes) => Some(String::from_utf8(bytes.to_vec()).unwrap()),
                     StoredBody::File(_) => None,
                 },
@@ -407,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_entry_costs_no_system_call_on_any_shard() {
+    fn fresh_entry_needs_no_system_call() {
         let mut site = Site::new(FileCacheLimits::default());
         site.root.files.write("a", "one", THEN);
         for shard in [0, 1, 0, 1] {
@@ -418,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_by_all_shards_when_trust_ends() {
+    fn all_shards_see_changes_after_revalidation() {
         let mut site = Site::new(FileCacheLimits::default());
         site.root.files.write("a", "one", THEN);
         assert_eq!(site.ask(0, "/a").as_deref(), Some("one"));
@@ -439,8 +434,8 @@ mod tests {
     }
 
     #[test]
-    fn without_trust_every_request_looks() {
-        let mut site = Site::new(FileCacheLimits { trusted_for: Duration::ZERO, ..FileCacheLimits::default() });
+    fn zero_period_revalidates_each_request() {
+        let mut site = Site::new(FileCacheLimits { revalidate_after: Duration::ZERO, ..FileCacheLimits::default() });
         for (version, content) in (0..).zip(["one", "two", "three"]) {
             site.root.files.write("a", content, THEN + version);
             assert_eq!(site.ask(0, "/a").as_deref(), Some(content));
@@ -448,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_files_are_remembered_apart_and_bounded() {
+    fn absent_names_are_bounded_separately() {
         let mut site = Site::new(FileCacheLimits { absent_max: 10, ..FileCacheLimits::default() });
         site.root.files.write("a", "one", THEN);
         site.ask(0, "/a");
@@ -464,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_hold_and_what_is_used_stays() {
+    fn limits_hold_and_used_entries_stay() {
         let limits = FileCacheLimits { bytes_max: 20_000, ..FileCacheLimits::default() };
         let mut site = Site::new(limits);
         for number in 0..100 {
@@ -485,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_no_bytes_keeps_nothing() {
+    fn zero_bytes_disable_the_cache() {
         let mut site = Site::new(FileCacheLimits { bytes_max: 0, ..FileCacheLimits::default() });
         site.root.files.write("a", "one", THEN);
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A request for a file: which representation, whether the client has it already, which part of it.
+//! Requests for files: selection of a representation, conditions, ranges.
 
 use std::sync::Arc;
 
@@ -6,13 +6,12 @@ use breme_http1::{ByteRange, FieldBlock, Fields, Ranges, parse_ranges};
 use breme_node::FileRange;
 use bytes::Bytes;
 
-use crate::answer::{Answer, Body, Caching, Lines, Part, representation};
-use crate::conditional::{Conditions, Verdict, evaluate, if_range_holds};
+use crate::conditional::{ConditionResult, Conditions, evaluate, if_range_holds};
 use crate::encodings;
 use crate::entry::{Entry, Representation, SiteFile, StoredBody, line};
+use crate::response::{Body, BodyPart, CacheControl, HeaderLines, Response, representation};
 
-/// Fields of a request that can change how a file is answered, found in one pass, so that most requests pay for that
-/// alone.
+/// Presence of the header fields that affect a file's response, found in one pass, which is all that most requests pay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Present {
     conditions: bool,
@@ -25,7 +24,7 @@ impl Present {
         let mut present = Self::default();
         for field in fields.iter() {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            // Lengths first: hardly any other field has one of these.
+            // By length, since few other fields have one of these lengths.
             match field.name.len() {
                 5 => present.range |= is("range"),
                 8 => present.conditions |= is("if-match"),
@@ -40,22 +39,22 @@ impl Present {
     }
 }
 
-/// A GET or HEAD of a file. `boundary` is asked for when parts of it are to be told from each other.
-pub(crate) fn answer(
+/// Responds to GET or HEAD of a file. `boundary` is called for multipart responses.
+pub(crate) fn response(
     entry: Arc<Entry>,
     file: &SiteFile,
     fields: Fields<'_, '_>,
     is_get: bool,
     boundary: impl FnOnce() -> u64,
-) -> Answer {
+) -> Response {
     let present = Present::of(fields);
     let index = if present.accept_encoding { choose(file, fields) } else { 0 };
-    let Some(chosen) = representation(&entry, index) else { return Answer::error(500) };
+    let Some(chosen) = representation(&entry, index) else { return Response::error(500) };
     if present.conditions {
         match evaluate(&conditions(fields), &chosen.validators) {
-            Verdict::Proceed => {}
-            Verdict::NotModified => return not_modified(entry.clone(), index),
-            Verdict::Failed => return Answer::error(412),
+            ConditionResult::Proceed => {}
+            ConditionResult::NotModified => return not_modified(entry.clone(), index),
+            ConditionResult::Failed => return Response::error(412),
         }
     }
     if present.range && is_get && range_counts(fields, chosen) {
@@ -64,15 +63,21 @@ pub(crate) fn answer(
             Ranges::One(range) => return one_part(entry.clone(), index, chosen, range),
             Ranges::Several(ranges) => return several_parts(entry.clone(), index, chosen, &ranges, boundary()),
             Ranges::Unsatisfiable => {
-                return Answer::error(416).with("Content-Range", format!("bytes */{}", chosen.length).as_bytes());
+                return Response::error(416).with("Content-Range", format!("bytes */{}", chosen.length).as_bytes());
             }
         }
     }
     let body = part(chosen, ByteRange { start: 0, end: chosen.length }).into();
-    Answer { status: 200, lines: Lines::File(entry, index), extra: FieldBlock::new(), caching: Caching::Site, body }
+    Response {
+        status: 200,
+        lines: HeaderLines::File(entry, index),
+        extra: FieldBlock::new(),
+        caching: CacheControl::Site,
+        body,
+    }
 }
 
-/// Index of the representation that Accept-Encoding asks for.
+/// Index of the representation selected by Accept-Encoding.
 fn choose(file: &SiteFile, fields: Fields<'_, '_>) -> usize {
     if file.siblings.is_empty() {
         return 0;
@@ -92,28 +97,28 @@ fn conditions<'a>(fields: Fields<'a, '_>) -> Conditions<'a> {
     }
 }
 
-/// The value of a field that may stand once; one that stands there twice says nothing.
+/// The value of a singleton field; None if it is repeated.
 fn only<'a>(fields: Fields<'a, '_>, name: &str) -> Option<&'a [u8]> {
     let mut values = fields.all(name);
     let first = values.next();
     if values.next().is_some() { None } else { first }
 }
 
-/// One Range field, and no If-Range that says otherwise.
+/// Whether a single Range applies, and If-Range permits it.
 fn range_counts(fields: Fields<'_, '_>, chosen: &Representation) -> bool {
     let is_single = fields.all("range").nth(1).is_none();
     is_single && fields.all("if-range").all(|value| if_range_holds(value, &chosen.validators))
 }
 
-fn not_modified(entry: Arc<Entry>, index: usize) -> Answer {
-    Answer { lines: Lines::FileBrief(entry, index), caching: Caching::Site, ..Answer::empty(304) }
+fn not_modified(entry: Arc<Entry>, index: usize) -> Response {
+    Response { lines: HeaderLines::FileBrief(entry, index), caching: CacheControl::Site, ..Response::empty(304) }
 }
 
-fn one_part(entry: Arc<Entry>, index: usize, chosen: &Representation, range: ByteRange) -> Answer {
+fn one_part(entry: Arc<Entry>, index: usize, chosen: &Representation, range: ByteRange) -> Response {
     let mut extra = FieldBlock::new();
     line(&mut extra, "Content-Range", content_range(range, chosen.length).as_bytes());
     let body = part(chosen, range).into();
-    Answer { status: 206, lines: Lines::File(entry, index), extra, caching: Caching::Site, body }
+    Response { status: 206, lines: HeaderLines::File(entry, index), extra, caching: CacheControl::Site, body }
 }
 
 /// `multipart/byteranges` (RFC 9110, 14.6).
@@ -123,7 +128,7 @@ fn several_parts(
     chosen: &Representation,
     ranges: &[ByteRange],
     boundary: u64,
-) -> Answer {
+) -> Response {
     let boundary = format!("breme-{boundary:016x}");
     let mut parts = Vec::with_capacity(ranges.len() * 2 + 1);
     let mut lead = "";
@@ -133,31 +138,31 @@ fn several_parts(
             chosen.media_type,
             content_range(range, chosen.length)
         );
-        parts.push(Part::Bytes(head.into()));
+        parts.push(BodyPart::Bytes(head.into()));
         parts.push(part(chosen, range));
         lead = "\r\n";
     }
-    parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    parts.push(BodyPart::Bytes(format!("\r\n--{boundary}--\r\n").into()));
     let mut extra = FieldBlock::new();
     line(&mut extra, "Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes());
-    let lines = Lines::FileUntyped(entry, index);
-    Answer { status: 206, lines, extra, caching: Caching::Site, body: Body::Parts(parts) }
+    let lines = HeaderLines::FileUntyped(entry, index);
+    Response { status: 206, lines, extra, caching: CacheControl::Site, body: Body::Parts(parts) }
 }
 
 fn content_range(range: ByteRange, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end - 1)
 }
 
-fn part(chosen: &Representation, range: ByteRange) -> Part {
+fn part(chosen: &Representation, range: ByteRange) -> BodyPart {
     match &chosen.body {
-        StoredBody::Memory(bytes) => Part::Bytes(slice(bytes, range)),
+        StoredBody::Memory(bytes) => BodyPart::Bytes(slice(bytes, range)),
         StoredBody::File(file) => {
-            Part::File(FileRange { file: file.clone(), offset: range.start, length: range.length() })
+            BodyPart::File(FileRange { file: file.clone(), offset: range.start, length: range.length() })
         }
     }
 }
 
 fn slice(bytes: &Bytes, range: ByteRange) -> Bytes {
-    // A content in memory is as long as its representation says, so both ends fit.
+    // A body in memory has the length of its representation, so both ends fit.
     bytes.slice(range.start as usize..range.end as usize)
 }

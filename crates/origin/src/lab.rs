@@ -1,23 +1,23 @@
-//! Fixed answers for measuring, and answers that tell what the server saw.
+//! Fixed responses for measurements, and responses that show what the server received.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/bytes/N` | N bytes, up to [`generated_bytes_max`](crate::Settings::generated_bytes_max) |
 //! | `/status/CODE` | that status, 200 to 599 |
 //! | `/delay/MS` | 200 after MS milliseconds |
-//! | `/echo` | the request's field lines |
-//! | `/cookie` | the cookies, `name=value`, one a line |
-//! | `/counter` | answers of all shards so far, this one not yet among them |
+//! | `/echo` | the request's header lines |
+//! | `/cookie` | the cookies, `name=value`, one per line |
+//! | `/counter` | responses of all shards so far, without this one |
 
 use std::time::Duration;
 
 use breme_http1::RequestHead;
 
-use crate::answer::{Answer, Body, Caching, Lines};
 use crate::cookies;
+use crate::response::{Body, CacheControl, HeaderLines, Response};
 use crate::settings::Settings;
 
-/// The page at `/` where no file stands there.
+/// The page at `/` if there is no file.
 pub(crate) const INDEX: &str = "breme site --lab\n\n\
     GET /bytes/N      N bytes\n\
     GET /status/CODE  a response with this status\n\
@@ -27,54 +27,57 @@ pub(crate) const INDEX: &str = "breme site --lab\n\n\
     GET /counter      the number of responses so far\n\
     POST /anything    the body of the request\n";
 
-/// An answer, and how long to wait before it.
+/// A response and its delay.
 #[derive(Debug)]
-pub(crate) struct LabAnswer {
-    pub(crate) answer: Answer,
+pub(crate) struct LabResponse {
+    pub(crate) response: Response,
     pub(crate) delay: Duration,
 }
 
-/// The answer of a path of the lab; none if the path is not one.
-pub(crate) fn answer(
+/// The response of a lab path; None for any other path.
+pub(crate) fn response(
     path: &str,
     head: &RequestHead<'_, '_>,
     settings: &Settings,
-    answered: impl FnOnce() -> u64,
-) -> Option<LabAnswer> {
+    responses_total: impl FnOnce() -> u64,
+) -> Option<LabResponse> {
     let (route, argument) =
         path.strip_prefix('/')?.split_once('/').map_or((&path[1..], None), |(route, argument)| (route, Some(argument)));
     let mut delay = Duration::ZERO;
-    let answer = match (route, argument) {
+    let response = match (route, argument) {
         ("bytes", Some(count)) => generated(count, settings),
-        ("status", Some(code)) => of_code(code),
+        ("status", Some(code)) => from_code(code),
         ("delay", Some(millis)) => {
             match number(millis).map(Duration::from_millis).filter(|it| *it <= settings.delay_max) {
                 Some(asked) => {
                     delay = asked;
-                    Answer::report(format!("{} ms\n", asked.as_millis()))
+                    Response::report(format!("{} ms\n", asked.as_millis()))
                 }
                 None => bad_argument("/delay/MS takes milliseconds", settings.delay_max.as_millis() as u64),
             }
         }
-        ("echo", None) => Answer::report(field_lines(head)),
-        ("cookie", None) => Answer::report(cookie_lines(head)),
-        ("counter", None) => Answer::report(format!("{}\n", answered())),
+        ("echo", None) => Response::report(field_lines(head)),
+        ("cookie", None) => Response::report(cookie_lines(head)),
+        ("counter", None) => Response::report(format!("{}\n", responses_total())),
         _ => return None,
     };
-    Some(LabAnswer { answer, delay })
+    Some(LabResponse { response, delay })
 }
 
-fn generated(count: &str, settings: &Settings) -> Answer {
+fn generated(count: &str, settings: &Settings) -> Response {
     match number(count).filter(|&count| count <= settings.generated_bytes_max) {
-        Some(count) => {
-            Answer { lines: Lines::Octets, caching: Caching::Site, body: Body::Pattern(count), ..Answer::empty(200) }
-        }
+        Some(count) => Response {
+            lines: HeaderLines::Octets,
+            caching: CacheControl::Site,
+            body: Body::Pattern(count),
+            ..Response::empty(200)
+        },
         None => bad_argument("/bytes/N takes a number of bytes", settings.generated_bytes_max),
     }
 }
 
-fn bad_argument(what: &str, max: u64) -> Answer {
-    Answer::of_status(400, format!("400 Bad Request: {what} from 0 to {max}.\n"))
+fn bad_argument(what: &str, max: u64) -> Response {
+    Response::with_status(400, format!("400 Bad Request: {what} from 0 to {max}.\n"))
 }
 
 /// Digits only: no sign, no white space.
@@ -83,27 +86,26 @@ fn number(digits: &str) -> Option<u64> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// A status with what the RFC wants to stand beside it.
-fn of_code(code: &str) -> Answer {
+/// A status with the header fields that the RFC requires.
+fn from_code(code: &str) -> Response {
     let Some(status) = number(code).filter(|code| (200..=599).contains(code)) else {
-        return Answer::of_status(400, "400 Bad Request: /status/CODE takes a status from 200 to 599.\n");
+        return Response::with_status(400, "400 Bad Request: /status/CODE takes a status from 200 to 599.\n");
     };
     let status = status as u16;
     let text = format!("{status}\n");
     let length = text.len();
     match status {
-        // Without content (RFC 9110, 15.3.5, 15.3.6, 15.4.5).
-        204 | 205 | 304 => Answer::empty(status),
-        206 => {
-            Answer::of_status(status, text).with("Content-Range", format!("bytes 0-{}/{length}", length - 1).as_bytes())
-        }
-        301 | 302 | 303 | 307 | 308 => Answer::of_status(status, text).with("Location", b"/"),
-        401 => Answer::of_status(status, text).with("WWW-Authenticate", b"Basic realm=\"breme\""),
-        405 => Answer::of_status(status, text).with("Allow", b"GET, HEAD, OPTIONS, POST"),
-        407 => Answer::of_status(status, text).with("Proxy-Authenticate", b"Basic realm=\"breme\""),
-        416 => Answer::of_status(status, text).with("Content-Range", b"bytes */0"),
-        429 | 503 => Answer::of_status(status, text).with("Retry-After", b"1"),
-        _ => Answer::of_status(status, text),
+        // Without a body (RFC 9110, 15.3.5, 15.3.6, 15.4.5).
+        204 | 205 | 304 => Response::empty(status),
+        206 => Response::with_status(status, text)
+            .with("Content-Range", format!("bytes 0-{}/{length}", length - 1).as_bytes()),
+        301 | 302 | 303 | 307 | 308 => Response::with_status(status, text).with("Location", b"/"),
+        401 => Response::with_status(status, text).with("WWW-Authenticate", b"Basic realm=\"breme\""),
+        405 => Response::with_status(status, text).with("Allow", b"GET, HEAD, OPTIONS, POST"),
+        407 => Response::with_status(status, text).with("Proxy-Authenticate", b"Basic realm=\"breme\""),
+        416 => Response::with_status(status, text).with("Content-Range", b"bytes */0"),
+        429 | 503 => Response::with_status(status, text).with("Retry-After", b"1"),
+        _ => Response::with_status(status, text),
     }
 }
 

@@ -1,55 +1,55 @@
-//! The origin server: the files of a site, fixed answers for a laboratory, and visitors who are counted.
+//! The origin server: the files of a site, fixed responses for measurements, and counted visitors.
 //!
-//! [`Site`] holds what all shards share; it makes one [`Origin`] for each, which is a [node](breme_node::Node). It must
-//! not know sockets, clocks, threads or the paths of the operating system: bytes and instants come from its driver,
-//! files from a [`Root`].
+//! [`Site`] holds what all shards share and creates one [`Origin`], a [node](breme_node::Node), for each. It must not
+//! know sockets, clocks, threads or operating system paths: bytes and instants come from its driver, files from a
+//! [`Root`].
 //!
 //! ```text
-//!   node ──► router ──► lab                               fixed answers
-//!    │         │  └───► files ──► file_cache ──► entry    what stands under a name, and who has it already
-//!    │         └──────► visitors                                           └──► Root (outside)
-//!    └────► sending                                       answers become actions of the driver
+//!   node ──► router ──► lab                               fixed responses
+//!    │         │  └───► files ──► file_cache ──► entry    cached files
+//!    │         └──────► visitors           └──► Root (outside)
+//!    └────► send                                          responses become actions of the driver
 //! ```
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `node`, `connection` | the contract; what a connection waits for, and how long |
-//! | `router`, `lab`, `files`, `listing` | from a request to its answer |
-//! | `path`, `conditional`, `range`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, without any state |
-//! | `root`, `entry`, `file_cache` | what is known of the site's files, within bounds |
-//! | `familiar` | requests that came before, with their answers |
-//! | `visitors`, `counters` | who came; what was answered, refused, found |
-//! | `site`, `shared` | the settings, checked; what all shards share |
+//! | `node`, `connection` | the contract; states and timeouts of connections |
+//! | `router`, `lab`, `files`, `directory_page` | from a request to its response |
+//! | `path`, `conditional`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, stateless |
+//! | `root`, `entry`, `file_cache` | the site's files, and a bounded cache of them |
+//! | `replay_cache` | responses replayed for byte-identical requests |
+//! | `visitors`, `counters` | visitor ids and counts; counters of responses, refusals and files |
+//! | `site`, `shared` | validated settings; what all shards share |
 
-mod answer;
 mod conditional;
 mod connection;
 mod cookies;
 mod counters;
 mod date;
+mod directory_page;
 mod encodings;
 mod entry;
-mod familiar;
 mod file_cache;
 mod files;
 mod lab;
-mod listing;
 mod media_types;
 mod node;
 mod path;
+mod replay_cache;
+mod response;
 mod root;
 mod router;
-mod sending;
+mod send;
 mod settings;
 mod shared;
 mod site;
 mod visitors;
 
-pub use counters::AnswerCount;
-pub use file_cache::{EVICTED_HELD_MAX, KeptFiles};
-pub use media_types::of_name as media_type_of_name;
+pub use counters::ResponseCount;
+pub use file_cache::{CachedFiles, EVICTED_HELD_MAX};
+pub use media_types::from_name as media_type_of_name;
 pub use node::Origin;
-pub use root::{Content, Listed, ListedEntry, MemoryRoot, OpenError, Opened, Root, Stamp};
+pub use root::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, MemoryRoot, OpenError, OpenedFile, Root};
 pub use settings::{FileCacheLimits, Settings};
 pub use site::{FileCounts, SettingsError, Site, SiteCounts};
 pub use visitors::{RandomSource, ShortKey, VISITOR_KEY_BYTES_MIN, VisitorTotals, Visitors};

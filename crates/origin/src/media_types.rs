@@ -1,16 +1,16 @@
-//! Media types by the ending of a file's name, after the IANA registry and RFC 9239 (`text/javascript`).
+//! Media types by file extension, after the IANA registry and RFC 9239 (`text/javascript`).
 //!
-//! Text is told to be UTF-8. What is not known is `application/octet-stream`, which browsers save and never run.
+//! Text is labelled UTF-8. Unknown files are `application/octet-stream`, which browsers save and never run.
 
-/// The type of what has no known ending.
+/// The type of unknown extensions.
 pub(crate) const UNKNOWN: &str = "application/octet-stream";
 
-/// The longest ending in the table; a longer one need not be looked up.
+/// The longest extension in the table.
 const ENDING_BYTES_MAX: usize = 12;
 
-/// The Content-Type of a file of this name.
+/// The Content-Type for a file name.
 #[must_use]
-pub fn of_name(name: &str) -> &'static str {
+pub fn from_name(name: &str) -> &'static str {
     let file = name.rsplit('/').next().unwrap_or(name);
     let Some((_, ending)) = file.rsplit_once('.') else { return UNKNOWN };
     if ending.len() > ENDING_BYTES_MAX {
@@ -20,7 +20,7 @@ pub fn of_name(name: &str) -> &'static str {
     TABLE.binary_search_by_key(&ending.as_str(), |&(known, _)| known).map_or(UNKNOWN, |index| TABLE[index].1)
 }
 
-/// Whether a compressed sibling could be smaller: most media are compressed already, and looking costs three system
+/// Whether a compressed sibling may be smaller: most media are already compressed, and a search costs three system
 /// calls.
 pub(crate) fn is_compressible(media_type: &str) -> bool {
     match media_type.split_once('/') {
@@ -35,7 +35,7 @@ pub(crate) fn is_compressible(media_type: &str) -> bool {
     }
 }
 
-/// Sorted by ending.
+/// Sorted by extension.
 const TABLE: &[(&str, &str)] = &[
     ("3g2", "video/3gpp2"),
     ("3gp", "video/3gpp"),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_within_its_bounds() {
+    fn table_is_sorted() {
         assert!(TABLE.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert!(TABLE.iter().all(|(ending, _)| ending.len() <= ENDING_BYTES_MAX));
         assert!(TABLE.iter().all(|(_, media_type)| media_type.contains('/')));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_names() {
+    fn detects_media_types() {
         for (name, expected) in [
             ("index.html", "text/html; charset=utf-8"),
             ("a/b/APP.JS", "text/javascript; charset=utf-8"),
@@ -188,12 +188,12 @@ mod tests {
             ("x.averylongending", UNKNOWN),
             ("x.nope", UNKNOWN),
         ] {
-            assert_eq!(of_name(name), expected, "{name}");
+            assert_eq!(from_name(name), expected, "{name}");
         }
     }
 
     #[test]
-    fn media_that_are_compressed_already_have_no_siblings() {
+    fn compressed_media_are_not_compressible() {
         assert!(is_compressible("text/html; charset=utf-8"));
         assert!(is_compressible("image/svg+xml"));
         assert!(is_compressible(UNKNOWN));

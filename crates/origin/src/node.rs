@@ -1,8 +1,8 @@
-//! The origin server as a node: its connections, their deadlines, and the turn that serves one of them.
+//! The origin server as a node: its connections, and the context of one event.
 
-mod answering;
-mod repeating;
-mod waiting;
+mod replay;
+mod response;
+mod timeouts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use breme_base::{Instant, Random, Timers};
 use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead, Version};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
 
-use crate::answer::{Answer, Body};
-use crate::connection::{Connection, ContentExchange, Echo, Plan, Waiting};
+use crate::connection::{Connection, ConnectionState, ContentPlan, Echo, RequestContent};
 use crate::counters::ShardCounts;
 use crate::date::DateLine;
-use crate::familiar::Familiar;
-use crate::file_cache::Recent;
-use crate::router::{Reaction, Router};
+use crate::file_cache::RecentEntries;
+use crate::replay_cache::ResponseCache;
+use crate::response::{Body, Response};
+use crate::router::{RouteDecision, Router};
 use crate::shared::Shared;
 
-/// Content that one connection may hand over in one turn before others have theirs.
+/// Body bytes that one connection may send in one call, before others are served.
 const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The node of one shard of a [`Site`](crate::Site).
@@ -31,8 +31,8 @@ pub struct Origin {
     connections: Vec<Option<Connection>>,
     timers: Timers,
     date: DateLine,
-    recent: Recent,
-    familiar: Familiar,
+    recent: RecentEntries,
+    response_cache: ResponseCache,
     random: Random,
     pressure: Pressure,
     is_stopping: bool,
@@ -46,8 +46,8 @@ impl Origin {
             connections: Vec::new(),
             timers: Timers::new(),
             date: DateLine::new(shared.clock.clone()),
-            recent: Recent::new(seed, counts.clone()),
-            familiar: Familiar::new(seed, shared.settings.replay_cache_bytes_max),
+            recent: RecentEntries::new(seed, counts.clone()),
+            response_cache: ResponseCache::new(seed, shared.settings.replay_cache_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
             pressure: Pressure::default(),
             is_stopping: false,
@@ -56,11 +56,11 @@ impl Origin {
         }
     }
 
-    /// What is needed to serve one connection; none if it is gone or has been closed by us.
-    fn turn<'a>(&'a mut self, now: Instant, index: usize, actions: &'a mut Actions) -> Option<Turn<'a>> {
+    /// The context of a connection; None if it is closed.
+    fn context<'a>(&'a mut self, now: Instant, index: usize, actions: &'a mut Actions) -> Option<Context<'a>> {
         let connection = self.connections.get_mut(index)?.as_mut().filter(|connection| connection.is_open)?;
         self.date.advance(now);
-        Some(Turn {
+        Some(Context {
             id: connection.id,
             connection,
             shared: &self.shared,
@@ -68,24 +68,24 @@ impl Origin {
             timers: &mut self.timers,
             date: &self.date,
             recent: &mut self.recent,
-            familiar: &mut self.familiar,
+            response_cache: &mut self.response_cache,
             random: &mut self.random,
             pressure: &mut self.pressure,
             is_stopping: self.is_stopping,
             now,
             actions,
-            answered_count: 0,
+            response_count: 0,
             content_bytes: 0,
         })
     }
 
-    fn turn_of<'a>(&'a mut self, now: Instant, id: ConnectionId, actions: &'a mut Actions) -> Option<Turn<'a>> {
-        self.turn(now, id.index(), actions).filter(|turn| turn.id == id)
+    fn context_of<'a>(&'a mut self, now: Instant, id: ConnectionId, actions: &'a mut Actions) -> Option<Context<'a>> {
+        self.context(now, id.index(), actions).filter(|context| context.id == id)
     }
 
-    /// Lets each client wait for as long as the new pressure allows, counted from when its wait began. A client that
-    /// has sent nothing is idle since it connected: browsers open spare connections, and a client that holds one
-    /// without a request would otherwise hold it the longest.
+    /// Adapts the timeout of each client to the new pressure, counted from when its wait began. A client that has sent
+    /// nothing is idle since it connected: browsers open spare connections, and a client that holds one without a
+    /// request would otherwise hold it the longest.
     fn change_pressure(&mut self, now: Instant, change: impl FnOnce(&mut Pressure)) {
         let limits = &self.shared.settings.limits;
         let waits = |pressure: &Pressure| {
@@ -97,17 +97,17 @@ impl Origin {
         let after = waits(&self.pressure);
         for connection in self.connections.iter().flatten().filter(|connection| connection.is_open) {
             let key = connection.id.key();
-            let place = match &connection.waiting {
-                Waiting::Delay(_) | Waiting::Pattern { .. } => continue,
+            let place = match &connection.state {
+                ConnectionState::Delay(_) | ConnectionState::Pattern { .. } => continue,
                 _ if connection.queue_is_long => continue,
-                Waiting::Content(exchange) => {
-                    self.timers.set(key, exchange.deadline_in(&self.pressure, limits));
+                ConnectionState::Content(exchange) => {
+                    self.timers.set(key, exchange.deadline_under_pressure(&self.pressure, limits));
                     continue;
                 }
-                Waiting::Idle if self.is_stopping => continue,
-                Waiting::Idle => 0,
-                Waiting::Head => 1,
-                Waiting::Drained => 2,
+                ConnectionState::Idle if self.is_stopping => continue,
+                ConnectionState::Idle => 0,
+                ConnectionState::Head => 1,
+                ConnectionState::Drained => 2,
             };
             self.timers.change_wait(key, before[place], after[place], now);
         }
@@ -122,8 +122,8 @@ impl Node for Origin {
         }
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
         self.connections[index] = Some(Connection::new(id, now, is_secured));
-        if let Some(mut turn) = self.turn_of(now, id, actions) {
-            turn.wait_for_request();
+        if let Some(mut context) = self.context_of(now, id, actions) {
+            context.wait_for_request();
         }
     }
 
@@ -134,15 +134,15 @@ impl Node for Origin {
         received: Received<'_>,
         actions: &mut Actions,
     ) -> usize {
-        match self.turn_of(now, id, actions) {
-            Some(mut turn) => turn.receive(received),
+        match self.context_of(now, id, actions) {
+            Some(mut context) => context.receive(received),
             None => received.bytes.len(),
         }
     }
 
     fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
-        if let Some(mut turn) = self.turn_of(now, id, actions) {
-            if unsent_bytes > 0 { turn.handle_queue_long() } else { turn.handle_queue_empty() }
+        if let Some(mut context) = self.context_of(now, id, actions) {
+            if unsent_bytes > 0 { context.handle_queue_long() } else { context.handle_queue_empty() }
         }
     }
 
@@ -163,8 +163,8 @@ impl Node for Origin {
             self.change_pressure(now, Pressure::rise);
         }
         while let Some(key) = self.timers.pop_due(now) {
-            if let Some(mut turn) = self.turn(now, key as usize, actions) {
-                turn.handle_deadline();
+            if let Some(mut context) = self.context(now, key as usize, actions) {
+                context.handle_deadline();
             }
         }
     }
@@ -176,10 +176,10 @@ impl Node for Origin {
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.is_stopping = true;
         for index in 0..self.connections.len() {
-            if let Some(mut turn) = self.turn(now, index, actions)
-                && matches!(turn.connection.waiting, Waiting::Idle)
+            if let Some(mut context) = self.context(now, index, actions)
+                && matches!(context.connection.state, ConnectionState::Idle)
             {
-                turn.wait_for_request();
+                context.wait_for_request();
             }
         }
     }
@@ -190,36 +190,36 @@ impl Node for Origin {
 }
 
 /// One event of one connection.
-struct Turn<'a> {
+struct Context<'a> {
     id: ConnectionId,
     connection: &'a mut Connection,
     shared: &'a Shared,
     counts: &'a ShardCounts,
     timers: &'a mut Timers,
     date: &'a DateLine,
-    recent: &'a mut Recent,
-    familiar: &'a mut Familiar,
+    recent: &'a mut RecentEntries,
+    response_cache: &'a mut ResponseCache,
     random: &'a mut Random,
     pressure: &'a mut Pressure,
     is_stopping: bool,
     now: Instant,
     actions: &'a mut Actions,
-    answered_count: usize,
-    /// Content handed over in this turn.
+    response_count: usize,
+    /// Body bytes sent in this call.
     content_bytes: u64,
 }
 
-/// What became of a step.
-enum Step {
-    /// It took so many bytes; there may be another.
+/// The result of parsing one item.
+enum ReceiveStep {
+    /// Consumed this many bytes; another item may follow.
     Taken(usize),
-    /// It took so many bytes, and waits for more.
+    /// Consumed this many bytes; more are needed.
     Wait(usize),
 }
 
 /// Receiving.
-impl Turn<'_> {
-    /// Serves as many requests as are there, up to the turn's bounds. Tells how many bytes were taken.
+impl Context<'_> {
+    /// Serves requests, up to the limits of one call. Returns the number of bytes consumed.
     fn receive(&mut self, received: Received<'_>) -> usize {
         self.connection.ended = received.ended;
         self.connection.has_pending = !received.bytes.is_empty();
@@ -230,11 +230,11 @@ impl Turn<'_> {
         let mut taken = 0;
         loop {
             let input = &received.bytes[taken..];
-            taken += match self.repeat(input) {
+            taken += match self.replay(input) {
                 Some(repeated) => repeated,
                 None => match self.step(input, received.ended) {
-                    Step::Taken(count) => count,
-                    Step::Wait(count) => {
+                    ReceiveStep::Taken(count) => count,
+                    ReceiveStep::Wait(count) => {
                         taken += count;
                         break;
                     }
@@ -255,8 +255,8 @@ impl Turn<'_> {
         taken
     }
 
-    /// One step of the requests in `input`, the usual way.
-    fn step(&mut self, input: &[u8], ended: bool) -> Step {
+    /// Parses and handles one item of `input`.
+    fn step(&mut self, input: &[u8], ended: bool) -> ReceiveStep {
         let mut storage = FieldStorage::new();
         let progress = self.connection.http.receive(input, ended, &self.shared.settings.limits, &mut storage);
         let taken = match &progress {
@@ -273,32 +273,31 @@ impl Turn<'_> {
         match progress {
             Ok(Progress::Head { head, .. }) => self.handle_head(&head, &input[..taken]),
             Ok(Progress::Content { bytes, .. }) => self.handle_content(bytes),
-            // None is of use here.
+            // Trailers are not used.
             Ok(Progress::Trailer { .. }) => {}
             Ok(Progress::End { .. }) => self.handle_end(),
             Ok(Progress::NeedMore { .. }) if ended => self.close(Close::Graceful),
-            Ok(Progress::NeedMore { .. } | Progress::Blocked) => return Step::Wait(taken),
+            Ok(Progress::NeedMore { .. } | Progress::Blocked) => return ReceiveStep::Wait(taken),
             Ok(Progress::Over) => self.close(Close::Graceful),
             Err(refusal) => self.refuse(refusal),
         }
-        Step::Taken(taken)
+        ReceiveStep::Taken(taken)
     }
 
     fn is_turn_over(&self) -> bool {
-        self.answered_count >= self.shared.settings.limits.pipeline_depth_max
+        self.response_count >= self.shared.settings.limits.pipeline_depth_max
             || self.content_bytes >= TURN_CONTENT_BYTES_MAX
     }
 
-    fn begin_exchange(&mut self, version: Version) {
+    fn begin_request(&mut self, version: Version) {
         self.connection.version = Some(version);
-        if std::mem::take(&mut self.connection.is_next_here) {
+        if std::mem::take(&mut self.connection.has_pipelined) {
             self.counts.pipelined.add();
         }
     }
 
-    /// A request whose head is `bytes`.
     fn handle_head(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        self.begin_exchange(head.version);
+        self.begin_request(head.version);
         let is_reading = matches!(head.method, Method::Get | Method::Head);
         if is_reading && head.framing == Framing::Chunked {
             return self.refuse(Refusal::new(RefusalReason::ContentNotAllowed));
@@ -316,76 +315,85 @@ impl Turn<'_> {
             return self.expect_content(head, reaction);
         }
         if head.has_content() {
-            // RFC 9110, 9.3.1: it means nothing, and may be an attempt to hide a request from somebody in front. So
-            // nothing of it is waited for or read, and nothing behind it is taken for a request.
+            // RFC 9110, 9.3.1: content of GET has no meaning and may hide a request from a proxy in front. So it is
+            // neither awaited nor read, and nothing after it is parsed as a request.
             self.connection.http.close_after_response();
         }
         match reaction {
-            Reaction::Answer(answer) => self.answer_and_learn(answer, head, bytes),
-            Reaction::Delay(answer, delay) => self.delay(answer, delay),
-            Reaction::Echo(lines) => {
-                let echo = Answer { extra: lines, ..Answer::empty(200) };
-                self.answer(echo);
+            RouteDecision::Response(response) => self.respond_and_record(response, head, bytes),
+            RouteDecision::Delay(response, delay) => self.delay(response, delay),
+            RouteDecision::Echo(lines) => {
+                let echo = Response { extra: lines, ..Response::empty(200) };
+                self.respond(echo);
             }
         }
     }
 
-    /// A request with content is answered when all of it has come, so that malformed content is refused as such. But a
-    /// client that asks first is answered at once, and nobody waits for content that is not wanted and long.
-    fn expect_content(&mut self, head: &RequestHead<'_, '_>, reaction: Reaction) {
+    /// A request with content gets its response when all of it has arrived, so that malformed content is rejected. But
+    /// a client that waits for 100 (Continue) gets it at once, and unwanted long content is not awaited.
+    fn expect_content(&mut self, head: &RequestHead<'_, '_>, reaction: RouteDecision) {
         let length = match head.framing {
             Framing::Length(length) => Some(length),
             _ => None,
         };
         let is_long = length.is_some_and(|length| length > self.shared.settings.limits.drain_bytes_max);
-        let plan = match reaction {
-            Reaction::Echo(lines) => {
-                // Not needed if the content comes with its head (RFC 9110, 10.1.1).
+        let content_plan = match reaction {
+            RouteDecision::Echo(lines) => {
+                // Not needed if content arrives with the head (RFC 9110, 10.1.1).
                 if !self.connection.has_pending {
                     self.connection.http.send_continue(self.actions.send(self.id));
                 }
-                Plan::Echo(Echo { lines, length, held: Vec::new(), has_begun: false })
+                ContentPlan::Echo(Echo { lines, length, held: Vec::new(), has_begun: false })
             }
-            Reaction::Answer(answer) if head.expects_continue || is_long => return self.answer_early(answer),
-            Reaction::Delay(answer, _) if head.expects_continue || is_long => return self.answer_early(answer),
-            Reaction::Answer(answer) => Plan::Hold(answer, Duration::ZERO),
-            Reaction::Delay(answer, delay) => Plan::Hold(answer, delay),
+            RouteDecision::Response(response) if head.expects_continue || is_long => {
+                return self.respond_early(response);
+            }
+            RouteDecision::Delay(response, _) if head.expects_continue || is_long => {
+                return self.respond_early(response);
+            }
+            RouteDecision::Response(response) => ContentPlan::Hold(response, Duration::ZERO),
+            RouteDecision::Delay(response, delay) => ContentPlan::Hold(response, delay),
         };
-        self.connection.waiting = Waiting::Content(Box::new(ContentExchange::new(plan, self.now)));
+        self.connection.state = ConnectionState::Content(Box::new(RequestContent::new(content_plan, self.now)));
     }
 
-    fn answer_early(&mut self, answer: Answer) {
-        self.answer(answer);
+    fn respond_early(&mut self, response: Response) {
+        self.respond(response);
         if self.connection.is_open && !self.connection.is_blocked() {
-            self.connection.waiting = Waiting::Drained;
+            self.connection.state = ConnectionState::Drained;
             self.set_deadline(self.now + self.pressure.slow_timeout(self.shared.settings.limits.body_timeout));
         }
     }
 
     fn handle_content(&mut self, bytes: &[u8]) {
-        let Waiting::Content(mut exchange) = std::mem::replace(&mut self.connection.waiting, Waiting::Idle) else {
+        let ConnectionState::Content(mut exchange) =
+            std::mem::replace(&mut self.connection.state, ConnectionState::Idle)
+        else {
             return;
         };
         exchange.last = self.now;
         exchange.bytes += bytes.len() as u64;
         let is_long = exchange.bytes > self.shared.settings.limits.drain_bytes_max;
-        match exchange.plan {
-            // More content than is read into nothing: answer now.
-            Plan::Hold(answer, _) if is_long => return self.answer_early(answer),
-            Plan::Hold(..) => {}
-            Plan::Echo(ref mut echo) => self.echo(echo, bytes),
+        match exchange.content_plan {
+            // Too much content to drain: respond now.
+            ContentPlan::Hold(response, _) if is_long => return self.respond_early(response),
+            ContentPlan::Hold(..) => {}
+            ContentPlan::Echo(ref mut echo) => self.echo(echo, bytes),
         }
-        self.connection.waiting = Waiting::Content(exchange);
+        self.connection.state = ConnectionState::Content(exchange);
     }
 
     fn handle_end(&mut self) {
-        let Waiting::Content(exchange) = std::mem::replace(&mut self.connection.waiting, Waiting::Idle) else { return };
-        match exchange.plan {
-            Plan::Hold(answer, delay) if delay.is_zero() => self.answer(answer),
-            Plan::Hold(answer, delay) => self.delay(answer, delay),
-            Plan::Echo(echo) if echo.has_begun => self.end_echo(&echo),
-            Plan::Echo(Echo { lines, held, .. }) => {
-                self.answer(Answer { extra: lines, body: Body::Bytes(held.into()), ..Answer::empty(200) });
+        let ConnectionState::Content(exchange) = std::mem::replace(&mut self.connection.state, ConnectionState::Idle)
+        else {
+            return;
+        };
+        match exchange.content_plan {
+            ContentPlan::Hold(response, delay) if delay.is_zero() => self.respond(response),
+            ContentPlan::Hold(response, delay) => self.delay(response, delay),
+            ContentPlan::Echo(echo) if echo.has_begun => self.end_echo(&echo),
+            ContentPlan::Echo(Echo { lines, held, .. }) => {
+                self.respond(Response { extra: lines, body: Body::Bytes(held.into()), ..Response::empty(200) });
             }
         }
     }

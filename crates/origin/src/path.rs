@@ -1,28 +1,28 @@
-//! From a request target's path to the name of a file below the site's root.
+//! From the path of a request target to the name of a file below the site's root.
 //!
-//! The path is decoded **once**, checked, and written again in one canonical form: no empty segment, no `.`, no leading
-//! slash; a slash at the end means "the directory". What no file of a site is ever called is refused here, before the
-//! operating system is asked; that nothing leaves the root is then the [`Root`](crate::Root)'s duty as well, so that
-//! two independent fences must fail.
+//! The path is decoded **once**, validated, and rewritten in a canonical form: no empty segment, no `.`, no leading
+//! slash; a final slash means "the directory". Names that no file of a site has are rejected here, before the operating
+//! system is called; that nothing leaves the root is then also the [`Root`](crate::Root)'s duty, so that two
+//! independent checks would have to fail.
 //!
-//! | in the path | verdict |
+//! | in the path | result |
 //! |---|---|
 //! | `..` as a segment, plain or encoded | 400 |
 //! | `\` (plain or `%5C`), NUL or another control byte, `%` without two hex digits | 400 |
-//! | `%2F`: a segment that holds a slash | 404 |
-//! | bytes that are not UTF-8 (overlong forms too), a segment over 255 bytes | 404 |
+//! | `%2F`: a segment that contains a slash | 404 |
+//! | bytes that are not UTF-8 (also overlong forms), a segment over 255 bytes | 404 |
 //! | a segment that begins with a dot, except `/.well-known/` (RFC 8615), unless hidden files are shown | 404 |
-//! | `.` segments, `//` | left out: the same file |
+//! | `.` segments, `//` | removed: the same file |
 
-/// The longest file name that common file systems can hold.
+/// The longest file name of common file systems.
 const SEGMENT_BYTES_MAX: usize = 255;
 
 /// Why a path names no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathError {
-    /// Nothing that a client with good intentions sends.
+    /// Never sent by well-behaved clients.
     Malformed,
-    /// Well formed, but there can be no such file here.
+    /// Valid, but no such file can exist.
     NoSuchFile,
 }
 
@@ -35,7 +35,7 @@ impl PathError {
     }
 }
 
-/// The canonical name of what `path` asks for: `docs/a.html`, `docs/`, or nothing for the root directory.
+/// The canonical name of a path: `docs/a.html`, `docs/`, or empty for the root directory.
 pub(crate) fn site_name(path: &str, hidden_shown: bool) -> Result<String, PathError> {
     let mut name = String::with_capacity(path.len());
     let mut ends_in_directory = true;
@@ -55,7 +55,7 @@ pub(crate) fn site_name(path: &str, hidden_shown: bool) -> Result<String, PathEr
     Ok(name)
 }
 
-/// Decodes one segment onto the end of `name`.
+/// Decodes one segment and appends it to `name`.
 fn push_segment(segment: &str, name: &mut String) -> Result<(), PathError> {
     if !segment.contains('%') {
         name.push_str(segment);
@@ -66,7 +66,7 @@ fn push_segment(segment: &str, name: &mut String) -> Result<(), PathError> {
     while let Some(byte) = bytes.next() {
         decoded.push(if byte == b'%' { escaped(bytes.next(), bytes.next())? } else { byte });
     }
-    // Malformed before unknown: an escape that decodes to a control byte is an attack whatever else stands beside it.
+    // Malformed takes precedence over unknown: an escaped control byte is an attack, whatever else is there.
     if decoded.iter().any(|&byte| is_forbidden(byte)) {
         return Err(PathError::Malformed);
     }
@@ -93,13 +93,13 @@ fn check_segment(segment: &str, is_first: bool, hidden_shown: bool) -> Result<()
     Ok(())
 }
 
-/// Bytes that are trouble in a name: they end it (NUL), separate it elsewhere (`\`), or forge log lines and fields.
+/// Bytes that end a name (NUL), separate it on other systems (`\`), or forge log lines and header fields.
 const fn is_forbidden(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7F || byte == b'\\'
 }
 
-/// The path of a canonical name as it stands in a URL: `/a%20b/`. Begins with exactly one slash, so that it can never
-/// be read as another authority (`//elsewhere/`).
+/// The URL path of a canonical name: `/a%20b/`. Begins with exactly one slash, so that it is never parsed as another
+/// authority (`//elsewhere/`).
 pub(crate) fn url_path(name: &str) -> String {
     let mut path = String::with_capacity(name.len() + 1);
     path.push('/');
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn good_paths_are_canonical() {
+    fn canonicalises_paths() {
         for (path, name) in [
             ("/", ""),
             ("/index.html", "index.html"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn attacks_are_malformed() {
+    fn rejects_attacks() {
         for path in [
             "/..",
             "/../etc/passwd",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_names_are_unknown() {
+    fn impossible_names_are_not_found() {
         let long = format!("/{}", "x".repeat(SEGMENT_BYTES_MAX + 1));
         for path in ["/a%2fb", "/..%2fetc", "/%c0%af", "/%ff", "/.git/config", "/a/.well-known", "/.%68idden", &long] {
             check(path, Err(PathError::NoSuchFile));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_names_cannot_leave_the_host() {
+    fn urls_stay_on_the_host() {
         assert_eq!(url_path("a b/č/"), "/a%20b/%C4%8D/");
         assert_eq!(url_path(&site_name("//evil.example/x", false).unwrap()), "/evil.example/x");
         assert_eq!(url_path(""), "/");
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_never_climbs_and_its_url_leads_back(path in "/[a-c./%\\\\0-9A-Fe]{0,24}") {
+        fn names_stay_below_the_root_and_round_trip(path in "/[a-c./%\\\\0-9A-Fe]{0,24}") {
             if let Ok(name) = site_name(&path, true) {
                 prop_assert!(!name.starts_with('/'));
                 prop_assert!(name.split('/').all(|segment| segment != ".." && segment != "."));

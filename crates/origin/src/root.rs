@@ -1,4 +1,4 @@
-//! Where a site's files come from: the operating system in the product, memory in tests and in the simulation.
+//! The source of a site's files: the operating system, or memory in tests and in the simulation.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -7,62 +7,54 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// A folder out of which nothing leads.
+/// A folder that no name can leave.
 ///
-/// Names are relative, without `.`, `..`, empty segments or a slash at the end; the root itself is `""`.
-/// An implementation must keep to its folder whatever the name is, links included.
+/// Names are relative, without `.`, `..`, empty segments or a final slash; the root itself is `""`. An implementation
+/// must stay in its folder for any name, including links.
 pub trait Root: Send + Sync {
-    /// Opens a regular file or a directory, without waiting.
+    /// Opens a regular file or a directory.
     ///
     /// # Errors
-    /// What [`OpenError`] tells.
-    fn open(&self, name: &str) -> Result<Opened, OpenError>;
+    /// See [`OpenError`].
+    fn open(&self, name: &str) -> Result<OpenedFile, OpenError>;
 
-    /// What stands in a directory, in no order, without `.` and `..`: at most `entries_max`, and whether that was all.
+    /// The entries of a directory in any order, without `.` and `..`: at most `entries_max`, and whether that was all.
     ///
     /// # Errors
-    /// What [`OpenError`] tells.
-    fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError>;
+    /// See [`OpenError`].
+    fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError>;
 }
 
 /// An open file or directory.
 #[derive(Clone, Debug)]
-pub struct Opened {
-    /// Which version of which file it is.
-    pub stamp: Stamp,
-    /// Its content.
-    pub content: Content,
+pub struct OpenedFile {
+    /// Its version.
+    pub stamp: FileStamp,
+    pub content: FileContent,
 }
 
 /// What was opened.
 #[derive(Clone, Debug)]
-pub enum Content {
-    /// A directory.
+pub enum FileContent {
     Directory,
-    /// A regular file.
     File(Arc<File>),
-    /// A file that is in memory.
+    /// A file in memory.
     Memory(Bytes),
 }
 
-/// One version of one file: if nothing of this changed, the content did not change either, as far as the file system
-/// can tell.
+/// A version of a file: equal stamps mean equal content, as far as the file system can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    /// The file system.
+pub struct FileStamp {
     pub device: u64,
-    /// The file in it.
     pub inode: u64,
-    /// Bytes.
     pub length: u64,
-    /// Last change of the content: nanoseconds since 1970.
+    /// Last change of the content, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Last change of content or attributes. Tells a file that was replaced by one with the same date (`cp -p`,
-    /// `touch -d`).
+    /// Last change of content or attributes. Detects a file replaced by one with the same date (`cp -p`, `touch -d`).
     pub changed_ns: i128,
 }
 
-impl Stamp {
+impl FileStamp {
     /// The stamp of an open file.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
@@ -82,9 +74,9 @@ impl Stamp {
 pub enum OpenError {
     /// There is no such file.
     NotFound,
-    /// It may not be read, leads out of the root, or is neither a regular file nor a directory.
+    /// Not readable, outside the root, or neither a regular file nor a directory.
     Forbidden,
-    /// Too few file descriptors or too little memory; it may go better later.
+    /// Too few file descriptors or too little memory; transient.
     NoResources,
     /// The file system failed.
     Failed,
@@ -101,73 +93,69 @@ impl OpenError {
     }
 }
 
-/// A part of a directory, or all of it.
+/// A directory, or its beginning.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// What stands in it.
-    pub entries: Vec<ListedEntry>,
-    /// Whether there was more.
+pub struct DirectoryListing {
+    pub entries: Vec<DirectoryEntry>,
+    /// Whether there were more.
     pub truncated: bool,
 }
 
-/// One name of a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedEntry {
+pub struct DirectoryEntry {
     /// Without its directory.
     pub name: String,
-    /// A directory, else a regular file.
+    /// A directory, otherwise a regular file.
     pub is_directory: bool,
-    /// Bytes.
     pub length: u64,
     /// Nanoseconds since 1970.
     pub modified_ns: i128,
 }
 
-/// Files in memory, for tests and the simulation. They can be changed while they are served.
+/// Files in memory, for tests and the simulation. They can change while they are served.
 #[derive(Debug, Default)]
 pub struct MemoryRoot {
-    files: Mutex<BTreeMap<String, (Stamp, Bytes)>>,
+    files: Mutex<BTreeMap<String, (FileStamp, Bytes)>>,
 }
 
 impl MemoryRoot {
-    /// No files.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a file, or changes it. `modified_ns` counts from 1970.
+    /// Adds or changes a file. `modified_ns` counts from 1970.
     pub fn write(&self, name: &str, content: impl Into<Bytes>, modified_ns: i128) {
         let content = content.into();
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let inode = files.get(name).map_or(files.len() as u64 + 1, |(stamp, _)| stamp.inode);
-        let stamp = Stamp { device: 1, inode, length: content.len() as u64, modified_ns, changed_ns: modified_ns };
+        let stamp = FileStamp { device: 1, inode, length: content.len() as u64, modified_ns, changed_ns: modified_ns };
         files.insert(name.to_owned(), (stamp, content));
     }
 
-    /// Removes a file.
     pub fn remove(&self, name: &str) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 
 impl Root for MemoryRoot {
-    fn open(&self, name: &str) -> Result<Opened, OpenError> {
+    fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((stamp, content)) = files.get(name) {
-            return Ok(Opened { stamp: *stamp, content: Content::Memory(content.clone()) });
+            return Ok(OpenedFile { stamp: *stamp, content: FileContent::Memory(content.clone()) });
         }
         let folder = folder_prefix(name);
         if name.is_empty() || files.keys().any(|file| file.starts_with(&folder)) {
-            return Ok(Opened { stamp: Stamp::default(), content: Content::Directory });
+            return Ok(OpenedFile { stamp: FileStamp::default(), content: FileContent::Directory });
         }
         Err(OpenError::NotFound)
     }
 
-    fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError> {
+    fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = folder_prefix(name);
-        let mut listed = Listed::default();
+        let mut listed = DirectoryListing::default();
         for (path, (stamp, _)) in files.iter() {
             let Some(below) = path.strip_prefix(&folder) else { continue };
             let (first, is_directory) = below.split_once('/').map_or((below, false), |(first, _)| (first, true));
@@ -178,7 +166,7 @@ impl Root for MemoryRoot {
                 listed.truncated = true;
                 break;
             }
-            listed.entries.push(ListedEntry {
+            listed.entries.push(DirectoryEntry {
                 name: first.to_owned(),
                 is_directory,
                 length: stamp.length,

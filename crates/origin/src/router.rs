@@ -1,11 +1,11 @@
-//! From a request's head to what is to be done about it.
+//! Routes requests.
 //!
-//! | method | answer |
+//! | method | response |
 //! |---|---|
-//! | GET, HEAD | a path of the lab, the visitors' report, a visitor's own count, a file, a directory |
-//! | POST | in the lab the request's own content; else 405 where there is something, 404 where there is not |
+//! | GET, HEAD | a lab path, the visitors' report, a visitor's own count, a file, a directory |
+//! | POST | in the lab the request's own content; otherwise 405 if the path exists, else 404 |
 //! | OPTIONS | 204 with Allow, for any path and for `*` |
-//! | any other, known or not | 501 |
+//! | any other | 501 |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,50 +13,49 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_http1::{FieldBlock, Method, RequestHead, Target};
 
-use crate::answer::{Answer, Body, Caching, Lines};
 use crate::cookies;
-use crate::entry::{Outcome, line};
-use crate::file_cache::{FileCache, Recent};
+use crate::directory_page::{self, LISTING_ENTRIES_MAX};
+use crate::entry::{EntryOutcome, line};
+use crate::file_cache::{FileCache, RecentEntries};
 use crate::files;
 use crate::lab;
-use crate::listing::{self, LISTING_ENTRIES_MAX};
 use crate::path::{PathError, site_name, url_path};
+use crate::response::{Body, CacheControl, HeaderLines, Response};
 use crate::shared::Shared;
 use crate::visitors::{COOKIE, Visit, Visitors};
 
-/// What is to be done about a request.
+/// How to respond to a request.
 #[derive(Debug)]
-pub(crate) enum Reaction {
-    Answer(Answer),
-    Delay(Answer, Duration),
-    /// Answer with the request's content, under these lines.
+pub(crate) enum RouteDecision {
+    Response(Response),
+    Delay(Response, Duration),
+    /// Send the request's content back, with these header lines.
     Echo(FieldBlock),
 }
 
-/// All that routing needs to know.
+/// What routing depends on.
 pub(crate) struct Router<'a> {
     pub(crate) shared: &'a Shared,
-    pub(crate) recent: &'a mut Recent,
+    pub(crate) recent: &'a mut RecentEntries,
     pub(crate) random: &'a mut Random,
     pub(crate) now: Instant,
     pub(crate) wall: UnixSeconds,
-    /// Nobody can read the connection on the way.
+    /// Encrypted.
     pub(crate) is_secured: bool,
 }
 
 impl Router<'_> {
-    /// What is to be done about a request with this head.
-    pub(crate) fn route(&mut self, head: &RequestHead<'_, '_>) -> Reaction {
+    pub(crate) fn route(&mut self, head: &RequestHead<'_, '_>) -> RouteDecision {
         let (path, query) = match head.target {
             Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
-            Target::Asterisk => return Reaction::Answer(self.options()),
-            Target::Authority(_) => return Reaction::Answer(Answer::error(501)),
+            Target::Asterisk => return RouteDecision::Response(self.options()),
+            Target::Authority(_) => return RouteDecision::Response(Response::error(501)),
         };
         match head.method {
             Method::Get | Method::Head => self.read(head, path, query),
             Method::Post => self.post(head, path),
-            Method::Options => Reaction::Answer(self.options()),
-            _ => Reaction::Answer(Answer::error(501)),
+            Method::Options => RouteDecision::Response(self.options()),
+            _ => RouteDecision::Response(Response::error(501)),
         }
     }
 
@@ -64,18 +63,18 @@ impl Router<'_> {
         if self.shared.settings.lab { b"GET, HEAD, OPTIONS, POST" } else { b"GET, HEAD, OPTIONS" }
     }
 
-    fn options(&self) -> Answer {
-        Answer::empty(204).with("Allow", self.allowed())
+    fn options(&self) -> Response {
+        Response::empty(204).with("Allow", self.allowed())
     }
 
-    fn post(&mut self, head: &RequestHead<'_, '_>, path: &str) -> Reaction {
+    fn post(&mut self, head: &RequestHead<'_, '_>, path: &str) -> RouteDecision {
         if self.shared.settings.lab {
-            return Reaction::Echo(self.echo_lines(head));
+            return RouteDecision::Echo(self.echo_lines(head));
         }
-        let answer = self.page(head, path, None);
-        let is_something = matches!(answer.status, 200..400 | 412 | 416);
+        let response = self.page(head, path, None);
+        let is_something = matches!(response.status, 200..400 | 412 | 416);
         let allowed = self.allowed();
-        Reaction::Answer(if is_something { Answer::error(405).with("Allow", allowed) } else { answer })
+        RouteDecision::Response(if is_something { Response::error(405).with("Allow", allowed) } else { response })
     }
 
     fn echo_lines(&self, head: &RequestHead<'_, '_>) -> FieldBlock {
@@ -84,7 +83,7 @@ impl Router<'_> {
         if media_type.is_none_or(|media_type| lines.push("Content-Type", media_type).is_err()) {
             line(&mut lines, "Content-Type", crate::media_types::UNKNOWN.as_bytes());
         }
-        // Another site's form could have sent this: it must not be run as if it were ours.
+        // Another site's form could have sent this: it must not be executed as content of this site.
         line(&mut lines, "X-Content-Type-Options", b"nosniff");
         line(&mut lines, "Cache-Control", b"no-store");
         if let Some(Visit::New(set_cookie)) = self.visit(head) {
@@ -93,42 +92,45 @@ impl Router<'_> {
         lines
     }
 
-    fn read(&mut self, head: &RequestHead<'_, '_>, path: &str, query: Option<&str>) -> Reaction {
+    fn read(&mut self, head: &RequestHead<'_, '_>, path: &str, query: Option<&str>) -> RouteDecision {
         if let (Some(visitors), "/visitors") = (&self.shared.visitors, path) {
-            return Reaction::Answer(Answer::report(visitors.report()));
+            return RouteDecision::Response(Response::report(visitors.report()));
         }
         if self.shared.visitors.is_some() && path == "/visitors/me" {
-            return Reaction::Answer(self.own_count(head));
+            return RouteDecision::Response(self.own_count(head));
         }
         let mut delay = Duration::ZERO;
-        let of_lab = if self.shared.settings.lab { self.of_lab(head, path) } else { None };
-        let answer = match of_lab {
-            Some(lab::LabAnswer { answer, delay: asked }) => {
+        let lab_response = if self.shared.settings.lab { self.lab_response(head, path) } else { None };
+        let response = match lab_response {
+            Some(lab::LabResponse { response, delay: asked }) => {
                 delay = asked;
-                answer
+                response
             }
             None => self.page(head, path, query),
         };
-        let answer = match self.visit(head) {
-            Some(Visit::New(set_cookie)) => answer.with_cookie(&set_cookie),
-            _ => answer,
+        let response = match self.visit(head) {
+            Some(Visit::New(set_cookie)) => response.with_cookie(&set_cookie),
+            _ => response,
         };
-        if delay.is_zero() { Reaction::Answer(answer) } else { Reaction::Delay(answer, delay) }
+        if delay.is_zero() { RouteDecision::Response(response) } else { RouteDecision::Delay(response, delay) }
     }
 
-    /// Tells a visitor how many requests carried this visitor's cookie. Whoever counts too can see that nobody else has
-    /// the same one.
-    fn own_count(&self, head: &RequestHead<'_, '_>) -> Answer {
-        let told = |count: u64| Answer { lines: Lines::Json, ..Answer::report(format!("{{\"requests\":{count}}}\n")) };
+    /// Reports how many requests carried this visitor's cookie. A client that counts too can verify that no other
+    /// client has it.
+    fn own_count(&self, head: &RequestHead<'_, '_>) -> Response {
+        let told = |count: u64| Response {
+            lines: HeaderLines::Json,
+            ..Response::report(format!("{{\"requests\":{count}}}\n"))
+        };
         match self.visit(head) {
-            Some(Visit::Known(count)) => told(count),
+            Some(Visit::Returning(count)) => told(count),
             Some(Visit::New(set_cookie)) => told(1).with_cookie(&set_cookie),
-            Some(Visit::Uncounted) | None => Answer::error(503),
+            Some(Visit::Uncounted) | None => Response::error(503),
         }
     }
 
-    fn of_lab(&self, head: &RequestHead<'_, '_>, path: &str) -> Option<lab::LabAnswer> {
-        lab::answer(path, head, &self.shared.settings, || self.shared.counters.answered())
+    fn lab_response(&self, head: &RequestHead<'_, '_>, path: &str) -> Option<lab::LabResponse> {
+        lab::response(path, head, &self.shared.settings, || self.shared.counters.responses_total())
     }
 
     fn visit(&self, head: &RequestHead<'_, '_>) -> Option<Visit> {
@@ -138,61 +140,62 @@ impl Router<'_> {
         Some(visitors.visit(values, self.is_secured))
     }
 
-    /// What the site has under a path.
-    fn page(&mut self, head: &RequestHead<'_, '_>, path: &str, query: Option<&str>) -> Answer {
+    /// The resource at a path.
+    fn page(&mut self, head: &RequestHead<'_, '_>, path: &str, query: Option<&str>) -> Response {
         let shared = self.shared;
         let is_lab_index = shared.settings.lab && path == "/";
         let Some(cache) = &shared.files else {
-            return if is_lab_index { lab_index() } else { Answer::error(self.status_of_no_file(path)) };
+            return if is_lab_index { lab_index() } else { Response::error(self.status_of_no_file(path)) };
         };
         let wall = self.wall;
         let entry = match self.recent.find(path, cache, &shared.settings, self.now, || wall) {
             Ok(entry) => entry,
-            Err(error) => return Answer::error(error.status()),
+            Err(error) => return Response::error(error.status()),
         };
         match &entry.outcome {
-            Outcome::File(file) => {
+            EntryOutcome::File(file) => {
                 let is_get = head.method == Method::Get;
                 let random = &mut *self.random;
-                files::answer(Arc::clone(&entry), file, head.fields, is_get, || random.next_u64())
+                files::response(Arc::clone(&entry), file, head.fields, is_get, || random.next_u64())
             }
-            Outcome::Moved => self.moved(path, query),
-            Outcome::Directory if shared.settings.listing => self.listing(cache, path),
+            EntryOutcome::Moved => self.moved(path, query),
+            EntryOutcome::Directory if shared.settings.listing => self.listing(cache, path),
             _ if is_lab_index => lab_index(),
-            Outcome::Directory => Answer::error(404),
-            Outcome::Refused(error) => Answer::error(error.status()),
+            EntryOutcome::Directory => Response::error(404),
+            EntryOutcome::Refused(error) => Response::error(error.status()),
         }
     }
 
-    /// A site without files judges a path as one with files does.
+    /// Validates a path on a site without files as on one with files.
     fn status_of_no_file(&self, path: &str) -> u16 {
         site_name(path, self.shared.settings.hidden).map_or_else(PathError::status, |_| 404)
     }
 
-    /// To the same name with its slash. The new path is written from the canonical name: it begins with one slash and
-    /// can lead to no other host.
-    fn moved(&self, path: &str, query: Option<&str>) -> Answer {
-        let Ok(name) = site_name(path, self.shared.settings.hidden) else { return Answer::error(404) };
+    /// Redirects to the name with its slash. The new path is built from the canonical name: it begins with one slash
+    /// and cannot lead to another host.
+    fn moved(&self, path: &str, query: Option<&str>) -> Response {
+        let Ok(name) = site_name(path, self.shared.settings.hidden) else { return Response::error(404) };
         let query = query.map_or(String::new(), |query| format!("?{query}"));
         let location = format!("{}/{query}", url_path(&name));
-        Answer::of_status(301, "301 Moved Permanently: this is a directory.\n").with("Location", location.as_bytes())
+        Response::with_status(301, "301 Moved Permanently: this is a directory.\n")
+            .with("Location", location.as_bytes())
     }
 
-    fn listing(&self, cache: &FileCache, path: &str) -> Answer {
+    fn listing(&self, cache: &FileCache, path: &str) -> Response {
         let hidden = self.shared.settings.hidden;
-        let Ok(name) = site_name(path, hidden) else { return Answer::error(404) };
+        let Ok(name) = site_name(path, hidden) else { return Response::error(404) };
         match cache.root().list(name.trim_end_matches('/'), LISTING_ENTRIES_MAX) {
-            Ok(listed) => Answer {
-                lines: Lines::Html,
-                caching: Caching::NoStore,
-                body: Body::Bytes(listing::page(&name, listed, hidden).into()),
-                ..Answer::empty(200)
+            Ok(listed) => Response {
+                lines: HeaderLines::Html,
+                caching: CacheControl::NoStore,
+                body: Body::Bytes(directory_page::page(&name, listed, hidden).into()),
+                ..Response::empty(200)
             },
-            Err(error) => Answer::error(error.status()),
+            Err(error) => Response::error(error.status()),
         }
     }
 }
 
-fn lab_index() -> Answer {
-    Answer { caching: Caching::Site, ..Answer::text(lab::INDEX) }
+fn lab_index() -> Response {
+    Response { caching: CacheControl::Site, ..Response::text(lab::INDEX) }
 }

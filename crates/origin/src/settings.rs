@@ -1,45 +1,43 @@
-//! What an origin server can be told, each bound with its name and its default.
+//! The settings of an origin server, with their defaults.
 
 use std::time::Duration;
 
 use breme_http1::Limits;
 use breme_node::ListenerId;
 
-/// How a site is served.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The bounds of one connection.
+    /// Limits of client connections.
     pub limits: Limits,
-    /// The fixed answers for measuring (`/bytes/N` and so on) are there, and POST answers with its content.
+    /// Serve the fixed responses for measurements (`/bytes/N` and so on), and echo POST.
     pub lab: bool,
-    /// The files that stand for their directory, the first that is there.
+    /// Index files of directories, the first existing one is served.
     pub index_names: Vec<String>,
-    /// Directories without an index file are listed.
+    /// List directories without an index file.
     pub listing: bool,
-    /// Files whose names begin with a dot are served and listed. `/.well-known/` always is.
+    /// Serve and list files whose names begin with a dot. `/.well-known/` always is.
     pub hidden: bool,
-    /// Look for `.br`, `.zst` and `.gz` beside each file that can be compressed.
+    /// Look for `.br`, `.zst` and `.gz` siblings of compressible files.
     pub precompressed: bool,
-    /// The Cache-Control field of files and fixed answers.
+    /// Cache-Control of files and fixed responses.
     pub cache_control: Option<String>,
-    /// Files kept in memory and open.
+    /// Limits of the file cache.
     pub files: FileCacheLimits,
-    /// Bytes that each shard keeps of requests that came before, with their answers. 0: every request is read anew.
+    /// Bytes of each shard's replay cache. 0 disables it.
     pub replay_cache_bytes_max: usize,
     /// The largest N of `/bytes/N`; past it 400.
     pub generated_bytes_max: u64,
     /// The longest delay of `/delay/MS`; past it 400.
     pub delay_max: Duration,
-    /// Content that a POST gets back is held until it has all come, so that content which turns out malformed is
-    /// refused, up to this many bytes; past it the answer begins and the content streams through.
+    /// Content of an echoed POST is held up to this many bytes, so that malformed content is rejected; past it the
+    /// response begins and the content streams through.
     pub echo_held_bytes_max: usize,
-    /// When the program is to end, idle connections stay open so long, since a request may already be on its way; it is
-    /// answered with `Connection: close`. Zero closes at once.
+    /// How long idle connections stay open when the server stops, since a request may already be on its way; it gets
+    /// `Connection: close`. Zero closes at once.
     pub stopping_linger: Duration,
-    /// Listeners whose connections nobody can read on the way: cookies that are given there are sent back to such ones
-    /// only (RFC 6265, 4.1.2.5).
+    /// Listeners with encrypted connections: cookies set there are `Secure` (RFC 6265, 4.1.2.5).
     pub secured_listeners: Vec<ListenerId>,
-    /// For the boundary of multipart answers and for hash tables. Draw it from the operating system.
+    /// Seed of multipart boundaries and hash tables. Draw it from the operating system.
     pub seed: u64,
 }
 
@@ -65,27 +63,27 @@ impl Default for Settings {
     }
 }
 
-/// The bounds of what is kept of a site. All shards share it; each also holds the entries that it used last, of which
-/// at most [`crate::EVICTED_HELD_MAX`] may be ones that the store let go of.
+/// Limits of the file cache, shared by all shards; each also holds its recent entries, of which at most
+/// [`crate::EVICTED_HELD_MAX`] may be evicted ones.
 #[derive(Clone, Copy, Debug)]
 pub struct FileCacheLimits {
-    /// Bytes of all files in memory, with what is kept about each. 0 = keep nothing.
+    /// Bytes of all files in memory, including overhead. 0 disables the cache.
     pub bytes_max: usize,
-    /// How many names.
+    /// Cached names.
     pub entries_max: usize,
-    /// A larger file is not read into memory: it stays open and is sent from there.
+    /// Larger files stay open and are sent from disk.
     pub file_bytes_max: u64,
-    /// How many files stay open.
+    /// Files kept open.
     pub descriptors_max: usize,
-    /// How many names are remembered that do not exist.
+    /// Cached names that do not exist.
     pub absent_max: usize,
-    /// How long an entry is believed before the file system is asked whether it changed. 0 = asked each time.
-    pub trusted_for: Duration,
+    /// How long an entry is used before the file system is checked for changes. 0: at each request.
+    pub revalidate_after: Duration,
 }
 
 impl FileCacheLimits {
-    pub(crate) fn trusted_for_ns(&self) -> u64 {
-        breme_base::nanos(self.trusted_for)
+    pub(crate) fn revalidate_after_ns(&self) -> u64 {
+        breme_base::nanos(self.revalidate_after)
     }
 }
 
@@ -97,7 +95,7 @@ impl Default for FileCacheLimits {
             file_bytes_max: 64 * 1024,
             descriptors_max: 512,
             absent_max: 1024,
-            trusted_for: Duration::from_secs(1),
+            revalidate_after: Duration::from_secs(1),
         }
     }
 }

@@ -4,7 +4,7 @@ use breme_base::WallClock;
 
 use crate::counters::Counters;
 use crate::file_cache::FileCache;
-use crate::sending::SharedLines;
+use crate::send::SharedLines;
 use crate::settings::Settings;
 use crate::visitors::Visitors;
 

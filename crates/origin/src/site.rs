@@ -1,4 +1,4 @@
-//! A site as its program sees it: checked settings, and the factory of its nodes.
+//! A site for its program: validated settings, and the factory of its nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use breme_base::WallClock;
 use breme_http1::{FieldBlock, RefusalReason};
 use breme_node::Shard;
 
-use crate::counters::{AnswerCount, Counters};
-use crate::file_cache::{FileCache, KeptFiles};
+use crate::counters::{Counters, ResponseCount};
+use crate::file_cache::{CachedFiles, FileCache};
 use crate::node::Origin;
 use crate::root::Root;
-use crate::sending::SharedLines;
+use crate::send::SharedLines;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::visitors::{VisitorTotals, Visitors};
@@ -22,19 +22,19 @@ pub struct Site {
     shared: Arc<Shared>,
 }
 
-/// What a site has counted so far.
+/// The counters of a site.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SiteCounts {
-    /// Answers that were handed over completely, by kind; every kind is there.
-    pub answers: Vec<AnswerCount>,
-    /// Requests of which a part had come when the answer to the one before was complete.
+    /// Complete responses by class and version; all combinations.
+    pub responses: Vec<ResponseCount>,
+    /// Requests of which a part had arrived before the previous response was complete.
     pub pipelined: u64,
-    /// Requests that were answered as they had been before, without being read anew.
+    /// Requests served from the replay cache.
     pub repeated: u64,
-    /// Idle connections that were closed early, since others waited for their places.
+    /// Client connections evicted under pressure.
     pub evicted: u64,
-    /// Requests that were refused, by reason; every reason is there.
+    /// Rejected requests by reason; all reasons.
     pub refusals: Vec<(RefusalReason, u64)>,
     /// Of a site with files.
     pub files: Option<FileCounts>,
@@ -42,23 +42,23 @@ pub struct SiteCounts {
     pub visitors: Option<VisitorTotals>,
 }
 
-/// How the cache of files does.
+/// Counters of the file cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCounts {
-    /// Names that were asked for and known, with a look at the file system or without.
+    /// Cache hits, including revalidated ones.
     pub hits: u64,
-    /// Names for which the file system was read.
+    /// Cache misses.
     pub misses: u64,
-    /// What it holds now.
-    pub kept: KeptFiles,
+    /// Its current contents.
+    pub kept: CachedFiles,
 }
 
-/// Settings that cannot work.
+/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsError {
     /// The value is not a list of cache directives (RFC 9111, 5.2).
     CacheControl(String),
-    /// The name of an index file is not the name of a file.
+    /// The name of an index file is not a file name.
     IndexName(String),
 }
 
@@ -84,10 +84,10 @@ impl fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 impl Site {
-    /// A site over `root` (none: the lab's answers alone), counting visitors if there is a table for them.
+    /// A site over `root` (None: lab responses only) with an optional table of visitors.
     ///
     /// # Errors
-    /// When a setting cannot work.
+    /// If a setting is invalid.
     pub fn new(
         settings: Settings,
         root: Option<Arc<dyn Root>>,
@@ -111,18 +111,18 @@ impl Site {
         Origin::new(self.shared.clone(), shard)
     }
 
-    /// How many requests were answered, by all shards.
+    /// Responses of all shards.
     #[must_use]
-    pub fn answered(&self) -> u64 {
-        self.shared.counters.answered()
+    pub fn responses_total(&self) -> u64 {
+        self.shared.counters.responses_total()
     }
 
-    /// All that the shards have counted. It disturbs none of them for longer than a lock of a table is held.
+    /// The counters of all shards; locks each visitor table briefly.
     #[must_use]
     pub fn counts(&self) -> SiteCounts {
         let Shared { counters, files, visitors, .. } = &*self.shared;
         SiteCounts {
-            answers: counters.answers(),
+            responses: counters.responses(),
             pipelined: counters.sum(|shard| &shard.pipelined),
             repeated: counters.sum(|shard| &shard.repeated),
             evicted: counters.sum(|shard| &shard.evicted),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_control_is_checked() {
+    fn validates_cache_control() {
         for value in ["no-store", "public, max-age=60", "private=\"x-user\", max-age=0", " immutable "] {
             assert!(cache_control(Some(value)).is_ok(), "{value}");
         }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_name_is_a_name() {
+    fn validates_index_names() {
         for name in ["", "..", "a/b"] {
             let settings = Settings { index_names: vec![name.to_owned()], ..Settings::default() };
             assert_eq!(site(settings).unwrap_err(), SettingsError::IndexName(name.to_owned()));

@@ -1,17 +1,16 @@
-//! Who comes again: a cookie for each new visitor, and how many requests each has made.
+//! Recognises returning visitors by a cookie, and counts their requests.
 //!
-//! The server that study 4 measured gave its visitors one of 256 ids and used them again, so that two people could
-//! share one. Here:
+//! The server measured in study 4 gave its visitors one of 256 ids and reused them, so that two people could share one.
+//! Here:
 //!
-//! - An id is 128 random bits from the operating system. It is given out once; nothing is ever derived from a counter
-//!   that could wrap or restart.
-//! - The cookie carries an HMAC of the id (SHA-256, cut to 128 bits), so a made-up id is not adopted: its sender gets a
-//!   new one.
-//! - What is given over TLS is `Secure`: it does not come back over a connection that others can read.
-//! - A count is 64 bits wide and stays at its largest value.
-//! - The table is bounded. When it is full, the visitor who was not seen for the longest is forgotten. **Its id is not
-//!   given to anybody else**; if it comes back with its cookie it keeps the id, and its count begins again at 1. How
-//!   many were forgotten is told.
+//! - An id is 128 random bits from the operating system, used once; it is not derived from a counter that could wrap or
+//!   restart.
+//! - The cookie carries an HMAC of the id (SHA-256, truncated to 128 bits), so that a forged id is not accepted: its
+//!   sender gets a new one.
+//! - Cookies set over TLS are `Secure`: they are not returned over unencrypted connections.
+//! - A count has 64 bits and saturates.
+//! - The table is bounded. When it is full, the least recently seen visitor is evicted. **Its id is not reused**; if it
+//!   returns with its cookie it keeps the id, and its count restarts at 1. Evictions are counted.
 //!
 //! ```text
 //!   Cookie: breme-visitor=<id, 32 hex digits>.<mac, 32 hex digits>
@@ -24,41 +23,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The cookie's name.
 pub(crate) const COOKIE: &str = "breme-visitor";
-/// How long a browser keeps it: 400 days, the most that browsers grant.
+/// 400 days, the maximum of browsers.
 const COOKIE_MAX_AGE_SECONDS: u32 = 400 * 24 * 3600;
-/// The fewest bytes that a key may have.
+/// The shortest key.
 pub const VISITOR_KEY_BYTES_MIN: usize = 16;
-/// Visitors that the report names.
+/// Visitors listed in the report.
 const REPORTED_MAX: usize = 100;
-/// Tables with a lock each, so that shards seldom wait for each other. Small bounds get one table, so that the bound is
-/// exact.
+/// Tables with a lock each, to reduce contention. Small limits use one table, so that the limit is exact.
 const TABLE_COUNT: usize = 16;
 const TABLE_VISITORS_MIN: usize = 1024;
 
-/// 128 fresh random bits from the operating system; none if it has none to give.
+/// 128 random bits from the operating system; None if it has none.
 pub type RandomSource = Box<dyn Fn() -> Option<u128> + Send + Sync>;
 
-/// All visitors, of all shards.
 pub struct Visitors {
     mac: Hmac<Sha256>,
     random: RandomSource,
-    tables: Vec<Mutex<Table>>,
+    tables: Vec<Mutex<VisitorTable>>,
 }
 
-/// What became of a request's cookie.
+/// The result of a request's cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// The cookie is good; so many requests with it, this one among them.
-    Known(u64),
-    /// The Set-Cookie field's value for a new visitor.
+    /// The cookie is valid; the number of requests with it, including this one.
+    Returning(u64),
+    /// Set-Cookie for a new visitor.
     New(String),
-    /// There is no randomness for a new id.
+    /// No random bits for a new id.
     Uncounted,
 }
 
-/// A key that is too short to keep anybody from making up cookies.
+/// The key is too short to prevent forged cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortKey;
 
@@ -71,7 +67,7 @@ impl std::fmt::Display for ShortKey {
 impl std::error::Error for ShortKey {}
 
 impl Visitors {
-    /// No visitors yet, and room for `visitors_max`.
+    /// An empty table for `visitors_max` visitors.
     ///
     /// # Errors
     /// If `key` has fewer than [`VISITOR_KEY_BYTES_MIN`] bytes.
@@ -79,30 +75,30 @@ impl Visitors {
         if key.len() < VISITOR_KEY_BYTES_MIN {
             return Err(ShortKey);
         }
-        // A key of any length becomes one of the block's length.
+        // Hashes a key of any length to the block's length.
         let mut block = [0; 64];
         block[..32].copy_from_slice(&Sha256::digest(key));
         let table_count = if visitors_max >= TABLE_COUNT * TABLE_VISITORS_MIN { TABLE_COUNT } else { 1 };
-        let tables = (0..table_count).map(|_| Mutex::new(Table::new((visitors_max / table_count).max(1)))).collect();
+        let tables =
+            (0..table_count).map(|_| Mutex::new(VisitorTable::new((visitors_max / table_count).max(1)))).collect();
         Ok(Self { mac: Hmac::new(&block.into()), random, tables })
     }
 
-    /// Counts a request with these values of the cookie; the first that is good is the visitor's. What a new one is
-    /// given over a connection that is secured must not come back over another.
+    /// Counts a request with these cookie values; the first valid one identifies the visitor.
     pub(crate) fn visit<'a>(&self, values: impl Iterator<Item = &'a [u8]>, is_secured: bool) -> Visit {
         for value in values {
-            if let Some(count) = self.count_known(value) {
-                return Visit::Known(count);
+            if let Some(count) = self.count_returning(value) {
+                return Visit::Returning(count);
             }
         }
-        self.welcome(is_secured)
+        self.add_visitor(is_secured)
     }
 
-    /// How many requests the visitor has made, with this one; none if the value is not good.
-    fn count_known(&self, value: &[u8]) -> Option<u64> {
+    /// The number of requests of the visitor including this one; None if the value is invalid.
+    fn count_returning(&self, value: &[u8]) -> Option<u64> {
         let (id, mac) = parse_value(value)?;
         let mut table = self.table(id);
-        // A visitor who is in the table needs no HMAC computed, only compared.
+        // For a visitor in the table the HMAC need only be compared.
         if let Some(known_mac) = table.mac(id) {
             return same(known_mac, mac).then(|| table.count(id, mac));
         }
@@ -110,7 +106,7 @@ impl Visitors {
         same(self.authenticate(id), mac).then(|| self.table(id).count(id, mac))
     }
 
-    fn welcome(&self, is_secured: bool) -> Visit {
+    fn add_visitor(&self, is_secured: bool) -> Visit {
         let Some(id) = (self.random)() else { return Visit::Uncounted };
         let mac = self.authenticate(id);
         self.table(id).count(id, mac);
@@ -126,8 +122,8 @@ impl Visitors {
         mac.finalize().into_bytes().iter().take(16).fold(0, |bits, &byte| bits << 8 | u128::from(byte))
     }
 
-    fn table(&self, id: u128) -> MutexGuard<'_, Table> {
-        // Ids are random, so their last bits spread them evenly.
+    fn table(&self, id: u128) -> MutexGuard<'_, VisitorTable> {
+        // Ids are random, so their low bits are evenly distributed.
         let table = &self.tables[id as usize % self.tables.len()];
         table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +136,8 @@ impl Visitors {
         totals
     }
 
-    /// The counts as text: totals, then the visitors seen last. Ids are cut, since a whole one is half a secret.
+    /// The counts as text: totals, then the most recently seen visitors. Ids are truncated, since they are half a
+    /// secret.
     pub(crate) fn report(&self) -> String {
         let mut totals = VisitorTotals::default();
         let mut lines = String::new();
@@ -167,23 +164,23 @@ impl std::fmt::Debug for Visitors {
 /// The counts of all visitors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VisitorTotals {
-    /// Those who are remembered.
+    /// Visitors in the tables.
     pub visitors: u64,
-    /// Requests of all there ever were.
+    /// Requests of all visitors.
     pub requests: u64,
-    /// Those who are not remembered any more.
+    /// Visitors evicted.
     pub forgotten: u64,
 }
 
 impl VisitorTotals {
-    fn add(&mut self, table: &Table) {
+    fn add(&mut self, table: &VisitorTable) {
         self.visitors += table.index.len() as u64;
         self.requests = self.requests.saturating_add(table.requests);
         self.forgotten += table.forgotten;
     }
 }
 
-/// Compares without telling by its duration where the difference is.
+/// Compares in constant time.
 fn same(one: u128, other: u128) -> bool {
     std::hint::black_box(one ^ other) == 0
 }
@@ -195,7 +192,7 @@ fn parse_value(value: &[u8]) -> Option<(u128, u128)> {
     Some((parse_hex(&value[..32])?, parse_hex(&value[33..])?))
 }
 
-/// Small hex digits only: one id has one spelling.
+/// Lower-case hex digits only, so that an id has one spelling.
 fn parse_hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0_u128, |number, &digit| {
         let value = match digit {
@@ -207,14 +204,14 @@ fn parse_hex(digits: &[u8]) -> Option<u128> {
     })
 }
 
-const NOBODY: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 
-/// Visitors in the order in which they were last seen: a list through the slots, so that the oldest is found at once.
+/// Visitors in a list ordered by last visit, so that the oldest is found at once.
 #[derive(Debug)]
-struct Table {
+struct VisitorTable {
     visitors_max: usize,
     index: HashMap<u128, u32>,
-    slots: Vec<Slot>,
+    slots: Vec<VisitorSlot>,
     newest: u32,
     oldest: u32,
     requests: u64,
@@ -222,7 +219,7 @@ struct Table {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct VisitorSlot {
     id: u128,
     mac: u128,
     count: u64,
@@ -230,14 +227,14 @@ struct Slot {
     older: u32,
 }
 
-impl Table {
+impl VisitorTable {
     fn new(visitors_max: usize) -> Self {
         Self {
-            visitors_max: visitors_max.min(NOBODY as usize),
+            visitors_max: visitors_max.min(NONE as usize),
             index: HashMap::new(),
             slots: Vec::new(),
-            newest: NOBODY,
-            oldest: NOBODY,
+            newest: NONE,
+            oldest: NONE,
             requests: 0,
             forgotten: 0,
         }
@@ -247,7 +244,7 @@ impl Table {
         Some(self.slots[*self.index.get(&id)? as usize].mac)
     }
 
-    /// One request more of the visitor `id`, who is added if need be. Tells how many there are now.
+    /// Counts a request of visitor `id`, who is added if necessary. Returns the count.
     fn count(&mut self, id: u128, mac: u128) -> u64 {
         self.requests = self.requests.saturating_add(1);
         let place = match self.index.get(&id) {
@@ -255,23 +252,23 @@ impl Table {
                 self.unlink(place);
                 place
             }
-            None => self.free_place(),
+            None => self.free_slot(),
         };
         let is_known = self.index.insert(id, place).is_some();
         let slot = &mut self.slots[place as usize];
         let count = if is_known { slot.count.saturating_add(1) } else { 1 };
-        *slot = Slot { id, mac, count, newer: NOBODY, older: self.newest };
+        *slot = VisitorSlot { id, mac, count, newer: NONE, older: self.newest };
         match self.newest {
-            NOBODY => self.oldest = place,
+            NONE => self.oldest = place,
             newest => self.slots[newest as usize].newer = place,
         }
         self.newest = place;
         count
     }
 
-    fn free_place(&mut self) -> u32 {
+    fn free_slot(&mut self) -> u32 {
         if self.slots.len() < self.visitors_max {
-            self.slots.push(Slot { id: 0, mac: 0, count: 0, newer: NOBODY, older: NOBODY });
+            self.slots.push(VisitorSlot { id: 0, mac: 0, count: 0, newer: NONE, older: NONE });
             return self.slots.len() as u32 - 1;
         }
         let place = self.oldest;
@@ -282,18 +279,18 @@ impl Table {
     }
 
     fn unlink(&mut self, place: u32) {
-        let Slot { newer, older, .. } = self.slots[place as usize];
+        let VisitorSlot { newer, older, .. } = self.slots[place as usize];
         match newer {
-            NOBODY => self.newest = older,
+            NONE => self.newest = older,
             newer => self.slots[newer as usize].older = older,
         }
         match older {
-            NOBODY => self.oldest = newer,
+            NONE => self.oldest = newer,
             older => self.slots[older as usize].newer = newer,
         }
     }
 
-    fn newest_first(&self) -> impl Iterator<Item = &Slot> {
+    fn newest_first(&self) -> impl Iterator<Item = &VisitorSlot> {
         std::iter::successors(self.slots.get(self.newest as usize), |slot| self.slots.get(slot.older as usize))
     }
 }
@@ -327,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_is_known_again_and_counted() {
+    fn counts_returning_visitors() {
         let visitors = visitors(10);
         let (first, second) = (new_cookie(&visitors), new_cookie(&visitors));
         assert_ne!(first[..32], second[..32]);
         for count in 2..=4 {
-            assert_eq!(visit(&visitors, &first), Visit::Known(count));
+            assert_eq!(visit(&visitors, &first), Visit::Returning(count));
         }
         let report = visitors.report();
         let expected =
@@ -341,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_cookies_are_not_adopted() {
+    fn rejects_forged_cookies() {
         let visitors = visitors(10);
         let good = new_cookie(&visitors);
         let swapped = |at: usize| {
@@ -364,27 +361,27 @@ mod tests {
         for cookie in made_up {
             assert!(matches!(visit(&visitors, &cookie), Visit::New(_)), "{cookie}");
         }
-        assert_eq!(visit(&visitors, &good), Visit::Known(2));
-        // A good one behind a made-up one of the same name counts.
+        assert_eq!(visit(&visitors, &good), Visit::Returning(2));
+        // A valid value after a forged one is accepted.
         let values = [b"junk".as_slice(), good.as_bytes()];
-        assert_eq!(visitors.visit(values.into_iter(), false), Visit::Known(3));
+        assert_eq!(visitors.visit(values.into_iter(), false), Visit::Returning(3));
     }
 
     #[test]
-    fn the_longest_unseen_is_forgotten_and_keeps_its_id() {
+    fn evicts_least_recent_visitor() {
         let visitors = visitors(2);
         let (first, second) = (new_cookie(&visitors), new_cookie(&visitors));
-        assert_eq!(visit(&visitors, &first), Visit::Known(2));
+        assert_eq!(visit(&visitors, &first), Visit::Returning(2));
         let third = new_cookie(&visitors);
         assert!(visitors.report().starts_with("visitors 2\nrequests 4\nforgotten 1\n"));
-        assert_eq!(visit(&visitors, &second), Visit::Known(1));
+        assert_eq!(visit(&visitors, &second), Visit::Returning(1));
         let report = visitors.report();
         assert!(report.contains(&format!("visitor {} 1\nvisitor {} 1\n", &second[..8], &third[..8])), "{report}");
     }
 
     #[test]
-    fn a_count_does_not_wrap() {
-        let mut table = Table::new(1);
+    fn count_saturates() {
+        let mut table = VisitorTable::new(1);
         table.count(1, 2);
         table.slots[0].count = u64::MAX;
         table.count(1, 2);
@@ -392,17 +389,17 @@ mod tests {
     }
 
     #[test]
-    fn a_short_key_and_a_lack_of_randomness_are_told() {
+    fn reports_short_key_and_missing_randomness() {
         assert!(Visitors::new(b"short", 1, Box::new(|| None)).is_err());
         let starved = Visitors::new(&[1; 32], 1, Box::new(|| None)).unwrap();
         assert_eq!(starved.visit(std::iter::empty(), false), Visit::Uncounted);
     }
 
     #[test]
-    fn the_table_agrees_with_a_plain_list_over_random_histories() {
+    fn table_matches_a_list_on_random_histories() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            let mut table = Table::new(4);
+            let mut table = VisitorTable::new(4);
             let mut seen: Vec<u128> = Vec::new();
             let mut counts: BTreeMap<u128, u64> = BTreeMap::new();
             for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! Who must go, and when, while others wait for places.
+//! Evictions under connection pressure.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -17,7 +17,7 @@ use support::{Peer, lab, node, request, site};
 const NANOSECOND: Duration = Duration::from_nanos(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nobody who is idle goes by itself.
+/// No client is idle long enough to time out.
 fn patient() -> Site {
     let limits = Limits { idle_timeout: Duration::MAX, ..Limits::default() };
     site(Settings { limits, ..lab() }, None, None)
@@ -35,7 +35,7 @@ fn require_gone_after(peer: &mut Peer, patience: Duration) {
 }
 
 #[test]
-fn whoever_asks_for_nothing_stays_for_a_short_time_only() {
+fn pressure_shortens_idle_timeout() {
     for site in [patient(), site(lab(), None, None)] {
         let mut asked = Peer::new(&site);
         asked.pressure(true);
@@ -45,12 +45,12 @@ fn whoever_asks_for_nothing_stays_for_a_short_time_only() {
         let mut silent = Peer::new(&site);
         silent.pressure(true);
         require_gone_after(&mut silent, PRESSURE_IDLE_TIMEOUT);
-        assert_eq!((site.answered(), site.counts().evicted), (1, 2));
+        assert_eq!((site.responses_total(), site.counts().evicted), (1, 2));
     }
 }
 
 #[test]
-fn the_time_before_the_pressure_counts() {
+fn idle_time_before_pressure_counts() {
     let site = site(lab(), None, None);
     let mut peer = Peer::new(&site);
     peer.send(request("GET", "/bytes/1", &[]));
@@ -63,14 +63,14 @@ fn the_time_before_the_pressure_counts() {
     require_gone_after(&mut longer, Duration::ZERO);
 }
 
-/// For each answer whether it says that it is the last one.
+/// For each response whether it announces the end of the connection.
 fn lasts(peer: &Peer) -> Vec<bool> {
     peer.answers().iter().map(|answer| answer.field("Connection") == Some("close")).collect()
 }
 
-/// Each request comes before the client would count as idle; after the third it is answered from memory.
+/// Each request arrives before the client is idle for too long; the third is replayed.
 #[test]
-fn who_goes_on_asking_leaves_after_a_turn() {
+fn busy_client_leaves_after_a_turn() {
     let site = patient();
     let mut peer = Peer::new(&site);
     peer.wait(10 * SECOND);
@@ -88,7 +88,7 @@ fn who_goes_on_asking_leaves_after_a_turn() {
 }
 
 #[test]
-fn the_turn_of_who_comes_under_pressure_begins_then() {
+fn turn_begins_at_accept_under_pressure() {
     let site = patient();
     let mut node = node(&site);
     let mut actions = Actions::new();
@@ -103,7 +103,7 @@ fn the_turn_of_who_comes_under_pressure_begins_then() {
 }
 
 #[test]
-fn nobody_leaves_a_place_that_nobody_waits_for() {
+fn no_evictions_without_pressure() {
     let site = patient();
     let mut peer = Peer::new(&site);
     peer.pressure(true);
@@ -115,7 +115,7 @@ fn nobody_leaves_a_place_that_nobody_waits_for() {
 }
 
 #[test]
-fn when_nobody_waits_any_more_the_ordinary_time_holds_from_its_beginning() {
+fn timeouts_recover_after_pressure() {
     let site = site(lab(), None, None);
     let idle = Limits::default().idle_timeout;
     let mut peer = Peer::new(&site);
@@ -128,7 +128,7 @@ fn when_nobody_waits_any_more_the_ordinary_time_holds_from_its_beginning() {
 }
 
 #[test]
-fn an_ordinary_time_that_is_shorter_holds_under_pressure_too() {
+fn shorter_timeouts_hold_under_pressure() {
     let limits = Limits { idle_timeout: PRESSURE_IDLE_TIMEOUT / 2, ..Limits::default() };
     let mut peer = Peer::new(&site(Settings { limits, ..lab() }, None, None));
     peer.pressure(true);
@@ -136,7 +136,7 @@ fn an_ordinary_time_that_is_shorter_holds_under_pressure_too() {
 }
 
 #[test]
-fn what_is_under_way_has_its_own_time() {
+fn exchanges_keep_their_timeouts() {
     let begun = [
         (String::from("GET /bytes/1 HTTP/1.1\r\n"), String::from("Host: a\r\n\r\n"), SECOND - NANOSECOND),
         (request("POST", "/", &["Content-Length: 2"]) + "h", String::from("i"), SECOND - NANOSECOND),
@@ -151,12 +151,12 @@ fn what_is_under_way_has_its_own_time() {
         peer.send(&rest);
         peer.wait(SECOND);
         assert_eq!(peer.answers()[0].status, 200, "{first:?}");
-        assert_eq!(peer.closed, Some(Close::Graceful), "it has had its turn");
+        assert_eq!(peer.closed, Some(Close::Graceful), "it has had its context");
     }
 }
 
 #[test]
-fn a_peer_that_has_not_read_its_answer_is_not_idle() {
+fn slow_reader_is_not_idle() {
     let mut peer = Peer::new(&patient());
     peer.queue_max = 1000;
     peer.send(request("GET", "/bytes/5000", &[]));
@@ -167,7 +167,7 @@ fn a_peer_that_has_not_read_its_answer_is_not_idle() {
     require_gone_after(&mut peer, PRESSURE_IDLE_TIMEOUT);
 }
 
-/// A client of a server under pressure that has lasted.
+/// A client of a server under lasting pressure.
 fn late(site: &Site) -> Peer {
     let mut node = node(site);
     node.handle_pressure(Instant::ZERO, true, &mut Actions::new());
@@ -175,7 +175,7 @@ fn late(site: &Site) -> Peer {
 }
 
 #[test]
-fn a_slow_sender_has_little_time_when_the_pressure_lasts() {
+fn lasting_pressure_evicts_slow_senders() {
     let slow = [
         (String::from("GET / HTTP/1.1\r\n"), "X: y\r\n"),
         (request("POST", "/", &["Content-Length: 10"]), "h"),
@@ -194,9 +194,9 @@ fn a_slow_sender_has_little_time_when_the_pressure_lasts() {
     }
 }
 
-/// It has as long as the least rate takes, and must not pause for longer than a turn.
+/// It may take as long as the minimum rate permits, without a pause of more than a turn.
 #[test]
-fn a_sender_that_keeps_to_the_least_rate_stays() {
+fn sender_at_minimum_rate_stays() {
     let site = patient();
     let mut peer = late(&site);
     peer.send(request("POST", "/", &["Content-Length: 60000"]));
@@ -212,9 +212,9 @@ fn a_sender_that_keeps_to_the_least_rate_stays() {
     assert_eq!(peer.closed, Some(Close::Graceful));
 }
 
-/// Clients that were there before have a second; 200 ms are the limit for those that come later.
+/// Clients that were there before get a second; later ones get 200 ms.
 #[test]
-fn who_was_slow_before_leaves_when_the_pressure_has_lasted_for_a_second() {
+fn slow_sender_leaves_after_a_second_of_pressure() {
     let site = patient();
     let mut peer = Peer::new(&site);
     peer.pressure(true);
@@ -227,7 +227,7 @@ fn who_was_slow_before_leaves_when_the_pressure_has_lasted_for_a_second() {
 }
 
 #[test]
-fn a_slow_reader_that_the_driver_has_closed_is_counted() {
+fn counts_slow_readers_closed_by_driver() {
     let site = patient();
     let mut peer = Peer::new(&site);
     peer.drop_connection(CloseReason::Reset);
@@ -238,7 +238,7 @@ fn a_slow_reader_that_the_driver_has_closed_is_counted() {
 }
 
 #[test]
-fn a_peer_that_sends_too_slowly_goes_while_others_wait() {
+fn evicts_slow_sender_under_pressure() {
     let slow = [(String::from("GET / HTTP/1.1\r\n"), "X: y\r\n"), (request("POST", "/", &["Content-Length: 10"]), "h")];
     for (first, more) in slow {
         for pressure_is_first in [true, false] {
@@ -262,7 +262,7 @@ fn a_peer_that_sends_too_slowly_goes_while_others_wait() {
 }
 
 #[test]
-fn who_is_to_go_since_the_program_ends_goes_for_that() {
+fn stopping_is_not_counted_as_eviction() {
     for pressure_is_first in [true, false] {
         let site = patient();
         let mut peer = Peer::new(&site);

@@ -55,7 +55,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn nothing_outside_is_ever_sent() {
+fn never_serves_outside_the_root() {
     let around = folder();
     let site = around.path().join("site");
     let climbs =
@@ -107,7 +107,7 @@ fn nothing_outside_is_ever_sent() {
 }
 
 #[test]
-fn links_inside_by_setting_only() {
+fn follows_inner_links_only_if_enabled() {
     let around = folder();
     let folder = around.path().join("site");
     assert_eq!(ask(&site_of(&folder, true, Settings::default()), "GET", "/inside", &[]).text(), "page");
@@ -115,7 +115,7 @@ fn links_inside_by_setting_only() {
 }
 
 #[test]
-fn large_files_are_sent_from_where_they_are() {
+fn sends_large_files_from_disk() {
     let around = folder();
     let site = site_of(&around.path().join("site"), false, Settings::default());
     let mut peer = Peer::new(&site);
@@ -126,7 +126,7 @@ fn large_files_are_sent_from_where_they_are() {
 }
 
 #[test]
-fn a_file_that_changes_is_noticed() {
+fn detects_changed_file() {
     let around = folder();
     let page = around.path().join("site/in/page.html");
     let site = site_of(&around.path().join("site"), false, Settings::default());
@@ -142,10 +142,10 @@ fn a_file_that_changes_is_noticed() {
     write_old(&next, "PAGE");
     fs::rename(&next, &page).unwrap();
     assert_eq!(get(&mut peer), first);
-    peer.wait(FileCacheLimits::default().trusted_for);
+    peer.wait(FileCacheLimits::default().revalidate_after);
     let second = get(&mut peer);
     assert_eq!(second.text(), "PAGE");
     fs::remove_file(&page).unwrap();
-    peer.wait(FileCacheLimits::default().trusted_for);
+    peer.wait(FileCacheLimits::default().revalidate_after);
     assert_eq!(get(&mut peer).status, 404);
 }

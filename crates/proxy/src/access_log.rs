@@ -1,4 +1,4 @@
-//! What there is to tell about an exchange when it is over.
+//! Records of exchanges for the access log.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,77 +7,68 @@ use breme_base::UnixMillis;
 use breme_http1::Version;
 use breme_node::ListenerId;
 
-/// Takes notes of exchanges. Called on the shard's thread, so it must neither block nor take long.
+/// Records exchanges. Called on the shard's thread, so it must neither block nor take long.
 pub trait AccessLog: Send + Sync {
-    /// An exchange is over, or a request was refused before it could become one.
-    fn record(&self, exchange: &Exchange<'_>);
+    /// An exchange has ended, or a request was rejected before it became one.
+    fn record(&self, exchange: &ExchangeRecord<'_>);
 }
 
-/// One request and what became of it. A tunnel is one exchange from its beginning to its end.
+/// One request and its result. A tunnel is one exchange.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Exchange<'a> {
-    /// Who asked.
+pub struct ExchangeRecord<'a> {
     pub client: SocketAddr,
-    /// For whom it asked, if it is trusted and names somebody.
-    pub asked_for: Option<IpAddr>,
-    /// Where.
+    /// The client for which a trusted proxy sent it.
+    pub forwarded_for: Option<IpAddr>,
     pub listener: ListenerId,
     /// Over TLS.
     pub is_secured: bool,
-    /// When its head had come, by the calendar.
+    /// When its head was complete (wall clock).
     pub began: UnixMillis,
-    /// From there to the end; 0 for a request that was refused by its head.
+    /// From then to its end; 0 if the head was rejected.
     pub duration: Duration,
-    /// The request's method, as it was sent, which of a refused request may be any bytes; `-`: not known.
+    /// As received, any bytes if rejected; `-`: unknown.
     pub method: &'a [u8],
-    /// Its target, as it was sent; `-`: not known.
+    /// As received; `-`: unknown.
     pub target: &'a [u8],
-    /// The version that the client spoke; none: it was refused before that was clear.
+    /// None: rejected before the version was parsed.
     pub version: Option<Version>,
-    /// The authority that it was for.
     pub authority: Option<&'a str>,
-    /// Its Referer.
     pub referer: Option<&'a [u8]>,
-    /// Its User-Agent.
     pub user_agent: Option<&'a [u8]>,
-    /// What the client was told; 0 if it was told nothing.
+    /// The status sent to the client; 0: none.
     pub status: u16,
-    /// Bytes of content that were sent to the client (of a tunnel: all bytes).
+    /// Body bytes sent to the client (of a tunnel: all bytes).
     pub sent_bytes: u64,
-    /// Bytes of content that came from the client (of a tunnel: all bytes).
+    /// Body bytes received from the client (of a tunnel: all bytes).
     pub received_bytes: u64,
-    /// Who was asked last; none: nobody.
+    /// The last upstream; None: none was contacted.
     pub upstream: Option<&'a str>,
-    /// From the moment at which the request had been sent to the head of the answer.
+    /// From the end of the request to the response head.
     pub upstream_duration: Option<Duration>,
-    /// How often it was sent again.
     pub retries: u8,
-    /// What the cache did (RFC 9211), without the proxy's name; none: there is no cache.
+    /// Cache-Status (RFC 9211), without the proxy's name; None without a cache.
     pub cache_status: Option<&'a str>,
-    /// How it ended.
-    pub ending: Ending,
+    pub completion: Completion,
 }
 
-/// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ending {
-    /// The answer was handed over completely.
+pub enum Completion {
+    /// The response was sent completely.
     Complete,
-    /// The client went away before that.
+    /// The client closed its connection before.
     ClientGone,
-    /// The client's request was cut off, late or against the rules: those of HTTP, or the proxy's own (403, 405, 429).
+    /// The client's request was incomplete, late or invalid, or violated a rule of the proxy (403, 405, 429).
     ClientFailed,
-    /// There was no answer, or it broke off: the upstream could not be reached, ended the connection, was late, or
-    /// broke the protocol.
+    /// No complete response: the upstream was unreachable, closed the connection, timed out, or violated the protocol.
     UpstreamFailed,
-    /// The program came to its end.
+    /// The server was stopped.
     Stopped,
 }
 
-impl Ending {
-    /// A word for a log.
+impl Completion {
+    /// The name in logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What the proxy counts, each shard at a [place](ShardPlaces) of its own.
+//! Counters of the proxy, in a separate [place](ShardPlaces) for each shard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use breme_base::{Count, ShardPlaces, SharedCounts, nanos};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::{Method, RefusalReason};
 
-/// Upper bounds of the buckets of times, in seconds; after the last one is everything longer.
+/// Upper bounds of the histogram buckets in seconds; the last bucket is unbounded.
 pub const TIME_BOUNDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The same in nanoseconds, to be compared with.
+/// The same in nanoseconds.
 const BOUNDS_NS: [u64; TIME_BOUNDS.len()] = [
     100_000,
     250_000,
@@ -31,106 +31,106 @@ const BOUNDS_NS: [u64; TIME_BOUNDS.len()] = [
     10_000_000_000,
 ];
 
-/// The lowest status; responses of 1xx are those that switched protocols.
+/// The lowest status; 1xx are switched protocols.
 const STATUS_MIN: u16 = 100;
-/// Statuses that are counted, 100 to 599; others count as the nearest of them.
+/// Statuses counted, 100 to 599; others count as the nearest.
 const STATUS_COUNT: usize = 500;
 
-/// The methods that are counted one by one; the last is for all others.
+/// Methods counted separately; the last entry is all others.
 const METHODS: [&str; 10] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other"];
 
-/// What the shards of a proxy have counted so far.
+/// The counters of all shards.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProxyCounts {
-    /// Answers that were handed over completely, by status: those that occurred, the lowest first.
+    /// Complete responses by status, ascending; only statuses that occurred.
     pub answers: Vec<StatusCount>,
-    /// Requests whose heads were valid, by method: every one that RFC 9110 and RFC 5789 define, and `other`.
+    /// Valid requests by method: all methods of RFC 9110 and RFC 5789, and `other`.
     pub requests_received: Vec<(&'static str, u64)>,
-    /// Requests that were refused for what they are, by reason; every reason is there.
+    /// Rejected requests by reason; all reasons.
     pub refusals: Vec<(RefusalReason, u64)>,
-    /// Exchanges that are under way, tunnels too.
+    /// Exchanges in progress, including tunnels.
     pub exchanges_open: u64,
-    /// Exchanges whose client went away before the end.
+    /// Exchanges whose client left before the end.
     pub clients_gone: u64,
-    /// Answers that broke off after they had begun.
+    /// Responses aborted after their head.
     pub answers_cut: u64,
-    /// Connections to upstreams that were opened.
+    /// Connections opened to upstreams.
     pub connects: u64,
-    /// … and that could not be.
+    /// Connections to upstreams that could not be opened.
     pub connects_failed: u64,
-    /// Requests that went out on a connection that had carried others.
+    /// Requests sent on reused connections.
     pub reuses: u64,
-    /// Requests that were sent again.
+    /// Requests sent again.
     pub retries: u64,
-    /// … and that went to another upstream, since one could not be reached.
+    /// Requests sent to another upstream after a failed connect.
     pub second_choices: u64,
-    /// Requests that were neither, since too many were already.
+    /// Retries denied by the retry budget.
     pub retries_denied: u64,
-    /// Requests that were passed on as the same ones before, without being read and written anew.
+    /// Requests forwarded from the replay cache.
     pub requests_repeated: u64,
-    /// Answers that were.
+    /// Responses relayed from the replay cache.
     pub answers_repeated: u64,
-    /// Clients whose connections were closed early, since others waited.
+    /// Client connections evicted under pressure.
     pub evicted: u64,
-    /// Connections to upstreams that wait for a request.
+    /// Idle connections to upstreams.
     pub pool_idle: u64,
-    /// Connections to upstreams that have one.
+    /// Connections to upstreams with a request.
     pub pool_busy: u64,
-    /// Answers of 502 that the proxy gave itself.
+    /// The proxy's own 502 responses.
     pub bad_gateway: u64,
-    /// … of 503.
+    /// The proxy's own 503 responses.
     pub unavailable: u64,
-    /// … of 504.
+    /// The proxy's own 504 responses.
     pub gateway_timeouts: u64,
-    /// Tunnels that were opened, by CONNECT or Upgrade.
+    /// Tunnels opened, by CONNECT or Upgrade.
     pub tunnels: u64,
-    /// … and that are open.
+    /// Tunnels currently open.
     pub tunnels_open: u64,
-    /// Targets that the rules of a forward proxy refused.
+    /// Targets rejected by the rules of a forward proxy.
     pub targets_refused: u64,
-    /// Requests that were answered with 429, since their client had sent too many.
+    /// Requests rejected with 429.
     pub requests_limited: u64,
-    /// Connections that were closed at once, since their client had too many.
+    /// Connections closed at once, since their client had too many.
     pub connections_limited: u64,
-    /// Answers that were stored and fresh.
+    /// Fresh responses from the store.
     pub cache_hits: u64,
-    /// … of these, answers to requests that came before byte for byte, and were not read anew.
+    /// Of these, from the replay cache.
     pub cache_repeated: u64,
-    /// Answers that were stored and stale: while a refresh was under way, or because upstream failed.
+    /// Stale responses from the store: during a refresh, or because the upstream failed.
     pub cache_stale: u64,
-    /// Stored answers that upstream said are still right.
+    /// Stored responses revalidated by the upstream.
     pub cache_revalidated: u64,
-    /// Answers that another request's fetching served.
+    /// Responses from another request's fetch.
     pub cache_collapsed: u64,
-    /// Requests for which upstream was asked.
+    /// Requests forwarded to the upstream.
     pub cache_misses: u64,
-    /// … that the cache had nothing to do with.
+    /// Requests that bypassed the cache.
     pub cache_bypassed: u64,
-    /// Bytes of content that came out of the store.
+    /// Body bytes from the store.
     pub cache_bytes: u64,
-    /// Requests that had to wait because every upstream was full.
+    /// Requests queued because every upstream was at its limit.
     pub requests_queued: u64,
-    /// … and that wait now.
+    /// Requests queued now.
     pub queue_length: u64,
-    /// Bytes of content that went to upstreams, and of tunnels.
+    /// Body bytes to upstreams, including tunnels.
     pub bytes_upstream: u64,
-    /// Bytes of content that went to clients, and of tunnels.
+    /// Body bytes to clients, including tunnels.
     pub bytes_downstream: u64,
-    /// Times from a request sent to an upstream to the head of its answer.
+    /// From a request sent upstream to its response head.
     pub upstream_times: Histogram,
-    /// Times from the head of a client's request to the end of its response, by outcome; every outcome is there.
+    /// From a client's request head to the end of its response, by outcome; all outcomes.
     pub request_times: Vec<(RequestOutcome, Histogram)>,
 }
 
 impl ProxyCounts {
-    /// Answers whose status has this first digit.
+    /// Responses whose status has this first digit.
     #[must_use]
     pub fn answers_of_class(&self, class: u16) -> u64 {
         self.answers.iter().filter(|answers| answers.status / 100 == class).map(|answers| answers.count).sum()
     }
 
-    /// Requests of clients that ended so, by their request times.
+    /// Client requests with this outcome.
     #[must_use]
     pub fn requests(&self, outcome: RequestOutcome) -> u64 {
         let histograms = self.request_times.iter().filter(|(of, _)| *of == outcome);
@@ -138,33 +138,32 @@ impl ProxyCounts {
     }
 }
 
-/// Answers of one status.
+/// Responses of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusCount {
     /// 100 to 599.
     pub status: u16,
-    /// How many.
     pub count: u64,
 }
 
-/// How a request of a client ended.
+/// The outcome of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// The cache responded without waiting for an upstream.
+    /// The cache responded without an upstream.
     Hit,
-    /// The cache needed an upstream: for a new response, to revalidate a stored one, or through another request.
+    /// The cache needed an upstream: for a new response, to revalidate one, or through another request.
     Miss,
-    /// An upstream responded, and the cache had no part in it.
+    /// An upstream responded without the cache.
     Relayed,
-    /// The proxy responded with an error of its own, or the response broke off.
+    /// The proxy responded with an error, or the response was aborted.
     Error,
 }
 
 impl RequestOutcome {
-    /// All of them, in the order of their numbers.
+    /// All outcomes, in order.
     pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Relayed, Self::Error];
 
-    /// The value of its label.
+    /// The value of the metric label.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -175,8 +174,8 @@ impl RequestOutcome {
         }
     }
 
-    /// That of a request for which the cache did this.
-    pub(crate) fn of_report(report: &CacheStatus) -> Self {
+    /// The outcome of a request with this cache status.
+    pub(crate) fn from_cache_status(report: &CacheStatus) -> Self {
         match report.forwarded {
             _ if report.collapsed => Self::Miss,
             None => Self::Hit,
@@ -186,32 +185,31 @@ impl RequestOutcome {
     }
 }
 
-/// Times, sorted into buckets by [`TIME_BOUNDS`].
+/// A histogram with the bounds [`TIME_BOUNDS`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Not cumulative; the last one has no bound.
+    /// Not cumulative; the last one is unbounded.
     pub buckets: Vec<Bucket>,
-    /// The sum of the times, in seconds.
+    /// Sum of the times, in seconds.
     pub seconds: f64,
 }
 
-/// One bucket of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// Its upper bound in seconds; infinite for the last one.
+    /// Upper bound in seconds; infinite for the last one.
     pub bound: f64,
-    /// How many fell into it and into none before it.
+    /// Times in this bucket only.
     pub count: u64,
 }
 
-/// Times of one shard. To count one takes as many steps as there are buckets at most.
+/// The times of one shard.
 #[derive(Debug, Default)]
-struct Times {
+struct TimeCounts {
     buckets: [Count; TIME_BOUNDS.len() + 1],
     nanos: Count,
 }
 
-impl Times {
+impl TimeCounts {
     fn add(&self, time: Duration) {
         let nanos = nanos(time);
         let bucket = BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(BOUNDS_NS.len());
@@ -220,7 +218,7 @@ impl Times {
     }
 }
 
-/// Answers by status.
+/// Responses by status.
 #[derive(Debug)]
 struct Statuses([Count; STATUS_COUNT]);
 
@@ -230,14 +228,14 @@ impl Default for Statuses {
     }
 }
 
-/// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.
+/// The counters of one shard, on cache lines of their own: processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ShardCounts {
     answers: Statuses,
     requests_received: [Count; METHODS.len()],
-    upstream_times: Times,
-    request_times: [Times; RequestOutcome::ALL.len()],
+    upstream_times: TimeCounts,
+    request_times: [TimeCounts; RequestOutcome::ALL.len()],
     pub(crate) exchanges_open: Count,
     pub(crate) clients_gone: Count,
     pub(crate) answers_cut: Count,
@@ -270,24 +268,24 @@ pub(crate) struct ShardCounts {
 }
 
 impl ShardCounts {
-    /// An answer that was handed over completely.
-    pub(crate) fn count_answer(&self, status: u16) {
+    /// A response was sent completely.
+    pub(crate) fn count_response(&self, status: u16) {
         let index = usize::from(status.saturating_sub(STATUS_MIN)).min(STATUS_COUNT - 1);
         self.answers.0[index].add();
     }
 
-    /// A request with this method has a valid head.
+    /// A request has a valid head.
     pub(crate) fn count_request(&self, method: Method<'_>) {
         self.requests_received[method_index(method)].add();
     }
 
-    /// The same of a head that came before, byte for byte.
-    pub(crate) fn count_repeated_request(&self, head: &[u8]) {
+    /// A replayed request with this head.
+    pub(crate) fn count_replayed_request(&self, head: &[u8]) {
         let token = head.split(|&byte| byte == b' ').next().and_then(Method::from_token);
         self.count_request(token.unwrap_or(Method::Other("")));
     }
 
-    /// An answer of the proxy's own in place of the upstream's.
+    /// The proxy sent an error response of its own.
     pub(crate) fn count_failure(&self, status: u16) {
         match status {
             502 => self.bad_gateway.add(),
@@ -297,7 +295,7 @@ impl ShardCounts {
         }
     }
 
-    /// What the cache did with a request, and how much of its content came out of the store.
+    /// Counts the cache's decision, and the body bytes from the store.
     pub(crate) fn count_cached(&self, report: &CacheStatus, stored_bytes: u64) {
         let is_stale = report.ttl_s.is_some_and(|ttl| ttl < 0);
         let counter = match report.forwarded {
@@ -312,8 +310,8 @@ impl ShardCounts {
         self.cache_bytes.add_many(stored_bytes);
     }
 
-    /// A stored answer that was given again without asking the cache, in the same event.
-    pub(crate) fn count_repeated(&self, content_bytes: u64) {
+    /// A stored response was replayed.
+    pub(crate) fn count_replayed(&self, content_bytes: u64) {
         self.request_times[RequestOutcome::Hit as usize].buckets[0].add();
         self.cache_hits.add();
         self.cache_repeated.add();
@@ -325,13 +323,13 @@ impl ShardCounts {
         self.upstream_times.add(time);
     }
 
-    /// A client's request is over; so long after its head.
+    /// A client's request has ended, this long after its head.
     pub(crate) fn count_request_time(&self, outcome: RequestOutcome, time: Duration) {
         self.request_times[outcome as usize].add(time);
     }
 }
 
-/// The places of all shards, and what happens too seldom to need one.
+/// The counters of all shards, and rare events that need none of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     shards: ShardPlaces<ShardCounts>,
@@ -339,7 +337,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// A place for one shard more, to be written by nobody else.
+    /// Adds the counters of a shard, their only writer.
     pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
         self.shards.add_shard()
     }
@@ -374,7 +372,7 @@ impl Counters {
             tunnels: self.sum(|shard| &shard.tunnels),
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
-            // These are known elsewhere.
+            // Counted elsewhere.
             retries_denied: 0,
             requests_limited: 0,
             connections_limited: 0,
@@ -405,15 +403,14 @@ impl Counters {
         METHODS.into_iter().enumerate().map(count).collect()
     }
 
-    fn histogram(&self, of: impl Fn(&ShardCounts) -> &Times) -> Histogram {
+    fn histogram(&self, of: impl Fn(&ShardCounts) -> &TimeCounts) -> Histogram {
         let bounds = TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
         let count = |(index, bound)| Bucket { bound, count: self.sum(|shard| &of(shard).buckets[index]) };
         let seconds = self.sum(|shard| &of(shard).nanos) as f64 / 1e9;
         Histogram { buckets: bounds.enumerate().map(count).collect(), seconds }
     }
 
-    /// Requests that have gone out to upstreams, or could not since no connection was to be had: each once, however
-    /// often it was tried.
+    /// Requests sent upstream, or that could not be for lack of a connection; each counts once, whatever its retries.
     pub(crate) fn requests_upstream(&self) -> u64 {
         let again = self.sum(|shard| &shard.retries) + self.sum(|shard| &shard.second_choices);
         let connects = self.sum(|shard| &shard.connects) + self.sum(|shard| &shard.connects_failed);
@@ -430,7 +427,7 @@ impl Counters {
     }
 }
 
-/// Its place in [`METHODS`].
+/// Its index in [`METHODS`].
 fn method_index(method: Method<'_>) -> usize {
     match method {
         Method::Get => 0,
@@ -451,12 +448,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_method_is_counted_under_its_name() {
+    fn counts_methods_by_name() {
         for method in METHODS.into_iter().chain(["PURGE", "get"]) {
             let counters = Counters::default();
             let counts = counters.add_shard();
             counts.count_request(Method::from_token(method.as_bytes()).unwrap());
-            counts.count_repeated_request(format!("{method} / HTTP/1.1\r\n").as_bytes());
+            counts.count_replayed_request(format!("{method} / HTTP/1.1\r\n").as_bytes());
             let name = if METHODS.contains(&method) { method } else { "other" };
             let counted = counters.counts().requests_received;
             assert_eq!(counted.len(), METHODS.len());
@@ -468,11 +465,11 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_is_in_the_sums() {
+    fn sums_all_shards() {
         let counters = Counters::default();
         for (shard, status) in [101, 200, 304, 404, 599].into_iter().enumerate() {
             let counts = counters.add_shard();
-            (0..=shard).for_each(|_| counts.count_answer(status));
+            (0..=shard).for_each(|_| counts.count_response(status));
             counts.upstreams_open.add_many(3);
             counts.pool_idle.add();
         }
@@ -483,11 +480,11 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_once_however_often_it_is_tried() {
+    fn retried_request_counts_once() {
         let counters = Counters::default();
         let counts = [counters.add_shard(), counters.add_shard()];
-        // One went out on a connection that had ended, and then on a new one; one could be sent to the second upstream
-        // only; one to none.
+        // One was retried on a new connection after a reused one was closed; one was sent only to the second upstream;
+        // one to none.
         [&counts[0].reuses, &counts[0].retries, &counts[1].connects].into_iter().for_each(Count::add);
         [&counts[0].connects_failed, &counts[0].second_choices, &counts[0].connects].into_iter().for_each(Count::add);
         counts[1].connects_failed.add();
@@ -495,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn times_fall_into_the_bucket_of_their_bound() {
+    fn histogram_bounds_are_inclusive() {
         let counters = Counters::default();
         let counts = counters.add_shard();
         for nanos in [0, 100_000, 100_001, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
@@ -510,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_the_same_in_both_units() {
+    fn bounds_agree_in_both_units() {
         for (seconds, nanos) in TIME_BOUNDS.into_iter().zip(BOUNDS_NS) {
             assert_eq!((seconds * 1e9).round() as u64, nanos);
         }

@@ -1,18 +1,17 @@
-//! The calendar, asked a hundred times a second at most; and the Date field, written once for each second and not for
-//! each answer.
+//! The wall clock, read at most a hundred times per second, and the Date header, formatted once per second.
 
 use breme_base::{Instant, UnixMillis, UnixSeconds, WallClock};
 use breme_http1::http_date;
 
-/// How long the calendar is not asked again: how late the Date field may be at most.
+/// Reading interval of the wall clock: the greatest error of Date.
 const ASKED_EVERY_NS: u64 = 10_000_000;
 
-/// The current time, and its second as HTTP writes it.
+/// The current time, and its second as HTTP formats it.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     clock: WallClock,
     asked: Option<Instant>,
-    /// What it said then.
+    /// The last reading.
     said: UnixMillis,
     second: UnixSeconds,
     text: [u8; 29],
@@ -28,7 +27,7 @@ impl DateLine {
         self.second
     }
 
-    /// From one question to the next the run's own clock goes on with what the calendar said.
+    /// Between readings, the monotonic clock advances the last one.
     pub(crate) fn millis(&mut self, now: Instant) -> UnixMillis {
         self.advance(now);
         let since_ns = self.asked.map_or(0, |asked| now.nanos_since(asked));
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_follows_the_clock() {
+    fn date_follows_the_clock() {
         let mut date = DateLine::new(WallClock::starting_at(UnixSeconds(784_111_776)));
         assert_eq!(date.text(Instant::from_nanos(999_999_999)), b"Sun, 06 Nov 1994 08:49:36 GMT");
         assert_eq!(date.text(Instant::from_nanos(1_009_999_999)), b"Sun, 06 Nov 1994 08:49:37 GMT");
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_pass_while_the_calendar_is_not_asked() {
+    fn milliseconds_advance_between_readings() {
         let mut date = DateLine::new(WallClock::starting_at(UnixSeconds(7)));
         let millis = [0, 999_999, 1_000_000, 9_999_999, 10_000_000, 995_500_000, 1_004_400_000]
             .map(|nanos| date.millis(Instant::from_nanos(nanos)).0);

@@ -1,27 +1,27 @@
-//! Pages for the responses that the proxy makes itself: errors of upstreams, refused requests, exceeded limits.
+//! Pages for the proxy's own responses: upstream errors, rejected requests, exceeded limits.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// Statuses that a page can be for.
+/// Statuses that can have a page.
 const STATUSES: std::ops::RangeInclusive<u16> = 400..=599;
-/// The key of the page for every status; those of classes are 4 and 5.
+/// The key of the page for all statuses; those of classes are 4 and 5.
 const ANY: u16 = 0;
 
-/// Which responses a page is for.
+/// The statuses of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageStatus {
     /// One status, 400 to 599.
     Exactly(u16),
-    /// All statuses with this first digit, 4 or 5, that have no page of their own.
+    /// All statuses with this first digit, 4 or 5, without a page of their own.
     Class(u8),
-    /// All statuses that have no other page.
+    /// All statuses without another page.
     Any,
 }
 
 impl PageStatus {
-    /// Reads `503` or `5xx`.
+    /// Parses `503` or `5xx`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -40,12 +40,10 @@ impl PageStatus {
     }
 }
 
-/// The content of an error response.
+/// The body of an error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
-    /// Its Content-Type.
     pub media_type: String,
-    /// The body.
     pub content: Bytes,
 }
 
@@ -54,12 +52,12 @@ pub struct ErrorPage {
 pub struct ErrorPages(BTreeMap<u16, ErrorPage>);
 
 impl ErrorPages {
-    /// Adds a page. Returns whether there was none for the same statuses.
+    /// Adds a page. Returns false if there was one for the same statuses.
     pub fn insert(&mut self, status: PageStatus, page: ErrorPage) -> bool {
         self.0.insert(status.key(), page).is_none()
     }
 
-    /// The page for a status: its own, that of its class, or that for any.
+    /// The page of a status, of its class, or for all.
     pub(crate) fn find(&self, status: u16) -> Option<&ErrorPage> {
         [status, status / 100, ANY].iter().find_map(|key| self.0.get(key))
     }
@@ -70,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_specific_page_is_found() {
+    fn finds_most_specific_page() {
         let page = |text: &str| ErrorPage { media_type: "text/html".to_owned(), content: text.to_owned().into() };
         let mut pages = ErrorPages::default();
         for (name, is_new) in [("502", true), ("5xx", true), ("502", false)] {
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_errors_have_pages() {
+    fn rejects_pages_for_other_statuses() {
         assert_eq!(PageStatus::parse("404"), Some(PageStatus::Exactly(404)));
         for wrong in ["200", "399", "600", "50x", "3xx", "", "5XX", "index"] {
             assert_eq!(PageStatus::parse(wrong), None, "{wrong}");

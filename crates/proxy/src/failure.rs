@@ -1,4 +1,4 @@
-//! Why the proxy answers in the upstream's place: one table of status, error type (RFC 9209, 2.3) and text.
+//! Why the proxy responds in place of the upstream: one table of status, error type (RFC 9209, 2.3) and text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,53 +7,53 @@ use breme_balance::NoChoice;
 use breme_http1::ClientError;
 use breme_node::ConnectError;
 
-use crate::access_log::Ending;
-use crate::limits::TooMany;
+use crate::access_log::Completion;
+use crate::client_limits::RateLimited;
 use crate::resolver::ResolveError;
 use crate::targets::TargetRefusal;
 
-/// Why there is no answer of an upstream.
+/// Why there is no upstream response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nobody may be asked.
+    /// No upstream is available.
     NoUpstream(NoChoice),
     Connect(ConnectError),
-    /// An upstream with TLS of which the driver knows nothing.
+    /// The driver has no TLS client for this upstream.
     NoTlsClient,
     Resolve(ResolveError),
-    /// The connection ended before any byte of an answer.
-    BrokeOff,
+    /// The connection was closed before the response began.
+    ConnectionLost,
     Answer(ClientError),
-    /// A field that must be sent cannot be.
+    /// A required header field is invalid.
     Unsendable,
     HeadTimeout,
-    /// The upstream did not take the request's content.
-    TakingTimeout,
-    /// The answer stopped coming.
-    SilenceTimeout,
+    /// The upstream did not read the request body.
+    SendTimeout,
+    /// The response stopped arriving.
+    ReadTimeout,
     TotalTimeout,
     Target(TargetRefusal),
-    /// The request came through this proxy before.
+    /// The request has passed this proxy before.
     Loop,
     /// CONNECT to a reverse proxy.
     NoTunnels,
-    /// A forward proxy must be told the whole URL.
+    /// A forward proxy needs an absolute URL.
     NotAbsolute,
     /// `https://` without CONNECT.
     NeedsTunnel,
-    /// A TRACE that may be forwarded no further (RFC 9110, 7.6.2).
-    HopsSpent,
-    /// PURGE from an address that may not.
+    /// A TRACE whose Max-Forwards is 0 (RFC 9110, 7.6.2).
+    HopsExhausted,
+    /// PURGE from an address without permission.
     MayNotPurge,
-    /// PURGE of nothing that could be stored.
+    /// PURGE of a URL that cannot be stored.
     NothingToPurge,
-    /// The client has sent more than it may.
-    TooMany(TooMany),
-    /// Another request for the same has failed so.
+    /// The client exceeded its rate limit.
+    RateLimited(RateLimited),
+    /// Another request's fetch failed.
     Shared(Arc<SharedFailure>),
 }
 
-/// A failure with whom it concerns, for all who waited for the answer.
+/// A failure with its upstream, for all requests that waited for the response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SharedFailure {
     pub(crate) failure: Failure,
@@ -68,20 +68,20 @@ impl Failure {
             Self::Connect(ConnectError::TimedOut)
             | Self::Resolve(ResolveError::TimedOut)
             | Self::HeadTimeout
-            | Self::TakingTimeout
-            | Self::SilenceTimeout
+            | Self::SendTimeout
+            | Self::ReadTimeout
             | Self::TotalTimeout => 504,
             Self::Target(_) | Self::MayNotPurge => 403,
             Self::Loop => 508,
-            Self::NoTunnels | Self::HopsSpent => 405,
+            Self::NoTunnels | Self::HopsExhausted => 405,
             Self::NotAbsolute | Self::NothingToPurge => 400,
             Self::NeedsTunnel => 501,
-            Self::TooMany(_) => 429,
+            Self::RateLimited(_) => 429,
             _ => 502,
         }
     }
 
-    /// The `error` parameter of Proxy-Status; none: the client's mistake, or a rule.
+    /// The `error` parameter of Proxy-Status; None for client errors and rules.
     pub(crate) fn error_type(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoUpstream(_) => "destination_unavailable",
@@ -94,12 +94,12 @@ impl Failure {
             Self::NoTlsClient | Self::Unsendable => "proxy_configuration_error",
             Self::Resolve(ResolveError::TimedOut) => "dns_timeout",
             Self::Resolve(_) => "dns_error",
-            Self::BrokeOff => "connection_terminated",
+            Self::ConnectionLost => "connection_terminated",
             Self::Answer(ClientError::ClosedEarly) => "http_response_incomplete",
             Self::Answer(ClientError::TooLarge) => "http_response_header_section_size",
             Self::Answer(_) => "http_protocol_error",
-            Self::HeadTimeout | Self::SilenceTimeout | Self::TotalTimeout => "http_response_timeout",
-            Self::TakingTimeout => "connection_write_timeout",
+            Self::HeadTimeout | Self::ReadTimeout | Self::TotalTimeout => "http_response_timeout",
+            Self::SendTimeout => "connection_write_timeout",
             Self::Target(TargetRefusal::Address) => "destination_ip_prohibited",
             Self::Loop => "proxy_loop_detected",
             Self::Shared(shared) => return shared.failure.error_type(),
@@ -107,39 +107,39 @@ impl Failure {
             | Self::NoTunnels
             | Self::NotAbsolute
             | Self::NeedsTunnel
-            | Self::HopsSpent
+            | Self::HopsExhausted
             | Self::MayNotPurge
             | Self::NothingToPurge
-            | Self::TooMany(_) => return None,
+            | Self::RateLimited(_) => return None,
         })
     }
 
-    /// How an exchange ends by it: by whose fault. What a rule of the proxy forbids, no upstream did wrong.
-    pub(crate) const fn ending(&self) -> Ending {
+    /// The completion of an exchange with this failure. Violated rules are not the upstream's fault.
+    pub(crate) const fn completion(&self) -> Completion {
         match self {
             Self::Target(_)
             | Self::NoTunnels
             | Self::NotAbsolute
             | Self::NeedsTunnel
-            | Self::HopsSpent
+            | Self::HopsExhausted
             | Self::MayNotPurge
             | Self::NothingToPurge
-            | Self::TooMany(_) => Ending::ClientFailed,
-            _ => Ending::UpstreamFailed,
+            | Self::RateLimited(_) => Completion::ClientFailed,
+            _ => Completion::UpstreamFailed,
         }
     }
 
-    /// When asking again makes sense, in seconds (RFC 9110, 10.2.3).
+    /// When a retry makes sense, in seconds (RFC 9110, 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooMany(too_many) => Some(too_many.seconds()),
+            Self::RateLimited(too_many) => Some(too_many.seconds()),
             Self::Shared(shared) => shared.failure.retry_after(),
             Self::NoUpstream(NoChoice::AllFull) => Some(1),
             _ => None,
         }
     }
 
-    /// The name that the client may see of the server that failed: that of a shared failure, or `asked`.
+    /// The failed upstream, as far as clients may see it: that of a shared failure, or `asked`.
     pub(crate) fn upstream<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         match self {
             Self::Shared(shared) => shared.upstream.as_deref(),
@@ -147,7 +147,7 @@ impl Failure {
         }
     }
 
-    /// One sentence for the person who made the request, with the server's name if the client may see it.
+    /// One sentence for the user, with the upstream's name if clients may see it.
     pub(crate) fn text(&self, upstream: Option<&str>) -> String {
         let reason = self.reason();
         match upstream {
@@ -170,23 +170,23 @@ impl fmt::Display for Reason<'_> {
             Failure::Connect(error) => return connect_reason(error, formatter),
             Failure::NoTlsClient => "no TLS settings are known for the upstream",
             Failure::Resolve(error) => return write!(formatter, "{error}"),
-            Failure::BrokeOff => "the upstream closed the connection before it sent a response",
+            Failure::ConnectionLost => "the upstream closed the connection before it sent a response",
             Failure::Answer(error) => return write!(formatter, "{error}"),
             Failure::Unsendable => "the request cannot be forwarded",
             Failure::HeadTimeout => "the upstream did not respond in time",
-            Failure::TakingTimeout => "the upstream did not read the request body in time",
-            Failure::SilenceTimeout => "the upstream stopped sending its response",
+            Failure::SendTimeout => "the upstream did not read the request body in time",
+            Failure::ReadTimeout => "the upstream stopped sending its response",
             Failure::TotalTimeout => "the response was not complete in time",
             Failure::Target(refusal) => return write!(formatter, "{refusal}"),
             Failure::Loop => "the request has already passed through this proxy (forwarding loop)",
             Failure::NoTunnels => "this is a reverse proxy; it does not support CONNECT",
             Failure::NotAbsolute => "this is a forward proxy; send it an absolute URL, as in `GET http://example.org/`",
             Failure::NeedsTunnel => "this proxy forwards https URLs through CONNECT only",
-            Failure::HopsSpent => "Max-Forwards is 0, and this proxy does not support TRACE",
+            Failure::HopsExhausted => "Max-Forwards is 0, and this proxy does not support TRACE",
             Failure::MayNotPurge => "PURGE is not allowed from your address",
             Failure::NothingToPurge => "PURGE needs the URL of a cacheable resource",
             Failure::Shared(shared) => return shared.failure.reason().fmt(formatter),
-            Failure::TooMany(too_many) => {
+            Failure::RateLimited(too_many) => {
                 return write!(formatter, "too many requests from your address; retry in {} s", too_many.seconds());
             }
         })
@@ -211,11 +211,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_the_upstream_and_what_is_wrong() {
+    fn failure_text_names_upstream_and_error() {
         let failure = Failure::Connect(ConnectError::Refused);
         assert_eq!(failure.text(Some("a.example:80")), "a.example:80: the upstream refused the connection.\n");
         assert_eq!((failure.status(), failure.error_type()), (502, Some("connection_refused")));
-        assert_eq!((failure.ending(), Failure::NoTunnels.ending()), (Ending::UpstreamFailed, Ending::ClientFailed));
+        assert_eq!(
+            (failure.completion(), Failure::NoTunnels.completion()),
+            (Completion::UpstreamFailed, Completion::ClientFailed)
+        );
         assert!(Failure::NoUpstream(NoChoice::AllFull).text(None).contains("every upstream is at its limit"));
     }
 }

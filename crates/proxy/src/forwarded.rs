@@ -1,19 +1,17 @@
-//! Whom a trusted proxy asks for, by its word (RFC 7239; X-Forwarded-For).
+//! The client for which a trusted proxy forwards a request (RFC 7239; X-Forwarded-For).
 //!
-//! Each proxy writes the address that it has seen behind those that it was told. So the list is read from its end:
-//! proxies that are trusted are passed over, and the first address that is nobody's whom we trust is the client. What
-//! stands before it is that client's own word, and may be invented. Nor may it change how what is behind it reads: a
-//! quotation mark that the client begins and does not end would make one text of both. So quoted strings are looked for
-//! from the end too.
+//! Each proxy appends the address that it sees. So the list is read from its end: trusted proxies are skipped, and the
+//! first address that is not trusted is the client. Earlier entries come from that client and may be forged; they must
+//! not affect how later ones are parsed either: an unterminated quotation mark would join both. So quoted strings are
+//! also parsed from the end.
 
 use std::net::{IpAddr, SocketAddr};
 
 use breme_http1::Fields;
 
-/// The client that is named; none if nobody is, or somebody without an address. X-Forwarded-For counts before
-/// Forwarded, if both are there: proxies that write but one mostly write that one, and pass the other on as it came,
-/// from anybody.
-pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+/// The named client; None if there is none, or it has no address. X-Forwarded-For takes precedence over Forwarded:
+/// proxies that write only one mostly write that, and pass the other on unchanged.
+pub(crate) fn parse_forwarded_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let has_list = fields.first("X-Forwarded-For").is_some();
     let lines: Vec<&[u8]> = fields.all(if has_list { "X-Forwarded-For" } else { "Forwarded" }).collect();
     for member in lines.into_iter().rev().flat_map(|line| parts_from_the_end(line, b',')) {
@@ -25,7 +23,7 @@ pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -
     None
 }
 
-/// Of `for=192.0.2.43;proto=https`.
+/// Parses an element such as `for=192.0.2.43;proto=https`.
 fn address_of_element(element: &[u8]) -> Option<IpAddr> {
     let value = parts_from_the_end(element, b';').find_map(|pair| {
         let (name, value) = pair.split_at_checked(4)?;
@@ -35,8 +33,8 @@ fn address_of_element(element: &[u8]) -> Option<IpAddr> {
     address(unquoted.unwrap_or(value))
 }
 
-/// The parts of a text, trimmed and without empty ones, the last one first. What separates them does not do so in a
-/// quoted string.
+/// The parts of a text from the last to the first, trimmed, without empty ones. Separators in quoted strings do not
+/// count.
 fn parts_from_the_end(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     let parts = std::iter::from_fn(move || {
@@ -76,19 +74,20 @@ mod tests {
     use super::*;
     use crate::networks::Network;
 
-    /// The client that these fields name to one who trusts 10.0.0.0/8 and fd00::/8.
+    /// The client named by these fields if 10.0.0.0/8 and fd00::/8 are trusted.
     fn named(lines: &str) -> Option<String> {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
         let trusted = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap());
-        let client = named_client(head.fields, |address| trusted.iter().any(|network| network.contains(address)));
+        let client =
+            parse_forwarded_client(head.fields, |address| trusted.iter().any(|network| network.contains(address)));
         client.map(|address| address.to_string())
     }
 
     #[test]
-    fn the_last_address_that_is_not_trusted_is_the_client() {
+    fn client_is_last_untrusted_address() {
         for (lines, expected) in [
             ("X-Forwarded-For: 192.0.2.1\r\n", "192.0.2.1"),
             ("X-Forwarded-For: 203.0.113.9, 192.0.2.1\r\n", "192.0.2.1"),
@@ -99,12 +98,12 @@ mod tests {
             ("Forwarded: for=203.0.113.9, For=192.0.2.1;proto=https\r\n", "192.0.2.1"),
             ("Forwarded: by=x; for=\"[2001:db8::1]:80\";host=\"a,b\", for=10.0.0.1\r\n", "2001:db8::1"),
             ("Forwarded: for=203.0.113.9\r\nX-Forwarded-For: 192.0.2.1\r\n", "192.0.2.1"),
-            // What a client begins to quote does not reach over what is written behind it …
+            // A quotation begun by a client does not extend over what follows it …
             ("X-Forwarded-For: \", 192.0.2.1\r\n", "192.0.2.1"),
             ("X-Forwarded-For: \"\\, 192.0.2.1, 10.1.1.1\r\n", "192.0.2.1"),
             ("Forwarded: for=\"x, for=192.0.2.1;host=\"a\\\",b\", for=10.0.0.1\r\n", "192.0.2.1"),
             ("Forwarded: for=\"x\\, for=192.0.2.1\r\n", "192.0.2.1"),
-            // … nor does what it was quoted with.
+            // … nor does its end.
             ("Forwarded: host=\"a;for=203.0.113.9\";for=192.0.2.1\r\n", "192.0.2.1"),
             ("Forwarded: for=192.0.2.1;host=\"a;for=203.0.113.9;b\"\r\n", "192.0.2.1"),
         ] {

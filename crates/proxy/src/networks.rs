@@ -1,9 +1,9 @@
-//! Networks as `10.0.0.0/8`, and which addresses are nobody's business but their owner's.
+//! Networks such as `10.0.0.0/8`, and public addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// All addresses with the same first bits.
+/// All addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network {
     address: IpAddr,
@@ -13,7 +13,7 @@ pub(crate) struct Network {
 impl FromStr for Network {
     type Err = ();
 
-    /// An address with a number of bits, or an address alone.
+    /// Parses an address with an optional prefix length.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u32>().map_err(drop)?)),
@@ -30,7 +30,7 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// Whether an address belongs to it. An IPv4 address that is written as an IPv6 one is an IPv4 address.
+    /// Whether it contains an address; IPv4-mapped addresses count as IPv4.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match (self.address.to_canonical(), address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -45,8 +45,8 @@ impl Network {
     }
 }
 
-/// Whether anybody on the Internet may be meant by an address: neither this machine, nor this network, nor a group, nor
-/// nobody. What embeds an IPv4 address is judged by that one (RFC 4291, 2.5.5; RFC 6052; RFC 3056; RFC 4380).
+/// Whether an address is public: not local to the host or a network, multicast or unspecified. Embedded IPv4 addresses
+/// are checked themselves (RFC 4291, 2.5.5; RFC 6052; RFC 3056; RFC 4380).
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -54,7 +54,7 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// RFC 6890 and the registry that it began.
+/// RFC 6890 and its registry.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [first, second, third, _] = address.octets();
     let is_special = match first {
@@ -74,14 +74,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let segments = address.segments();
     let embedded = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match segments {
-        // `::`, `::1`, and the old way to write an IPv4 address in an IPv6 one.
+        // `::`, `::1`, and IPv4-compatible addresses.
         [0, 0, 0, 0, 0, 0, _, _] => false,
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(embedded(high, low)),
         [0x64, 0xff9b, ..] => false,
         [0x2002, high, low, ..] => is_public_v4(embedded(high, low)),
         // Teredo, benchmarking, ORCHID and the rest of the protocol assignments; documentation.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
-        // Only 2000::/3 is given out to be routed.
+        // Only 2000::/3 is allocated for routing.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_contain_what_begins_alike() {
+    fn network_contains_addresses_with_its_prefix() {
         for (text, inside, outside) in [
             ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
             ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_out_there_is_public() {
+    fn classifies_public_addresses() {
         for text in
             ["1.1.1.1", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.0.1.1", "223.255.255.255"]
         {

@@ -1,67 +1,53 @@
-//! The proxy as a node: its tables, and which part of it an event concerns.
+//! The proxy as a node.
 //!
 //! ```text
-//!   client ──────────────┐                                   ┌────────── server
+//!   client ──────────────┐                                   ┌────────── upstream connection
 //!   (accepted)           │                                   │   (opened; idle ones in the pool)
 //!                        └────────────► exchange ◄───────────┘
-//!                    receives requests             receives answers
+//!                    receives requests             receives responses
 //! ```
 //!
-//! An **exchange** is one request on its way to its answer. It joins a client to a server for that time, and outlives
-//! neither: when its answer is complete the server goes to the pool and the client may ask again. No other path leads
-//! from one to the other, so the answers of two clients cannot be mixed.
+//! An **exchange** is one request until its response is complete. For that time it joins a client to an upstream
+//! connection. Afterwards the connection returns to the pool and the client may send another request. No other path
+//! leads from one to the other, so the responses of two clients cannot be mixed.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `clients` | accepted connections: requests, their content, how long they may take |
-//! | `refusing` | … and what is none |
-//! | `asking` | from a request to what is to become of it |
-//! | `caching` | where the cache meets an exchange |
-//! | `following` | exchanges that read what another one fetches |
-//! | `parting` | slow clients that read on without what is fetched for them |
-//! | `routing` | who is asked |
-//! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
-//! | `answering` | from a server's answer to the client |
-//! | `ending` | exchanges that end, well or badly |
-//! | `queueing` | requests that wait for an upstream to have room |
-//! | `tunnels` | bytes of no protocol of ours |
-//! | `health`, `checks` | checks of the upstreams, beside all exchanges |
-//! | `purging` | requests to let stored answers go |
-//! | `pool` | servers that wait |
-//! | `reuse` | which request may follow on a server's connection |
-//! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
-//! | `standing`, `hitting` | the same for answers out of the store |
-//! | `noting`, `notes` | what the log is told |
-//! | `part` | what the cache holds of an exchange |
-//! | `tables` | the records of all these |
-//! | `turn` | one event in one shard, to which each of these files adds a part |
+//! | `clients` | accepted connections: requests, bodies, timeouts; connection pressure |
+//! | `refusals` | responses to malformed requests |
+//! | `request` | a request: rules, rate limit, cache lookup, serialisation |
+//! | `cache`, `followers`, `purge` | stored responses; exchanges that read another one's fetch; PURGE |
+//! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
+//! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |
+//! | `response` | from an upstream's response to the client |
+//! | `exchange_end`, `deadlines` | completion and failure; timeouts |
+//! | `tunnels` | CONNECT and upgrades |
+//! | `health` | active health checks |
+//! | `relay_replay`, `hit_replay` | byte-identical requests: forwarded, or served from the store |
+//! | `log_entry` | entries of the access log |
+//! | `tables`, `context` | the records of a shard; one event in it |
 
-mod answering;
-mod asking;
-mod caching;
-mod checks;
+mod cache;
 mod clients;
-mod ending;
-mod familiar;
-mod following;
+mod context;
+mod deadlines;
+mod exchange_end;
+mod followers;
 mod health;
-mod hitting;
-mod notes;
-mod noting;
-mod part;
-mod parting;
+mod hit_replay;
+mod log_entry;
 mod pool;
-mod purging;
-mod queueing;
-mod refusing;
-mod repeating;
+mod purge;
+mod queue;
+mod refusals;
+mod relay_replay;
+mod request;
+mod response;
 mod reuse;
-mod routing;
-mod servers;
-mod standing;
+mod route;
 mod tables;
 mod tunnels;
-mod turn;
+mod upstreams;
 
 use std::sync::Arc;
 
@@ -70,44 +56,44 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Pressure,
     Received, Shard,
 };
-use checks::Checks;
-use tables::{Client, ClientKey, Connecting, ConnectingKey, ExchangeKey, Owner, ServerKey};
-use turn::{State, Turn};
+use context::{Context, ShardState};
+use health::Checks;
+use tables::{Client, ClientKey, Connecting, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
 
-use crate::limits::Entrance;
-use crate::renewal::{InForce, RENEWED};
+use crate::client_limits::Admission;
+use crate::reload::{CurrentShared, RELOADED};
 use crate::shared::Shared;
 
 /// The node of one shard of a [`Proxy`](crate::Proxy).
 #[derive(Debug)]
 pub struct ProxyNode {
-    in_force: Arc<InForce>,
+    current: Arc<CurrentShared>,
     shared: Arc<Shared>,
-    state: State,
+    state: ShardState,
 }
 
 impl ProxyNode {
-    pub(crate) fn new(in_force: Arc<InForce>, shard: Shard) -> Self {
-        let shared = in_force.shared();
-        let state = State::new(&shared, shard);
-        Self { in_force, shared, state }
+    pub(crate) fn new(current: Arc<CurrentShared>, shard: Shard) -> Self {
+        let shared = current.shared();
+        let state = ShardState::new(&shared, shard);
+        Self { current, shared, state }
     }
 
-    fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
-        self.turn_with(now, &[], actions)
+    fn context<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Context<'a> {
+        self.context_with(now, &[], actions)
     }
 
-    /// A turn in which `received` is lent.
-    fn turn_with<'a>(&'a mut self, now: Instant, received: &'a [u8], actions: &'a mut Actions) -> Turn<'a> {
-        Turn {
+    /// With the bytes received.
+    fn context_with<'a>(&'a mut self, now: Instant, received: &'a [u8], actions: &'a mut Actions) -> Context<'a> {
+        Context {
             shared: &self.shared,
             node: &mut self.state,
             now,
             actions,
             received,
             receiving: None,
-            is_wanted: false,
-            given: None,
+            captures_hit: false,
+            captured: None,
         }
     }
 }
@@ -118,19 +104,19 @@ impl Node for ProxyNode {
         let address = accepted.peer.ip();
         let is_trusted = self.shared.is_trusted(address);
         let entrance = match is_trusted {
-            true => Entrance::Uncounted,
-            false => self.shared.clients.enter(now, address, &self.shared.settings.clients),
+            true => Admission::Uncounted,
+            false => self.shared.clients.admit(now, address, &self.shared.settings.clients),
         };
-        if entrance == Entrance::Closed {
+        if entrance == Admission::Closed {
             return actions.close(id, Close::Abort);
         }
         let client = Client {
             is_secured,
             is_trusted,
-            is_counted: entrance == Entrance::Counted,
+            is_counted: entrance == Admission::Counted,
             ..Client::new(id, now, accepted)
         };
-        let key = ClientKey::of(self.state.clients.insert(client));
+        let key = ClientKey::new(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
         let patience = self.state.pressure.idle_timeout(self.shared.settings.limits.idle_timeout);
         self.state.client_timers.set(key.timer(), now + patience);
@@ -143,13 +129,13 @@ impl Node for ProxyNode {
         outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
-        if let Some(number) = Checks::of_ticket(ticket) {
-            return self.turn(now, actions).handle_check_connected(number, outcome);
+        if let Some(number) = Checks::from_ticket(ticket) {
+            return self.context(now, actions).handle_check_connected(number, outcome);
         }
         let index = ticket.0 as usize;
         if let Some(connecting) = self.state.connecting.try_remove(index) {
             let Connecting { endpoint, exchange } = connecting;
-            self.turn(now, actions).handle_connected(ConnectingKey::of(index), endpoint, exchange, outcome);
+            self.context(now, actions).handle_connected(ConnectingKey::new(index), endpoint, exchange, outcome);
         }
     }
 
@@ -161,71 +147,73 @@ impl Node for ProxyNode {
         actions: &mut Actions,
     ) -> usize {
         match self.state.owner(id) {
-            Owner::Client(key) => self.turn_with(now, received.bytes, actions).receive_from_client(key, received),
-            Owner::Server(key) => self.turn_with(now, received.bytes, actions).receive_from_server(key, received),
-            Owner::Check(number) => self.turn(now, actions).receive_from_checked(number, received),
-            Owner::Nobody => received.bytes.len(),
+            Owner::Client(key) => self.context_with(now, received.bytes, actions).receive_from_client(key, received),
+            Owner::UpstreamConnection(key) => {
+                self.context_with(now, received.bytes, actions).receive_from_upstream(key, received)
+            }
+            Owner::Check(number) => self.context(now, actions).receive_from_checked(number, received),
+            Owner::None => received.bytes.len(),
         }
     }
 
     fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
         match self.state.owner(id) {
-            Owner::Client(key) => self.turn(now, actions).handle_client_queue(key, unsent_bytes > 0),
-            Owner::Server(key) => self.turn(now, actions).handle_server_queue(key, unsent_bytes > 0),
-            Owner::Check(_) | Owner::Nobody => {}
+            Owner::Client(key) => self.context(now, actions).handle_client_queue(key, unsent_bytes > 0),
+            Owner::UpstreamConnection(key) => self.context(now, actions).handle_upstream_queue(key, unsent_bytes > 0),
+            Owner::Check(_) | Owner::None => {}
         }
     }
 
     fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         match self.state.owner(id) {
-            Owner::Client(key) => self.turn(now, actions).handle_client_closed(key, reason),
-            Owner::Server(key) => self.turn(now, actions).handle_server_closed(key, reason),
-            Owner::Check(number) => self.turn(now, actions).handle_check_closed(number),
-            Owner::Nobody => {}
+            Owner::Client(key) => self.context(now, actions).handle_client_closed(key, reason),
+            Owner::UpstreamConnection(key) => self.context(now, actions).handle_upstream_closed(key, reason),
+            Owner::Check(number) => self.context(now, actions).handle_check_closed(number),
+            Owner::None => {}
         }
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
         if self.state.pressure.rises_at().is_some_and(|at| at <= now) {
-            self.turn(now, actions).change_pressure(Pressure::rise);
+            self.context(now, actions).change_pressure(Pressure::rise);
         }
         while let Some(key) = self.state.exchange_timers.pop_due(now) {
-            self.turn(now, actions).handle_exchange_deadline(ExchangeKey::of(key as usize));
+            self.context(now, actions).handle_exchange_deadline(ExchangeKey::new(key as usize));
         }
         while let Some(key) = self.state.client_timers.pop_due(now) {
-            self.turn(now, actions).handle_client_deadline(ClientKey::of(key as usize));
+            self.context(now, actions).handle_client_deadline(ClientKey::new(key as usize));
         }
-        while let Some(key) = self.state.server_timers.pop_due(now) {
-            self.turn(now, actions).drop_server(ServerKey::of(key as usize), Close::Graceful);
+        while let Some(key) = self.state.upstream_timers.pop_due(now) {
+            self.context(now, actions).drop_upstream(UpstreamKey::new(key as usize), Close::Graceful);
         }
-        self.turn(now, actions).make_checks();
+        self.context(now, actions).run_checks();
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
-        if message == RENEWED {
-            self.shared = self.in_force.shared();
-            // What was written for them was written after the old settings.
-            self.state.forget_familiar(&self.shared);
+        if message == RELOADED {
+            self.shared = self.current.shared();
+            // Entries depend on the old settings.
+            self.state.clear_replay_caches(&self.shared);
         } else {
-            self.turn(now, actions).handle_message(message);
+            self.context(now, actions).handle_message(message);
         }
     }
 
     fn handle_pressure(&mut self, now: Instant, is_high: bool, actions: &mut Actions) {
-        self.turn(now, actions).change_pressure(|pressure| pressure.set(now, is_high));
+        self.context(now, actions).change_pressure(|pressure| pressure.set(now, is_high));
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.state.is_stopping = true;
-        let mut turn = self.turn(now, actions);
-        turn.stop_checks();
-        turn.drop_idle_servers();
-        turn.drop_idle_clients();
+        let mut context = self.context(now, actions);
+        context.stop_checks();
+        context.drop_idle_upstreams();
+        context.drop_idle_clients();
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let State { exchange_timers, client_timers, server_timers, checks, pressure, .. } = &self.state;
-        let timers = [exchange_timers.next(), client_timers.next(), server_timers.next()];
+        let ShardState { exchange_timers, client_timers, upstream_timers, checks, pressure, .. } = &self.state;
+        let timers = [exchange_timers.next(), client_timers.next(), upstream_timers.next()];
         timers.into_iter().chain([checks.next_deadline(), pressure.rises_at()]).flatten().min()
     }
 }

@@ -1,4 +1,4 @@
-//! What a proxy is made of, and what can be wrong with it.
+//! The parts of a proxy, and errors in its settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,26 +12,23 @@ use crate::resolver::Resolver;
 use crate::settings::Settings;
 use crate::tls_names::TlsNames;
 
-/// What a proxy is made of. What its mode does not need may be missing.
+/// The parts of a proxy. Those that its mode does not need may be None.
 pub struct Parts {
-    /// What the user chose.
     pub settings: Settings,
-    /// Whom a reverse proxy asks.
+    /// The upstreams of a reverse proxy.
     pub group: Option<Arc<Group>>,
-    /// The driver's clients of TLS, by the name of the upstream. An upstream with TLS that has none cannot be asked.
+    /// The driver's TLS clients by upstream name. An upstream with TLS and no client cannot be used.
     pub tls_clients: TlsNames,
-    /// How a forward proxy finds addresses.
+    /// Looks up addresses for a forward proxy.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// Who takes notes.
     pub access_log: Option<Arc<dyn AccessLog>>,
-    /// What answers are stored in; none: nothing is stored.
+    /// None: nothing is stored.
     pub cache: Option<Arc<Cache>>,
-    /// The calendar.
     pub clock: WallClock,
 }
 
 impl Parts {
-    /// The least: settings and a calendar.
+    /// Only settings and a clock.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
         Self {
@@ -46,7 +43,7 @@ impl Parts {
     }
 }
 
-/// Settings that cannot work.
+/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -58,15 +55,15 @@ pub enum SettingsError {
     Pseudonym(String),
     /// The name for CDN-Loop is neither a host with an optional port nor a token.
     CdnLoop(String),
-    /// The Host that upstreams are to be told is not a host with an optional port.
+    /// The fixed Host for upstreams is not a host with an optional port.
     Host(String),
     /// Not a network.
     Network(String),
-    /// Not a network whose members could purge.
+    /// Not a network, in `purge_from`.
     PurgeFrom(String),
-    /// Not a host that may be allowed.
+    /// Not a host.
     AllowedHost(String),
-    /// Nothing may wait in the proxy, so nothing could pass.
+    /// With a relay buffer of 0 bytes nothing could be relayed.
     RelayBytes,
 }
 

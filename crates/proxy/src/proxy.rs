@@ -1,4 +1,4 @@
-//! A proxy as its program sees it: checked settings, and the factory of its nodes.
+//! A proxy for its program: validated settings, and the factory of its nodes.
 
 use std::sync::Arc;
 
@@ -8,56 +8,55 @@ use breme_node::Shard;
 use crate::counters::ProxyCounts;
 use crate::node::ProxyNode;
 use crate::parts::{Parts, SettingsError};
-use crate::renewal::{InForce, RENEWED};
+use crate::reload::{CurrentShared, RELOADED};
 use crate::settings::Settings;
 use crate::shared::Shared;
 
 /// A proxy for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    in_force: Arc<InForce>,
+    current: Arc<CurrentShared>,
 }
 
 impl Proxy {
-    /// A proxy of these parts.
+    /// Creates a proxy.
     ///
     /// # Errors
-    /// When a setting cannot work, or a part is missing that its mode needs.
+    /// If a setting is invalid, or a part is missing that its mode needs.
     pub fn new(parts: Parts) -> Result<Self, SettingsError> {
-        Shared::new(parts).map(|shared| Self { in_force: Arc::new(InForce::new(shared)) })
+        Shared::new(parts).map(|shared| Self { current: Arc::new(CurrentShared::new(shared)) })
     }
 
     /// The node of one shard.
     #[must_use]
     pub fn node(&self, shard: Shard) -> ProxyNode {
-        ProxyNode::new(self.in_force.clone(), shard)
+        ProxyNode::new(self.current.clone(), shard)
     }
 
-    /// The message by which a shard takes the settings that have been [renewed](Self::renew).
-    pub const RENEWED: u64 = RENEWED;
+    /// The message that makes a shard apply [reloaded](Self::reload) settings.
+    pub const RELOADED: u64 = RELOADED;
 
-    /// Whether these settings can work in this proxy.
+    /// Validates settings for this proxy.
     ///
     /// # Errors
-    /// When they cannot.
+    /// If they are invalid.
     pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
-        self.in_force.shared().renewed(settings.clone(), None).map(drop)
+        self.current.shared().reloaded(settings.clone(), None).map(drop)
     }
 
-    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]; and another cache, if
-    /// there is one, which must be [the same with other settings](Cache::with_settings). The mode stays what it is, but
-    /// for its rules.
+    /// Replaces the settings; a shard applies them when it is woken with [`Proxy::RELOADED`]. A new cache must be [this
+    /// one with other settings](Cache::with_settings). The mode cannot change, except for its rules.
     ///
     /// # Errors
-    /// When they cannot work; then nothing changes.
-    pub fn renew(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<(), SettingsError> {
-        self.in_force.renew(settings, cache)
+    /// If they are invalid; then nothing changes.
+    pub fn reload(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<(), SettingsError> {
+        self.current.reload(settings, cache)
     }
 
-    /// All that the shards have counted. It disturbs none of them.
+    /// The counters of all shards, read without disturbing them.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
-        let shared = self.in_force.shared();
+        let shared = self.current.shared();
         let Shared { clients, queue, counters, retry_budget, .. } = &*shared;
         ProxyCounts {
             retries_denied: retry_budget.denied(),

@@ -1,9 +1,9 @@
-//! Requests that wait because every upstream has as many as it may have, in the order in which they came.
+//! Requests that wait in order of arrival because every upstream is at its limit.
 //!
-//! One queue for all shards. Where a request ends, the one that waits first is woken, in its own shard, and looks for a
-//! place. Only when it has found one does it leave, and wakes the next; so the queue also empties when many places come
-//! at once (an upstream that is well again), and a wake-up that is lost is made good by the next one. Nobody who comes
-//! later passes it: while somebody waits, new requests join behind.
+//! One queue serves all shards. When a request ends, the first queued one is woken in its own shard and looks for an
+//! upstream. It leaves the queue only when it has one, and wakes the next; so the queue also drains when much capacity
+//! appears at once (a recovered upstream), and a lost wake-up is repaired by the next one. New requests do not overtake
+//! queued ones.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -12,72 +12,70 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use breme_base::Instant;
 use breme_node::ShardId;
 
-/// Who waits, and how to be woken.
+/// A queued request, and how to wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiter {
+pub(crate) struct QueuedRequest {
     pub(crate) shard: ShardId,
     pub(crate) message: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiters: Mutex<VecDeque<(Waiter, Instant)>>,
-    /// How many there are, for those who only want to know whether there is any.
+    requests: Mutex<VecDeque<(QueuedRequest, Instant)>>,
+    /// The length, readable without the lock.
     length: AtomicUsize,
-    /// Requests that had to wait so far.
+    /// Requests queued so far.
     joined: AtomicU64,
 }
 
-/// What became of joining.
+/// The result of joining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
-    /// Nobody else waits. A place may have become free before anybody could know that somebody waits: look again.
+pub(crate) enum QueuePosition {
+    /// The queue was empty. Capacity may have appeared before this entry was visible: check again.
     First,
-    /// Others are woken before.
-    Behind,
-    /// Too many wait already.
+    /// Others are woken first.
+    Later,
+    /// The queue is full.
     Full,
 }
 
 impl Queue {
-    /// Joins behind all others, to wait until `deadline`, unless `length_max` wait already.
-    pub(crate) fn join(&self, waiter: Waiter, deadline: Instant, length_max: usize) -> Joined {
-        let mut waiters = self.waiters();
-        if waiters.len() >= length_max {
-            return Joined::Full;
+    /// Appends a request that waits until `deadline`, unless `length_max` wait already.
+    pub(crate) fn join(&self, queued_request: QueuedRequest, deadline: Instant, length_max: usize) -> QueuePosition {
+        let mut requests = self.requests();
+        if requests.len() >= length_max {
+            return QueuePosition::Full;
         }
-        waiters.push_back((waiter, deadline));
+        requests.push_back((queued_request, deadline));
         self.joined.fetch_add(1, Ordering::Relaxed);
-        self.note_length(&waiters);
-        if waiters.len() == 1 { Joined::First } else { Joined::Behind }
+        self.update_length(&requests);
+        if requests.len() == 1 { QueuePosition::First } else { QueuePosition::Later }
     }
 
-    /// Does not wait any more.
-    pub(crate) fn leave(&self, waiter: Waiter) {
-        let mut waiters = self.waiters();
-        if let Some(place) = waiters.iter().position(|(other, _)| *other == waiter) {
-            waiters.remove(place);
-            self.note_length(&waiters);
+    /// Removes a request.
+    pub(crate) fn leave(&self, queued_request: QueuedRequest) {
+        let mut requests = self.requests();
+        if let Some(place) = requests.iter().position(|(other, _)| *other == queued_request) {
+            requests.remove(place);
+            self.update_length(&requests);
         }
     }
 
-    /// Who is to be woken now. Those who are over their time (or whose shard is no more) do not keep the others
-    /// waiting.
-    pub(crate) fn first(&self, now: Instant) -> Option<Waiter> {
-        // Either this sees who has joined, or who joins sees the place that was given back before this.
+    /// The request to wake now. Expired ones, perhaps of shards that no longer exist, are removed.
+    pub(crate) fn first(&self, now: Instant) -> Option<QueuedRequest> {
+        // Either this load sees a joined request, or that request sees the capacity released before.
         fence(Ordering::SeqCst);
         if self.is_empty() {
             return None;
         }
-        let mut waiters = self.waiters();
-        while waiters.front().is_some_and(|(_, deadline)| *deadline < now) {
-            waiters.pop_front();
+        let mut requests = self.requests();
+        while requests.front().is_some_and(|(_, deadline)| *deadline < now) {
+            requests.pop_front();
         }
-        self.note_length(&waiters);
-        waiters.front().map(|(waiter, _)| *waiter)
+        self.update_length(&requests);
+        requests.front().map(|(queued_request, _)| *queued_request)
     }
 
-    /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.length.load(Ordering::Relaxed) == 0
     }
@@ -90,12 +88,12 @@ impl Queue {
         self.joined.load(Ordering::Relaxed)
     }
 
-    fn waiters(&self) -> MutexGuard<'_, VecDeque<(Waiter, Instant)>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, VecDeque<(QueuedRequest, Instant)>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_length(&self, waiters: &VecDeque<(Waiter, Instant)>) {
-        self.length.store(waiters.len(), Ordering::Relaxed);
+    fn update_length(&self, requests: &VecDeque<(QueuedRequest, Instant)>) {
+        self.length.store(requests.len(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 }
@@ -104,33 +102,33 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn waiter(message: u64) -> Waiter {
-        Waiter { shard: ShardId(0), message }
+    fn queued_request(message: u64) -> QueuedRequest {
+        QueuedRequest { shard: ShardId(0), message }
     }
 
     #[test]
-    fn who_came_first_is_woken_until_it_leaves() {
+    fn wakes_first_request_until_it_leaves() {
         let (queue, now) = (Queue::default(), Instant::ZERO);
         assert!(queue.is_empty() && queue.first(now).is_none());
-        let joined = [1, 2, 3, 4].map(|message| queue.join(waiter(message), Instant::FAR, 3));
-        assert_eq!(joined, [Joined::First, Joined::Behind, Joined::Behind, Joined::Full]);
+        let joined = [1, 2, 3, 4].map(|message| queue.join(queued_request(message), Instant::FAR, 3));
+        assert_eq!(joined, [QueuePosition::First, QueuePosition::Later, QueuePosition::Later, QueuePosition::Full]);
         assert_eq!((queue.length(), queue.joined()), (3, 3));
-        assert_eq!([queue.first(now), queue.first(now)], [Some(waiter(1)); 2]);
-        queue.leave(waiter(1));
-        queue.leave(waiter(3));
-        queue.leave(waiter(3));
-        assert_eq!(queue.first(now), Some(waiter(2)));
-        queue.leave(waiter(2));
+        assert_eq!([queue.first(now), queue.first(now)], [Some(queued_request(1)); 2]);
+        queue.leave(queued_request(1));
+        queue.leave(queued_request(3));
+        queue.leave(queued_request(3));
+        assert_eq!(queue.first(now), Some(queued_request(2)));
+        queue.leave(queued_request(2));
         assert!(queue.is_empty() && queue.first(now).is_none());
     }
 
     #[test]
-    fn who_is_over_time_keeps_nobody_waiting() {
+    fn expired_requests_leave_the_queue() {
         let (queue, now) = (Queue::default(), Instant::from_nanos(5));
         for (message, deadline) in [(1, 3), (2, 4), (3, 5)] {
-            queue.join(waiter(message), Instant::from_nanos(deadline), 9);
+            queue.join(queued_request(message), Instant::from_nanos(deadline), 9);
         }
-        assert_eq!(queue.first(now), Some(waiter(3)));
+        assert_eq!(queue.first(now), Some(queued_request(3)));
         assert_eq!(queue.length(), 1);
     }
 }

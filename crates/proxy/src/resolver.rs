@@ -1,42 +1,40 @@
-//! Names of hosts become addresses somewhere else: asking a name server takes time and is the world's business.
+//! The interface to name resolution, which takes time and belongs to the world outside.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use breme_node::ShardId;
 
-/// Who asked, and how to be told: its node is woken with this message when the answer can be
-/// [fetched](Resolver::fetch).
+/// Who requested a lookup: its node is woken with this message when the result can be [fetched](Resolver::fetch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Requester {
     /// The shard to wake.
     pub shard: ShardId,
-    /// The message to wake it with. No other question that is under way in this shard has the same.
+    /// The message to wake it with; unique among the shard's pending lookups.
     pub message: u64,
 }
 
-/// What became of a question.
+/// The state of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It was known.
+    /// Resolved.
     Known(Vec<SocketAddr>),
-    /// It cannot be answered.
     Failed(ResolveError),
     /// The requester will be woken, once.
-    Asked,
+    Pending,
 }
 
 /// Why a name has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// There is no such name, or it has no address.
+    /// The name does not exist, or has no address.
     NoSuchName,
-    /// The name servers did not answer in time.
+    /// The name servers did not respond in time.
     TimedOut,
-    /// Too many questions wait; ask again later.
+    /// Too many lookups are pending.
     Busy,
-    /// Something else, in the words of the operating system.
+    /// An error of the operating system.
     Other(String),
 }
 
@@ -53,15 +51,14 @@ impl fmt::Display for ResolveError {
 
 impl std::error::Error for ResolveError {}
 
-/// Finds the addresses of hosts. It must never block: an answer that is not at hand is [asked](Resolution::Asked) for
-/// elsewhere.
+/// Looks up the addresses of hosts. Must not block: a result that is not at hand is [pending](Resolution::Pending).
 pub trait Resolver: Send + Sync {
     /// The addresses of `host` (a name, or an address without brackets), each with `port`.
     fn resolve(&self, host: &str, port: u16, requester: Requester) -> Resolution;
 
-    /// The answer for which the requester was woken; none if there is none. It is forgotten with this.
+    /// Takes the result for which the requester was woken; None if there is none.
     fn fetch(&self, requester: Requester) -> Option<Result<Vec<SocketAddr>, ResolveError>>;
 
-    /// The requester does not want to know any more.
+    /// Cancels a lookup.
     fn forget(&self, requester: Requester);
 }

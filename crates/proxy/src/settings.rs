@@ -1,4 +1,4 @@
-//! What a user may choose, each bound with its name and its default.
+//! The settings of a proxy, with their defaults.
 
 use std::time::Duration;
 
@@ -7,92 +7,81 @@ use breme_node::ListenerId;
 
 use crate::error_pages::ErrorPages;
 
-/// The settings of a proxy. Those of the driver (connecting, queues, TLS) are the driver's own.
+/// The settings of a proxy. Those of the driver (connecting, queues, TLS) are separate.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What it is for.
     pub mode: Mode,
-    /// What a client may ask of its connection.
+    /// Limits of client connections.
     pub limits: Limits,
-    /// What an upstream's answers may be like.
+    /// Limits of upstream responses.
     pub upstream_limits: Limits,
-    /// How long anything may take.
-    pub times: Times,
-    /// Connections to upstreams that wait for their next request.
+    pub times: Timeouts,
     pub pool: Pool,
-    /// What the proxy says of itself and of the client.
     pub identity: Identity,
-    /// So often is a request sent again that is idempotent, has no content, and whose connection ended before any byte
-    /// of an answer.
+    /// Retries of an idempotent request without a body whose connection was closed before the first response byte.
     pub retries_max: u8,
-    /// So many of a hundred requests that went out may be sent again, to the same upstream or to another (and ten a
-    /// second in any case); 0: all.
+    /// Retries to the same upstream or another, in percent of the forwarded requests (and ten per second in any case);
+    /// 0: unlimited.
     pub retry_percent_max: u32,
-    /// Pass on requests to speak another protocol on the connection (`Upgrade`, as for WebSocket); if not, the field is
-    /// removed.
+    /// Forward Upgrade requests, as for WebSocket; otherwise the header is removed.
     pub upgrades: bool,
-    /// A client that ends its sending while it waits for an answer is taken for one that has left. If not, it may still
-    /// read: it may have ended only its half of the connection.
+    /// Treat a client that closes its side while it waits for a response as gone. Otherwise it may still read: it may
+    /// have closed only its half of the connection.
     pub abort_on_close: bool,
-    /// What each client may take of the proxy.
     pub clients: ClientLimits,
-    /// Requests that wait while every upstream has as many as it may have.
+    /// Requests that wait while every upstream is at its limit.
     pub queue: QueueSettings,
-    /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster
-    /// one is held back. The driver holds them and says when there are too many: its settings must say the same
-    /// (`send_queue_high_bytes`).
+    /// Bytes of one exchange buffered for a slower peer, per direction; past it the faster one is paused. The driver
+    /// buffers them, so its `send_queue_high_bytes` must be equal.
     pub relay_bytes_max: usize,
-    /// The listeners that speak TLS: the scheme of what comes there is `https`.
+    /// The TLS listeners, whose requests have the scheme `https`.
     pub secured_listeners: Vec<ListenerId>,
-    /// Requests with a field of this name have nothing to do with the cache.
+    /// Requests with this header bypass the cache.
     pub cache_bypass_header: Option<String>,
-    /// Networks (`10.0.0.0/8`) whose members may let stored answers go, by the method PURGE; empty: the method is
-    /// passed on.
+    /// Networks (`10.0.0.0/8`) that may use PURGE; empty: the method is forwarded.
     pub purge_from: Vec<String>,
-    /// Name the upstream of a reverse proxy in error responses: in their text, and as `next-hop` in Proxy-Status. If
-    /// not, no client learns its address.
+    /// Name the upstream of a reverse proxy in error responses: in the text, and as `next-hop` in Proxy-Status.
+    /// Otherwise no client learns its address.
     pub shows_upstreams: bool,
-    /// Bodies of the proxy's own error responses; where there is none, one sentence.
+    /// Bodies of the proxy's own error responses; the default is one sentence.
     pub error_pages: ErrorPages,
-    /// For everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What a proxy is for.
+/// The kind of proxy.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// It stands for the upstreams that it knows (a gateway: RFC 9110, 3.7).
+    /// A gateway to configured upstreams (RFC 9110, 3.7).
     Reverse {
-        /// What Host an upstream is told.
+        /// The Host that upstreams get.
         host: HostRule,
     },
-    /// Its clients know it and name in each request whom it is for.
+    /// Clients name the target in each request.
     Forward(ForwardRules),
 }
 
-/// What Host an upstream is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRule {
-    /// What the client said.
+    /// That of the client.
     Keep,
     /// The authority of the upstream's URL.
     Upstream,
-    /// Always this.
+    /// This value.
     Fixed(String),
 }
 
-/// Where clients of a forward proxy may go. A proxy that goes anywhere is a tool for attacks, so everything inside is
-/// refused unless allowed.
+/// Targets of a forward proxy. Open proxies are used for attacks, so everything that is not public is forbidden unless
+/// allowed.
 #[derive(Clone, Debug)]
 pub struct ForwardRules {
-    /// Hosts that may be asked: `example.org`, `*.example.org`, an address, a network (`10.0.0.0/8`); empty: all that
-    /// are public.
+    /// Allowed hosts: `example.org`, `*.example.org`, an address, a network (`10.0.0.0/8`); empty: all public ones.
     pub hosts_allowed: Vec<String>,
     /// Ports of `http://` targets.
     pub ports_allowed: Vec<u16>,
-    /// Ports that CONNECT may open tunnels to; empty: no tunnels.
+    /// Ports of CONNECT tunnels; empty: no tunnels.
     pub tunnel_ports_allowed: Vec<u16>,
-    /// Loopback, private, link-local, shared and multicast addresses too, whatever name led to them.
+    /// Also loopback, private, link-local, shared and multicast addresses.
     pub private_allowed: bool,
 }
 
@@ -107,21 +96,21 @@ impl Default for ForwardRules {
     }
 }
 
-/// How long anything may take. Connecting is the driver's ([`breme_node::ConnectError::TimedOut`]).
+/// Timeouts. That of connecting is the driver's ([`breme_node::ConnectError::TimedOut`]).
 #[derive(Clone, Debug)]
-pub struct Times {
-    /// From the end of the request to the end of the answer's head; past it 504.
+pub struct Timeouts {
+    /// From the end of the request to the response head; past it 504.
     pub head: Duration,
-    /// Longest silence of an upstream inside an answer's content, or in taking the request's; past it the exchange is
-    /// ended.
+    /// Longest silence of an upstream during a response body, or in reading the request's; past it the exchange is
+    /// aborted.
     pub between_bytes: Duration,
-    /// From the head of the request to the end of its answer; 0: any.
+    /// From the request head to the end of the response; 0: unlimited.
     pub total: Duration,
-    /// Longest silence of a tunnel, in both directions together.
+    /// Longest silence of a tunnel in both directions.
     pub tunnel_idle: Duration,
 }
 
-impl Default for Times {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(60),
@@ -132,14 +121,14 @@ impl Default for Times {
     }
 }
 
-/// Connections to upstreams that wait for their next request, in each shard.
+/// Idle connections to upstreams, per shard.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// To one upstream.
+    /// Per upstream.
     pub idle_max: usize,
-    /// Longer ones are closed: before most servers do it themselves.
+    /// Shorter than that of most servers, so that the proxy closes first.
     pub idle_timeout: Duration,
-    /// Requests that one connection carries before it is closed.
+    /// Requests per connection.
     pub requests_max: u64,
 }
 
@@ -149,21 +138,20 @@ impl Default for Pool {
     }
 }
 
-/// What the proxy says of itself and of the client (RFC 9110, 7.6.3; RFC 8586; RFC 7239).
+/// What the proxy announces about itself and its clients (RFC 9110, 7.6.3; RFC 8586; RFC 7239).
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its name in Via and Cache-Status.
     pub pseudonym: String,
-    /// Say `Via` to both sides.
+    /// Add `Via` in both directions.
     pub via: bool,
-    /// Its name in CDN-Loop (RFC 8586), a host of its owner's or a token; none: that is not said.
+    /// Its name in CDN-Loop (RFC 8586), a host of its owner or a token; None: no such header.
     pub cdn_loop: Option<String>,
-    /// Tell upstreams of the client with `Forwarded`.
+    /// Send `Forwarded` to upstreams.
     pub forwarded: bool,
-    /// … with `X-Forwarded-For`, `-Host` and `-Proto`.
+    /// Send `X-Forwarded-For`, `-Host` and `-Proto` to upstreams.
     pub x_forwarded: bool,
-    /// Networks (`10.0.0.0/8`) whose members' own Forwarded fields are kept and continued; those of all others are
-    /// replaced.
+    /// Networks (`10.0.0.0/8`) whose Forwarded headers are kept and continued; those of others are replaced.
     pub trusted: Vec<String>,
 }
 
@@ -180,26 +168,26 @@ impl Default for Identity {
     }
 }
 
-/// What each client may take of the proxy; 0: any. A client is an address, of IPv6 a network of 64 bits. Those who are
-/// [trusted](Identity::trusted) ask for others: their connections are not limited, and their requests count for those
-/// whom they name.
+/// Limits of each client; 0: unlimited. A client is an address, of IPv6 a network of 64 bits.
+/// [Trusted](Identity::trusted) proxies have no connection limit, and their requests count for the clients that they
+/// name.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
-    /// Connections at a time; past it new ones are closed at once.
+    /// Simultaneous connections; further ones are closed at once.
     pub connections_max: u32,
-    /// Requests a second; past it, and past the burst, 429.
+    /// Requests per second; past it and the burst, 429.
     pub requests_per_second: u32,
-    /// So many requests may come at once.
+    /// Requests that may arrive at once.
     pub burst: u32,
 }
 
-/// Requests that wait while every upstream has as many as [it may have](breme_balance::GroupSettings::outstanding_max),
-/// in all shards together.
+/// The queue of requests while every upstream is [at its limit](breme_balance::GroupSettings::outstanding_max), for all
+/// shards.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
-    /// So many wait; past it 503. 0: none.
+    /// Queued requests; past it 503. 0: no queue.
     pub requests_max: usize,
-    /// Longest time that one waits; past it 503.
+    /// Longest wait; past it 503.
     pub timeout: Duration,
 }
 
@@ -210,14 +198,14 @@ impl Default for QueueSettings {
 }
 
 impl Settings {
-    /// A proxy with the defaults.
+    /// A proxy with default settings.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self {
             mode,
             limits: Limits { content_bytes_max: u64::MAX, ..Limits::default() },
             upstream_limits: Limits { content_bytes_max: u64::MAX, ..Limits::default() },
-            times: Times::default(),
+            times: Timeouts::default(),
             pool: Pool::default(),
             identity: Identity::default(),
             retries_max: 1,

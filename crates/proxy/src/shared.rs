@@ -1,4 +1,4 @@
-//! What all shards of one proxy share, checked and made ready.
+//! The validated state that all shards of a proxy share.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use breme_cache::Cache;
 use breme_http1::{Fields, is_authority};
 
 use crate::access_log::AccessLog;
-use crate::budget::RetryBudget;
+use crate::client_limits::ClientTable;
 use crate::counters::Counters;
-use crate::forwarded::named_client;
-use crate::limits::ClientTable;
-use crate::loops::LoopMarks;
+use crate::forwarded::parse_forwarded_client;
+use crate::loop_marks::LoopMarks;
 use crate::networks::Network;
 use crate::parts::{Parts, SettingsError};
 use crate::queue::Queue;
 use crate::resolver::Resolver;
+use crate::retry_budget::RetryBudget;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
 use crate::tls_names::TlsNames;
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) role: Role,
     pub(crate) tls_clients: TlsNames,
     pub(crate) trusted: Vec<Network>,
-    /// Who may use PURGE.
+    /// Networks that may use PURGE.
     pub(crate) purgers: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Arc<Counters>,
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) loop_marks: LoopMarks,
 }
 
-/// What it is for, with what it needs for that.
+/// The mode with what it needs.
 pub(crate) enum Role {
     Reverse { host: HostRule, group: Arc<Group> },
     Forward { rules: TargetRules, resolver: Arc<dyn Resolver> },
@@ -86,14 +86,14 @@ impl Shared {
         self.trusted.iter().any(|network| network.contains(client))
     }
 
-    /// For whom a client asks, if it may speak for others and names somebody.
-    pub(crate) fn named_by(&self, is_trusted: bool, fields: Fields<'_, '_>) -> Option<IpAddr> {
-        if is_trusted { named_client(fields, |address| self.is_trusted(address)) } else { None }
+    /// The client named by a trusted proxy.
+    pub(crate) fn forwarded_client(&self, is_trusted: bool, fields: Fields<'_, '_>) -> Option<IpAddr> {
+        if is_trusted { parse_forwarded_client(fields, |address| self.is_trusted(address)) } else { None }
     }
 }
 
 impl Role {
-    /// The methods that are forwarded, as Allow lists them.
+    /// The forwarded methods, as in Allow.
     pub(crate) fn methods(&self) -> &'static [u8] {
         match self {
             Self::Reverse { .. } => b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS",

@@ -1,5 +1,5 @@
-//! Where clients of a forward proxy may go. The name is judged first and the addresses that it led to once more,
-//! because a name says nothing about where it leads (DNS rebinding).
+//! The rules of a forward proxy. The name is checked first and its addresses afterwards, since a name may lead anywhere
+//! (DNS rebinding).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::networks::{Network, is_public};
 use crate::settings::ForwardRules;
 
-/// The rules, made ready.
+/// The parsed rules.
 #[derive(Debug)]
 pub(crate) struct TargetRules {
     names: Vec<NameRule>,
@@ -21,16 +21,16 @@ pub(crate) struct TargetRules {
 #[derive(Debug)]
 enum NameRule {
     Exactly(String),
-    /// This domain's hosts, not itself; begins with a dot.
+    /// Hosts below this domain; begins with a dot.
     Below(String),
 }
 
-/// Why a target is refused.
+/// Why a target is forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TargetRefusal {
     Port(u16),
     Host,
-    /// None of its addresses may be asked.
+    /// None of its addresses is allowed.
     Address,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for TargetRefusal {
 }
 
 impl TargetRules {
-    /// An error is the rule that cannot be read.
+    /// The error is the invalid rule.
     pub(crate) fn new(rules: &ForwardRules) -> Result<Self, String> {
         let mut names = Vec::new();
         let mut networks = Vec::new();
@@ -70,25 +70,25 @@ impl TargetRules {
         })
     }
 
-    /// Judges a target before its name is looked up. `host` has no brackets.
+    /// Checks a target before its name is looked up. `host` has no brackets.
     pub(crate) fn judge_name(&self, host: &str, port: u16, is_tunnel: bool) -> Result<(), TargetRefusal> {
         let ports = if is_tunnel { &self.tunnel_ports } else { &self.ports };
         if !ports.contains(&port) {
             return Err(TargetRefusal::Port(port));
         }
-        // A name that no rule has may still lead into a network that one has.
+        // A name without a rule may still lead into an allowed network.
         let may_be = self.allows_all_public || self.is_name_allowed(host) || !self.networks.is_empty();
         if may_be { Ok(()) } else { Err(TargetRefusal::Host) }
     }
 
-    /// Keeps the addresses that may be asked.
+    /// Keeps the allowed addresses.
     pub(crate) fn judge_addresses(&self, host: &str, addresses: &mut Vec<SocketAddr>) -> Result<(), TargetRefusal> {
         let is_name_allowed = self.allows_all_public || self.is_name_allowed(host);
         addresses.retain(|address| self.is_address_allowed(address.ip(), is_name_allowed));
         if addresses.is_empty() { Err(TargetRefusal::Address) } else { Ok(()) }
     }
 
-    /// An address that a rule names is allowed for that; others must be public, whatever name led to them.
+    /// Addresses and names with a rule are allowed; other addresses must be public.
     fn is_address_allowed(&self, address: IpAddr, is_name_allowed: bool) -> bool {
         let is_named = self.networks.iter().any(|network| network.contains(address));
         let is_open = self.private_allowed || is_public(address);
@@ -111,7 +111,7 @@ fn is_host_name(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Host (without brackets) and port of an authority; the port of its scheme if it names none.
+/// Host (without brackets) and port of an authority, with a default port.
 pub(crate) fn split_authority(authority: &str, default_port: u16) -> Option<(&str, u16)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_leads_to_is_judged_too() {
+    fn checks_resolved_addresses() {
         let open = rules(&[], false);
         assert_eq!(open.judge_name("rebound.example", 80, false), Ok(()));
         let led_to = ["127.0.0.1", "::ffff:10.0.0.1", "169.254.169.254", "8.8.8.8", "::1"];
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_of_their_kind() {
+    fn checks_ports_by_kind() {
         let rules = rules(&[], false);
         assert_eq!(rules.judge_name("a", 443, false), Err(TargetRefusal::Port(443)));
         assert_eq!(rules.judge_name("a", 443, true), Ok(()));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_by_their_labels() {
+    fn compares_names_by_label() {
         let rules = rules(&["example.org", "*.example.net"], false);
         for (host, is_allowed) in [
             ("example.org", true),
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_is_named_is_allowed_although_it_is_private() {
+    fn allowed_network_may_be_private() {
         let rules = rules(&["10.0.0.0/8", "[::1]"], false);
         let led_to = ["10.1.1.1", "192.168.0.1", "8.8.8.8", "::1"];
         assert_eq!(kept(&rules, "any.example", &led_to), ["10.1.1.1", "::1"]);
     }
 
     #[test]
-    fn rules_that_mean_nothing_are_refused() {
+    fn rejects_invalid_rules() {
         for rule in ["", "*", "*.", "a b", "http://example.org", "example..org", "10.0.0.0/40", "a:80"] {
             let rules = ForwardRules { hosts_allowed: vec![rule.to_owned()], ..ForwardRules::default() };
             assert_eq!(TargetRules::new(&rules).unwrap_err(), rule);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities_are_split() {
+    fn splits_authorities() {
         for (authority, expected) in [
             ("a", Some(("a", 80))),
             ("a:8080", Some(("a", 8080))),

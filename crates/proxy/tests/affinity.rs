@@ -39,19 +39,19 @@ fn get_with(upstream: usize) -> String {
     head(&["GET /a HTTP/1.1", "Host: a.example", &format!("Cookie: lang=de; {cookie}")])
 }
 
-/// The same as the upstream sees it.
+/// The request's cookies as the upstream gets them.
 fn without_own() -> String {
     head(&["GET /a HTTP/1.1", "Host: a.example", "Cookie: lang=de"])
 }
 
-/// The answer as the client gets it the first time.
+/// The first response to a client.
 fn hello_with_cookie(upstream: usize) -> String {
     let fields = format!("Set-Cookie: {}\r\nCache-Control: private\r\n\r\nhello", set_cookie(upstream));
     HELLO.replace("\r\nhello", &fields)
 }
 
 #[test]
-fn the_first_answer_brings_a_cookie_that_leads_back() {
+fn first_response_sets_affinity_cookie() {
     let again = get_with(0);
     let client = Script::new().connect().send(GET).expect(text(hello_with_cookie(0)));
     let client = (0..5).fold(client, |client, _| client.send(text(&again)).expect(HELLO)).part();
@@ -61,9 +61,9 @@ fn the_first_answer_brings_a_cookie_that_leads_back() {
     play.run();
 }
 
-/// No cache in front may give the cookie to others, whatever it was told besides.
+/// Caches downstream must not store the cookie, whatever Cache-Control the response had.
 #[test]
-fn an_answer_with_the_cookie_is_private_to_all_caches() {
+fn affinity_response_is_private() {
     let end = "\r\nhello";
     let told = "CDN-Cache-Control: max-age=60\r\nsurrogate-control: max-age=60\r\nX-Cache: y\r\n\r\nhello";
     let (first, later) = (HELLO.replace(end, told), HELLO.replace(end, told));
@@ -73,9 +73,9 @@ fn an_answer_with_the_cookie_is_private_to_all_caches() {
     Play { group: inserting(), ..Play::new(vec![client.part()], vec![upstream]) }.run();
 }
 
-/// Also when the request comes again and takes the short way.
+/// Also for replayed requests.
 #[test]
-fn the_cookie_of_an_upstream_that_cannot_be_reached_is_replaced() {
+fn cookie_of_unreachable_upstream_is_replaced() {
     let dead = set_cookie_of("dead.example:80").split(';').next().unwrap().to_owned();
     let request = head(&["GET /a HTTP/1.1", "Host: a.example", &format!("Cookie: {dead}")]);
     let ask = |client: Script, _| client.send(text(&request)).expect(text(hello_with_cookie(0)));
@@ -88,9 +88,9 @@ fn the_cookie_of_an_upstream_that_cannot_be_reached_is_replaced() {
     assert!(group.states(Instant::ZERO).iter().all(|state| state.outstanding == 0));
 }
 
-/// The application gives its own cookie; the proxy only goes elsewhere.
+/// The application sets its own cookie; the proxy only chooses another upstream.
 #[test]
-fn the_route_to_an_upstream_that_cannot_be_reached_is_left() {
+fn route_to_unreachable_upstream_is_abandoned() {
     let affinity = Affinity::Follow { cookie: "sid".to_owned(), separator: '!' };
     let group = GroupSettings { affinity: Some(affinity), ..GroupSettings::default() };
     let request = head(&["GET /a HTTP/1.1", "Host: a.example", "Cookie: sid=0A1B!dead.example:80"]);
@@ -101,9 +101,9 @@ fn the_route_to_an_upstream_that_cannot_be_reached_is_left() {
     assert!(counts.answers_repeated >= 2, "{counts:?}");
 }
 
-/// It is full, not out: whoever fails meanwhile does not cost the client its session.
+/// It is at its limit, not failed: a failure of another upstream does not cost the client its session.
 #[test]
-fn a_client_of_a_full_upstream_keeps_its_cookie_when_another_one_fails() {
+fn full_upstream_keeps_cookie_when_fallback_fails() {
     let group = GroupSettings { outstanding_max: 1, ..inserting() };
     let again = get_with(0);
     let first = Script::new().connect().send(text(&again)).expect(HELLO).part();
@@ -122,7 +122,7 @@ fn a_client_of_a_full_upstream_keeps_its_cookie_when_another_one_fails() {
 }
 
 #[test]
-fn the_route_of_an_applications_cookie_is_followed() {
+fn follows_application_route_cookie() {
     let affinity = Affinity::Follow { cookie: "JSESSIONID".to_owned(), separator: '!' };
     let group = GroupSettings { affinity: Some(affinity), ..GroupSettings::default() };
     let request = head(&["GET /a HTTP/1.1", "Host: a.example", "Cookie: JSESSIONID=0A1B!up1.example:80"]);
@@ -132,11 +132,11 @@ fn the_route_of_an_applications_cookie_is_followed() {
     Play { group, upstreams: vec![vec![], vec![second]], ..Play::new(vec![client], Vec::new()) }.run();
 }
 
-/// What a client may ask: its cookies, and the lines of them that the upstream sees.
+/// Cookies of a client, and the Cookie lines that the upstream gets.
 type Cookies = (Vec<String>, Vec<String>);
 
-/// Requests and answers in an order of no meaning, again and again: what is familiar is passed on as what is not, where
-/// the balancer says. A copy of the balancer is asked the same.
+/// Random requests and responses, repeated: replayed ones equal parsed ones and follow the balancer, whose copy gets
+/// the same requests.
 fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64, network: Network) -> [u64; 2] {
     let addresses = "127.0.0.1:1".parse().unwrap();
     let list = (0..2).map(|number| upstream_at(&format!("up{number}.example:80"), addresses)).collect();
@@ -171,8 +171,7 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
             None => answer.clone(),
         };
         let upstream = &mut upstreams[usize::from(*choice.name == *"up1.example:80")];
-        // The order of the fields is that of the request, but for Cookie when a part of it was taken out: then it comes
-        // last.
+        // Fields keep their order, except that Cookie comes last if a part of it was removed.
         *upstream = std::mem::take(upstream).expect(request(seen)).send(answer);
         script = script.send(text(request(own))).expect(text(got));
     }
@@ -183,7 +182,7 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
 }
 
 #[test]
-fn familiar_requests_go_where_their_cookies_lead() {
+fn replayed_requests_follow_cookies() {
     let own = |number| set_cookie(number).split(';').next().unwrap().to_owned();
     let same = |line: &str| (vec![line.to_owned()], vec![line.to_owned()]);
     let inserted: [Cookies; 7] = [
@@ -203,15 +202,15 @@ fn familiar_requests_go_where_their_cookies_lead() {
         for (settings, cookies) in [(inserting(), &inserted[..]), (following.clone(), &followed[..])] {
             let network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
             let [requests, answers] = play_again_and_again(&settings, cookies, seed, network);
-            // On a rough network little comes in one piece.
+            // On a rough network little arrives in one piece.
             assert!(seed % 2 == 1 || (requests > 60 && answers > 5), "{requests} {answers}");
         }
     }
 }
 
-/// That a request is familiar does not keep it at an upstream that is out.
+/// Replay does not keep a request at a failed upstream.
 #[test]
-fn a_familiar_request_leaves_an_upstream_that_is_out() {
+fn replayed_request_avoids_failed_upstream() {
     let failed = head(&["HTTP/1.1 500 Internal Server Error", "Content-Length: 0", "Date: x"]);
     let again = get_with(0);
     let client = (0..4).fold(Script::new().connect(), |client, _| client.send(text(&again)).expect(HELLO));
@@ -231,9 +230,9 @@ fn a_familiar_request_leaves_an_upstream_that_is_out() {
     assert_eq!((counts.requests_repeated, counts.answers_repeated), (7, 5));
 }
 
-/// Who waited for an answer that turned out to be another's goes where its own cookie leads.
+/// A follower that cannot use the response follows its own cookie.
 #[test]
-fn a_follower_that_is_let_go_keeps_its_upstream() {
+fn released_follower_keeps_its_upstream() {
     let cache = breme_cache::Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap();
     let private = HELLO.replace("Date", "Cache-Control: private\r\nDate");
     let got = |said: &str| text(private.replace("\r\n\r\n", &format!("\r\nCache-Status: breme; {said}\r\n\r\n")));

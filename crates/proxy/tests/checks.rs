@@ -1,4 +1,4 @@
-//! Active checks: what an upstream is asked, and what its answer means for the requests of clients.
+//! Active health checks: their requests, and the effect of their results on client requests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -65,7 +65,7 @@ fn standings(group: &Group) -> Vec<&'static str> {
 }
 
 #[test]
-fn an_upstream_is_asked_over_a_connection_of_its_own() {
+fn check_uses_its_own_connection() {
     for network in [Network::calm(), Network::rough(), Network::bytewise()] {
         let play = play(client(300, 1), vec![vec![check(0, GOOD), requests(1)]]);
         let (counts, group) = Play { network, ..play }.run_balanced();
@@ -76,7 +76,7 @@ fn an_upstream_is_asked_over_a_connection_of_its_own() {
 }
 
 #[test]
-fn whose_check_fails_is_not_asked() {
+fn failed_check_removes_upstream() {
     let interim = "HTTP/1.1 103 Early Hints\r\n\r\n";
     let long = format!("{interim}HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nits content is not waited for");
     let bad = [
@@ -95,7 +95,7 @@ fn whose_check_fails_is_not_asked() {
 }
 
 #[test]
-fn nobody_meets_an_upstream_that_refuses_connections() {
+fn refused_check_removes_upstream_before_requests() {
     let play = play(client(300, 4), vec![vec![check(0, GOOD), requests(4)]]);
     let (counts, group) = Play { has_dead_upstream: true, ..play }.run_balanced();
     assert_eq!((counts.connects_failed, counts.bad_gateway), (0, 0));
@@ -103,7 +103,7 @@ fn nobody_meets_an_upstream_that_refuses_connections() {
 }
 
 #[test]
-fn good_checks_bring_it_back() {
+fn good_checks_restore_upstream() {
     let first = vec![check(0, BAD), check(0, GOOD), check(0, GOOD), requests(1)];
     let second = vec![check(1, GOOD), check(1, GOOD), check(1, GOOD), requests(1)];
     let (_, group) = play(client(2_400, 2), vec![first, second]).run_balanced();
@@ -115,13 +115,13 @@ fn good_checks_bring_it_back() {
 }
 
 #[test]
-fn if_nobody_is_well_all_are_asked() {
+fn uses_all_upstreams_if_none_is_healthy() {
     let (_, group) = play(client(300, 2), vec![vec![check(0, BAD), requests(2)]]).run_balanced();
     assert_eq!(group.states(Instant::ZERO)[0].standing, Standing::Down);
 }
 
 #[test]
-fn stopping_ends_a_check_that_is_under_way() {
+fn stopping_aborts_running_check() {
     let client = Script::new().connect().expect_end().part();
     let silent = Acts::new().expect(question(0)).expect_end();
     let play = play(client, vec![vec![silent]]);
@@ -151,7 +151,7 @@ fn wishes_at(node: &mut ProxyNode, now: Instant) -> Vec<Action> {
 }
 
 #[test]
-fn only_the_first_shard_checks() {
+fn only_first_shard_runs_checks() {
     let (first, group) = node(false);
     let others = [1, 2].map(|id| shard(&group, id).next_deadline());
     assert!(first.next_deadline().is_some());
@@ -159,7 +159,7 @@ fn only_the_first_shard_checks() {
 }
 
 #[test]
-fn a_check_of_tls_without_a_client_of_tls_fails() {
+fn tls_check_without_tls_client_fails() {
     let (mut node, group) = node(true);
     assert!(wishes_at(&mut node, Instant::ZERO).is_empty());
     assert_eq!(standings(&group), ["down"]);
@@ -167,7 +167,7 @@ fn a_check_of_tls_without_a_client_of_tls_fails() {
 }
 
 #[test]
-fn a_check_that_is_over_time_is_given_up_with_its_connection() {
+fn timed_out_check_closes_its_connection() {
     let over = Instant::ZERO + Duration::from_millis(500);
     let id = ConnectionId::new(0, 0);
     let (mut waiting, group) = node(false);

@@ -73,7 +73,7 @@ fn kinds() -> impl Iterator<Item = DriverKind> {
 }
 
 #[test]
-fn exchanges_follow_each_other_on_every_driver() {
+fn sequential_exchanges_on_every_driver() {
     let request = head(&["GET /a HTTP/1.1", "Host: a.example"]);
     let answer = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"]) + "hello";
     for kind in kinds() {
@@ -89,7 +89,7 @@ fn exchanges_follow_each_other_on_every_driver() {
 }
 
 #[test]
-fn a_long_content_passes_both_ways_on_every_driver() {
+fn long_bodies_on_every_driver() {
     const BYTES: usize = 20 << 20;
     let content = "0123456789abcdef".repeat(BYTES / 16);
     let framing = format!("Content-Length: {BYTES}");
@@ -124,7 +124,7 @@ fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> 
 /// Forty clients on four shards, on the pool of threads each on a shard of its own: whoever is not the first follows,
 /// or finds it stored.
 #[test]
-fn requests_on_all_shards_are_one_request_upstream() {
+fn misses_on_all_shards_collapse() {
     const CLIENTS: usize = 40;
     const CONTENT_BYTES: usize = 300_000;
     let request = head(&["GET /a HTTP/1.1", "Host: a.example"]);
@@ -166,7 +166,7 @@ fn requests_on_all_shards_are_one_request_upstream() {
 }
 
 #[test]
-fn upstreams_are_checked_on_every_driver() {
+fn health_checks_on_every_driver() {
     let question = head(&[
         "GET /health HTTP/1.1",
         "Host: up.example:80",

@@ -1,4 +1,4 @@
-//! The forward proxy: whole URLs, tunnels, and where nobody may go.
+//! The forward proxy: absolute URLs, tunnels, forbidden targets.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -63,7 +63,7 @@ fn failure(status: &str, name: &str, error: Option<&str>, reason: &str, connecti
 }
 
 #[test]
-fn a_whole_url_is_fetched_from_its_host() {
+fn fetches_absolute_url_from_its_host() {
     let ask = "GET http://a.example/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: z\r\nProxy-Connection: keep-alive\r\n\r\n";
     let passed = head(&["GET /x?y HTTP/1.1", "Host: a.example"]);
     on_all_networks(|| {
@@ -73,7 +73,7 @@ fn a_whole_url_is_fetched_from_its_host() {
 }
 
 #[test]
-fn a_tunnel_carries_anything_and_half_closes_both_ways() {
+fn tunnel_relays_and_half_closes() {
     let connect = head(&["CONNECT a.example:80 HTTP/1.1", "Host: a.example:80"]);
     on_all_networks(|| {
         // The client ends first, and gets the rest of what comes.
@@ -91,7 +91,7 @@ fn a_tunnel_carries_anything_and_half_closes_both_ways() {
 }
 
 #[test]
-fn a_tunnel_that_is_silent_is_closed() {
+fn idle_tunnel_times_out() {
     let connect = head(&["CONNECT a.example:80 HTTP/1.1", "Host: a.example:80"]);
     let script = Script::new().connect().send(text(connect)).expect(OPEN).expect_end();
     let script = script.part_after_end();
@@ -102,7 +102,7 @@ fn a_tunnel_that_is_silent_is_closed() {
 }
 
 #[test]
-fn where_nobody_may_go() {
+fn rejects_forbidden_targets() {
     let close = &["Connection: close"][..];
     let get = |url: &str| head(&[&format!("GET {url} HTTP/1.1"), "Host: a.example"]);
     let connect = |to: &str| head(&[&format!("CONNECT {to} HTTP/1.1"), &format!("Host: {to}")]);
@@ -162,7 +162,7 @@ fn where_nobody_may_go() {
 }
 
 #[test]
-fn a_request_that_has_come_through_before_is_a_loop() {
+fn detects_loops() {
     let own = "breme (cffe71e5)";
     let content = "Proxy error: the request has already passed through this proxy (forwarding loop).\n";
     let looped = head(&[
@@ -193,7 +193,7 @@ fn a_request_that_has_come_through_before_is_a_loop() {
 }
 
 #[test]
-fn hops_are_counted_for_those_who_ask() {
+fn counts_max_forwards() {
     let ask =
         |hops: u32| head(&["OPTIONS http://a.example/ HTTP/1.1", "Host: a.example", &format!("Max-Forwards: {hops}")]);
     let passed = head(&["OPTIONS / HTTP/1.1", "Host: a.example", "Max-Forwards: 4"]);
@@ -221,7 +221,7 @@ fn hops_are_counted_for_those_who_ask() {
 
 /// However the proxy was reached: the URL says `http`, the cache's key says it, and so must what the origin is told.
 #[test]
-fn the_origin_is_told_the_scheme_of_the_url() {
+fn upstream_gets_the_scheme_of_the_url() {
     let settings = Settings {
         identity: Identity { via: false, ..Identity::default() },
         secured_listeners: vec![ListenerId(1)],

@@ -1,4 +1,4 @@
-//! The bugs that a proxy in Rust still gets, by name; and what is refused.
+//! Known vulnerabilities of proxies, and rejected requests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -33,7 +33,7 @@ fn on_all_networks(story: impl Fn() -> Play) {
 
 /// The content of a request that was answered before it came is not taken for the next request.
 #[test]
-fn content_behind_an_early_answer_is_drained() {
+fn drains_body_after_early_response() {
     let framings = [
         (format!("Content-Length: {}", SMUGGLED.len()), SMUGGLED.to_owned()),
         ("Transfer-Encoding: chunked".to_owned(), format!("{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len())),
@@ -53,7 +53,7 @@ fn content_behind_an_early_answer_is_drained() {
 
 /// The same where the proxy itself answers.
 #[test]
-fn content_behind_an_answer_of_the_proxys_own_is_drained() {
+fn drains_body_after_own_response() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", SMUGGLED.len())]);
     let content = "Proxy error: the upstream refused the connection.\n";
     let refused = head(&[
@@ -73,7 +73,7 @@ fn content_behind_an_answer_of_the_proxys_own_is_drained() {
 
 /// Content that is too long to be drained ends the connection.
 #[test]
-fn long_content_behind_an_early_answer_ends_the_connection() {
+fn long_body_after_early_response_closes_connection() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 1000000"]);
     let no = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Date: x"]);
     let told = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Connection: close", "Date: x"]);
@@ -86,7 +86,7 @@ fn long_content_behind_an_early_answer_ends_the_connection() {
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[test]
-fn bytes_behind_an_upgrade_wait_for_the_101() {
+fn bytes_after_upgrade_wait_for_101() {
     let switched = head(&["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: websocket", "X: y"]);
     on_all_networks(|| {
         let script = Script::new().connect().send(text(UPGRADE.to_owned() + "ping"));
@@ -97,7 +97,7 @@ fn bytes_behind_an_upgrade_wait_for_the_101() {
 }
 
 #[test]
-fn bytes_behind_an_upgrade_that_is_declined_are_the_next_request() {
+fn bytes_after_declined_upgrade_are_next_request() {
     on_all_networks(|| {
         let script = Script::new().connect().send(text(UPGRADE.to_owned() + CANARY));
         let script = script.expect(text(SINGS.to_owned() + SINGS)).part();
@@ -107,7 +107,7 @@ fn bytes_behind_an_upgrade_that_is_declined_are_the_next_request() {
 }
 
 #[test]
-fn an_upgrade_to_http2_or_with_content_is_not_passed_on() {
+fn drops_upgrade_to_http2_or_with_body() {
     let plain = head(&["GET /chat HTTP/1.1", "Host: a.example"]);
     let h2c = head(&[
         "GET /chat HTTP/1.1",
@@ -129,13 +129,13 @@ fn an_upgrade_to_http2_or_with_content_is_not_passed_on() {
 // Transfer-Encoding and close-delimited content in HTTP/1.0 requests.
 
 #[test]
-fn http_10_requests_have_no_coding() {
+fn rejects_http10_transfer_coding() {
     let old = head(&["POST /a HTTP/1.0", "Host: a.example", "Transfer-Encoding: chunked"]) + "0\r\n\r\n" + SMUGGLED;
     on_all_networks(|| refused(&old, "400 Bad Request", "HTTP/1.0 requests cannot have a transfer coding."));
 }
 
 #[test]
-fn http_10_requests_have_no_content_without_a_length() {
+fn http10_body_needs_length() {
     let old = head(&["POST /a HTTP/1.0", "Host: a.example"]);
     let passed = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 0"]);
     let told = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "tweet";
@@ -164,7 +164,7 @@ fn refused(request: &str, status: &str, reason: &str) -> Play {
 }
 
 #[test]
-fn ambiguous_requests_are_refused() {
+fn rejects_ambiguous_requests() {
     for (fields, reason) in [
         (
             "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
@@ -184,7 +184,7 @@ fn ambiguous_requests_are_refused() {
 
 /// Half a request has gone upstream when its content turns out malformed: it is not completed.
 #[test]
-fn malformed_content_does_not_become_a_request() {
+fn malformed_body_is_not_parsed_as_request() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]);
     let content = "A chunk size must consist of hexadecimal digits only.\n";
     let answer = head(&[
@@ -202,7 +202,7 @@ fn malformed_content_does_not_become_a_request() {
 
 /// What an upstream's answer says of its framing is not passed on, nor is a second answer behind it.
 #[test]
-fn an_answer_is_framed_anew() {
+fn reframes_responses() {
     let sent = "HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nConnection: x-hop, keep-alive\r\nX-Hop: y\r\nKeep-Alive: z\r\nDate: x\r\n\r\n0005;ext=\"a\"\r\ntweet\r\n0\r\nX-Trailer: z\r\n\r\n";
     let got = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\ntweet\r\n0\r\n\r\n";
     let script = Script::new().connect().send(CANARY).expect(text(got)).part();

@@ -1,4 +1,4 @@
-//! What each client may take, in virtual time.
+//! Limits of each client, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -40,7 +40,7 @@ fn too_many(second: u32) -> String {
 }
 
 #[test]
-fn a_burst_passes_and_then_the_rate() {
+fn rate_limit_allows_burst() {
     let client = Script::new().connect().send(GET).expect(HELLO).send(GET).expect(HELLO);
     let client = client.send(GET).expect(text(too_many(37))).wait(SECOND).send(GET).expect(HELLO);
     let client = client.send(GET).expect(text(too_many(38))).part();
@@ -50,7 +50,7 @@ fn a_burst_passes_and_then_the_rate() {
 }
 
 #[test]
-fn all_connections_of_a_client_have_one_bucket() {
+fn connections_of_a_client_share_a_bucket() {
     let first = Script::new().connect().send(GET).expect(HELLO).signal(1).part();
     let second = Script::new().await_signal(1).connect().send(GET).expect(text(too_many(37))).part();
     let limits = ClientLimits { requests_per_second: 1, ..ClientLimits::default() };
@@ -59,7 +59,7 @@ fn all_connections_of_a_client_have_one_bucket() {
 }
 
 #[test]
-fn content_of_a_request_that_is_not_let_through_is_not_taken_for_the_next_one() {
+fn body_of_limited_request_is_drained() {
     let hidden = "GET /hidden HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", hidden.len())]) + hidden;
     let client = Script::new().connect().send(GET).expect(HELLO).send(text(post)).expect(text(too_many(37)));
@@ -69,7 +69,7 @@ fn content_of_a_request_that_is_not_let_through_is_not_taken_for_the_next_one() 
 }
 
 #[test]
-fn one_connection_more_than_a_client_may_have_is_closed_at_once() {
+fn closes_excess_connections() {
     let holder = Script::new().connect().send(GET).expect(HELLO).signal(1).await_signal(2).part();
     let excess = Script::new().await_signal(1).connect().expect_closed(Ending::Any).signal(2);
     let later = Script::new().await_signal(2).wait(SECOND).connect().send(GET).expect(HELLO).part();
@@ -80,7 +80,7 @@ fn one_connection_more_than_a_client_may_have_is_closed_at_once() {
 }
 
 #[test]
-fn who_is_trusted_asks_for_others() {
+fn trusted_proxy_has_no_connection_limit() {
     let client = || (0..5).fold(Script::new().connect(), |script, _| script.send(GET).expect(HELLO)).part();
     let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
     let trusted = vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
@@ -91,7 +91,7 @@ fn who_is_trusted_asks_for_others() {
 }
 
 #[test]
-fn clients_behind_a_trusted_proxy_are_limited_one_by_one() {
+fn limits_clients_behind_trusted_proxy_separately() {
     let from = |chain: &str| head(&["GET /a HTTP/1.1", "Host: a.example", &format!("X-Forwarded-For: {chain}")]);
     // What a client invents stands before its own address.
     let (one, again, other) = (from("192.0.2.1"), from("198.51.100.7, 192.0.2.1"), from("192.0.2.2, 10.9.9.9"));
@@ -108,7 +108,7 @@ fn clients_behind_a_trusted_proxy_are_limited_one_by_one() {
 }
 
 #[test]
-fn other_limits_hold_for_clients_that_are_there_already() {
+fn reloaded_limits_apply_to_known_clients() {
     let peer = "192.0.2.1:9".parse().unwrap();
     let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", peer)]).unwrap();
     let parts = Parts::new(limited(ClientLimits::default()), WallClock::starting_at(UnixSeconds(0)));
@@ -118,8 +118,8 @@ fn other_limits_hold_for_clients_that_are_there_already() {
     let clients = [0, 1].map(|index| ConnectionId::new(index, 0));
     node.handle_accepted(Instant::ZERO, clients[0], accepted, &mut actions);
     let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
-    proxy.renew(limited(limits), None).unwrap();
-    node.handle_woken(Instant::ZERO, Proxy::RENEWED, &mut actions);
+    proxy.reload(limited(limits), None).unwrap();
+    node.handle_woken(Instant::ZERO, Proxy::RELOADED, &mut actions);
     // The first connection came uncounted, so a second one may come; but all have one bucket.
     node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);
     for client in clients {

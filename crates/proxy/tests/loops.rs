@@ -1,4 +1,4 @@
-//! CDN-Loop (RFC 8586): said to upstreams behind what others said, known again, and nobody has it removed.
+//! CDN-Loop (RFC 8586): appended for upstreams, recognised, and not removable by clients.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -13,7 +13,7 @@ const OWN: &str = "CDN-Loop: edge.example; mark=cde2f3e1";
 const OTHERS: [&str; 2] = ["CDN-Loop: first.example; x=\"y\", b", "cdn-loop: c; mark=12345678"];
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
 
-/// One that says only this of itself.
+/// A proxy whose only identity header is CDN-Loop.
 fn named() -> Settings {
     let identity = Identity { cdn_loop: Some("edge.example".to_owned()), ..silent().identity };
     Settings { identity, ..silent() }
@@ -36,9 +36,9 @@ fn looped() -> String {
     head(&lines) + content
 }
 
-/// Also the short way.
+/// Also for replayed requests.
 #[test]
-fn upstreams_are_told_by_whom_a_request_came() {
+fn sends_via_and_cdn_loop() {
     for (sent, passed) in [
         (get(&[]), get(&[OWN])),
         (get(&OTHERS), get(&[&OTHERS[..], &[OWN]].concat())),
@@ -56,7 +56,7 @@ fn upstreams_are_told_by_whom_a_request_came() {
 
 /// A stored answer does not hide it.
 #[test]
-fn a_request_that_comes_back_is_a_loop() {
+fn rejects_own_mark() {
     let all = [&OTHERS[..], &[OWN]].concat();
     let back = [&all[..], &[OWN, "Connection: CDN-Loop"], &["CDN-Loop: x, y;mark=cde2f3e1, z"]];
     for is_caching in [false, true] {
@@ -78,7 +78,7 @@ fn a_request_that_comes_back_is_a_loop() {
 
 /// It says nothing of itself, and leaves what others say.
 #[test]
-fn who_is_not_named_passes_the_field_on() {
+fn relays_cdn_loop_without_own_name() {
     let sent = get(&[&OTHERS[..], &[OWN, "Connection: CDN-Loop"]].concat());
     let client = Script::new().connect().send(text(sent)).expect(HELLO).part();
     let upstream = Acts::new().expect(get(&[&OTHERS[..], &[OWN]].concat())).send(HELLO).expect_end();

@@ -1,4 +1,4 @@
-//! Which clients must go while others wait for their places, in virtual time.
+//! Which clients are evicted under connection pressure, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -37,7 +37,7 @@ fn leaves(script: Script) -> Script {
 }
 
 #[test]
-fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
+fn evicts_idle_clients_only() {
     let spare = leaves(client());
     let idle = leaves(client().send(GET).expect(HELLO));
     let begun = Script::new().wait(2 * SECOND).connect().send("GET /a HT").wait(SECOND * 3 / 4).send(&GET[9..]);
@@ -67,7 +67,7 @@ fn goes_on_asking(answer: &str) -> Script {
 }
 
 #[test]
-fn who_goes_on_asking_leaves_after_a_turn() {
+fn busy_client_leaves_after_a_turn() {
     let upstream = (0..11).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     let pressure = Some(Duration::ZERO..60 * SECOND);
     let play = Play { settings: patient(), pressure, ..Play::new(vec![goes_on_asking(HELLO)], vec![upstream]) };
@@ -78,7 +78,7 @@ fn who_goes_on_asking_leaves_after_a_turn() {
 
 /// Sixteen each twenty milliseconds, as long as somebody waits; the others when their ordinary time is over.
 #[test]
-fn idle_clients_go_a_few_at_a_time() {
+fn evicts_idle_clients_gradually() {
     let clients = vec![leaves(client()); 40];
     let limits = Limits { idle_timeout: 60 * SECOND, ..Limits::default() };
     let settings = Settings { limits, ..silent() };
@@ -90,7 +90,7 @@ fn idle_clients_go_a_few_at_a_time() {
 /// A client that sends its request byte by byte, or has ended its sending, is closed while others wait, and its
 /// upstream connection with it.
 #[test]
-fn slow_clients_go_while_others_wait() {
+fn evicts_slow_clients() {
     let slow_head = client().send("GET /a HT");
     let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx";
     let slow_content = client().wait(SECOND / 10).send(post);
@@ -112,7 +112,7 @@ fn slow_clients_go_while_others_wait() {
 
 /// They come when the pressure has lasted for a second, and are closed before it ends.
 #[test]
-fn slow_clients_have_little_time_when_the_pressure_lasts() {
+fn lasting_pressure_shortens_slow_timeouts() {
     let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx";
     let late = || Script::new().wait(3 * SECOND).connect();
     let refused = |script: Script| script.expect(text("HTTP/1.1 408 Request Timeout\r\n")).close(Close::Abort);
@@ -127,7 +127,7 @@ fn slow_clients_have_little_time_when_the_pressure_lasts() {
 }
 
 #[test]
-fn a_tunnel_is_no_idle_client() {
+fn tunnels_are_not_evicted() {
     let asks = head(&["GET /chat HTTP/1.1", "Host: a.example", "Connection: upgrade", "Upgrade: chat"]);
     let switches = head(&["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: chat"]);
     let talks = |script: Script| script.send("ping").expect("pong");
@@ -142,7 +142,7 @@ fn a_tunnel_is_no_idle_client() {
 }
 
 #[test]
-fn after_the_pressure_the_ordinary_time_holds_again() {
+fn timeouts_recover_after_pressure() {
     let just_idle = client().send(GET).expect(HELLO).wait(10 * SECOND).send(GET).expect(HELLO).part();
     let upstream = vec![Acts::new().expect(GET).send(HELLO).expect(GET).send(HELLO).expect_end()];
     let mut settings = patient();

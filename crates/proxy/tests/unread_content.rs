@@ -42,7 +42,7 @@ fn faulty(request: &str, response: &str) -> Acts {
 }
 
 #[test]
-fn nothing_follows_content_that_a_method_does_not_expect() {
+fn closes_connection_after_unexpected_body() {
     for method in ["GET", "HEAD", "DELETE", "OPTIONS", "PROPFIND"] {
         for is_chunked in [false, true] {
             let request = attack(method, is_chunked, &[]);
@@ -59,7 +59,7 @@ fn nothing_follows_content_that_a_method_does_not_expect() {
 }
 
 #[test]
-fn only_the_same_client_follows_content_that_its_method_expects() {
+fn connection_after_body_serves_same_client() {
     for method in ["POST", "PUT", "PATCH"] {
         for is_chunked in [false, true] {
             let request = attack(method, is_chunked, &[]);
@@ -80,7 +80,7 @@ fn only_the_same_client_follows_content_that_its_method_expects() {
 
 /// When the client leaves, its connection is not left to others.
 #[test]
-fn a_clients_own_connection_ends_with_the_client() {
+fn reserved_connection_closes_with_client() {
     let request = attack("POST", false, &[]);
     on_networks(false, || {
         let attacker = Script::new().connect().send(text(&*request)).expect(OK).part().signal(1);
@@ -91,7 +91,7 @@ fn a_clients_own_connection_ends_with_the_client() {
 
 /// One that begins another connection of its own gives up the first.
 #[test]
-fn a_client_has_one_connection_of_its_own() {
+fn client_has_one_reserved_connection() {
     let (first, second) = (attack("POST", false, &[]), attack("PUT", false, &[]));
     on_networks(false, || {
         let script = Script::new().connect().send(text(&*first)).expect(OK).send(text(&*second)).expect(OK);
@@ -101,7 +101,7 @@ fn a_client_has_one_connection_of_its_own() {
 }
 
 #[test]
-fn nothing_follows_a_final_response_in_the_place_of_100() {
+fn closes_connection_if_100_was_skipped() {
     let request = attack("POST", false, &["Expect: 100-continue"]);
     on_networks(false, || {
         let script = Script::new().connect().send(text(&*request)).expect(OK).send(VICTIM).expect(OK).part();
@@ -110,7 +110,7 @@ fn nothing_follows_a_final_response_in_the_place_of_100() {
 }
 
 #[test]
-fn a_client_that_was_told_to_continue_keeps_its_connection() {
+fn continued_request_keeps_its_connection() {
     const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
     let request = attack("POST", false, &["Expect: 100-continue"]);
     let (head, content) = request.split_at(request.len() - SMUGGLED.len());
@@ -123,7 +123,7 @@ fn a_client_that_was_told_to_continue_keeps_its_connection() {
 }
 
 #[test]
-fn nothing_follows_content_of_a_trusted_proxy() {
+fn closes_connection_after_trusted_proxys_body() {
     let request = attack("POST", false, &[]);
     on_networks(false, || {
         let script = Script::new().connect().send(text(&*request)).expect(OK).send(VICTIM).expect(OK).part();

@@ -46,7 +46,7 @@ fn a_client_of_an_ejected_upstream_moves_for_good() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     for _ in 0..5 {
-        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| Outcome::BrokeOff);
+        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| Outcome::ConnectionLost);
     }
     let moved = with(&mut world, &old);
     assert_ne!(moved.upstream, first.upstream);
@@ -162,7 +162,7 @@ fn an_applications_route_is_followed_until_its_node_is_out() {
     world.group.replace(world.now, list).unwrap();
     let hints = Hints { cookies: &[b"lang=de; JSESSIONID=0A1B.node-b"], ..Hints::default() };
     for _ in 0..5 {
-        let choice = world.request(&hints, |_| Outcome::BrokeOff);
+        let choice = world.request(&hints, |_| Outcome::ConnectionLost);
         assert_eq!((&*choice.name, choice.set_affinity), ("b", None));
     }
     for _ in 0..10 {

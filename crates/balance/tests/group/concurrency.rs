@@ -24,7 +24,7 @@ fn shard(group: &Group, seed: u64) -> u64 {
         }
         if random.chance(0.5) && !outstanding.is_empty() {
             let index = random.below(outstanding.len() as u64) as usize;
-            let outcome = if random.chance(0.2) { Outcome::BrokeOff } else { ANSWERED };
+            let outcome = if random.chance(0.2) { Outcome::ConnectionLost } else { ANSWERED };
             group.finished(now, outstanding.swap_remove(index), outcome);
         }
     }

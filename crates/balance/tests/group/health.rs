@@ -103,7 +103,7 @@ fn checks_are_spread_and_bounded() {
 #[test]
 fn an_ejected_upstream_comes_back_by_itself() {
     let mut world = World::new(GroupSettings::default(), &[1, 1, 1]);
-    world.fail_at("b", Outcome::BrokeOff);
+    world.fail_at("b", Outcome::ConnectionLost);
     assert_eq!(world.changes(), ["upstream b is ejected for 10 s: 5 failures in a row"]);
     assert_eq!(told(&world.shares(10)), "a 5, c 5");
     world.wait(seconds(10));
@@ -152,13 +152,13 @@ fn a_share_of_failures_ejects_where_it_is_asked_for() {
 fn not_more_than_the_bound_are_ejected_and_one_alone_never() {
     let mut world = World::new(GroupSettings::default(), &[1; 5]);
     for _ in 0..200 {
-        world.request(&Hints::default(), |_| Outcome::BrokeOff);
+        world.request(&Hints::default(), |_| Outcome::ConnectionLost);
     }
     let states = world.group.states(world.now);
     assert_eq!(states.iter().filter(|state| matches!(state.standing, Standing::Ejected { .. })).count(), 2);
     let mut alone = World::new(GroupSettings::default(), &[1]);
     for _ in 0..20 {
-        alone.request(&Hints::default(), |_| Outcome::BrokeOff);
+        alone.request(&Hints::default(), |_| Outcome::ConnectionLost);
     }
     assert!(alone.changes().is_empty());
 }
@@ -222,13 +222,14 @@ fn consistent_hashing_starts_slowly_too() {
 fn who_comes_back_is_forgiven_and_starts_slowly() {
     let settings = GroupSettings { slow_start: seconds(10), ..GroupSettings::default() };
     let mut world = World::new(settings, &[1, 1, 1]);
-    world.fail_at("b", Outcome::BrokeOff);
+    world.fail_at("b", Outcome::ConnectionLost);
     world.wait(seconds(10));
     assert_eq!(told(&world.shares(21)), "a 10, b 1, c 10");
-    world.fail_at("b", Outcome::BrokeOff);
+    world.fail_at("b", Outcome::ConnectionLost);
     world.changes();
     world.wait(seconds(20));
-    let failing = |choice: &breme_balance::Choice| if &*choice.name == "b" { Outcome::BrokeOff } else { ANSWERED };
+    let failing =
+        |choice: &breme_balance::Choice| if &*choice.name == "b" { Outcome::ConnectionLost } else { ANSWERED };
     for _ in 0..4 * 21 {
         world.request(&Hints::default(), failing);
     }
@@ -257,7 +258,7 @@ fn checks_that_are_good_again_end_an_ejection() {
         check_until(world, end, |check| if &*check.name == "a" { of_a } else { GOOD });
     };
     check_for(&mut world, 1, GOOD);
-    world.fail_at("a", Outcome::BrokeOff);
+    world.fail_at("a", Outcome::ConnectionLost);
     check_for(&mut world, 20, GOOD);
     assert!(matches!(world.standing("a"), Standing::Ejected { .. }), "checks that were never bad say nothing new");
     check_for(&mut world, 20, BAD);

@@ -143,7 +143,7 @@ impl History {
         let choice = self.outstanding.swap_remove(which % self.outstanding.len());
         let outcome = match how {
             0 => Outcome::ConnectFailed { address: choice.address },
-            1 => Outcome::BrokeOff,
+            1 => Outcome::ConnectionLost,
             2 => Outcome::TimedOut,
             3 => Outcome::Answered { status: 503, latency: Duration::from_millis(2) },
             4 => Outcome::Abandoned,

@@ -45,7 +45,7 @@ fn an_index_is_used_again_only_when_its_requests_have_ended() {
     assert_eq!(c.index(), old.upstream.index());
     assert_ne!(c, old.upstream);
     // A request that is told of too late, by an id that means somebody else's predecessor, harms nobody.
-    world.finish(&old, Outcome::BrokeOff);
+    world.finish(&old, Outcome::ConnectionLost);
     assert_eq!((world.state("c").outstanding, world.state("b").outstanding), (0, 1));
 }
 
@@ -105,7 +105,7 @@ fn other_settings_hold_at_once() {
 #[test]
 fn who_is_ejected_comes_back_when_ejection_is_turned_off() {
     let mut world = world(&[1, 1]);
-    world.fail_at("a", Outcome::BrokeOff);
+    world.fail_at("a", Outcome::ConnectionLost);
     let settings = GroupSettings { ejection: None, ..GroupSettings::default() };
     world.group.reconfigure(world.now, settings, upstreams(&[1, 1])).unwrap();
     assert_eq!(told(&world.shares(10)), "a 5, b 5");
@@ -114,9 +114,9 @@ fn who_is_ejected_comes_back_when_ejection_is_turned_off() {
 #[test]
 fn a_shorter_list_does_not_have_too_many_ejected() {
     let mut world = world(&[1, 1, 1, 1]);
-    world.fail_at("a", Outcome::BrokeOff);
+    world.fail_at("a", Outcome::ConnectionLost);
     world.wait(Duration::from_secs(1));
-    world.fail_at("b", Outcome::BrokeOff);
+    world.fail_at("b", Outcome::ConnectionLost);
     world.group.replace(world.now, upstreams(&[1, 1])).unwrap();
     assert_eq!(world.standing("a"), Standing::Up, "the one who would come back first");
     assert!(matches!(world.standing("b"), Standing::Ejected { .. }));

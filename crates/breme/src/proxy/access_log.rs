@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use breme_proxy::{AccessLog, Exchange};
+use breme_proxy::{AccessLog, ExchangeRecord};
 pub use format::Format;
 
 /// Bytes of lines that wait for the writer; past it lines are dropped.
@@ -157,7 +157,7 @@ impl Log {
 }
 
 impl AccessLog for Log {
-    fn record(&self, exchange: &Exchange<'_>) {
+    fn record(&self, exchange: &ExchangeRecord<'_>) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }

@@ -15,7 +15,7 @@ pub use belonging::is_one_of;
 use breme_cache::CacheSettings;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http1::Limits;
-use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
+use breme_proxy::{ClientLimits, Identity, Mode, Settings, Timeouts};
 pub use caching::CachingFlags;
 use clap::{ArgMatches, Command};
 pub use forward::ForwardFlags;
@@ -220,7 +220,7 @@ impl Args {
         let defaults = Settings::new(mode);
         Ok(Settings {
             limits: Limits { content_bytes_max: self.max_body.unwrap_or(u64::MAX), ..self.connections.limits() },
-            times: Times {
+            times: Timeouts {
                 head: self.response_timeout,
                 between_bytes: self.between_bytes_timeout,
                 total: self.total_timeout,

@@ -180,7 +180,7 @@ impl Resolver for Names {
         }
         drop(state);
         self.shared.asked.notify_one();
-        Resolution::Asked
+        Resolution::Pending
     }
 
     fn fetch(&self, requester: Requester) -> Option<Result<Vec<SocketAddr>, ResolveError>> {
@@ -259,7 +259,7 @@ mod tests {
         let (permit, permissions) = channel();
         let (names, woken) = names(permissions);
         for message in 0..3 {
-            assert_eq!(names.resolve("Here.Example", 80 + message as u16, requester(message)), Resolution::Asked);
+            assert_eq!(names.resolve("Here.Example", 80 + message as u16, requester(message)), Resolution::Pending);
         }
         assert_eq!(names.fetch(requester(0)), None);
         names.forget(requester(2));
@@ -277,7 +277,7 @@ mod tests {
     fn a_name_without_an_address_is_remembered_too() {
         let (permit, permissions) = channel();
         let (names, woken) = names(permissions);
-        assert_eq!(names.resolve("nowhere.example", 80, requester(1)), Resolution::Asked);
+        assert_eq!(names.resolve("nowhere.example", 80, requester(1)), Resolution::Pending);
         permit.send(()).unwrap();
         assert_eq!(woken.recv(), Ok(requester(1)));
         let failed = Resolution::Failed(ResolveError::NoSuchName);
@@ -291,7 +291,7 @@ mod tests {
         let (_permit, permissions) = channel();
         let (names, _woken) = names(permissions);
         let asked = |number: usize| names.resolve(&format!("{number}.example"), 80, requester(number as u64));
-        let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(asked).filter(|outcome| *outcome != Resolution::Asked);
+        let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(asked).filter(|outcome| *outcome != Resolution::Pending);
         let busy: Vec<Resolution> = busy.collect();
         assert!((THREADS..=2 * THREADS).contains(&busy.len()), "{}", busy.len());
         assert_eq!(busy[0], Resolution::Failed(ResolveError::Busy));

@@ -142,7 +142,7 @@ impl Reloading {
             return Ok(());
         }
         let settings = self.files.args.settings(&self.secrets)?;
-        self.proxy.renew(settings, self.cache.clone()).map_err(|error| locate(&error))?;
+        self.proxy.reload(settings, self.cache.clone()).map_err(|error| locate(&error))?;
         self.tell_shards();
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Reloading {
         if let (Some(cache), Some(settings)) = (&mut self.cache, cache_settings) {
             *cache = cache.with_settings(settings).map_err(|error| locate_in_cache(&error))?;
         }
-        self.proxy.renew(settings, self.cache.clone()).map_err(|error| locate(&error))?;
+        self.proxy.reload(settings, self.cache.clone()).map_err(|error| locate(&error))?;
         self.tell_shards();
         let report = report(&live, &late);
         self.matches = matches;
@@ -187,7 +187,7 @@ impl Reloading {
     fn tell_shards(&self) {
         for shard in 0..self.shard_count {
             // A mailbox is full for a moment only.
-            while self.waker.wake(ShardId(shard), Proxy::RENEWED).is_err() {
+            while self.waker.wake(ShardId(shard), Proxy::RELOADED).is_err() {
                 std::thread::yield_now();
             }
         }

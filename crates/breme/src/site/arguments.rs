@@ -145,7 +145,7 @@ impl Args {
                 entries_max: self.cache_entries,
                 file_bytes_max: self.cache_file_bytes,
                 descriptors_max: self.cache_open_files,
-                trusted_for: self.cache_trust,
+                revalidate_after: self.cache_trust,
                 ..FileCacheLimits::default()
             },
             stopping_linger: self.connections.drain_linger,

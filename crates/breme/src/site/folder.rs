@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use breme_origin::{Content, Listed, ListedEntry, OpenError, Opened, Root, Stamp};
+use breme_origin::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, OpenError, OpenedFile, Root};
 use breme_sys::{FoundEntry, RootError, SiteRoot};
 
 /// A folder of the operating system, out of which nothing leads.
@@ -18,15 +18,15 @@ impl Folder {
 }
 
 impl Root for Folder {
-    fn open(&self, name: &str) -> Result<Opened, OpenError> {
+    fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
         let (file, metadata) = self.0.open(name).map_err(|error| told(&error))?;
-        let content = if metadata.is_dir() { Content::Directory } else { Content::File(Arc::new(file)) };
-        Ok(Opened { stamp: Stamp::of(&metadata), content })
+        let content = if metadata.is_dir() { FileContent::Directory } else { FileContent::File(Arc::new(file)) };
+        Ok(OpenedFile { stamp: FileStamp::of(&metadata), content })
     }
 
-    fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError> {
+    fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
         let found = self.0.list(name, entries_max).map_err(|error| told(&error))?;
-        Ok(Listed { entries: found.entries.into_iter().map(listed).collect(), truncated: found.truncated })
+        Ok(DirectoryListing { entries: found.entries.into_iter().map(listed).collect(), truncated: found.truncated })
     }
 }
 
@@ -39,7 +39,7 @@ fn told(error: &RootError) -> OpenError {
     }
 }
 
-fn listed(entry: FoundEntry) -> ListedEntry {
+fn listed(entry: FoundEntry) -> DirectoryEntry {
     let FoundEntry { name, is_directory, length, modified_ns } = entry;
-    ListedEntry { name, is_directory, length, modified_ns }
+    DirectoryEntry { name, is_directory, length, modified_ns }
 }

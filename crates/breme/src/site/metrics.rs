@@ -3,7 +3,7 @@
 use std::fmt;
 
 use breme_http1::Version;
-use breme_origin::{AnswerCount, Site, SiteCounts};
+use breme_origin::{ResponseCount, Site, SiteCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
@@ -17,15 +17,15 @@ pub(super) struct SiteMetrics(pub(super) Site);
 impl Collector for SiteMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
-        let SiteCounts { answers, pipelined, repeated, evicted, refusals, files, visitors, .. } = self.0.counts();
+        let SiteCounts { responses, pipelined, repeated, evicted, refusals, files, visitors, .. } = self.0.counts();
         // Whoever was refused that early was told so.
-        let may_be = |kind: &&AnswerCount| kind.version.is_some() || kind.status_class >= 4;
-        let answers = answers.iter().filter(may_be).map(|kind| {
+        let may_be = |kind: &&ResponseCount| kind.version.is_some() || kind.status_class >= 4;
+        let responses = responses.iter().filter(may_be).map(|kind| {
             let labels =
                 [("status", format!("{}xx", kind.status_class)), ("version", version(kind.version).to_owned())];
             (labels, kind.count)
         });
-        families.counters("requests", "Completed responses, by status class and HTTP version.", answers)?;
+        families.counters("requests", "Completed responses, by status class and HTTP version.", responses)?;
         let help = "Pipelined requests: begun before the previous response was complete.";
         families.counter("requests_pipelined", help, pipelined)?;
         let help = "Requests handled by replay: byte-identical to an earlier one, and so not parsed again.";

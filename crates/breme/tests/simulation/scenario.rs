@@ -122,7 +122,7 @@ fn site(random: &mut Random) -> SiteSettings {
     let files = FileCacheLimits {
         bytes_max: if random.chance(0.2) { 0 } else { 1 << 20 },
         file_bytes_max: random.below(40_000),
-        trusted_for: Duration::from_millis(random.below(50)),
+        revalidate_after: Duration::from_millis(random.below(50)),
         ..FileCacheLimits::default()
     };
     SiteSettings {

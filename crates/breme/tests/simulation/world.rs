@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use breme_base::{UnixSeconds, WallClock};
 use breme_load::{ErrorKind, Load, Plan, Run};
-use breme_origin::{Content, Listed, MemoryRoot, OpenError, Opened, Root, Site, Stamp};
+use breme_origin::{DirectoryListing, FileContent, FileStamp, MemoryRoot, OpenError, OpenedFile, Root, Site};
 use breme_sim::{Network, Simulation, Summary};
 use breme_testkit::ContractChecker;
 
@@ -70,7 +70,7 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
         unfinished: sum(&Load::unfinished),
         failed,
         wrong_answers: wrong.iter().map(|(_, count)| count).sum(),
-        answered_by_server: site.answered(),
+        answered_by_server: site.responses_total(),
         evicted: site.counts().evicted,
         digest: simulation.trace().digest(),
     }
@@ -97,18 +97,18 @@ impl OpenFile {
 }
 
 impl Root for OpenFile {
-    fn open(&self, name: &str) -> Result<Opened, OpenError> {
+    fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
         match name {
             "file" => {
-                let stamp = Stamp::of(&self.0.metadata().unwrap());
-                Ok(Opened { stamp, content: Content::File(Arc::clone(&self.0)) })
+                let stamp = FileStamp::of(&self.0.metadata().unwrap());
+                Ok(OpenedFile { stamp, content: FileContent::File(Arc::clone(&self.0)) })
             }
-            "" => Ok(Opened { stamp: Stamp::default(), content: Content::Directory }),
+            "" => Ok(OpenedFile { stamp: FileStamp::default(), content: FileContent::Directory }),
             _ => Err(OpenError::NotFound),
         }
     }
 
-    fn list(&self, _name: &str, _entries_max: usize) -> Result<Listed, OpenError> {
-        Ok(Listed::default())
+    fn list(&self, _name: &str, _entries_max: usize) -> Result<DirectoryListing, OpenError> {
+        Ok(DirectoryListing::default())
     }
 }

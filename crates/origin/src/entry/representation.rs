@@ -1,4 +1,4 @@
-//! What is sent of a file: its content, and the field lines that go with it, built once.
+//! Representations of a file: body and prepared header lines.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::encodings::Coding;
 pub(crate) struct SiteFile {
     /// The file itself first, then its siblings.
     pub(crate) representations: Vec<Representation>,
-    /// Coding and length of the siblings, in their order.
+    /// Coding and length of the siblings, in the same order.
     pub(crate) siblings: Vec<(Coding, u64)>,
 }
 
-/// One content to send, with its lines.
+/// A body with its header lines.
 #[derive(Debug)]
 pub(crate) struct Representation {
     pub(crate) validators: Validators,
@@ -27,13 +27,13 @@ pub(crate) struct Representation {
     pub(crate) body: StoredBody,
     /// For 200 and 206.
     pub(crate) lines: FieldBlock,
-    /// The same without Content-Type, for multipart 206, which has its own.
+    /// Without Content-Type, for multipart 206, which has its own.
     pub(crate) untyped_lines: FieldBlock,
-    /// For 304: what RFC 9110, 15.4.5 asks for.
+    /// For 304 (RFC 9110, 15.4.5).
     pub(crate) brief_lines: FieldBlock,
 }
 
-/// Where a content is.
+/// The location of a body.
 #[derive(Clone, Debug)]
 pub(crate) enum StoredBody {
     Memory(Bytes),
@@ -83,7 +83,7 @@ fn push_tag_and_vary(lines: &mut FieldBlock, validators: &Validators, varies: bo
     }
 }
 
-/// Adds a line of which this crate knows that it is valid; were it not, it would be left out.
+/// Adds a line known to be valid; an invalid one would be dropped.
 pub(crate) fn line(lines: &mut FieldBlock, name: &str, value: &[u8]) {
     let added = lines.push(name, value);
     debug_assert!(added.is_ok(), "{added:?}");

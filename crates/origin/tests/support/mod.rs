@@ -1,4 +1,4 @@
-//! A driver made of memory: one connection to one node, whole or byte by byte, in virtual time.
+//! A driver in memory: one connection to one node, whole or byte by byte, in virtual time.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -180,11 +180,11 @@ impl Peer {
     }
 
     /// The answers so far, split by their lengths.
-    pub fn answers(&self) -> Vec<Answer> {
+    pub fn answers(&self) -> Vec<Response> {
         let mut rest = &self.output[..];
         let mut answers = Vec::new();
         while !rest.is_empty() {
-            let (answer, taken) = Answer::parse(rest);
+            let (answer, taken) = Response::parse(rest);
             answers.push(answer);
             rest = &rest[taken..];
         }
@@ -194,13 +194,13 @@ impl Peer {
 
 /// An answer as a client sees it. (HEAD answers have no body here only if nothing follows them.)
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     fn parse(bytes: &[u8]) -> (Self, usize) {
         let head_len = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a complete head") + 4;
         let head = std::str::from_utf8(&bytes[..head_len]).unwrap();
@@ -219,7 +219,7 @@ impl Answer {
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let value = values.next();
-        assert!(values.next().is_none(), "{name} stands twice in {self:?}");
+        assert!(values.next().is_none(), "{name} is_valid twice in {self:?}");
         value.map(|(_, value)| value.as_str())
     }
 
@@ -235,7 +235,7 @@ pub fn request(method: &str, target: &str, fields: &[&str]) -> String {
 }
 
 /// The answer to one request on a connection of its own.
-pub fn ask(site: &Site, method: &str, target: &str, fields: &[&str]) -> Answer {
+pub fn ask(site: &Site, method: &str, target: &str, fields: &[&str]) -> Response {
     let mut peer = Peer::new(site);
     peer.send(request(method, target, fields));
     let mut answers = peer.answers();

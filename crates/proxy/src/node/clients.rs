@@ -1,23 +1,23 @@
-//! Accepted connections: their requests in turn, the content of these, and how long each may take.
+//! Accepted connections: their requests, bodies and timeouts.
 
 use std::time::Duration;
 
 use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
 use breme_node::{Close, CloseReason, Pressure, Received};
 
-use super::tables::{ClientKey, ExchangeKey, Waiting, Way};
-use super::turn::Turn;
+use super::context::Context;
+use super::tables::{BodyMode, ClientKey, ClientWait, ExchangeKey};
 
-/// What became of a step.
-enum Step {
-    /// It took so many bytes; there may be another.
+/// The result of parsing one item.
+enum ReceiveStep {
+    /// Consumed this many bytes; another item may follow.
     Taken(usize),
-    /// It took so many bytes, and waits for more.
+    /// Consumed this many bytes; more are needed.
     Wait(usize),
 }
 
-impl Turn<'_> {
-    /// Reads as many requests as may be, up to the turn's bound. Tells how many bytes were taken.
+impl Context<'_> {
+    /// Reads requests, at most `pipeline_depth_max` in one call. Returns the number of bytes consumed.
     pub(super) fn receive_from_client(&mut self, key: ClientKey, received: Received<'_>) -> usize {
         let length = received.bytes.len();
         let Some(client) = self.client(key) else { return length };
@@ -32,16 +32,16 @@ impl Turn<'_> {
         let mut taken = 0;
         while self.may_read(key) {
             let input = &received.bytes[taken..];
-            let repeated = self.repeat_stored(key, input).or_else(|| self.replay_request(key, input));
+            let repeated = self.replay_hit(key, input).or_else(|| self.replay_request(key, input));
             let step = match repeated {
-                Some(count) => Step::Taken(count),
+                Some(count) => ReceiveStep::Taken(count),
                 None => self.step(key, input, received.ended),
             };
-            let (Step::Taken(count) | Step::Wait(count)) = step;
+            let (ReceiveStep::Taken(count) | ReceiveStep::Wait(count)) = step;
             taken += count;
             let Some(client) = self.client(key) else { return length };
             client.has_pending = taken < length;
-            if matches!(step, Step::Wait(_)) || !client.wants_another_step(received.ended) {
+            if matches!(step, ReceiveStep::Wait(_)) || !client.wants_another_step(received.ended) {
                 break;
             }
             let depth_max = self.shared.settings.limits.pipeline_depth_max as u64;
@@ -56,17 +56,17 @@ impl Turn<'_> {
             self.set_exchange_deadline(exchange);
         }
         if received.ended && self.shared.settings.abort_on_close {
-            self.give_up(key);
+            self.abandon_client(key);
         }
         taken
     }
 
-    /// A client that has ended its sending waits no more for an answer that has not begun.
-    fn give_up(&mut self, key: ClientKey) {
+    /// Abandons the exchange of a client that has closed its side before its response began.
+    fn abandon_client(&mut self, key: ClientKey) {
         let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
         let Some(exchange) = self.exchange(exchange_key) else { return };
-        if exchange.is_request_complete && exchange.answer.is_none() {
-            self.lose_client(exchange_key);
+        if exchange.is_request_complete && exchange.response_body.is_none() {
+            self.handle_client_lost(exchange_key);
             self.close_client(key, Close::Graceful);
         }
     }
@@ -75,8 +75,8 @@ impl Turn<'_> {
         self.client(key).map_or(0, |client| client.http.request_count())
     }
 
-    /// Whether what has come may be read now. Content must have somewhere to go; a whole request must be answered
-    /// before the next.
+    /// Whether received bytes can be parsed now. A body needs an upstream; a complete request must get its response
+    /// before the next is parsed.
     fn may_read(&mut self, key: ClientKey) -> bool {
         let Some(client) = self.client(key) else { return false };
         let is_content = client.http.awaiting_content();
@@ -86,72 +86,76 @@ impl Turn<'_> {
         }
     }
 
-    fn step(&mut self, key: ClientKey, input: &[u8], ended: bool) -> Step {
+    fn step(&mut self, key: ClientKey, input: &[u8], ended: bool) -> ReceiveStep {
         let limits = &self.shared.settings.limits;
-        let Some(client) = self.node.clients.get_mut(key.index()) else { return Step::Wait(0) };
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return ReceiveStep::Wait(0) };
         let mut storage = FieldStorage::new();
         match client.http.receive(input, ended, limits, &mut storage) {
             Ok(Progress::Head { head, taken }) => {
                 client.has_pending = taken < input.len();
-                self.is_wanted = self.wants_given(&head, &input[..taken]);
+                self.captures_hit = self.should_capture_hit(&head, &input[..taken]);
                 self.handle_request(key, &head, &input[..taken]);
-                self.learn_stored(key, &head, &input[..taken]);
-                self.is_wanted = false;
-                Step::Taken(taken)
+                self.insert_hit(key, &head, &input[..taken]);
+                self.captures_hit = false;
+                ReceiveStep::Taken(taken)
             }
             Ok(Progress::Content { bytes, taken }) => {
-                self.pass_request_content(key, bytes);
-                Step::Taken(taken)
+                self.relay_request_body(key, bytes);
+                ReceiveStep::Taken(taken)
             }
             Ok(Progress::Trailer { field, taken }) => {
-                self.pass_request_trailer(key, field);
-                Step::Taken(taken)
+                self.relay_request_trailer(key, field);
+                ReceiveStep::Taken(taken)
             }
             Ok(Progress::End { taken }) => {
                 self.end_request(key);
-                Step::Taken(taken)
+                ReceiveStep::Taken(taken)
             }
             Ok(Progress::NeedMore { .. }) if ended => {
                 self.close_client(key, Close::Graceful);
-                Step::Wait(0)
+                ReceiveStep::Wait(0)
             }
-            Ok(Progress::NeedMore { taken }) => Step::Wait(taken),
-            Ok(Progress::Blocked) => Step::Wait(0),
+            Ok(Progress::NeedMore { taken }) => ReceiveStep::Wait(taken),
+            Ok(Progress::Blocked) => ReceiveStep::Wait(0),
             Ok(Progress::Over) => {
                 self.close_client(key, Close::Graceful);
-                Step::Wait(0)
+                ReceiveStep::Wait(0)
             }
             Err(refusal) => {
                 self.refuse(key, refusal, input);
-                Step::Wait(0)
+                ReceiveStep::Wait(0)
             }
         }
     }
 
-    fn pass_request_content(&mut self, key: ClientKey, bytes: &[u8]) {
+    fn relay_request_body(&mut self, key: ClientKey, bytes: &[u8]) {
         let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
         let now = self.now;
         let Some(exchange) = self.exchange(exchange_key) else { return };
         exchange.received_bytes += bytes.len() as u64;
         exchange.progress = now;
-        let (way, server) = (exchange.content, exchange.server);
-        let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id) else { return };
+        let (way, upstream) = (exchange.request_body, exchange.upstream);
+        let Some(id) = upstream.and_then(|upstream| self.upstream(upstream)).map(|upstream| upstream.id) else {
+            return;
+        };
         match way {
-            Way::Chunks => push_chunk(self.actions.send(id), bytes),
-            Way::Raw => self.actions.send_received(id, self.received, bytes),
-            Way::None => {}
+            BodyMode::Chunks => push_chunk(self.actions.send(id), bytes),
+            BodyMode::Raw => self.actions.send_received(id, self.received, bytes),
+            BodyMode::None => {}
         }
         self.node.counts.bytes_upstream.add_many(bytes.len() as u64);
     }
 
-    fn pass_request_trailer(&mut self, key: ClientKey, trailer: Field<'_>) {
+    fn relay_request_trailer(&mut self, key: ClientKey, trailer: Field<'_>) {
         let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
         let now = self.now;
         let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
         exchange.progress = now;
-        let Some(server) = exchange.server.and_then(|server| self.node.servers.get(server.index())) else { return };
-        if exchange.content == Way::Chunks {
-            exchange.last_chunk.relay(trailer, self.actions.send(server.id));
+        let Some(upstream) = exchange.upstream.and_then(|upstream| self.node.upstreams.get(upstream.index())) else {
+            return;
+        };
+        if exchange.request_body == BodyMode::Chunks {
+            exchange.last_chunk.relay(trailer, self.actions.send(upstream.id));
         }
     }
 
@@ -162,23 +166,23 @@ impl Turn<'_> {
         exchange.is_request_complete = true;
         exchange.progress = now;
         exchange.sent = now;
-        let (way, last_chunk, server) = (exchange.content, exchange.last_chunk, exchange.server);
-        if way == Way::Chunks
-            && let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id)
+        let (way, last_chunk, upstream) = (exchange.request_body, exchange.last_chunk, exchange.upstream);
+        if way == BodyMode::Chunks
+            && let Some(id) = upstream.and_then(|upstream| self.upstream(upstream)).map(|upstream| upstream.id)
         {
             last_chunk.end(self.actions.send(id));
         }
         self.set_exchange_deadline(exchange_key);
     }
 
-    /// After an answer that was not given while this client's requests were read: are there more, or is this the end?
-    pub(super) fn go_on(&mut self, key: ClientKey) {
+    /// After a response: continues with the next request, unless this client's requests are being read up the stack.
+    pub(super) fn continue_client(&mut self, key: ClientKey) {
         if self.receiving == Some(key) {
             return;
         }
         let limits = &self.shared.settings.limits;
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
-        client.waiting = Waiting::Idle;
+        client.wait = ClientWait::Idle;
         if std::mem::take(&mut client.is_paused) || client.has_pending {
             self.actions.resume(client.id);
         }
@@ -192,7 +196,7 @@ impl Turn<'_> {
         }
     }
 
-    /// All that has come was used, or must wait.
+    /// Sets the timeout of a client whose bytes are consumed or must wait.
     fn wait_for_more(&mut self, key: ClientKey) {
         let limits = &self.shared.settings.limits;
         let idle_timeout = self.node.pressure.idle_timeout(limits.idle_timeout);
@@ -204,19 +208,19 @@ impl Turn<'_> {
             }
             return;
         }
-        let (waiting, patience) = if client.http.awaiting_content() {
-            (Waiting::Drained, self.node.pressure.slow_timeout(limits.body_timeout))
+        let (wait, patience) = if client.http.awaiting_content() {
+            (ClientWait::Drained, self.node.pressure.slow_timeout(limits.body_timeout))
         } else if client.http.in_head() || client.has_pending {
-            (Waiting::Head, self.node.pressure.slow_timeout(limits.head_timeout))
+            (ClientWait::Head, self.node.pressure.slow_timeout(limits.head_timeout))
         } else {
-            (Waiting::Idle, idle_timeout)
+            (ClientWait::Idle, idle_timeout)
         };
-        if waiting == Waiting::Idle && is_stopping {
+        if wait == ClientWait::Idle && is_stopping {
             return self.close_client(key, Close::Graceful);
         }
-        // The time of a head, and of what is drained, runs since it began.
-        if client.waiting != waiting || waiting == Waiting::Idle {
-            client.waiting = waiting;
+        // The timeouts of a head and of draining count from their start.
+        if client.wait != wait || wait == ClientWait::Idle {
+            client.wait = wait;
             if !client.queue_is_long {
                 self.node.client_timers.set(key.timer(), self.now + patience);
             }
@@ -225,23 +229,23 @@ impl Turn<'_> {
 
     pub(super) fn handle_client_deadline(&mut self, key: ClientKey) {
         let Some(client) = self.client(key) else { return };
-        let waiting = client.waiting;
-        if waiting == Waiting::Exchange || client.queue_is_long {
+        let wait = client.wait;
+        if wait == ClientWait::Exchange || client.queue_is_long {
             return;
         }
         if let Err(later) = self.evict() {
             return self.node.client_timers.set(key.timer(), self.now + later);
         }
-        match waiting {
-            Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
-            Waiting::Idle | Waiting::Drained | Waiting::Exchange => self.close_client(key, Close::Graceful),
+        match wait {
+            ClientWait::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
+            ClientWait::Idle | ClientWait::Drained | ClientWait::Exchange => self.close_client(key, Close::Graceful),
         }
     }
 
-    /// A client is to be closed. If that is since others wait, it is counted.
+    /// Counts an eviction under connection pressure.
     ///
     /// # Errors
-    /// Enough have been closed just now: this one is to be closed after so long.
+    /// The rate of evictions is exceeded; evict this client after the returned time.
     pub(super) fn evict(&mut self) -> Result<(), Duration> {
         if self.node.pressure.is_high() {
             self.node.pressure.evict(self.now)?;
@@ -250,9 +254,9 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Lets each client wait for as long as the new pressure allows, counted from when its wait began. A client that
-    /// has sent nothing is idle since it connected: browsers open spare connections, and a client that holds one
-    /// without a request would otherwise hold it the longest.
+    /// Adapts the timeout of each client to the new pressure, counted from when its wait began. A client that has sent
+    /// nothing is idle since it connected: browsers open spare connections, and a client that holds one without a
+    /// request would otherwise hold it the longest.
     pub(super) fn change_pressure(&mut self, change: impl FnOnce(&mut Pressure)) {
         let limits = &self.shared.settings.limits;
         let waits = |pressure: &Pressure| {
@@ -263,18 +267,19 @@ impl Turn<'_> {
         change(&mut self.node.pressure);
         let after = waits(&self.node.pressure);
         for (index, client) in &self.node.clients {
-            let timer = ClientKey::of(index).timer();
-            let place = match client.waiting {
-                Waiting::Exchange => continue,
+            let timer = ClientKey::new(index).timer();
+            let position = match client.wait {
+                ClientWait::Exchange => continue,
                 _ if client.queue_is_long => continue,
-                Waiting::Idle if client.has_pending => continue,
-                Waiting::Idle => 0,
-                Waiting::Head => 1,
-                Waiting::Drained => 2,
+                ClientWait::Idle if client.has_pending => continue,
+                ClientWait::Idle => 0,
+                ClientWait::Head => 1,
+                ClientWait::Drained => 2,
             };
-            self.node.client_timers.change_wait(timer, before[place], after[place], self.now);
+            self.node.client_timers.change_wait(timer, before[position], after[position], self.now);
         }
-        let exchanges: Vec<ExchangeKey> = self.node.exchanges.iter().map(|(index, _)| ExchangeKey::of(index)).collect();
+        let exchanges: Vec<ExchangeKey> =
+            self.node.exchanges.iter().map(|(index, _)| ExchangeKey::new(index)).collect();
         exchanges.into_iter().for_each(|key| self.set_exchange_deadline(key));
     }
 
@@ -283,15 +288,15 @@ impl Turn<'_> {
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         client.queue_is_long = is_long;
         if let Some(exchange) = client.exchange {
-            let exchange = if is_long { self.part_from_fetch(exchange) } else { exchange };
-            return self.hold_server(exchange, is_long);
+            let exchange = if is_long { self.detach_slow_reader(exchange) } else { exchange };
+            return self.pause_upstream(exchange, is_long);
         }
-        let patience = match client.waiting {
+        let patience = match client.wait {
             // The driver closes a client that does not read.
             _ if is_long => return self.node.client_timers.clear(key.timer()),
-            Waiting::Idle | Waiting::Exchange => self.node.pressure.idle_timeout(limits.idle_timeout),
-            Waiting::Head => self.node.pressure.slow_timeout(limits.head_timeout),
-            Waiting::Drained => self.node.pressure.slow_timeout(limits.body_timeout),
+            ClientWait::Idle | ClientWait::Exchange => self.node.pressure.idle_timeout(limits.idle_timeout),
+            ClientWait::Head => self.node.pressure.slow_timeout(limits.head_timeout),
+            ClientWait::Drained => self.node.pressure.slow_timeout(limits.body_timeout),
         };
         self.node.client_timers.set(key.timer(), self.now + patience);
     }
@@ -304,9 +309,9 @@ impl Turn<'_> {
             self.node.counts.evicted.add();
         }
         if let Some(exchange) = exchange {
-            self.lose_client(exchange);
+            self.handle_client_lost(exchange);
         }
-        self.forget_client(key);
+        self.remove_client(key);
     }
 
     /// Closes a connection that has no exchange, or whose exchange has just ended.
@@ -314,16 +319,16 @@ impl Turn<'_> {
         if let Some(client) = self.client(key) {
             let id = client.id;
             self.actions.close(id, how);
-            self.forget_client(key);
+            self.remove_client(key);
         }
     }
 
-    fn forget_client(&mut self, key: ClientKey) {
-        if let Some(own) = self.client(key).and_then(|client| client.own_server) {
-            self.drop_server(own, Close::Graceful);
+    fn remove_client(&mut self, key: ClientKey) {
+        if let Some(own) = self.client(key).and_then(|client| client.own_upstream) {
+            self.drop_upstream(own, Close::Graceful);
         }
         if let Some(client) = self.node.clients.try_remove(key.index()) {
-            self.node.disown(client.id);
+            self.node.clear_owner(client.id);
             self.node.client_timers.clear(key.timer());
             if client.is_counted {
                 self.shared.clients.leave(client.peer.ip());
@@ -332,26 +337,26 @@ impl Turn<'_> {
     }
 
     pub(super) fn drop_idle_clients(&mut self) {
-        let is_idle = |waiting| waiting == Waiting::Idle;
-        let idle = self.node.clients.iter().filter(|(_, client)| is_idle(client.waiting) && !client.has_pending);
-        let idle: Vec<ClientKey> = idle.map(|(index, _)| ClientKey::of(index)).collect();
+        let is_idle = |wait| wait == ClientWait::Idle;
+        let idle = self.node.clients.iter().filter(|(_, client)| is_idle(client.wait) && !client.has_pending);
+        let idle: Vec<ClientKey> = idle.map(|(index, _)| ClientKey::new(index)).collect();
         for key in idle {
             self.close_client(key, Close::Graceful);
         }
     }
 
-    /// Holds the client's content back, or lets it go on.
-    pub(super) fn hold_client(&mut self, key: ClientKey, is_held: bool) {
+    /// Pauses or resumes the client's body.
+    pub(super) fn pause_client(&mut self, key: ClientKey, client_is_slow: bool) {
         let Some(client) = self.client(key) else { return };
-        if client.is_paused != is_held {
-            client.is_paused = is_held;
+        if client.is_paused != client_is_slow {
+            client.is_paused = client_is_slow;
             let id = client.id;
-            if is_held { self.actions.pause(id) } else { self.actions.resume(id) }
+            if client_is_slow { self.actions.pause(id) } else { self.actions.resume(id) }
         }
     }
 
-    /// The owner of a client's connection is told what was not taken.
-    pub(super) fn lend_client_again(&mut self, key: ClientKey) {
+    /// Lets the driver deliver unconsumed bytes again.
+    pub(super) fn resume_client(&mut self, key: ClientKey) {
         if self.receiving == Some(key) {
             return;
         }
@@ -365,8 +370,8 @@ impl Turn<'_> {
 }
 
 impl super::tables::Client {
-    /// Whether another step may find something: bytes, the end of a content, or the end of the connection, which the
-    /// client or an answer of the proxy's own may have brought.
+    /// Whether there may be another item: bytes, the end of a body, or the end of the connection, caused by the client
+    /// or by the proxy's response.
     fn wants_another_step(&self, ended: bool) -> bool {
         let is_over = ended || self.http.will_close();
         self.has_pending || self.http.awaiting_content() || (is_over && self.exchange.is_none())

@@ -1,9 +1,8 @@
-//! Active checks: the first shard asks the upstreams how they are, each time over a connection of its own.
+//! Active health checks, run by the first shard, each over a connection of its own.
 //!
-//! What is due when, and what a result means, is the balancer's ([`breme_balance::Group::checks_due`]). Here are the
-//! connections. A check is one GET with `Connection: close`; the status decides, and the content is not waited for.
-//! Checks have nothing in common with exchanges but the table of owners: neither pool nor counters see them, so that a
-//! check can say that an upstream takes new connections.
+//! The balancer decides what is due and what a result means ([`breme_balance::Group::checks_due`]). A check is one GET
+//! with `Connection: close`; the status decides, and the body is not awaited. Checks share only the table of owners
+//! with exchanges, neither pool nor counters, so that a check shows whether an upstream accepts new connections.
 
 use std::time::Duration;
 
@@ -12,19 +11,18 @@ use breme_base::Instant;
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, RequestEncoder, Version,
 };
-use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received};
+use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
 
-use super::checks::{CheckNumber, TICKET, UnderWay};
+use super::context::Context;
 use super::tables::Owner;
-use super::turn::Turn;
-use crate::shared::Role;
+use crate::shared::{Role, Shared};
 
-/// At least so often it is looked for what is due: somebody may have changed the list, or turned checks on.
+/// Longest interval between looks for due checks, since the list may change, or checks may be enabled.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Turn<'_> {
-    /// Ends what is over time, and begins what is due.
-    pub(super) fn make_checks(&mut self) {
+impl Context<'_> {
+    /// Ends checks that timed out, and begins due ones.
+    pub(super) fn run_checks(&mut self) {
         if self.node.checks.due > self.now {
             return;
         }
@@ -54,7 +52,7 @@ impl Turn<'_> {
     }
 
     fn late_checks(&self) -> Vec<CheckNumber> {
-        let late = self.node.checks.under_way.iter().filter(|check| check.check.deadline <= self.now);
+        let late = self.node.checks.running.iter().filter(|check| check.check.deadline <= self.now);
         late.map(|check| CheckNumber(check.number)).collect()
     }
 
@@ -68,41 +66,40 @@ impl Turn<'_> {
         }
         self.node.checks.count = self.node.checks.count.wrapping_add(1);
         let number = self.node.checks.count;
-        self.node.checks.under_way.push(UnderWay { number, check, connection: None, http: ClientConnection::new() });
+        self.node.checks.running.push(RunningCheck { number, check, connection: None, http: ClientConnection::new() });
         self.actions.connect(ConnectTicket(TICKET | u64::from(number)), endpoint);
     }
 
-    /// What became of a check's connection.
     pub(super) fn handle_check_connected<E>(&mut self, number: CheckNumber, outcome: Result<Connected, E>) {
-        match (self.node.checks.place(number), outcome) {
-            (Some(place), Ok(connected)) => self.ask_how_it_is(place, connected.connection),
+        match (self.node.checks.position(number), outcome) {
+            (Some(position), Ok(connected)) => self.ask_how_it_is(position, connected.connection),
             (Some(_), Err(_)) => self.end_check(number, CheckOutcome::ConnectFailed, Close::Abort),
-            // Its time was over before it was there.
+            // The check timed out before it was connected.
             (None, Ok(connected)) => self.actions.close(connected.connection, Close::Abort),
             (None, Err(_)) => {}
         }
     }
 
-    fn ask_how_it_is(&mut self, place: usize, id: ConnectionId) {
+    fn ask_how_it_is(&mut self, position: usize, id: ConnectionId) {
         let settings = self.group().and_then(Group::health_settings);
-        let check = &mut self.node.checks.under_way[place];
+        let check = &mut self.node.checks.running[position];
         check.connection = Some(id);
         check.http.sent(Method::Get);
         let number = CheckNumber(check.number);
         let write = |settings: HealthSettings| write_request(&settings, &check.check.name, self.actions.send(id)).ok();
         let is_sent = settings.and_then(write).is_some();
         self.node.set_owner(id, Owner::Check(number));
-        // Name, host and path were checked when they came; but checks may have been turned off since.
+        // Name, host and path are valid; but checks may have been disabled since.
         if !is_sent {
-            self.end_check(number, CheckOutcome::BrokeOff, Close::Abort);
+            self.end_check(number, CheckOutcome::ConnectionLost, Close::Abort);
         }
     }
 
-    /// Reads the answer as far as its status. Tells how many bytes were taken.
+    /// Reads the response up to its status. Returns the number of bytes consumed.
     pub(super) fn receive_from_checked(&mut self, number: CheckNumber, received: Received<'_>) -> usize {
         let length = received.bytes.len();
-        let Some(place) = self.node.checks.place(number) else { return length };
-        let http = &mut self.node.checks.under_way[place].http;
+        let Some(position) = self.node.checks.position(number) else { return length };
+        let http = &mut self.node.checks.running[position].http;
         match read_status(http, received, &self.shared.settings.upstream_limits) {
             StatusStep::Wait(taken) => taken,
             StatusStep::Status(status) => {
@@ -110,27 +107,27 @@ impl Turn<'_> {
                 length
             }
             StatusStep::Broken => {
-                self.end_check(number, CheckOutcome::BrokeOff, Close::Abort);
+                self.end_check(number, CheckOutcome::ConnectionLost, Close::Abort);
                 length
             }
         }
     }
 
     pub(super) fn handle_check_closed(&mut self, number: CheckNumber) {
-        if let Some(place) = self.node.checks.place(number) {
-            if let Some(id) = self.node.checks.under_way[place].connection.take() {
-                self.node.disown(id);
+        if let Some(position) = self.node.checks.position(number) {
+            if let Some(id) = self.node.checks.running[position].connection.take() {
+                self.node.clear_owner(id);
             }
-            self.end_check(number, CheckOutcome::BrokeOff, Close::Abort);
+            self.end_check(number, CheckOutcome::ConnectionLost, Close::Abort);
         }
     }
 
     fn end_check(&mut self, number: CheckNumber, outcome: CheckOutcome, how: Close) {
-        let Some(place) = self.node.checks.place(number) else { return };
-        let UnderWay { check, connection, .. } = self.node.checks.under_way.swap_remove(place);
+        let Some(position) = self.node.checks.position(number) else { return };
+        let RunningCheck { check, connection, .. } = self.node.checks.running.swap_remove(position);
         if let Some(id) = connection {
             self.actions.close(id, how);
-            self.node.disown(id);
+            self.node.clear_owner(id);
         }
         self.tell(&check, outcome);
     }
@@ -146,15 +143,15 @@ impl Turn<'_> {
         for check in self.node.checks.stop() {
             if let Some(id) = check.connection {
                 self.actions.close(id, Close::Abort);
-                self.node.disown(id);
+                self.node.clear_owner(id);
             }
         }
     }
 }
 
-/// How far an answer has come.
+/// Progress of the response.
 enum StatusStep {
-    /// It took so many bytes, and waits for more.
+    /// Consumed this many bytes; more are needed.
     Wait(usize),
     Status(u16),
     Broken,
@@ -186,4 +183,58 @@ fn write_request(settings: &HealthSettings, name: &str, out: &mut Vec<u8>) -> Re
         keep_alive: false,
     };
     request.encode(None, out)
+}
+
+/// Set in the connect tickets of checks; those of exchanges are smaller.
+pub(super) const TICKET: u64 = 1 << 63;
+/// The running checks, at most [`breme_balance::CHECKS_MAX`].
+#[derive(Debug)]
+pub(super) struct Checks {
+    pub(super) running: Vec<RunningCheck>,
+    pub(super) count: u32,
+    /// When the next check is due; FAR in all shards but the first.
+    pub(super) due: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct RunningCheck {
+    pub(super) number: u32,
+    pub(super) check: Check,
+    /// None while connecting.
+    pub(super) connection: Option<ConnectionId>,
+    pub(super) http: ClientConnection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckNumber(pub(super) u32);
+
+impl Checks {
+    pub(super) fn new(shared: &Shared, shard: ShardId) -> Self {
+        let has_group = matches!(shared.role, Role::Reverse { .. });
+        let due = if has_group && shard.0 == 0 { Instant::ZERO } else { Instant::FAR };
+        Self { running: Vec::new(), count: 0, due }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        (self.due != Instant::FAR).then_some(self.due)
+    }
+
+    /// The check of a ticket; None for an exchange's ticket.
+    pub(super) fn from_ticket(ticket: ConnectTicket) -> Option<CheckNumber> {
+        (ticket.0 & TICKET != 0).then_some(CheckNumber(ticket.0 as u32))
+    }
+
+    pub(super) fn position(&self, number: CheckNumber) -> Option<usize> {
+        self.running.iter().position(|check| check.number == number.0)
+    }
+
+    pub(super) fn owns(&self, number: CheckNumber, id: ConnectionId) -> bool {
+        self.position(number).is_some_and(|position| self.running[position].connection == Some(id))
+    }
+
+    /// Stops all checks and returns those that were running.
+    pub(super) fn stop(&mut self) -> Vec<RunningCheck> {
+        self.due = Instant::FAR;
+        std::mem::take(&mut self.running)
+    }
 }

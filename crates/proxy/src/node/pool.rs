@@ -1,34 +1,33 @@
-//! Connections to upstreams that wait for their next request.
+//! Idle connections to upstreams.
 //!
-//! The one that came last is taken first: the others may grow old and be closed, so that there are never many more than
-//! are needed. Only what is provably clean comes in: its last answer was complete, it may stay, and no byte came behind
-//! it. What does come while it waits ends it.
+//! The most recently used one is taken first, so that the others age out and no more stay open than are needed. Only
+//! clean connections enter: the last response was complete, the connection is persistent, and no byte followed the
+//! response. Any byte received while idle closes the connection.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use foldhash::fast::FixedState;
 
-use super::tables::{EndpointKey, ServerKey};
+use super::tables::{EndpointKey, UpstreamKey};
 
-/// Connections that wait in a shard, whatever they were opened to.
+/// Idle connections of a shard.
 const IDLE_MAX: usize = 1024;
-/// The same of those that wait for one client.
+/// Idle connections of a shard that are reserved for one client.
 const OWN_IDLE_MAX: usize = 1024;
 
-/// The pools of a shard.
 #[derive(Debug)]
 pub(crate) struct Pools {
     by_endpoint: HashMap<EndpointKey, Pool, FixedState>,
     idle_count: usize,
-    /// Idle connections that one client has for itself; they are in no pool.
+    /// Reserved idle connections; they are in no pool.
     own_count: usize,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
-    idle: Vec<ServerKey>,
-    /// Connections that are open to this endpoint, idle or not.
+    idle: Vec<UpstreamKey>,
+    /// Connections open to this endpoint, idle or not.
     open_count: usize,
 }
 
@@ -37,12 +36,10 @@ impl Pools {
         Self { by_endpoint: HashMap::with_hasher(FixedState::with_seed(seed)), idle_count: 0, own_count: 0 }
     }
 
-    /// A connection is there.
     pub(crate) fn opened(&mut self, endpoint: EndpointKey) {
         self.by_endpoint.entry(endpoint).or_default().open_count += 1;
     }
 
-    /// A connection is gone; it is not idle.
     pub(crate) fn closed(&mut self, endpoint: EndpointKey) {
         if let Entry::Occupied(mut entry) = self.by_endpoint.entry(endpoint) {
             entry.get_mut().open_count -= 1;
@@ -52,15 +49,14 @@ impl Pools {
         }
     }
 
-    /// The idle connection that was used last.
-    pub(crate) fn take(&mut self, endpoint: EndpointKey) -> Option<ServerKey> {
+    pub(crate) fn take(&mut self, endpoint: EndpointKey) -> Option<UpstreamKey> {
         let key = self.by_endpoint.get_mut(&endpoint)?.idle.pop()?;
         self.idle_count -= 1;
         Some(key)
     }
 
-    /// Keeps a connection for later; false if there are `idle_max` of its kind, or enough of all.
-    pub(crate) fn put(&mut self, endpoint: EndpointKey, key: ServerKey, idle_max: usize) -> bool {
+    /// Adds an idle connection; false if there are `idle_max` of this endpoint, or [`IDLE_MAX`] of all.
+    pub(crate) fn put(&mut self, endpoint: EndpointKey, key: UpstreamKey, idle_max: usize) -> bool {
         let Some(pool) = self.by_endpoint.get_mut(&endpoint) else { return false };
         if pool.idle.len() >= idle_max || self.idle_count >= IDLE_MAX {
             return false;
@@ -70,32 +66,31 @@ impl Pools {
         true
     }
 
-    /// One more connection waits for one client only; false if enough do, or none may wait at all.
+    /// Counts a reserved connection; false if there are too many, or none may be idle.
     pub(crate) fn keep_own(&mut self, idle_max: usize) -> bool {
         let may_stay = idle_max > 0 && self.own_count < OWN_IDLE_MAX;
         self.own_count += usize::from(may_stay);
         may_stay
     }
 
-    /// One of them waits no more.
+    /// A reserved connection is in use or closed.
     pub(crate) fn release_own(&mut self) {
         self.own_count -= 1;
     }
 
-    /// Takes out a connection, if it is idle. Tells whether it was.
-    pub(crate) fn remove(&mut self, endpoint: EndpointKey, key: ServerKey) -> bool {
+    /// Removes a connection. Returns whether it was idle.
+    pub(crate) fn remove(&mut self, endpoint: EndpointKey, key: UpstreamKey) -> bool {
         if let Some(pool) = self.by_endpoint.get_mut(&endpoint)
-            && let Some(place) = pool.idle.iter().position(|&idle| idle == key)
+            && let Some(position) = pool.idle.iter().position(|&idle| idle == key)
         {
-            pool.idle.remove(place);
+            pool.idle.remove(position);
             self.idle_count -= 1;
             return true;
         }
         false
     }
 
-    /// All that are idle.
-    pub(crate) fn idle(&self) -> Vec<ServerKey> {
+    pub(crate) fn idle(&self) -> Vec<UpstreamKey> {
         self.by_endpoint.values().flat_map(|pool| pool.idle.iter().copied()).collect()
     }
 }
@@ -109,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_is_taken_first_and_only_for_its_endpoint() {
+    fn reuses_the_last_connection_of_an_endpoint() {
         let mut pools = Pools::new(1);
-        let keys = [0, 1, 2].map(ServerKey::of);
+        let keys = [0, 1, 2].map(UpstreamKey::new);
         for _ in keys {
             pools.opened(endpoint(1));
         }
@@ -125,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_forgotten_with_its_last_connection() {
+    fn removes_endpoint_with_its_last_connection() {
         let mut pools = Pools::new(1);
         pools.opened(endpoint(1));
         pools.opened(endpoint(1));

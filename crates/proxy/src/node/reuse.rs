@@ -1,4 +1,4 @@
-//! Which request may follow on a connection to an upstream.
+//! Reuse of upstream connections after requests with a body.
 //!
 //! An upstream that responds without reading a request's content, and then parses that content as the next request,
 //! sends a response that belongs to nobody. If the connection were shared by then, another client would get it: the
@@ -17,19 +17,19 @@
 
 use breme_http1::{Method, RequestHead};
 
-/// Who may use a connection to an upstream after a request on it.
+/// Who may use an upstream connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
-    /// All: it may go to the pool.
+    /// All clients, through the pool.
     AnyClient,
     /// The client connection that sent the request.
     SameClient,
-    /// Nobody: close it.
+    /// None: close it.
     Never,
 }
 
 impl Reuse {
-    /// What a request allows. `is_private`: its client speaks for itself, and what it gets is given to nobody else.
+    /// The reuse that a request permits. `is_private`: the client is no proxy, and responses are not cached.
     pub(super) fn after(head: &RequestHead<'_, '_>, is_private: bool) -> Self {
         let expects_content = matches!(head.method, Method::Post | Method::Put | Method::Patch);
         match head.has_content() {

@@ -1,4 +1,4 @@
-//! The records of a shard: accepted connections, opened ones, exchanges, and connections that are being opened.
+//! The tables of a shard: clients, upstream connections, exchanges, and pending connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use breme_base::{Instant, UnixMillis};
 use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, Pressure, TlsClientId};
 
-use super::checks::CheckNumber;
-use super::notes::{Noted, Notes};
-use super::part::Part;
+use super::cache::CacheState;
+use super::health::CheckNumber;
+use super::log_entry::{LogEntry, LoggedRequest};
 use super::reuse::Reuse;
-use crate::access_log::Ending;
+use crate::access_log::Completion;
 use crate::counters::RequestOutcome;
 use crate::settings::Settings;
 
@@ -25,7 +25,7 @@ macro_rules! keys {
             pub(crate) struct $name(u32);
 
             impl $name {
-                pub(crate) fn of(index: usize) -> Self {
+                pub(crate) fn new(index: usize) -> Self {
                     Self(index as u32)
                 }
 
@@ -43,250 +43,244 @@ macro_rules! keys {
 }
 
 keys! {
-    /// The place of an accepted connection.
+    /// Index of an accepted connection.
     ClientKey;
-    /// The place of an opened connection.
-    ServerKey;
-    /// The place of an exchange.
+    /// Index of an upstream connection.
+    UpstreamKey;
+    /// Index of an exchange.
     ExchangeKey;
-    /// The place of a connection that is being opened.
+    /// Index of a pending connection.
     ConnectingKey;
 }
 
 impl ExchangeKey {
-    /// How the exchange of this number is called in a wake-up.
+    /// The message that wakes the exchange with this number.
     pub(crate) fn message(self, number: u32) -> u64 {
         (self.index() as u64) << u32::BITS | u64::from(number)
     }
 }
 
-/// Names a familiar request for as long as it is one.
+/// Identifies an entry of the replay cache until it is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KnownKey {
-    pub(super) place: usize,
+pub(crate) struct ReplayKey {
+    pub(super) position: usize,
     pub(super) number: u64,
 }
 
-/// Whose a connection of the driver is.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Owner {
     #[default]
-    Nobody,
+    None,
     Client(ClientKey),
-    Server(ServerKey),
+    UpstreamConnection(UpstreamKey),
     Check(CheckNumber),
 }
 
-/// An accepted connection. Small: a proxy holds ten thousand that do nothing.
+/// An accepted connection. Small, since a proxy holds ten thousand idle ones.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ConnectionId,
     pub(crate) since: Instant,
     pub(crate) http: ServerConnection,
     pub(crate) peer: SocketAddr,
-    /// Its address as it is written: an IPv4 address as one, without a port.
+    /// Without a port; IPv4-mapped addresses as IPv4.
     pub(crate) address: Box<str>,
     pub(crate) listener: ListenerId,
-    /// Nobody can read it on the way.
+    /// Encrypted.
     pub(crate) is_secured: bool,
-    /// What it says of those before it is believed.
+    /// Its forwarding fields are trusted.
     pub(crate) is_trusted: bool,
-    /// It is one of the connections that its address may have.
+    /// Counted by [`ClientTable`](crate::client_limits::ClientTable).
     pub(crate) is_counted: bool,
-    /// The driver's queue is long: the peer does not read as fast as we write.
+    /// The driver's send queue is long: the client reads slowly.
     pub(crate) queue_is_long: bool,
-    /// Its content is held back, since the server does not take it.
+    /// Its body is paused, since the upstream reads slowly.
     pub(crate) is_paused: bool,
-    /// There are bytes that were lent but not taken.
+    /// Some received bytes were not consumed.
     pub(crate) has_pending: bool,
-    /// The peer has ended its sending.
+    /// The peer has closed its side.
     pub(crate) ended: bool,
-    pub(crate) waiting: Waiting,
+    pub(crate) wait: ClientWait,
     pub(crate) exchange: Option<ExchangeKey>,
-    /// An idle connection to an upstream that may carry requests of this client only.
-    pub(crate) own_server: Option<ServerKey>,
+    /// An idle upstream connection reserved for this client.
+    pub(crate) own_upstream: Option<UpstreamKey>,
 }
 
-/// What a client without exchange waits for.
+/// What a client without an exchange waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// A request.
+pub(crate) enum ClientWait {
     Idle,
     /// The rest of a head.
     Head,
-    /// The rest of a content that nobody wants any more.
+    /// The rest of a body that is being drained.
     Drained,
-    /// Its exchange, whose time is measured there.
+    /// Its exchange, which has a deadline of its own.
     Exchange,
 }
 
-/// A connection to an upstream.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct UpstreamConnection {
     pub(crate) id: ConnectionId,
     pub(crate) http: ClientConnection,
     pub(crate) endpoint: EndpointKey,
-    /// None: it is idle.
+    /// None: idle.
     pub(crate) exchange: Option<ExchangeKey>,
-    /// The only client whose requests it may carry ([`Reuse::SameClient`]); none: any.
+    /// The only client whose requests it may carry ([`Reuse::SameClient`]).
     pub(crate) own_client: Option<ClientKey>,
-    /// Requests that it has carried.
     pub(crate) request_count: u64,
-    /// It does not take content as fast as it comes.
+    /// The upstream reads slowly.
     pub(crate) queue_is_long: bool,
-    /// Its answer is held back, since the client does not take it.
+    /// Its response is paused, since the client reads slowly.
     pub(crate) is_paused: bool,
-    /// Its last answer has no end but the connection's, or it has ended its sending.
+    /// Its response is close-delimited, or it has closed its side.
     pub(crate) ended: bool,
 }
 
-/// What a connection was opened to: those to the same are alike.
+/// Where a connection leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointKey {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<TlsClientId>,
 }
 
-/// A connection that is being opened.
+/// A connection being opened.
 #[derive(Debug)]
 pub(crate) struct Connecting {
     pub(crate) endpoint: EndpointKey,
-    /// None: the exchange that wanted it is over.
+    /// None: the exchange is over.
     pub(crate) exchange: Option<ExchangeKey>,
 }
 
-/// One request on its way to its answer.
+/// One request until its response is complete.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// Tells it from others that had its place.
+    /// Distinguishes it from earlier exchanges with this index.
     pub(crate) number: u32,
-    /// Who listens; none: nobody (any more), the answer is for the cache alone.
+    /// None: the client has left, or the fetch is for the cache alone.
     pub(crate) client: Option<ClientKey>,
-    pub(crate) stage: Stage,
-    pub(crate) server: Option<ServerKey>,
+    pub(crate) stage: ExchangeStage,
+    pub(crate) upstream: Option<UpstreamKey>,
     pub(crate) connecting: Option<ConnectingKey>,
     pub(crate) route: Route,
-    pub(crate) asked: Asked,
-    /// What is to be added to the answer to bring the client back to its upstream.
+    pub(crate) request_info: RequestInfo,
+    /// Set-Cookie of the balancer, to be added to the response.
     pub(crate) set_affinity: Option<Arc<str>>,
-    /// Its request is familiar.
-    pub(crate) known: Option<KnownKey>,
-    /// The head that goes upstream, without its end; kept until it is sure that it need not be sent again.
+    /// The entry of the replay cache.
+    pub(crate) replay: Option<ReplayKey>,
+    /// The head to send upstream, without its end; kept while a retry is possible.
     pub(crate) request: Vec<u8>,
-    /// Host is to be the upstream's, and is added when that is known.
-    pub(crate) lacks_host: bool,
-    /// The request's cookies, while it waits: for an upstream to have room, or for what another one fetches.
+    /// Host is the upstream's, and is added when that is known.
+    pub(crate) needs_host: bool,
+    /// The request's cookies, while it is queued or follows another exchange.
     pub(crate) cookies: Vec<u8>,
-    /// A hash of what is asked for, for the balancer.
+    /// A hash of the target, for the balancer.
     pub(crate) key_hash: u64,
-    /// How the request's content is passed on.
-    pub(crate) content: Way,
-    /// Its end, if that is chunked.
+    /// How the request body is relayed.
+    pub(crate) request_body: BodyMode,
     pub(crate) last_chunk: LastChunk,
-    /// All of the request has been passed on.
+    /// The request was forwarded completely.
     pub(crate) is_request_complete: bool,
-    /// The request waits for 100 (Continue), which has not come.
+    /// The client waits for 100 (Continue).
     pub(crate) awaits_continue: bool,
-    /// What the server's connection may carry afterwards.
+    /// How the upstream connection may be reused afterwards.
     pub(crate) reuse: Reuse,
-    /// How the answer's content is passed on; none: its head has not come.
-    pub(crate) answer: Option<Way>,
-    /// A byte of an answer has come.
-    pub(crate) is_answer_begun: bool,
-    /// The server had carried requests before this one.
+    /// How the response body is relayed; None before its head.
+    pub(crate) response_body: Option<BodyMode>,
+    /// A byte of the response was received.
+    pub(crate) response_began: bool,
+    /// The upstream connection had carried requests before.
     pub(crate) is_reused: bool,
-    /// Its response told the client that its connection is closed since others wait, and this was counted.
+    /// The response closed the connection under pressure, and this was counted.
     pub(crate) is_evicted: bool,
-    /// Take no connection that was idle: one has just failed.
+    /// Use a new connection, since an idle one has just failed.
     pub(crate) wants_fresh: bool,
     pub(crate) retries: u8,
-    /// Of the answer that was given; 0: none.
+    /// The status sent to the client; 0: none.
     pub(crate) status: u16,
     pub(crate) began: Instant,
-    /// When the head had been sent.
+    /// When the request was sent.
     pub(crate) sent: Instant,
-    /// When something last moved.
+    /// Of the last byte in either direction.
     pub(crate) progress: Instant,
-    /// When the request's content began, later by the time for which we held it back.
+    /// Start of the request body, without the time for which it was paused.
     pub(crate) content_began: Instant,
     pub(crate) upstream_duration: Option<Duration>,
-    /// Content that came from the client.
     pub(crate) received_bytes: u64,
-    /// Content that went to the client.
     pub(crate) sent_bytes: u64,
-    /// What the cache holds of it.
-    pub(crate) caching: Part,
-    /// Where the response comes from.
+    /// What the cache holds for it.
+    pub(crate) cache_state: CacheState,
+    /// The source of the response.
     pub(crate) source: RequestOutcome,
-    /// For the log, if there is one.
-    pub(crate) notes: Option<Box<Notes>>,
+    pub(crate) log_entry: Option<Box<LogEntry>>,
 }
 
-/// How far an exchange has come.
+/// The stage of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Another exchange is fetching the answer.
-    Waiting,
-    /// Every upstream is full.
+pub(crate) enum ExchangeStage {
+    /// Waits for another exchange's fetch.
+    Following,
+    /// All upstreams are at their limit.
     Queued,
-    /// Its host's addresses are being looked up.
+    /// Waits for the addresses of its host.
     Resolving,
-    /// A connection is being opened for it.
     Connecting,
-    /// The request is on its way or complete, the answer's head has not come.
-    Asking,
-    /// The answer's content is on its way.
-    Answering,
-    /// Bytes go both ways until both sides have ended.
-    Tunnel { client_ended: bool, server_ended: bool },
+    /// The request is being sent, or its response is awaited.
+    Requesting,
+    /// The response body is being relayed.
+    Responding,
+    /// A tunnel, until both sides have closed.
+    Tunnel {
+        client_ended: bool,
+        upstream_ended: bool,
+    },
 }
 
-/// Where the request goes.
+/// The destination of a request.
 #[derive(Debug)]
 pub(crate) enum Route {
-    /// Not decided.
+    /// Not yet chosen.
     None,
-    /// To one of a reverse proxy's upstreams; those before it could not be reached.
+    /// An upstream of a reverse proxy; `tried` could not be reached.
     Upstream {
         choice: Choice,
         tried: Vec<UpstreamId>,
-        /// The balancer does not know yet how it ended.
+        /// The outcome has not been reported to the balancer.
         is_open: bool,
     },
-    /// To a host that the client named.
     Host {
-        /// As it was named, with its port.
+        /// As the client named it, with its port.
         name: Arc<str>,
-        /// Addresses that are left to be tried.
+        /// Addresses not yet tried.
         rest: Vec<SocketAddr>,
     },
 }
 
-/// What must be known of a request when its bytes are gone.
+/// Properties of a request that are needed after its bytes are gone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) kind: Kind,
-    /// May be sent again without harm (RFC 9110, 9.2.2).
+pub(crate) struct RequestInfo {
+    pub(crate) method_class: MethodClass,
+    /// May be retried safely (RFC 9110, 9.2.2).
     pub(crate) is_idempotent: bool,
     pub(crate) requests_upgrade: bool,
-    /// The client will not lose what stands behind the content.
+    /// The client accepts trailers.
     pub(crate) accepts_trailers: bool,
 }
 
-/// Methods as far as they change how an answer is framed.
+/// Methods, as far as they affect the framing of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MethodClass {
     Head,
     Connect,
     Other,
 }
 
-/// How content is passed on.
+/// How a body is relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// There is none, or none that may be sent.
+pub(crate) enum BodyMode {
+    /// No body, or none that may be sent.
     None,
-    /// As it is: its length was announced.
+    /// Unchanged: its length was announced.
     Raw,
     Chunks,
 }
@@ -307,22 +301,22 @@ impl Client {
             is_paused: false,
             has_pending: false,
             ended: false,
-            waiting: Waiting::Idle,
+            wait: ClientWait::Idle,
             exchange: None,
-            own_server: None,
+            own_upstream: None,
         }
     }
 }
 
 impl Client {
-    /// The program is to end; or others wait for its place, and it has had its turn.
+    /// The server is stopping, or the client has had its turn under connection pressure.
     #[inline]
     pub(crate) fn should_leave(&self, is_stopping: bool, pressure: &Pressure, now: Instant) -> bool {
         is_stopping || pressure.should_leave(self.since, now)
     }
 
-    /// If it should leave, the answer to the last request that has come says that there will be no other. Tells
-    /// whether the pressure is the reason.
+    /// Announces `Connection: close` in the response to the last received request, if the client should leave. Returns
+    /// whether pressure is the reason.
     pub(crate) fn announce_leave(&mut self, is_stopping: bool, pressure: &mut Pressure, now: Instant) -> bool {
         if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, pressure, now) {
             return false;
@@ -332,7 +326,7 @@ impl Client {
     }
 }
 
-impl Server {
+impl UpstreamConnection {
     pub(crate) fn new(id: ConnectionId, endpoint: EndpointKey) -> Self {
         Self {
             id,
@@ -349,28 +343,28 @@ impl Server {
 }
 
 impl Exchange {
-    pub(crate) fn new(number: u32, client: Option<ClientKey>, now: Instant, asked: Asked) -> Self {
+    pub(crate) fn new(number: u32, client: Option<ClientKey>, now: Instant, request_info: RequestInfo) -> Self {
         Self {
             number,
             client,
-            stage: Stage::Connecting,
-            server: None,
+            stage: ExchangeStage::Connecting,
+            upstream: None,
             connecting: None,
             route: Route::None,
-            asked,
+            request_info,
             set_affinity: None,
-            known: None,
+            replay: None,
             request: Vec::new(),
-            lacks_host: false,
+            needs_host: false,
             cookies: Vec::new(),
             key_hash: 0,
-            content: Way::None,
+            request_body: BodyMode::None,
             last_chunk: LastChunk::default(),
             is_request_complete: true,
             awaits_continue: false,
             reuse: Reuse::AnyClient,
-            answer: None,
-            is_answer_begun: false,
+            response_body: None,
+            response_began: false,
             is_reused: false,
             is_evicted: false,
             wants_fresh: false,
@@ -383,18 +377,18 @@ impl Exchange {
             upstream_duration: None,
             received_bytes: 0,
             sent_bytes: 0,
-            caching: Part::default(),
+            cache_state: CacheState::default(),
             source: RequestOutcome::Relayed,
-            notes: None,
+            log_entry: None,
         }
     }
 
-    /// Whether content of the request can be passed on now.
+    /// Whether the request body can be relayed now.
     pub(crate) fn takes_content(&self) -> bool {
-        self.server.is_some() && matches!(self.stage, Stage::Asking | Stage::Answering)
+        self.upstream.is_some() && matches!(self.stage, ExchangeStage::Requesting | ExchangeStage::Responding)
     }
 
-    /// When the request's content will have come too slowly, if nothing more comes.
+    /// When the request body is too slow, if nothing more arrives.
     pub(crate) fn content_deadline(&self, limits: &Limits) -> Instant {
         let silence = self.progress + limits.body_timeout;
         if limits.receive_rate_min == 0 {
@@ -405,7 +399,7 @@ impl Exchange {
         silence.min(self.content_began + paid_for.max(limits.body_timeout))
     }
 
-    /// What to tell the client when that deadline has passed.
+    /// The refusal when that deadline has passed.
     pub(crate) fn content_lateness(&self, now: Instant, limits: &Limits) -> RefusalReason {
         if now >= self.progress + limits.body_timeout {
             RefusalReason::ContentTimeout
@@ -414,7 +408,7 @@ impl Exchange {
         }
     }
 
-    /// What the one that is asked is called.
+    /// The name of the upstream or host.
     pub(crate) fn upstream_name(&self) -> Option<&str> {
         match &self.route {
             Route::None => None,
@@ -423,7 +417,7 @@ impl Exchange {
         }
     }
 
-    /// The same as far as the client may see it: it has named the host of a forward proxy's request itself.
+    /// The name as far as clients may see it: the client of a forward proxy has named the host itself.
     pub(crate) fn visible_upstream_name(&self, settings: &Settings) -> Option<&str> {
         match &self.route {
             Route::Upstream { .. } if !settings.shows_upstreams => None,
@@ -431,32 +425,32 @@ impl Exchange {
         }
     }
 
-    /// How its request counts among the request times; none: it had no client, its client left, or it is a tunnel.
-    pub(crate) fn request_outcome(&self, ending: Ending) -> Option<RequestOutcome> {
-        let is_counted = self.client.is_some() && !matches!(self.stage, Stage::Tunnel { .. });
-        match ending {
+    /// How its request counts among the request times; None without a client, and for tunnels.
+    pub(crate) fn request_outcome(&self, completion: Completion) -> Option<RequestOutcome> {
+        let is_counted = self.client.is_some() && !matches!(self.stage, ExchangeStage::Tunnel { .. });
+        match completion {
             _ if !is_counted => None,
-            Ending::Complete => Some(self.source),
-            Ending::UpstreamFailed | Ending::ClientFailed => Some(RequestOutcome::Error),
-            Ending::ClientGone | Ending::Stopped => None,
+            Completion::Complete => Some(self.source),
+            Completion::UpstreamFailed | Completion::ClientFailed => Some(RequestOutcome::Error),
+            Completion::ClientGone | Completion::Stopped => None,
         }
     }
 }
 
 impl Client {
-    /// What the log is to be told of a request of this client.
-    pub(super) fn note(&self, began: UnixMillis, request: Arc<Noted>) -> Notes {
-        Notes::new(self.peer, self.listener, self.is_secured, began, request)
+    /// A new log entry for a request of this client.
+    pub(super) fn log_entry(&self, began: UnixMillis, request: Arc<LoggedRequest>) -> LogEntry {
+        LogEntry::new(self.peer, self.listener, self.is_secured, began, request)
     }
 }
 
-impl Asked {
-    /// The method, as far as the server's connection must know it.
+impl RequestInfo {
+    /// A representative of the method class, for the upstream connection.
     pub(crate) fn method(self) -> Method<'static> {
-        match self.kind {
-            Kind::Head => Method::Head,
-            Kind::Connect => Method::Connect,
-            Kind::Other => Method::Get,
+        match self.method_class {
+            MethodClass::Head => Method::Head,
+            MethodClass::Connect => Method::Connect,
+            MethodClass::Other => Method::Get,
         }
     }
 }
@@ -466,7 +460,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_client_is_small() {
+    fn idle_client_stays_small() {
         assert!(size_of::<Client>() <= 160, "{}", size_of::<Client>());
     }
 }

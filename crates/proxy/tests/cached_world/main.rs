@@ -1,6 +1,5 @@
-//! A caching proxy between visitors who ask in every way and an origin whose pages change: whatever the network does,
-//! nobody gets what is not the page, is somebody else's, or is older than its origin, a change through the proxy or a
-//! purge allows.
+//! A caching proxy between clients of all kinds and an origin whose pages change. On any network, no client gets a
+//! wrong page, another client's page, or an older page than its origin, a change through the proxy or a purge allows.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -88,7 +87,7 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
 }
 
 #[test]
-fn where_nothing_is_lost_everybody_gets_what_is_true() {
+fn responses_are_correct_without_losses() {
     let mut all = (0, 0);
     seeds(20, |seed| {
         let network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
@@ -102,7 +101,7 @@ fn where_nothing_is_lost_everybody_gets_what_is_true() {
 }
 
 #[test]
-fn where_much_is_lost_nobody_gets_what_is_not() {
+fn no_wrong_responses_under_losses() {
     let mut all = (0, 0);
     seeds(12, |seed| {
         let answered = play(seed, Network::nasty(), 0.2, true).answered;

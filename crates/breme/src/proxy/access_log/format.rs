@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use breme_base::{UnixMillis, UnixSeconds};
 use breme_http1::Version;
-use breme_proxy::Exchange;
+use breme_proxy::ExchangeRecord;
 use serde::Serialize as _;
 use serde_json::Serializer;
 
@@ -28,7 +28,7 @@ pub enum Format {
 
 impl Format {
     /// Appends the line of an exchange.
-    pub fn write(self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    pub fn write(self, exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Combined => write_combined(exchange, out),
             Self::Json => write_json(exchange, out),
@@ -39,7 +39,7 @@ impl Format {
 
 /// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT"`, and then ours:
 /// `"CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`.
-fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_combined(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     push_address(client(exchange), out);
     out.extend_from_slice(b" - - [");
     push_second(Calendar::Common, exchange.began.second(), out);
@@ -67,13 +67,13 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     push_seconds(exchange.duration, out);
     out.push(b' ');
-    out.extend_from_slice(exchange.ending.as_str().as_bytes());
+    out.extend_from_slice(exchange.completion.as_str().as_bytes());
 }
 
 /// Behind a balancer that is trusted, whom that names; as nginx does with `real_ip`, and not the balancer in every
 /// line.
-fn client(exchange: &Exchange<'_>) -> IpAddr {
-    exchange.asked_for.unwrap_or(exchange.client.ip())
+fn client(exchange: &ExchangeRecord<'_>) -> IpAddr {
+    exchange.forwarded_for.unwrap_or(exchange.client.ip())
 }
 
 fn version(version: Version) -> &'static str {
@@ -113,7 +113,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Keys are not left out, so that every line has the same columns.
-fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_json(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_millis(exchange.began, out);
     out.extend_from_slice(b"\",\"client\":\"");
@@ -134,7 +134,7 @@ fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     json_text("cache", exchange.cache_status.map(str::as_bytes), out);
     json_text("referer", exchange.referer, out);
     json_text("user_agent", exchange.user_agent, out);
-    json_text("ending", Some(exchange.ending.as_str().as_bytes()), out);
+    json_text("ending", Some(exchange.completion.as_str().as_bytes()), out);
     out.push(b'}');
 }
 

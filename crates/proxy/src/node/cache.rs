@@ -1,0 +1,385 @@
+//! Connects exchanges to the cache.
+//!
+//! ```text
+//!   request head ──► look_up_cache ──┬─ Responded   from the cache, in this call
+//!                                    ├─ Wait        another exchange fetches it; `follow` is called when more
+//!                                    │              can be read, or when the client reads again
+//!                                    └─ Upstream    perhaps with the cache's conditions in place of the client's
+//!   response head ─► receive_cached_head ──┬─ Relay    to the client too
+//!                                          └─ Discard  the client gets a stored response: after a 304, or in place of an error
+//!   body ──────────► receive_cached_body   before it goes to the client
+//!   end ───────────► complete_cached       before the client's response is completed
+//!   failure ───────► recover_from_cache    true: a stored response was sent instead (stale-if-error)
+//!   any end ───────► release_cache_state   once for each exchange; aborts an incomplete fill
+//! ```
+//!
+//! An exchange may continue without its client, while others read what it fetches, and a background refresh never has
+//! one. For followers see `followers`.
+
+use std::sync::Arc;
+
+use breme_base::Instant;
+use breme_cache::{
+    Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, Follower, Forward, HeadAction, Now,
+    Request, ResponseBody, Scheme, Waiter, Wakes,
+};
+use breme_http1::{FieldBlock, FieldName, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
+use breme_node::ShardId;
+use bytes::Bytes;
+
+use super::context::Context;
+use super::log_entry::cache_status_text;
+use super::tables::{ClientKey, Exchange, ExchangeKey};
+use crate::counters::RequestOutcome;
+use crate::failure::{Failure, SharedFailure};
+use crate::shared::{Role, Shared};
+use crate::upstream_request::is_for_others;
+
+impl Context<'_> {
+    /// Whether there is a cache. [Replayed requests](super::relay_replay) bypass it, so with a cache none are recorded.
+    pub(super) fn has_cache(&self) -> bool {
+        self.shared.cache.is_some()
+    }
+
+    pub(super) fn look_up_cache(
+        &mut self,
+        key: ExchangeKey,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+    ) -> CacheLookup {
+        const PAST: CacheLookup = CacheLookup::Upstream { conditions: None };
+        let shared = self.shared;
+        let Some(cache) = &shared.cache else { return PAST };
+        let Some(request) = self.cache_request(client, head) else { return PAST };
+        if shared.bypasses(head) {
+            self.set_cache_state(key, CacheState::Forward(Box::new(cache.bypass(&request))));
+            return PAST;
+        }
+        let waiter = Waiter { shard: self.node.shard.id.0, message: self.message_of(key) };
+        match cache.look_up(&request, self.cache_now(), waiter) {
+            CacheDecision::Respond(response) => {
+                self.respond_from_cache(key, &response);
+                CacheLookup::Responded
+            }
+            CacheDecision::RespondAndRefresh(response, refresh) => {
+                let conditions = refresh.conditions().cloned();
+                self.begin_background_fetch(client, head, conditions.as_ref(), CacheState::Forward(refresh));
+                self.respond_from_cache(key, &response);
+                CacheLookup::Responded
+            }
+            CacheDecision::Forward(forward) => {
+                let conditions = forward.conditions().cloned();
+                self.set_cache_state(key, CacheState::Forward(Box::new(forward)));
+                CacheLookup::Upstream { conditions }
+            }
+            CacheDecision::Wait(follower) => {
+                self.set_cache_state(key, CacheState::Follow(Box::new(follower)));
+                CacheLookup::Wait
+            }
+        }
+    }
+
+    /// The request as seen by the cache; None if nothing could be stored for it, or it concerns the connection.
+    pub(super) fn cache_request<'a, 'f>(
+        &self,
+        client: ClientKey,
+        head: &RequestHead<'a, 'f>,
+    ) -> Option<Request<'a, 'f>> {
+        let client = self.node.clients.get(client.index());
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+            Target::Authority(_) | Target::Asterisk => return None,
+        };
+        let is_believed = client.is_some_and(|client| client.is_trusted);
+        let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
+        if head.requests_upgrade {
+            return None;
+        }
+        Some(Request {
+            method: head.method,
+            scheme: self.shared.role.scheme_of(head.target, client.is_some_and(|client| client.is_secured)),
+            authority: head.authority?,
+            path,
+            query,
+            fields: head.fields,
+            is_stripped,
+            has_body: head.has_content(),
+        })
+    }
+
+    pub(super) fn cache_now(&mut self) -> Now {
+        Now { instant: self.now, wall: self.node.date.second(self.now) }
+    }
+
+    pub(super) fn set_cache_state(&mut self, key: ExchangeKey, part: CacheState) {
+        if let Some(exchange) = self.exchange(key) {
+            exchange.cache_state = part;
+        }
+    }
+
+    pub(super) fn take_cache_state(&mut self, key: ExchangeKey) -> CacheState {
+        self.exchange(key).map(|exchange| std::mem::take(&mut exchange.cache_state)).unwrap_or_default()
+    }
+
+    pub(super) fn wake(&mut self, mut wakes: Wakes) {
+        for Waiter { shard, message } in wakes.drain() {
+            self.actions.wake(ShardId(shard), message);
+        }
+    }
+
+    /// Sends a complete stored response and ends the exchange.
+    pub(super) fn respond_from_cache(&mut self, key: ExchangeKey, response: &CachedResponse) {
+        self.record_cache_status(key, response.cache_status(), response.body_bytes());
+        let shared = self.shared;
+        let Some(cache) = &shared.cache else { return };
+        let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| write_fields(cache, response, writer, date);
+        let client = self.exchange(key).and_then(|exchange| exchange.client).filter(|_| self.captures_hit);
+        let from = client.and_then(|client| self.send_position(client));
+        self.respond_from_memory(key, response.status(), response.framing(), fields, pieces(response));
+        self.capture_hit(response, from);
+    }
+
+    /// As [`respond_from_cache`](Self::respond_from_cache), for an exchange whose upstream response is about to end;
+    /// its end completes the client's response.
+    fn respond_before_end(&mut self, key: ExchangeKey, response: &CachedResponse) {
+        self.record_cache_status(key, response.cache_status(), response.body_bytes());
+        let shared = self.shared;
+        let Some(cache) = &shared.cache else { return };
+        self.begin_response(key, response.status(), response.framing(), |writer, date| {
+            write_fields(cache, response, writer, date);
+        });
+        self.relay_pieces(key, pieces(response));
+    }
+
+    /// Counts and logs the decision of the cache.
+    pub(super) fn record_cache_status(&mut self, key: ExchangeKey, cache_status: CacheStatus, stored_bytes: u64) {
+        self.node.counts.count_cached(&cache_status, stored_bytes);
+        let Some(exchange) = self.exchange(key) else { return };
+        exchange.source = RequestOutcome::from_cache_status(&cache_status);
+        if let Some(log_entry) = exchange.log_entry.as_mut() {
+            log_entry.cache_status = Some(cache_status_text(cache_status));
+        }
+    }
+
+    /// Handles the head of the upstream's final response.
+    pub(super) fn receive_cached_head(&mut self, key: ExchangeKey, head: &ResponseHead<'_, '_>) -> HeadOutcome {
+        let CacheState::Forward(mut forward) = self.take_cache_state(key) else { return HeadOutcome::Relay };
+        let added = self.added_lines(head);
+        let length = match head.framing {
+            Framing::None => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let response_head =
+            breme_cache::ResponseHead { status: head.status, fields: head.fields, length, added: &added };
+        let (cache_now, mut wakes) = (self.cache_now(), Wakes::new());
+        let outcome = forward.handle_head(cache_now, &response_head, &mut wakes);
+        self.wake(wakes);
+        match outcome {
+            HeadAction::Relay => {
+                self.record_cache_status(key, forward.cache_status(), 0);
+                self.set_cache_state(key, CacheState::Forward(forward));
+                HeadOutcome::Relay
+            }
+            HeadAction::Replace(response) => {
+                if head.has_content() {
+                    // The upstream's body is not needed, and nothing waits for its end.
+                    self.respond_from_cache(key, &response);
+                } else {
+                    self.set_cache_state(key, CacheState::Kept(response));
+                }
+                HeadOutcome::Discard
+            }
+        }
+    }
+
+    /// Lines stored with a response in addition to its own.
+    fn added_lines(&mut self, head: &ResponseHead<'_, '_>) -> FieldBlock {
+        let mut added = FieldBlock::new();
+        let identity = &self.shared.settings.identity;
+        if identity.via {
+            let version = if head.version == Version::Http10 { "1.0" } else { "1.1" };
+            let _ = added.push("Via", format!("{version} {}", identity.pseudonym).as_bytes());
+        }
+        if head.fields.first("Date").is_none() {
+            let date = *self.node.date.text(self.now);
+            let _ = added.push("Date", &date);
+        }
+        added
+    }
+
+    /// The value of Cache-Status for a relayed response.
+    pub(super) fn cache_status_value(&self, key: ExchangeKey) -> Option<Vec<u8>> {
+        let cache = self.shared.cache.as_ref()?;
+        let CacheState::Forward(forward) = &self.node.exchanges.get(key.index())?.cache_state else { return None };
+        let mut value = Vec::new();
+        forward.cache_status().write(&cache.settings().name, &mut value);
+        Some(value)
+    }
+
+    pub(super) fn receive_cached_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
+        let Some(Exchange { cache_state: CacheState::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index())
+        else {
+            return;
+        };
+        if forward.wants_body() {
+            let mut wakes = Wakes::new();
+            forward.handle_body(bytes, &mut wakes);
+            self.wake(wakes);
+        }
+    }
+
+    pub(super) fn complete_cached(&mut self, key: ExchangeKey) {
+        match self.take_cache_state(key) {
+            CacheState::Forward(forward) => {
+                let mut wakes = Wakes::new();
+                forward.handle_end(&mut wakes);
+                self.wake(wakes);
+            }
+            CacheState::Kept(response) => self.respond_before_end(key, &response),
+            CacheState::Nothing | CacheState::Follow(_) | CacheState::Read(_) => {}
+        }
+    }
+
+    /// Handles a missing response. Returns whether the client got a stored one, which ended the exchange.
+    pub(super) fn recover_from_cache(&mut self, key: ExchangeKey, failure: &Failure) -> bool {
+        let response = match self.take_cache_state(key) {
+            CacheState::Forward(forward) => {
+                let (cache_now, mut wakes) = (self.cache_now(), Wakes::new());
+                let fetch_error = self.fetch_error(key, failure);
+                let response = forward.handle_failure(cache_now, fetch_error, &mut wakes);
+                self.wake(wakes);
+                response
+            }
+            CacheState::Kept(response) => Some(*response),
+            CacheState::Nothing | CacheState::Follow(_) | CacheState::Read(_) => None,
+        };
+        let Some(response) = response else { return false };
+        self.respond_from_cache(key, &response);
+        true
+    }
+
+    /// Why there is no response, for other requests that wait for it.
+    fn fetch_error(&self, key: ExchangeKey, failure: &Failure) -> FetchError {
+        let settings = &self.shared.settings;
+        let exchange = self.node.exchanges.get(key.index());
+        let upstream = exchange.and_then(|exchange| exchange.visible_upstream_name(settings)).map(Arc::from);
+        let response_head: FailureInfo = Arc::new(SharedFailure { failure: failure.clone(), upstream });
+        match failure {
+            Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
+                FetchError::Unreachable(response_head)
+            }
+            Failure::ConnectionLost | Failure::Answer(_) | Failure::HeadTimeout => {
+                FetchError::NoResponse(response_head)
+            }
+            _ => FetchError::Request,
+        }
+    }
+
+    /// Whether the fetch continues without a client.
+    pub(super) fn outlives_client(&self, key: ExchangeKey) -> bool {
+        let exchange = self.node.exchanges.get(key.index());
+        matches!(exchange, Some(Exchange { cache_state: CacheState::Forward(forward), .. }) if forward.should_finish())
+    }
+
+    pub(super) fn release_cache_state(&mut self, exchange: &mut Exchange) {
+        if let CacheState::Forward(forward) = std::mem::take(&mut exchange.cache_state) {
+            let (cache_now, mut wakes) = (self.cache_now(), Wakes::new());
+            let _ = forward.handle_failure(cache_now, FetchError::Request, &mut wakes);
+            self.wake(wakes);
+        }
+    }
+}
+
+impl Role {
+    /// The scheme of the target: for a forward proxy as in the URL, for a reverse proxy that of the client's
+    /// connection.
+    pub(super) fn scheme_of(&self, target: Target<'_>, is_secured: bool) -> Scheme {
+        let is_https = match (self, target) {
+            (Self::Forward { .. }, Target::Absolute { scheme, .. }) => scheme.eq_ignore_ascii_case("https"),
+            _ => is_secured,
+        };
+        if is_https { Scheme::Https } else { Scheme::Http }
+    }
+}
+
+impl Shared {
+    /// Whether a configured header bypasses the cache.
+    fn bypasses(&self, head: &RequestHead<'_, '_>) -> bool {
+        self.settings.cache_bypass_header.as_ref().is_some_and(|name| head.fields.first(name).is_some())
+    }
+}
+
+fn pieces(response: &CachedResponse) -> impl Iterator<Item = Bytes> {
+    let (one, several) = match response.body() {
+        ResponseBody::None => (None, &[][..]),
+        ResponseBody::One(bytes) => (Some(bytes.clone()), &[][..]),
+        ResponseBody::Several(pieces) => (None, pieces.as_slice()),
+    };
+    one.into_iter().chain(several.iter().cloned())
+}
+
+fn write_fields(cache: &Cache, response: &CachedResponse, writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]) {
+    writer.block(&cache.client_lines(response.lines()));
+    match response.age_s() {
+        Some(age_s) => write_age(age_s, writer),
+        None => writer.date(date),
+    }
+    write_cache_status(cache, response.cache_status(), writer);
+}
+
+const AGE: FieldName = FieldName::new("Age");
+const CACHE_STATUS: FieldName = FieldName::new("Cache-Status");
+
+pub(super) fn write_age(age_s: u64, writer: &mut ResponseWriter<'_, '_>) {
+    writer.number(AGE, age_s);
+}
+
+pub(super) fn write_cache_status(cache: &Cache, cache_status: CacheStatus, writer: &mut ResponseWriter<'_, '_>) {
+    // The name was validated with the settings; the rest consists of tokens and numbers.
+    let _ = writer.field_with(CACHE_STATUS, |out| cache_status.write(&cache.settings().name, out));
+}
+
+/// The cache's state of an exchange.
+#[derive(Debug, Default)]
+pub(crate) enum CacheState {
+    /// None, or released.
+    #[default]
+    Nothing,
+    Forward(Box<Forward>),
+    /// Fetched; the client gets this stored response when the upstream response ends.
+    Kept(Box<CachedResponse>),
+    /// Waits for another exchange's fetch.
+    Follow(Box<Follower>),
+    /// Reads another exchange's fetch; the response head was sent.
+    Read(Box<Follower>),
+}
+
+impl CacheState {
+    /// The deadline of waiting for another exchange, at most `limit`.
+    pub(super) fn patience(&self, limit: Instant) -> Instant {
+        match self {
+            Self::Follow(follower) => limit.min(follower.deadline()),
+            _ => limit,
+        }
+    }
+}
+
+/// The result of a cache lookup.
+#[derive(Debug)]
+pub(super) enum CacheLookup {
+    /// A response was sent, and the exchange is over.
+    Responded,
+    /// Another exchange fetches the response.
+    Wait,
+    /// Forward the request, with these conditions in place of the client's.
+    Upstream { conditions: Option<FieldBlock> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadOutcome {
+    /// Send it to the client, with its body.
+    Relay,
+    /// Do not send it to the client.
+    Discard,
+}

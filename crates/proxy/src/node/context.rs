@@ -1,0 +1,146 @@
+//! The state of one shard, and the context of one event in it.
+
+use std::sync::Arc;
+
+use breme_base::{Instant, Random, Timers};
+use breme_node::{Actions, ConnectionId, Pressure, Shard};
+use slab::Slab;
+
+use super::health::Checks;
+use super::hit_replay::{CapturedHit, HitReplayCache};
+use super::pool::Pools;
+use super::relay_replay::RelayReplayCache;
+use super::tables::{Client, ClientKey, Connecting, Exchange, ExchangeKey, Owner, UpstreamConnection, UpstreamKey};
+use crate::counters::ShardCounts;
+use crate::date::DateLine;
+use crate::shared::Shared;
+
+/// Request buffers kept for reuse …
+const BUFFERS_KEPT: usize = 64;
+/// … each of at most this capacity.
+const BUFFER_BYTES_KEPT: usize = 4096;
+
+/// The state of one shard.
+#[derive(Debug)]
+pub(super) struct ShardState {
+    pub(super) counts: Arc<ShardCounts>,
+    pub(super) shard: Shard,
+    pub(super) date: DateLine,
+    pub(super) random: Random,
+    pub(super) owners: Vec<Owner>,
+    pub(super) clients: Slab<Client>,
+    pub(super) upstreams: Slab<UpstreamConnection>,
+    pub(super) exchanges: Slab<Exchange>,
+    pub(super) connecting: Slab<Connecting>,
+    pub(super) pools: Pools,
+    pub(super) checks: Checks,
+    pub(super) client_timers: Timers,
+    pub(super) upstream_timers: Timers,
+    pub(super) exchange_timers: Timers,
+    pub(super) buffers: Vec<Vec<u8>>,
+    pub(super) relay_replay: RelayReplayCache,
+    pub(super) hit_replay: HitReplayCache,
+    /// Numbers exchanges, so that a wake-up for an earlier one is recognised.
+    pub(super) exchange_count: u32,
+    pub(super) pressure: Pressure,
+    pub(super) is_stopping: bool,
+}
+
+impl ShardState {
+    pub(super) fn new(shared: &Shared, shard: Shard) -> Self {
+        Self {
+            counts: shared.counters.add_shard(),
+            date: DateLine::new(shared.clock.clone()),
+            random: Random::stream(shared.settings.seed, shard.id.0 as u64),
+            pools: Pools::new(shared.settings.seed),
+            checks: Checks::new(shared, shard.id),
+            shard,
+            owners: Vec::new(),
+            clients: Slab::new(),
+            upstreams: Slab::new(),
+            exchanges: Slab::new(),
+            connecting: Slab::new(),
+            client_timers: Timers::new(),
+            upstream_timers: Timers::new(),
+            exchange_timers: Timers::new(),
+            buffers: Vec::new(),
+            relay_replay: RelayReplayCache::new(shared.settings.seed),
+            hit_replay: HitReplayCache::new(shared.settings.seed),
+            exchange_count: 0,
+            pressure: Pressure::default(),
+            is_stopping: false,
+        }
+    }
+
+    /// The owner of a connection; `None` if it was closed by this node.
+    pub(super) fn owner(&self, id: ConnectionId) -> Owner {
+        let owner = self.owners.get(id.index()).copied().unwrap_or_default();
+        let is_same = match owner {
+            Owner::None => true,
+            Owner::Client(key) => self.clients.get(key.index()).is_some_and(|client| client.id == id),
+            Owner::UpstreamConnection(key) => self.upstreams.get(key.index()).is_some_and(|upstream| upstream.id == id),
+            Owner::Check(number) => self.checks.owns(number, id),
+        };
+        if is_same { owner } else { Owner::None }
+    }
+
+    pub(super) fn set_owner(&mut self, id: ConnectionId, owner: Owner) {
+        if id.index() >= self.owners.len() {
+            self.owners.resize(id.index() + 1, Owner::None);
+        }
+        self.owners[id.index()] = owner;
+    }
+
+    pub(super) fn clear_owner(&mut self, id: ConnectionId) {
+        if let Some(owner) = self.owners.get_mut(id.index()) {
+            *owner = Owner::None;
+        }
+    }
+
+    /// Discards entries that depend on the old settings.
+    pub(super) fn clear_replay_caches(&mut self, shared: &Shared) {
+        self.relay_replay = RelayReplayCache::new(shared.settings.seed);
+        self.hit_replay = HitReplayCache::new(shared.settings.seed);
+    }
+
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    pub(super) fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
+        if self.buffers.len() < BUFFERS_KEPT && buffer.capacity() <= BUFFER_BYTES_KEPT {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+/// One event in one shard.
+pub(super) struct Context<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) node: &'a mut ShardState,
+    pub(super) now: Instant,
+    pub(super) actions: &'a mut Actions,
+    /// All received bytes of this call; parts of them are sent without a copy.
+    pub(super) received: &'a [u8],
+    /// The client whose requests are being read in this call.
+    pub(super) receiving: Option<ClientKey>,
+    /// The response to the current request is to be captured for replay …
+    pub(super) captures_hit: bool,
+    /// … and was.
+    pub(super) captured: Option<CapturedHit>,
+}
+
+impl Context<'_> {
+    pub(super) fn client(&mut self, key: ClientKey) -> Option<&mut Client> {
+        self.node.clients.get_mut(key.index())
+    }
+
+    pub(super) fn upstream(&mut self, key: UpstreamKey) -> Option<&mut UpstreamConnection> {
+        self.node.upstreams.get_mut(key.index())
+    }
+
+    pub(super) fn exchange(&mut self, key: ExchangeKey) -> Option<&mut Exchange> {
+        self.node.exchanges.get_mut(key.index())
+    }
+}

@@ -1,0 +1,122 @@
+//! Deadlines of exchanges.
+
+use breme_balance::NoChoice;
+use breme_base::Instant;
+use breme_http1::RefusalReason;
+use breme_node::Close;
+
+use super::context::Context;
+use super::tables::{Exchange, ExchangeKey, ExchangeStage};
+use crate::failure::Failure;
+use crate::settings::Timeouts;
+
+impl Context<'_> {
+    pub(super) fn set_exchange_deadline(&mut self, key: ExchangeKey) {
+        if let Some(deadline) = self.exchange_deadline(key) {
+            self.node.exchange_timers.set(key.timer(), deadline);
+        }
+    }
+
+    fn exchange_deadline(&self, key: ExchangeKey) -> Option<Instant> {
+        let exchange = self.node.exchanges.get(key.index())?;
+        let Timeouts { head, between_bytes, total, tunnel_idle } = self.shared.settings.times;
+        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
+        let client_is_slow = client.is_some_and(|client| client.queue_is_long);
+        let upstream = exchange.upstream.and_then(|upstream| self.node.upstreams.get(upstream.index()));
+        let upstream_is_slow = upstream.is_some_and(|upstream| upstream.queue_is_long);
+        let of_stage = match exchange.stage {
+            ExchangeStage::Resolving => exchange.began + head,
+            ExchangeStage::Following => exchange.cache_state.patience(exchange.began + head),
+            ExchangeStage::Queued => exchange.progress + self.shared.settings.queue.timeout,
+            // The driver has a timeout for this.
+            ExchangeStage::Connecting => Instant::FAR,
+            ExchangeStage::Requesting if exchange.is_request_complete => exchange.sent + head,
+            ExchangeStage::Requesting if upstream_is_slow => exchange.progress + between_bytes,
+            ExchangeStage::Requesting => exchange.content_deadline(&self.shared.settings.limits),
+            // The client must read, and the driver has a timeout for that.
+            ExchangeStage::Responding if client_is_slow => Instant::FAR,
+            ExchangeStage::Responding => exchange.progress + between_bytes,
+            ExchangeStage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
+        };
+        let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
+        Some(of_stage.min(of_all).min(self.pressure_deadline(key)))
+    }
+
+    /// When the client of an exchange is evicted under pressure: it sends too slowly, or has closed its side and may
+    /// have left. The driver evicts clients that read too slowly.
+    fn pressure_deadline(&self, key: ExchangeKey) -> Instant {
+        let pressure = &self.node.pressure;
+        let Some(exchange) = self.node.exchanges.get(key.index()).filter(|_| pressure.is_high()) else {
+            return Instant::FAR;
+        };
+        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
+        let Some(client) = client.filter(|_| !matches!(exchange.stage, ExchangeStage::Tunnel { .. })) else {
+            return Instant::FAR;
+        };
+        let Exchange { content_began, received_bytes, progress, .. } = *exchange;
+        let waits_for_client = exchange.stage == ExchangeStage::Requesting && !client.is_paused;
+        match exchange.is_request_complete {
+            false if waits_for_client => pressure.transfer_deadline(content_began, received_bytes, progress),
+            true if client.ended && exchange.response_body.is_none() => pressure.half_closed_deadline(progress),
+            _ => Instant::FAR,
+        }
+    }
+
+    /// Evicts the client if its deadline under pressure has passed. Returns whether it is evicted, now or later.
+    fn evict_slow_client(&mut self, key: ExchangeKey) -> bool {
+        if self.pressure_deadline(key) > self.now {
+            return false;
+        }
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
+        let Some(client) = exchange.client else { return false };
+        let is_request_complete = exchange.is_request_complete;
+        if let Err(later) = self.evict() {
+            self.node.exchange_timers.set(key.timer(), self.now + later);
+            return true;
+        }
+        if is_request_complete {
+            self.handle_client_lost(key);
+            self.close_client(client, Close::Graceful);
+        } else {
+            self.refuse_late_content(client, RefusalReason::ReceiveTooSlow);
+        }
+        true
+    }
+
+    pub(super) fn handle_exchange_deadline(&mut self, key: ExchangeKey) {
+        let Some(deadline) = self.exchange_deadline(key) else { return };
+        if deadline > self.now {
+            return self.set_exchange_deadline(key);
+        }
+        if self.evict_slow_client(key) {
+            return;
+        }
+        let now = self.now;
+        let Timeouts { total, .. } = self.shared.settings.times;
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return };
+        let is_over = !total.is_zero() && exchange.began + total <= now;
+        let client = exchange.client;
+        let upstream = exchange.upstream.and_then(|upstream| self.node.upstreams.get(upstream.index()));
+        let upstream_is_slow = upstream.is_some_and(|upstream| upstream.queue_is_long);
+        match exchange.stage {
+            ExchangeStage::Tunnel { .. } => self.end_tunnel(key, Close::Graceful),
+            _ if is_over => self.fail(key, &Failure::TotalTimeout),
+            ExchangeStage::Resolving => self.fail(key, &Failure::Resolve(crate::resolver::ResolveError::TimedOut)),
+            ExchangeStage::Following => {
+                if !self.end_wait(key) {
+                    self.fail(key, &Failure::HeadTimeout);
+                }
+            }
+            ExchangeStage::Queued => self.fail(key, &Failure::NoUpstream(NoChoice::AllFull)),
+            ExchangeStage::Requesting if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
+            ExchangeStage::Requesting if upstream_is_slow => self.fail(key, &Failure::SendTimeout),
+            ExchangeStage::Requesting => {
+                let reason = exchange.content_lateness(now, &self.shared.settings.limits);
+                if let Some(client) = client {
+                    self.refuse_late_content(client, reason);
+                }
+            }
+            ExchangeStage::Connecting | ExchangeStage::Responding => self.fail(key, &Failure::ReadTimeout),
+        }
+    }
+}

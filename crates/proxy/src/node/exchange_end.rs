@@ -1,0 +1,185 @@
+//! The end of exchanges: completion, client loss, upstream loss, failure.
+
+use breme_balance::Outcome;
+use breme_http1::{Framing, ResponseBody};
+use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
+
+use super::context::Context;
+use super::tables::{ClientKey, Exchange, ExchangeKey, ExchangeStage};
+use crate::access_log::Completion;
+use crate::failure::Failure;
+
+impl Context<'_> {
+    /// Ends an exchange. Its upstream connection returns to the pool if it is clean, and is closed otherwise.
+    pub(super) fn end_exchange(&mut self, key: ExchangeKey, completion: Completion, is_upstream_clean: bool) {
+        if let Some(exchange) = self.exchange(key) {
+            let outcome = exchange.outcome(completion);
+            self.report_outcome(key, outcome);
+        }
+        match self.exchange(key).map(|exchange| exchange.stage) {
+            Some(ExchangeStage::Resolving) => self.cancel_lookup(key),
+            Some(ExchangeStage::Queued) => self.leave_queue(key),
+            _ => {}
+        }
+        let Some(mut exchange) = self.node.exchanges.try_remove(key.index()) else { return };
+        self.release_cache_state(&mut exchange);
+        self.node.exchange_timers.clear(key.timer());
+        self.node.counts.exchanges_open.remove();
+        if matches!(exchange.stage, ExchangeStage::Tunnel { .. }) {
+            self.node.counts.tunnels_open.remove();
+        }
+        if let Some(outcome) = exchange.request_outcome(completion) {
+            self.node.counts.count_request_time(outcome, self.now.since(exchange.began));
+        }
+        self.log_exchange(&exchange, completion);
+        self.node.keep_buffer(std::mem::take(&mut exchange.request));
+        if let Some(connecting) = exchange.connecting.and_then(|key| self.node.connecting.get_mut(key.index())) {
+            connecting.exchange = None;
+        }
+        if let Some(upstream) = exchange.upstream {
+            match is_upstream_clean {
+                true => self.release_upstream(upstream, exchange.reuse, exchange.client),
+                false if completion == Completion::Complete => self.drop_upstream(upstream, Close::Graceful),
+                false => self.drop_upstream(upstream, Close::Abort),
+            }
+        }
+        if let Some(client) = exchange.client.and_then(|client| self.client(client)) {
+            client.exchange = None;
+        }
+    }
+
+    /// The client closed its connection.
+    pub(super) fn handle_client_lost(&mut self, key: ExchangeKey) {
+        if matches!(self.exchange(key), Some(Exchange { stage: ExchangeStage::Tunnel { .. }, .. })) {
+            return self.end_tunnel(key, Close::Graceful);
+        }
+        self.node.counts.clients_gone.add();
+        let is_request_complete = self.exchange(key).is_some_and(|exchange| exchange.is_request_complete);
+        if !is_request_complete || !self.outlives_client(key) {
+            return self.end_exchange(key, Completion::ClientGone, false);
+        }
+        if let Some(exchange) = self.exchange(key) {
+            exchange.client = None;
+        }
+        self.pause_upstream(key, false);
+    }
+
+    /// The upstream connection was closed.
+    pub(super) fn handle_upstream_lost(&mut self, key: ExchangeKey, reason: CloseReason) {
+        let Some(exchange) = self.exchange(key) else { return };
+        if matches!(exchange.stage, ExchangeStage::Tunnel { .. }) {
+            let how = if reason == CloseReason::Requested { Close::Graceful } else { Close::Abort };
+            return self.end_tunnel(key, how);
+        }
+        if !self.retry(key) {
+            self.fail(key, &Failure::ConnectionLost);
+        }
+    }
+
+    /// The upstream closed its side before the response began.
+    pub(super) fn handle_upstream_eof(&mut self, key: ExchangeKey, how: Close) {
+        let upstream = self.exchange(key).and_then(|exchange| exchange.upstream.take());
+        if let Some(upstream) = upstream {
+            self.drop_upstream(upstream, how);
+        }
+        if !self.retry(key) {
+            self.fail(key, &Failure::ConnectionLost);
+        }
+    }
+
+    /// Ends an exchange without a complete response.
+    pub(super) fn fail(&mut self, key: ExchangeKey, failure: &Failure) {
+        self.report_outcome(key, failure_outcome(failure));
+        let Some(exchange) = self.exchange(key) else { return };
+        let (client, response_began) = (exchange.client, exchange.response_body.is_some());
+        if !response_began && self.recover_from_cache(key, failure) {
+            return;
+        }
+        let Some(client) = client else { return self.end_exchange(key, Completion::UpstreamFailed, false) };
+        if response_began {
+            self.end_exchange(key, Completion::UpstreamFailed, false);
+            return self.abort_response(client);
+        }
+        self.respond_with_failure(key, failure);
+        if matches!(failure, Failure::Target(_)) {
+            self.clear_route(key);
+        }
+        self.end_exchange(key, failure.completion(), false);
+        self.continue_client(client);
+    }
+
+    /// Aborts a response that was sent in part. Earlier complete responses must arrive, which a reset can prevent; but
+    /// if only a reset distinguishes abortion from the regular end, it is necessary.
+    pub(super) fn abort_response(&mut self, client: ClientKey) {
+        self.node.counts.answers_cut.add();
+        let tells = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());
+        self.close_client(client, if tells { Close::Graceful } else { Close::Abort });
+    }
+
+    /// Sends an error response with Proxy-Status (RFC 9209).
+    fn respond_with_failure(&mut self, key: ExchangeKey, failure: &Failure) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        let status = failure.status();
+        exchange.status = status;
+        let settings = &self.shared.settings;
+        let name = failure.upstream(exchange.visible_upstream_name(settings));
+        let page = settings.error_pages.find(status);
+        let (media_type, content) = match page {
+            Some(page) => (page.media_type.as_str(), page.content.clone()),
+            None => ("text/plain; charset=utf-8", failure.text(name).into()),
+        };
+        if client.announce_leave(self.node.is_stopping, &mut self.node.pressure, self.now) {
+            self.node.counts.evicted.add();
+        }
+        let out = self.actions.send(client.id);
+        let date = self.node.date.text(self.now);
+        let mut writer = client.http.respond(status, Framing::Length(content.len() as u64), date, out);
+        // None of these can be invalid: tokens, and a validated host.
+        let _ = writer.field("Content-Type", media_type.as_bytes());
+        let _ = writer.field("Cache-Control", b"no-store");
+        if status == 405 {
+            let _ = writer.field("Allow", self.shared.role.methods());
+        }
+        if let Some(seconds) = failure.retry_after() {
+            let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
+        }
+        if let Some(error) = failure.error_type() {
+            let proxy = &settings.identity.pseudonym;
+            let value = match name {
+                Some(name) => format!("{proxy}; error={error}; next-hop=\"{name}\""),
+                None => format!("{proxy}; error={error}"),
+            };
+            let _ = writer.field("Proxy-Status", value.as_bytes());
+        }
+        if writer.end() == ResponseBody::Expected {
+            exchange.sent_bytes = content.len() as u64;
+            if content.len() > COPIED_BYTES_MAX {
+                self.actions.send_shared(client.id, content);
+            } else {
+                self.actions.send(client.id).extend_from_slice(&content);
+            }
+            client.http.content_sent();
+        }
+        self.node.counts.count_failure(status);
+        self.node.counts.count_response(status);
+    }
+}
+
+impl Exchange {
+    /// What the balancer learns of an exchange without an upstream failure.
+    fn outcome(&self, completion: Completion) -> Outcome {
+        match (completion, self.upstream_duration) {
+            (Completion::Complete, Some(latency)) => Outcome::Answered { status: self.status, latency },
+            _ => Outcome::Abandoned,
+        }
+    }
+}
+
+fn failure_outcome(failure: &Failure) -> Outcome {
+    match failure {
+        Failure::HeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => Outcome::TimedOut,
+        Failure::ConnectionLost | Failure::Answer(_) => Outcome::ConnectionLost,
+        _ => Outcome::Abandoned,
+    }
+}

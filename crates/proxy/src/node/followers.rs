@@ -1,0 +1,211 @@
+//! Exchanges that read what another exchange fetches.
+//!
+//! Followers do not poll: the cache returns whom to wake, and the message leads here. A follower that cannot use the
+//! response, or has waited too long, is forwarded with the request that was prepared when it began to wait. If the
+//! fetch fails, its followers fail with it, or with its successor (`breme_cache::FillOutcome`): if each retried, an
+//! upstream that is down would get as many requests as there are clients.
+//!
+//! The client that caused a fetch may read slowly. Then its exchange becomes two: one fetches at the upstream's pace,
+//! the other reads from the cache at the client's, as followers do; otherwise one slow client would slow down all
+//! others. This requires a known length: a response of unknown length may grow too large for the store, and is then
+//! fetched at the pace of its client.
+
+use breme_cache::{BodyRead, CacheDecision, Follower, FollowerPoll, StreamedHead, Waiter};
+use breme_http1::Framing;
+
+use super::cache::{CacheState, write_age, write_cache_status};
+use super::context::Context;
+use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
+use crate::failure::{Failure, SharedFailure};
+use crate::upstream_request;
+
+/// Bytes that a follower copies in one call …
+const TURN_BYTES: usize = 256 * 1024;
+/// … and in one step.
+const STEP_BYTES: usize = 16 * 1024;
+
+impl Context<'_> {
+    /// Reads more for a waiting exchange.
+    pub(super) fn follow(&mut self, key: ExchangeKey) {
+        match self.take_cache_state(key) {
+            CacheState::Follow(follower) => self.poll_follower(key, follower),
+            CacheState::Read(follower) => self.read_stream(key, follower),
+            other => self.set_cache_state(key, other),
+        }
+    }
+
+    fn poll_follower(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
+        match follower.poll(self.cache_now()) {
+            FollowerPoll::Pending => self.set_cache_state(key, CacheState::Follow(follower)),
+            FollowerPoll::Retry => self.retry_lookup(key, *follower),
+            FollowerPoll::Failed(response_head) => match response_head.downcast::<SharedFailure>() {
+                Ok(shared) => self.fail(key, &Failure::Shared(shared)),
+                Err(_) => self.retry_lookup(key, *follower),
+            },
+            FollowerPoll::Response(response) => self.respond_from_cache(key, &response),
+            FollowerPoll::Stream(head) => {
+                self.begin_stream(key, &head);
+                self.read_stream(key, follower);
+            }
+        }
+    }
+
+    /// Repeats the lookup: forwards the request, or waits for another fetch.
+    fn retry_lookup(&mut self, key: ExchangeKey, follower: Follower) {
+        let cache_now = self.cache_now();
+        match follower.retry(cache_now) {
+            // The next request will refresh it.
+            CacheDecision::Respond(response) | CacheDecision::RespondAndRefresh(response, _) => {
+                self.respond_from_cache(key, &response);
+            }
+            CacheDecision::Wait(follower) => self.poll_follower(key, Box::new(follower)),
+            CacheDecision::Forward(forward) => {
+                if let (Some(conditions), Some(exchange)) =
+                    (forward.conditions(), self.node.exchanges.get_mut(key.index()))
+                {
+                    upstream_request::replace_conditions(&mut exchange.request, conditions);
+                }
+                self.set_cache_state(key, CacheState::Forward(Box::new(forward)));
+                self.forward(key);
+            }
+        }
+    }
+
+    fn begin_stream(&mut self, key: ExchangeKey, head: &StreamedHead) {
+        self.record_cache_status(key, head.cache_status, 0);
+        let shared = self.shared;
+        let Some(cache) = &shared.cache else { return };
+        let framing = head.length.map_or(Framing::Chunked, Framing::Length);
+        self.begin_response(key, head.status, framing, |writer, _| {
+            writer.block(&cache.client_lines(&head.lines));
+            write_age(head.age_s, writer);
+            write_cache_status(cache, head.cache_status, writer);
+        });
+    }
+
+    /// Sends what is available, as far as the client reads.
+    fn read_stream(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
+        let mut buffer = self.node.take_buffer();
+        let mut copied = 0;
+        let reading = loop {
+            if self.client_is_slow(key) || copied >= TURN_BYTES {
+                break None;
+            }
+            buffer.clear();
+            match follower.read(&mut buffer, STEP_BYTES) {
+                BodyRead::Copied(bytes) => {
+                    copied += bytes;
+                    self.relay_body(key, &buffer);
+                }
+                other => break Some(other),
+            }
+        };
+        self.node.keep_buffer(buffer);
+        let now = self.now;
+        if let Some(exchange) = self.exchange(key) {
+            exchange.progress = now;
+        }
+        match reading {
+            None | Some(BodyRead::Pending | BodyRead::Copied(_)) => {
+                self.set_cache_state(key, CacheState::Read(follower));
+                self.set_exchange_deadline(key);
+                if copied >= TURN_BYTES {
+                    let message = self.message_of(key);
+                    self.actions.wake(self.node.shard.id, message);
+                }
+            }
+            Some(BodyRead::Rest(rest)) => {
+                self.node.counts.cache_bytes.add_many(rest.len() as u64);
+                self.relay_pieces(key, [rest]);
+                self.finish(key, false);
+            }
+            Some(BodyRead::End) => self.finish(key, false),
+            Some(BodyRead::Aborted) => self.fail(key, &Failure::ConnectionLost),
+        }
+    }
+
+    /// Whether the client's send queue is long.
+    fn client_is_slow(&self, key: ExchangeKey) -> bool {
+        let client = self.node.exchanges.get(key.index()).and_then(|exchange| exchange.client);
+        client.and_then(|client| self.node.clients.get(client.index())).is_some_and(|client| client.queue_is_long)
+    }
+
+    /// Ends the wait of a follower whose deadline has passed. Returns whether it did.
+    pub(super) fn end_wait(&mut self, key: ExchangeKey) -> bool {
+        let now = self.now;
+        let exchange = self.node.exchanges.get(key.index());
+        let Some(Exchange { cache_state: CacheState::Follow(follower), stage: ExchangeStage::Following, .. }) =
+            exchange
+        else {
+            return false;
+        };
+        if now < follower.deadline() {
+            return false;
+        }
+        let CacheState::Follow(follower) = self.take_cache_state(key) else { return false };
+        self.retry_lookup(key, *follower);
+        true
+    }
+}
+
+impl Context<'_> {
+    /// Moves the client of a fetching exchange to an exchange of its own, if it can read the rest from the cache.
+    /// Returns the client's exchange.
+    pub(super) fn detach_slow_reader(&mut self, key: ExchangeKey) -> ExchangeKey {
+        let number = self.node.exchange_count.wrapping_add(1);
+        let reading_key = ExchangeKey::new(self.node.exchanges.vacant_key());
+        let Some(fetching) = self.node.exchanges.get_mut(key.index()) else { return key };
+        let CacheState::Forward(forward) = &fetching.cache_state else { return key };
+        if !fetching.is_request_complete || fetching.response_body != Some(BodyMode::Raw) || fetching.client.is_none() {
+            return key;
+        }
+        let waiter = Waiter { shard: self.node.shard.id.0, message: reading_key.message(number) };
+        let Some(follower) = forward.reader(waiter) else { return key };
+        let reading = fetching.detached_reader(number, CacheState::Read(Box::new(follower)));
+        self.node.exchange_count = number;
+        self.node.counts.exchanges_open.add();
+        let client = reading.client;
+        self.node.exchanges.insert(reading);
+        if let Some(client) = client.and_then(|client| self.client(client)) {
+            client.exchange = Some(reading_key);
+        }
+        self.pause_upstream(key, false);
+        self.set_exchange_deadline(reading_key);
+        reading_key
+    }
+}
+
+impl Exchange {
+    /// A new exchange with the client and the log entry of this one.
+    fn detached_reader(&mut self, number: u32, cache_state: CacheState) -> Self {
+        Self {
+            stage: ExchangeStage::Responding,
+            route: self.route.for_log(),
+            response_body: self.response_body,
+            response_began: true,
+            retries: self.retries,
+            status: self.status,
+            sent: self.sent,
+            progress: self.progress,
+            upstream_duration: self.upstream_duration,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            log_entry: self.log_entry.take(),
+            cache_state,
+            ..Self::new(number, self.client.take(), self.began, self.request_info)
+        }
+    }
+}
+
+impl Route {
+    /// A copy for the log; the fetching exchange reports to the balancer.
+    fn for_log(&self) -> Self {
+        match self {
+            Self::Upstream { choice, .. } => {
+                Self::Upstream { choice: choice.clone(), tried: Vec::new(), is_open: false }
+            }
+            Self::Host { name, .. } => Self::Host { name: name.clone(), rest: Vec::new() },
+            Self::None => Self::None,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `PURGE URL` on the proxy's own listeners removes the stored responses of the URL. Most caches support this method;
+//! no RFC defines it.
+//!
+//! It is enabled by the networks that may use it; otherwise it is forwarded like any other method. Clients are
+//! identified by the address of their connection, which no header field can forge.
+
+use breme_cache::Purge;
+use breme_http1::{Framing, Method, RequestHead};
+use bytes::Bytes;
+
+use super::context::Context;
+use super::tables::{ClientKey, ExchangeKey};
+use crate::failure::Failure;
+
+const METHOD: Method<'_> = Method::Other("PURGE");
+
+impl Context<'_> {
+    /// Handles a purge request. Returns whether it was one.
+    pub(super) fn purge(
+        &mut self,
+        key: ExchangeKey,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+    ) -> Result<bool, Failure> {
+        let shared = self.shared;
+        let Some(cache) = shared.cache.as_ref().filter(|_| head.method == METHOD && !shared.purgers.is_empty()) else {
+            return Ok(false);
+        };
+        let address = self.client(client).map(|client| client.peer.ip());
+        if !address.is_some_and(|address| shared.purgers.iter().any(|network| network.contains(address))) {
+            return Err(Failure::MayNotPurge);
+        }
+        let Some(request) = self.cache_request(client, head) else { return Err(Failure::NothingToPurge) };
+        let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
+        let url = format!("{}://{}{}{query}", request.scheme.as_str(), request.authority, request.path);
+        let Ok(count) = cache.purge(&Purge::Url(url), breme_cache::PurgeMode::Hard, self.now) else {
+            return Err(Failure::NothingToPurge);
+        };
+        let text = format!("purged: {count}\n");
+        let framing = Framing::Length(text.len() as u64);
+        self.respond_from_memory(
+            key,
+            200,
+            framing,
+            |writer, date| {
+                // All of them are valid.
+                let _ = writer.field("Date", date);
+                let _ = writer.field("Content-Type", b"text/plain; charset=utf-8");
+                let _ = writer.field("Cache-Control", b"no-store");
+            },
+            [Bytes::from(text)],
+        );
+        Ok(true)
+    }
+}

@@ -1,0 +1,72 @@
+//! Requests that wait for capacity of an upstream.
+
+use breme_balance::NoChoice;
+
+use super::context::Context;
+use super::route::COOKIES_JOINED_BY;
+use super::tables::{ExchangeKey, ExchangeStage};
+use crate::failure::Failure;
+use crate::queue::{QueuePosition, QueuedRequest};
+use crate::settings::QueueSettings;
+
+impl Context<'_> {
+    /// Chooses an upstream; queues the request if all are at their limit or others wait already. Returns whether it has
+    /// an upstream.
+    pub(super) fn choose_or_queue(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<bool, Failure> {
+        let full = Failure::NoUpstream(NoChoice::AllFull);
+        if self.shared.queue.is_empty() {
+            match self.choose_upstream(key, cookies) {
+                Err(failure) if failure == full => {}
+                chosen => return chosen.map(|()| true),
+            }
+        }
+        let now = self.now;
+        let QueueSettings { requests_max, timeout } = self.shared.settings.queue;
+        match self.shared.queue.join(self.queued_request(key), now + timeout, requests_max) {
+            QueuePosition::Full => return Err(full),
+            QueuePosition::First => self.wake_first_queued(),
+            QueuePosition::Later => {}
+        }
+        if let Some(exchange) = self.exchange(key) {
+            exchange.stage = ExchangeStage::Queued;
+            exchange.progress = now;
+            exchange.cookies = cookies.join(COOKIES_JOINED_BY);
+        }
+        self.set_exchange_deadline(key);
+        Ok(false)
+    }
+
+    /// An upstream may have capacity.
+    pub(super) fn handle_capacity(&mut self, key: ExchangeKey) {
+        let Some(exchange) = self.exchange(key) else { return };
+        let cookies = std::mem::take(&mut exchange.cookies);
+        let chosen = self.choose_upstream(key, &[&cookies]);
+        let Some(exchange) = self.exchange(key) else { return };
+        if chosen == Err(Failure::NoUpstream(NoChoice::AllFull)) {
+            exchange.cookies = cookies;
+            return;
+        }
+        exchange.stage = ExchangeStage::Connecting;
+        self.leave_queue(key);
+        if let Err(failure) = chosen.and_then(|()| self.connect_upstream(key)) {
+            self.fail(key, &failure);
+        }
+    }
+
+    /// The request has an upstream, or was ended.
+    pub(super) fn leave_queue(&mut self, key: ExchangeKey) {
+        self.shared.queue.leave(self.queued_request(key));
+        self.wake_first_queued();
+    }
+
+    /// Wakes the first queued request.
+    pub(super) fn wake_first_queued(&mut self) {
+        if let Some(QueuedRequest { shard, message }) = self.shared.queue.first(self.now) {
+            self.actions.wake(shard, message);
+        }
+    }
+
+    fn queued_request(&self, key: ExchangeKey) -> QueuedRequest {
+        QueuedRequest { shard: self.node.shard.id, message: self.message_of(key) }
+    }
+}

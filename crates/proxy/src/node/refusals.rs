@@ -1,0 +1,61 @@
+//! Requests that are malformed, too long or too slow.
+
+use breme_http1::{Refusal, RefusalReason};
+use breme_node::Close;
+use memchr::memmem;
+
+use super::context::Context;
+use super::tables::ClientKey;
+use crate::access_log::Completion;
+
+impl Context<'_> {
+    /// Rejects a request. What was forwarded of it is incomplete and aborted. `input` is the rejected part, as far as
+    /// it is available.
+    #[cold]
+    pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, input: &[u8]) {
+        self.shared.counters.count_refusal(refusal.reason);
+        let Some(client) = self.client(key) else { return };
+        let exchange = client.exchange;
+        let response_began = exchange
+            .and_then(|exchange| self.exchange(exchange))
+            .is_some_and(|exchange| exchange.response_body.is_some());
+        if response_began {
+            if let Some(exchange) = exchange {
+                self.end_exchange(exchange, Completion::ClientFailed, false);
+            }
+            return self.abort_response(key);
+        }
+        let response_head = self.write_refusal(key, refusal);
+        match (exchange, response_head) {
+            (Some(exchange), _) => {
+                if let Some(exchange) = self.exchange(exchange) {
+                    (exchange.status, exchange.sent_bytes) = (refusal.status, response_head.unwrap_or_default());
+                }
+                self.end_exchange(exchange, Completion::ClientFailed, false);
+            }
+            (None, Some(sent_bytes)) => self.log_refusal(key, input, refusal.status, sent_bytes),
+            (None, None) => {}
+        }
+        self.close_client(key, Close::Graceful);
+    }
+
+    /// Sends the error response, if none has begun. Returns the length of its body.
+    fn write_refusal(&mut self, key: ClientKey, refusal: Refusal) -> Option<u64> {
+        let date = self.node.date.text(self.now);
+        let client = self.node.clients.get_mut(key.index())?;
+        let out = self.actions.send(client.id);
+        let length_before = out.len();
+        match self.shared.settings.error_pages.find(refusal.status) {
+            Some(page) => client.http.refuse_with(refusal, &page.media_type, &page.content, date, out),
+            None => client.http.refuse(refusal, date, out),
+        }
+        let written = &out[length_before..];
+        let head_bytes = memmem::find(written, b"\r\n\r\n")? + 4;
+        self.node.counts.count_response(refusal.status);
+        Some((written.len() - head_bytes) as u64)
+    }
+
+    pub(super) fn refuse_late_content(&mut self, key: ClientKey, reason: RefusalReason) {
+        self.refuse(key, Refusal::new(reason), b"");
+    }
+}

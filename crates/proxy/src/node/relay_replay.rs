@@ -1,0 +1,296 @@
+//! Forwards byte-identical requests, and relays byte-identical response heads, without parsing them.
+//!
+//! Responses to one request begin with the same bytes until their date changes. A shard keeps recent request heads
+//! ([`ReplayCache`]) with what was sent upstream for each, and the head of the last response with what the client got
+//! for it. Measured in instructions on `events` (callgrind; parsed → replayed): 16,900 → 5,400 for a request of 13
+//! bytes and its response.
+//!
+//! An entry is inserted after a request was processed, if the forwarded bytes follow from the request's bytes alone.
+//! The client's address, its connection and the choice of an upstream are evaluated for each request.
+
+use std::sync::Arc;
+
+use breme_http1::{FieldWriter, Method, ReplayCache, ReplayHead, RequestHead, ResponseHead};
+
+use super::context::Context;
+use super::log_entry::LoggedRequest;
+use super::response::write_affinity;
+use super::route::joined_cookies;
+use super::tables::{ClientKey, ClientWait, Exchange, ExchangeKey, ReplayKey, RequestInfo, UpstreamKey};
+use crate::access_log::Completion;
+use crate::shared::Role;
+use crate::upstream_request::{ClientInfo, write_client};
+
+/// Entries per shard; heads are limited in length. Clients with cookies have heads of their own, so many slots are
+/// needed.
+const SLOTS: usize = 1024;
+
+/// The replay cache of one shard.
+#[derive(Debug)]
+pub(crate) struct RelayReplayCache {
+    requests: ReplayCache<RelayReplay, SLOTS>,
+    /// Entries inserted so far, to number them.
+    count: u64,
+}
+
+/// A forwarded request, and the last response to it.
+#[derive(Debug)]
+pub(crate) struct RelayReplay {
+    number: u64,
+    pub(crate) is_secured: bool,
+    /// The head sent upstream, up to the fields that describe the client.
+    pub(crate) front: Box<[u8]>,
+    pub(crate) authority: Option<Box<str>>,
+    pub(crate) request_info: RequestInfo,
+    pub(crate) needs_host: bool,
+    pub(crate) key_hash: u64,
+    /// Cookies for the balancer, which evaluates them for each request.
+    pub(crate) cookies: Option<Arc<[u8]>>,
+    pub(super) logged_request: Option<Arc<LoggedRequest>>,
+    /// The upstream's last response head.
+    pub(crate) response: ReplayHead,
+    /// What was sent to the client for it.
+    pub(crate) response_head: Vec<u8>,
+    /// The balancer's cookie is added to it.
+    pub(crate) sets_affinity: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct NewRelay {
+    pub(crate) is_secured: bool,
+    pub(crate) front: Box<[u8]>,
+    pub(crate) authority: Option<Box<str>>,
+    pub(crate) request_info: RequestInfo,
+    pub(crate) needs_host: bool,
+    pub(crate) key_hash: u64,
+    pub(crate) cookies: Option<Arc<[u8]>>,
+    pub(super) logged_request: Option<Arc<LoggedRequest>>,
+}
+
+impl RelayReplayCache {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { requests: ReplayCache::new(seed, usize::MAX), count: 0 }
+    }
+
+    /// The entry for the request at the start of `input`, and the length of its head.
+    #[inline]
+    pub(crate) fn find(&mut self, input: &[u8], is_secured: bool) -> Option<(ReplayKey, usize)> {
+        let (position, request) = self.requests.find(input, |replay| replay.is_secured == is_secured)?;
+        Some((ReplayKey { position, number: request.value.number }, request.head_bytes()))
+    }
+
+    #[inline]
+    pub(crate) fn replay(&mut self, key: ReplayKey) -> Option<&mut RelayReplay> {
+        let replay = &mut self.requests.entry(key.position)?.value;
+        (replay.number == key.number).then_some(replay)
+    }
+
+    pub(crate) fn should_insert(&mut self, head: &[u8]) -> bool {
+        self.requests.should_insert(head, |_| false)
+    }
+
+    pub(crate) fn insert(&mut self, head: &[u8], new_entry: NewRelay) -> Option<ReplayKey> {
+        let NewRelay { is_secured, front, authority, request_info, needs_host, key_hash, cookies, logged_request } =
+            new_entry;
+        self.count += 1;
+        let number = self.count;
+        let value_bytes = front.len();
+        let replay = RelayReplay {
+            number,
+            is_secured,
+            front,
+            authority,
+            request_info,
+            needs_host,
+            key_hash,
+            cookies,
+            logged_request,
+            response: ReplayHead::new(),
+            response_head: Vec::new(),
+            sets_affinity: false,
+        };
+        let position = self.requests.insert(head, replay, value_bytes)?;
+        Some(ReplayKey { position, number })
+    }
+}
+
+/// The end of a head to which the balancer's cookie was added.
+const HEAD_END: &[u8] = b"\r\n";
+
+impl Context<'_> {
+    /// Forwards the request at the start of `input`, if its head is cached, and returns the number of bytes consumed.
+    #[inline]
+    pub(super) fn replay_request(&mut self, client_key: ClientKey, input: &[u8]) -> Option<usize> {
+        let client = self.node.clients.get_mut(client_key.index())?;
+        let can_replay = client.exchange.is_none()
+            && !client.is_trusted
+            && client.http.can_replay(&self.shared.settings.limits)
+            && !self.node.is_stopping;
+        if !can_replay {
+            return None;
+        }
+        let (known_key, taken) = self.node.relay_replay.find(input, client.is_secured)?;
+        let replay = self.node.relay_replay.replay(known_key)?;
+        self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
+        let mut exchange = Exchange::new(self.node.exchange_count, Some(client_key), self.now, replay.request_info);
+        (exchange.needs_host, exchange.key_hash, exchange.replay) =
+            (replay.needs_host, replay.key_hash, Some(known_key));
+        let mut request = self.node.buffers.pop().unwrap_or_default();
+        request.extend_from_slice(&replay.front);
+        let asker = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let mut writer = FieldWriter::resume(&mut request);
+        // It was valid when the entry was inserted, and addresses consist of digits, dots and colons.
+        let _ = write_client(&self.shared.settings.identity, replay.authority.as_deref(), &asker, &mut writer);
+        writer.leave_open();
+        exchange.request = request;
+        let cookies = replay.cookies.clone();
+        if let Some(logged_request) = &replay.logged_request {
+            let began = self.node.date.millis(self.now);
+            exchange.log_entry = Some(Box::new(client.log_entry(began, logged_request.clone())));
+        }
+        client.http.replay_request();
+        client.wait = ClientWait::Exchange;
+        client.has_pending = taken < input.len();
+        self.node.counts.count_replayed_request(input);
+        self.node.counts.requests_repeated.add();
+        self.node.counts.exchanges_open.add();
+        let key = ExchangeKey::new(self.node.exchanges.insert(exchange));
+        client.exchange = Some(key);
+        self.node.client_timers.clear(client_key.timer());
+        match self.check_rate_limit(client_key, None) {
+            Ok(()) => self.forward_with_cookies(key, cookies.as_deref().unwrap_or_default()),
+            Err(failure) => self.fail(key, &failure),
+        }
+        Some(taken)
+    }
+
+    /// Inserts a request that was just forwarded, if the forwarded bytes follow from its bytes alone and the head has
+    /// come before.
+    pub(super) fn insert_relay(
+        &mut self,
+        key: ExchangeKey,
+        client_key: ClientKey,
+        head: &RequestHead<'_, '_>,
+        bytes: &[u8],
+    ) {
+        let Some(client) = self.node.clients.get(client_key.index()) else { return };
+        let may_learn = matches!(self.shared.role, Role::Reverse { .. })
+            && head.is_replayable()
+            // The response to the last request of a connection has other header fields.
+            && !client.http.will_close()
+            && !head.requests_upgrade
+            && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
+            && !client.is_trusted
+            && !self.has_cache();
+        if !may_learn || !self.node.relay_replay.should_insert(bytes) {
+            return;
+        }
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let identity = &self.shared.settings.identity;
+        let mut said = Vec::new();
+        let asker = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let mut writer = FieldWriter::resume(&mut said);
+        let written = write_client(identity, head.authority, &asker, &mut writer);
+        writer.leave_open();
+        if written.is_err() {
+            return;
+        }
+        let Some(front) = exchange.request.strip_suffix(&said[..]) else { return };
+        exchange.replay = self.node.relay_replay.insert(
+            bytes,
+            NewRelay {
+                is_secured: client.is_secured,
+                front: front.into(),
+                authority: head.authority.map(Box::from),
+                request_info: exchange.request_info,
+                needs_host: exchange.needs_host,
+                key_hash: exchange.key_hash,
+                cookies: joined_cookies(head.fields).map(Arc::from),
+                logged_request: exchange.log_entry.as_ref().map(|log_entry| log_entry.request.clone()),
+            },
+        );
+    }
+
+    /// Relays a complete response whose head is cached. Returns the number of bytes consumed, and whether the upstream
+    /// connection is persistent.
+    #[inline]
+    pub(super) fn replay_response(
+        &mut self,
+        upstream_key: UpstreamKey,
+        key: ExchangeKey,
+        input: &[u8],
+    ) -> Option<(usize, bool)> {
+        let exchange = self.node.exchanges.get_mut(key.index())?;
+        let replay = self.node.relay_replay.replay(exchange.replay?)?;
+        let client = self.node.clients.get_mut(exchange.client?.index())?;
+        let is_alike = exchange.set_affinity.is_some() == replay.sets_affinity;
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
+        if should_leave || !is_alike || !client.http.can_replay_response() {
+            return None;
+        }
+        let whole = self.node.upstreams.get_mut(upstream_key.index())?.http.receive_whole(input, &replay.response)?;
+        let out = self.actions.send(client.id);
+        out.extend_from_slice(&replay.response_head);
+        if let Some(cookie) = exchange.set_affinity.take() {
+            write_affinity(&cookie, out);
+            out.extend_from_slice(HEAD_END);
+        }
+        self.actions.send_received(client.id, self.received, whole.content);
+        client.http.replay_response();
+        let length = whole.content.len() as u64;
+        let duration = self.now.since(exchange.sent);
+        (exchange.status, exchange.sent_bytes, exchange.upstream_duration) = (whole.status, length, Some(duration));
+        self.node.counts.count_upstream_time(duration);
+        self.node.counts.bytes_downstream.add_many(length);
+        self.node.counts.count_response(whole.status);
+        self.node.counts.answers_repeated.add();
+        Some((whole.taken, whole.keep_alive))
+    }
+
+    /// Ends an exchange whose response was replayed.
+    pub(super) fn finish_replayed(&mut self, key: ExchangeKey, is_upstream_clean: bool) {
+        let client = self.node.exchanges.get(key.index()).and_then(|exchange| exchange.client);
+        self.end_exchange(key, Completion::Complete, is_upstream_clean);
+        if let Some(client) = client {
+            self.continue_client(client);
+        }
+    }
+
+    /// Records a response head: `bytes` are those received; what was sent to the client begins at `start` of its
+    /// buffer, and ends with the balancer's cookie, if any.
+    pub(super) fn record_response(
+        &mut self,
+        upstream_key: UpstreamKey,
+        key: ExchangeKey,
+        head: &ResponseHead<'_, '_>,
+        bytes: &[u8],
+        start: usize,
+        set_affinity: Option<&str>,
+    ) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(replay) = exchange.replay.and_then(|replay| self.node.relay_replay.replay(replay)) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get(client.index())) else { return };
+        let Some(upstream) = self.node.upstreams.get(upstream_key.index()) else { return };
+        replay.response.clear();
+        replay.response_head.clear();
+        let mut last_lines = Vec::new();
+        if let Some(cookie) = set_affinity {
+            write_affinity(cookie, &mut last_lines);
+            last_lines.extend_from_slice(HEAD_END);
+        }
+        if let Some(response_head) = self.actions.send(client.id)[start..].strip_suffix(&*last_lines) {
+            upstream.http.record_head(bytes, head, &mut replay.response);
+            replay.response_head.extend_from_slice(response_head);
+            replay.sets_affinity = set_affinity.is_some();
+        }
+    }
+
+    /// Whether the response head of an exchange can be recorded: the key of its request.
+    pub(super) fn recordable_response(&self, key: ExchangeKey) -> Option<ReplayKey> {
+        let exchange = self.node.exchanges.get(key.index())?;
+        let client = self.node.clients.get(exchange.client?.index())?;
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
+        let is_plain = client.http.can_replay_response() && !should_leave;
+        exchange.replay.filter(|_| is_plain)
+    }
+}

@@ -1,0 +1,316 @@
+//! Handles requests: rules, rate limit, cache lookup, serialisation for the upstream.
+
+use std::hash::BuildHasher;
+
+use breme_balance::OwnCookie;
+use breme_cache::{Scheme, normalise_authority};
+use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, ResponseWriter, Target, Version};
+use foldhash::fast::FixedState;
+
+use super::cache::{CacheLookup, CacheState};
+use super::context::Context;
+use super::log_entry::LoggedRequest;
+use super::reuse::Reuse;
+use super::tables::{BodyMode, ClientKey, ClientWait, Exchange, ExchangeKey, ExchangeStage, MethodClass, RequestInfo};
+use crate::failure::Failure;
+use crate::settings::HostRule;
+use crate::shared::Role;
+use crate::upstream_request::{self, ClientInfo, ForwardOptions};
+
+impl Context<'_> {
+    pub(super) fn handle_request(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>, bytes: &[u8]) {
+        self.node.counts.count_request(head.method);
+        let key = self.begin_exchange(client_key, head);
+        if let Err(failure) = self.process_request(key, client_key, head, bytes) {
+            self.fail(key, &failure);
+        }
+    }
+
+    fn begin_exchange(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>) -> ExchangeKey {
+        let mut exchange = self.new_exchange(Some(client_key), head);
+        exchange.request_body = match head.framing {
+            _ if !head.has_content() => BodyMode::None,
+            Framing::Chunked => {
+                exchange.last_chunk = LastChunk::from_fields(head.fields);
+                BodyMode::Chunks
+            }
+            _ => BodyMode::Raw,
+        };
+        exchange.is_request_complete = !head.has_content();
+        exchange.awaits_continue = head.expects_continue;
+        let shared = self.shared;
+        let is_trusted = self.client(client_key).is_some_and(|client| client.is_trusted);
+        exchange.reuse = Reuse::after(head, !is_trusted && !self.has_cache());
+        let logged_request = |is_trusted| LoggedRequest::new(head, shared.forwarded_client(is_trusted, head.fields));
+        exchange.log_entry = self.log_entry_of(client_key, logged_request);
+        let key = self.add_exchange(exchange);
+        self.node.client_timers.clear(client_key.timer());
+        if let Some(client) = self.client(client_key) {
+            client.exchange = Some(key);
+            client.wait = ClientWait::Exchange;
+        }
+        key
+    }
+
+    fn new_exchange(&mut self, client: Option<ClientKey>, head: &RequestHead<'_, '_>) -> Exchange {
+        self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
+        Exchange::new(self.node.exchange_count, client, self.now, RequestInfo::new(head))
+    }
+
+    fn add_exchange(&mut self, exchange: Exchange) -> ExchangeKey {
+        self.node.counts.exchanges_open.add();
+        ExchangeKey::new(self.node.exchanges.insert(exchange))
+    }
+
+    /// Checks the request, looks up the cache, and forwards the request if necessary.
+    fn process_request(
+        &mut self,
+        key: ExchangeKey,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        self.check_rate_limit(client, Some(head.fields))?;
+        let hops_left = match hops_left(head) {
+            Hops::Left(hops) => hops,
+            Hops::Spent if head.method == Method::Options => {
+                self.respond_to_options(key);
+                return Ok(());
+            }
+            Hops::Spent => return Err(Failure::HopsExhausted),
+        };
+        self.check_request(key, head)?;
+        if self.purge(key, client, head)? {
+            return Ok(());
+        }
+        let asking = if head.method == Method::Connect {
+            CacheLookup::Upstream { conditions: None }
+        } else {
+            self.look_up_cache(key, client, head)
+        };
+        let conditions = match asking {
+            CacheLookup::Responded => return Ok(()),
+            CacheLookup::Wait => {
+                self.write_request(key, client, head, hops_left, None)?;
+                self.keep_cookies(key, head.fields);
+                if let Some(exchange) = self.exchange(key) {
+                    exchange.stage = ExchangeStage::Following;
+                }
+                self.set_exchange_deadline(key);
+                // The fetch may have begun long ago.
+                self.follow(key);
+                return Ok(());
+            }
+            CacheLookup::Upstream { conditions } => conditions,
+        };
+        self.write_request(key, client, head, hops_left, conditions.as_ref())?;
+        self.insert_relay(key, client, head, bytes);
+        self.forward_with_fields(key, head.fields)
+    }
+
+    /// Responds to an OPTIONS request as its final recipient (RFC 9110, 7.6.2 and 9.3.7).
+    fn respond_to_options(&mut self, key: ExchangeKey) {
+        let methods = self.shared.role.methods();
+        let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| {
+            writer.date(date);
+            let _ = writer.field("Allow", methods); // a constant of ours
+        };
+        self.respond_from_memory(key, 200, Framing::Length(0), fields, []);
+    }
+
+    /// Applies the rate limit, keyed by the forwarded address in `fields` if the client is a trusted proxy.
+    pub(super) fn check_rate_limit(
+        &mut self,
+        client: ClientKey,
+        fields: Option<Fields<'_, '_>>,
+    ) -> Result<(), Failure> {
+        let shared = self.shared;
+        let limits = &shared.settings.clients;
+        if limits.requests_per_second == 0 {
+            return Ok(());
+        }
+        let Some(client) = self.node.clients.get(client.index()) else { return Ok(()) };
+        let address = match fields {
+            _ if !client.is_trusted => Some(client.peer.ip()),
+            Some(fields) => shared.forwarded_client(true, fields),
+            None => None,
+        };
+        match address {
+            Some(address) => shared.clients.check_rate(self.now, address, limits).map_err(Failure::RateLimited),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks for loops, and the rules of the proxy's mode.
+    fn check_request(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
+        if self.shared.loop_marks.are_in(head.fields) {
+            return Err(Failure::Loop);
+        }
+        match &self.shared.role {
+            Role::Reverse { .. } if head.method == Method::Connect => Err(Failure::NoTunnels),
+            Role::Reverse { .. } => Ok(()),
+            Role::Forward { rules, .. } => self.check_target(key, head, rules),
+        }
+    }
+
+    /// Begins a fetch for the cache without a client. `client` caused it.
+    pub(super) fn begin_background_fetch(
+        &mut self,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+        conditions: Option<&FieldBlock>,
+        part: CacheState,
+    ) {
+        let mut exchange = self.new_exchange(None, head);
+        exchange.cache_state = part;
+        let key = self.add_exchange(exchange);
+        let gone = match self
+            .check_request(key, head)
+            .and_then(|()| self.write_request(key, client, head, None, conditions))
+        {
+            Ok(()) => self.forward_with_fields(key, head.fields),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = gone {
+            self.fail(key, &failure);
+        }
+    }
+
+    fn write_request(
+        &mut self,
+        key: ExchangeKey,
+        client_key: ClientKey,
+        head: &RequestHead<'_, '_>,
+        hops_left: Option<u64>,
+        conditions: Option<&FieldBlock>,
+    ) -> Result<(), Failure> {
+        if head.method == Method::Connect {
+            return Ok(());
+        }
+        let mut buffer = self.node.take_buffer();
+        let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
+        let accepts_trailers =
+            self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.request_info.accepts_trailers);
+        // The cache key contains the normalised authority, so the upstream must see the same.
+        let scheme = self.shared.role.scheme_of(head.target, client.is_secured);
+        let normalised = head
+            .authority
+            .filter(|_| self.shared.cache.is_some())
+            .map(|authority| normalise_authority(scheme, authority));
+        let requested_authority = normalised.as_deref().or(head.authority);
+        let authority = match &self.shared.role {
+            Role::Reverse { host: HostRule::Fixed(host), .. } => Some(host.as_str()),
+            Role::Reverse { host: HostRule::Upstream, .. } => None,
+            Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => requested_authority,
+        };
+        // What the upstream gets must follow from the key: for a forward proxy that contains the scheme of the URL,
+        // however the proxy was reached.
+        let is_secured = scheme == Scheme::Https;
+        let client = ClientInfo { address: &client.address, is_secured, is_trusted: client.is_trusted };
+        let with_upgrade = self.shared.settings.upgrades && head.requests_upgrade && !offers_http2(head.fields);
+        let own_cookie = self.own_cookie(head.fields);
+        let options = ForwardOptions {
+            authority,
+            requested_authority,
+            client,
+            with_upgrade,
+            accepts_trailers,
+            hops_left,
+            conditions,
+            own_cookie: own_cookie.as_ref(),
+        };
+        let written = upstream_request::write(self.shared, head, &options, &mut buffer);
+        let key_hash = self.key_hash(head);
+        if let Some(exchange) = self.exchange(key) {
+            exchange.request = buffer;
+            exchange.needs_host = authority.is_none();
+            exchange.request_info.requests_upgrade = with_upgrade;
+            exchange.key_hash = key_hash;
+        }
+        written.map_err(|_| Failure::Unsendable)
+    }
+
+    /// The balancer's cookie, if these fields may contain it.
+    fn own_cookie(&self, fields: Fields<'_, '_>) -> Option<OwnCookie> {
+        fields.first("Cookie")?;
+        match &self.shared.role {
+            Role::Reverse { group, .. } => group.own_cookie(),
+            Role::Forward { .. } => None,
+        }
+    }
+
+    /// A hash of the target, equal in all shards and in all proxies with the same seed.
+    fn key_hash(&self, head: &RequestHead<'_, '_>) -> u64 {
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+            Target::Authority(_) | Target::Asterisk => ("", None),
+        };
+        FixedState::with_seed(self.shared.settings.seed).hash_one((head.authority, path, query))
+    }
+
+    /// The message that wakes this exchange.
+    pub(super) fn message_of(&self, key: ExchangeKey) -> u64 {
+        let number = self.node.exchanges.get(key.index()).map_or(0, |exchange| exchange.number);
+        key.message(number)
+    }
+
+    /// Wakes a waiting exchange.
+    pub(super) fn handle_message(&mut self, message: u64) {
+        let key = ExchangeKey::new((message >> u32::BITS) as usize);
+        match self.node.exchanges.get(key.index()) {
+            Some(exchange) if exchange.number != message as u32 => {}
+            Some(Exchange { stage: ExchangeStage::Resolving, .. }) => self.handle_resolved(key, message),
+            Some(Exchange { stage: ExchangeStage::Queued, .. }) => self.handle_capacity(key),
+            Some(Exchange { upstream: None, stage: ExchangeStage::Following | ExchangeStage::Responding, .. }) => {
+                self.follow(key);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the client's response can have trailers: not if it is close-delimited.
+fn may_have_trailers(head: &RequestHead<'_, '_>) -> bool {
+    head.version == Version::Http11 && head.fields.accept_trailers()
+}
+
+impl RequestInfo {
+    fn new(head: &RequestHead<'_, '_>) -> Self {
+        let method_class = match head.method {
+            Method::Head => MethodClass::Head,
+            Method::Connect => MethodClass::Connect,
+            _ => MethodClass::Other,
+        };
+        // RFC 9110, 9.2.2.
+        let is_idempotent = matches!(
+            head.method,
+            Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
+        );
+        Self { method_class, is_idempotent, requests_upgrade: false, accepts_trailers: may_have_trailers(head) }
+    }
+}
+
+/// How far a request may be forwarded (RFC 9110, 7.6.2).
+enum Hops {
+    /// None: the proxy is its final recipient.
+    Spent,
+    /// With this Max-Forwards; None: unchanged.
+    Left(Option<u64>),
+}
+
+/// Only TRACE and OPTIONS count hops.
+fn hops_left(head: &RequestHead<'_, '_>) -> Hops {
+    if !matches!(head.method, Method::Trace | Method::Options) {
+        return Hops::Left(None);
+    }
+    let value = head.fields.first("Max-Forwards").and_then(|value| std::str::from_utf8(value).ok());
+    match value.and_then(|value| value.parse::<u64>().ok()) {
+        Some(0) => Hops::Spent,
+        hops => Hops::Left(hops.map(|hops| hops - 1)),
+    }
+}
+
+/// The proxy could not parse requests after an upgrade to HTTP/2.
+fn offers_http2(fields: Fields<'_, '_>) -> bool {
+    fields.list("Upgrade").any(|protocol| protocol.get(..2).is_some_and(|front| front.eq_ignore_ascii_case(b"h2")))
+}

@@ -1,0 +1,375 @@
+//! Relays upstream responses: interim responses, head, body, trailers, end.
+
+use breme_http1::{
+    ClientError, ClientProgress, Field, FieldStorage, Fields, Framing, ResponseBody, ResponseHead, ResponseWriter,
+    is_targeted_cache_control,
+};
+use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
+use bytes::Bytes;
+
+use super::cache::HeadOutcome;
+use super::context::Context;
+use super::reuse::Reuse;
+use super::tables::{BodyMode, ClientKey, ExchangeKey, ExchangeStage, UpstreamKey};
+use crate::access_log::Completion;
+use crate::failure::Failure;
+
+impl Context<'_> {
+    /// Reads the response. Returns the number of bytes consumed.
+    pub(super) fn receive_from_upstream(&mut self, key: UpstreamKey, received: Received<'_>) -> usize {
+        let length = received.bytes.len();
+        let Some(upstream) = self.upstream(key) else { return length };
+        upstream.ended |= received.ended;
+        let Some(exchange_key) = upstream.exchange else {
+            // Without a request, this is the end of the connection, or unsolicited data (RFC 9112, 9.2).
+            self.drop_upstream(key, Close::Graceful);
+            return length;
+        };
+        if let Some(taken) = self.tunnel_from_upstream(exchange_key, received) {
+            return taken;
+        }
+        let now = self.now;
+        if let Some(exchange) = self.exchange(exchange_key) {
+            exchange.response_began |= length > 0;
+            exchange.progress = now;
+        }
+        if let Some((taken, keep_alive)) = self.replay_response(key, exchange_key, received.bytes) {
+            self.finish_replayed(exchange_key, keep_alive && taken == length);
+            return length;
+        }
+        let mut taken = 0;
+        loop {
+            match self.response_step(key, exchange_key, &received.bytes[taken..], received.ended) {
+                ResponseStep::Taken(count) => taken += count,
+                ResponseStep::Wait(count) => {
+                    taken += count;
+                    break;
+                }
+                ResponseStep::Complete { taken: count, keep_alive } => {
+                    let is_clean = keep_alive && taken + count == length;
+                    self.complete_cached(exchange_key);
+                    self.finish(exchange_key, is_clean);
+                    return length;
+                }
+                ResponseStep::Tunnel(count) => {
+                    let rest = Received { bytes: &received.bytes[taken + count..], ..received };
+                    self.tunnel_from_upstream(exchange_key, rest);
+                    return length;
+                }
+                ResponseStep::Failed => return length,
+            }
+        }
+        self.set_exchange_deadline(exchange_key);
+        taken
+    }
+
+    fn response_step(
+        &mut self,
+        key: UpstreamKey,
+        exchange_key: ExchangeKey,
+        input: &[u8],
+        ended: bool,
+    ) -> ResponseStep {
+        let limits = &self.shared.settings.upstream_limits;
+        let Some(upstream) = self.upstream(key) else { return ResponseStep::Failed };
+        let mut storage = FieldStorage::new();
+        match upstream.http.receive(input, ended, limits, &mut storage) {
+            Ok(ClientProgress::NeedMore { taken }) => ResponseStep::Wait(taken),
+            Ok(ClientProgress::Content { bytes, taken }) => {
+                self.receive_cached_body(exchange_key, bytes);
+                self.relay_body(exchange_key, bytes);
+                ResponseStep::Taken(taken)
+            }
+            Ok(ClientProgress::Head { head, taken }) => {
+                self.relay_head(key, exchange_key, &head, &input[..taken]);
+                ResponseStep::Taken(taken)
+            }
+            Ok(ClientProgress::Trailer { field, taken }) => {
+                self.relay_trailer_to_client(exchange_key, field);
+                ResponseStep::Taken(taken)
+            }
+            Ok(ClientProgress::End { taken, keep_alive }) => ResponseStep::Complete { taken, keep_alive },
+            Ok(ClientProgress::Interim { status, fields, taken }) => {
+                self.relay_interim(exchange_key, status, fields);
+                ResponseStep::Taken(taken)
+            }
+            Ok(ClientProgress::Switched { fields, taken }) => {
+                self.switch(exchange_key, fields);
+                ResponseStep::Tunnel(taken)
+            }
+            Ok(ClientProgress::Over) => self.handle_response_error(exchange_key, ClientError::ClosedEarly),
+            Err(error) => self.handle_response_error(exchange_key, error),
+        }
+    }
+
+    #[cold]
+    fn handle_response_error(&mut self, exchange_key: ExchangeKey, error: ClientError) -> ResponseStep {
+        let is_begun = self.exchange(exchange_key).is_some_and(|exchange| exchange.response_began);
+        if is_begun || error != ClientError::ClosedEarly {
+            self.fail(exchange_key, &Failure::Answer(error));
+        } else {
+            self.handle_upstream_eof(exchange_key, Close::Graceful);
+        }
+        ResponseStep::Failed
+    }
+
+    /// RFC 9110, 15.2: relayed, except to HTTP/1.0 clients.
+    fn relay_interim(&mut self, key: ExchangeKey, status: u16, fields: Fields<'_, '_>) {
+        if let Some(exchange) = self.exchange(key).filter(|_| status == 100) {
+            exchange.awaits_continue = false;
+        }
+        let Some(client) = self.client_of(key) else { return };
+        let Some(client) = self.node.clients.get_mut(client.index()) else { return };
+        if let Some(mut writer) = client.http.interim(status, self.actions.send(client.id)) {
+            writer.relay(fields, |_| true);
+            writer.end();
+        }
+    }
+
+    fn client_of(&self, key: ExchangeKey) -> Option<ClientKey> {
+        self.node.exchanges.get(key.index())?.client
+    }
+
+    /// `bytes` are those of the head.
+    fn relay_head(&mut self, upstream: UpstreamKey, key: ExchangeKey, head: &ResponseHead<'_, '_>, bytes: &[u8]) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(key) else { return };
+        exchange.stage = ExchangeStage::Responding;
+        if exchange.awaits_continue || !exchange.is_request_complete {
+            exchange.reuse = Reuse::Never;
+        }
+        let duration = now.since(exchange.sent);
+        exchange.upstream_duration = Some(duration);
+        let set_affinity = exchange.set_affinity.take();
+        let may_have_trailers =
+            exchange.request_info.accepts_trailers && head.framing == Framing::Chunked && head.fields.keep_trailers();
+        exchange.request_info.accepts_trailers = may_have_trailers;
+        self.node.counts.count_upstream_time(duration);
+        if self.receive_cached_head(key, head) == HeadOutcome::Discard {
+            return;
+        }
+        let shared = self.shared;
+        let cache_status = self.cache_status_value(key);
+        let has_date = head.fields.first("Date").is_some();
+        let new_entry = self.recordable_response(key).filter(|_| has_date);
+        let start = self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);
+        let start = start.map_or(0, |id| self.actions.send(id).len());
+        self.begin_response(key, head.status, framing(head), |writer, date| {
+            writer.relay(head.fields, |name| {
+                let is_kept = set_affinity.is_none() || !is_for_other_caches(name);
+                is_kept && !shared.cache.as_ref().is_some_and(|cache| cache.is_hidden_field(name))
+            });
+            if may_have_trailers {
+                writer.announce_trailers(head.fields);
+            }
+            if shared.settings.identity.via {
+                writer.via(head.version, &shared.settings.identity.pseudonym);
+            }
+            if !has_date {
+                // RFC 9110, 6.6.1: a recipient with a clock adds it.
+                writer.date(date);
+            }
+            if let Some(value) = &cache_status {
+                // The cache writes tokens and numbers only.
+                let _ = writer.field("Cache-Status", value);
+            }
+            if let Some(cookie) = &set_affinity {
+                let mut lines = Vec::new();
+                write_affinity(cookie, &mut lines);
+                // The balancer's cookie consists of tokens.
+                let _ = writer.lines(&lines);
+            }
+        });
+        if new_entry.is_some() {
+            self.record_response(upstream, key, head, bytes, start, set_affinity.as_deref());
+        }
+    }
+
+    /// Begins the client's response, if there is a client. `fields` gets the current date.
+    pub(super) fn begin_response(
+        &mut self,
+        key: ExchangeKey,
+        status: u16,
+        framing: Framing,
+        fields: impl FnOnce(&mut ResponseWriter<'_, '_>, &[u8; 29]),
+    ) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        exchange.status = status;
+        exchange.stage = ExchangeStage::Responding;
+        exchange.response_body = Some(BodyMode::None);
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        if client.announce_leave(self.node.is_stopping, &mut self.node.pressure, self.now) {
+            exchange.is_evicted = true;
+            self.node.counts.evicted.add();
+        }
+        let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
+        fields(&mut writer, self.node.date.text(self.now));
+        exchange.response_body = Some(match (writer.end(), framing) {
+            (ResponseBody::Omitted, _) => BodyMode::None,
+            (ResponseBody::Expected, Framing::Length(_)) => BodyMode::Raw,
+            (ResponseBody::Expected, _) => BodyMode::Chunks,
+        });
+    }
+
+    /// Relays a part of the body to the client.
+    pub(super) fn relay_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        match exchange.response_body {
+            Some(BodyMode::Raw) => self.actions.send_received(client.id, self.received, bytes),
+            Some(BodyMode::Chunks) => client.http.chunk(bytes, self.actions.send(client.id)),
+            Some(BodyMode::None) | None => return,
+        }
+        exchange.sent_bytes += bytes.len() as u64;
+        self.node.counts.bytes_downstream.add_many(bytes.len() as u64);
+    }
+
+    /// Relays a trailer to a client that accepts trailers. The cache does not store them.
+    fn relay_trailer_to_client(&mut self, key: ExchangeKey, trailer: Field<'_>) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        if exchange.request_info.accepts_trailers && exchange.response_body == Some(BodyMode::Chunks) {
+            client.http.relay_trailer(trailer, self.actions.send(client.id));
+        }
+    }
+
+    /// Sends a complete response and ends the exchange.
+    pub(super) fn respond_from_memory(
+        &mut self,
+        key: ExchangeKey,
+        status: u16,
+        framing: Framing,
+        fields: impl FnOnce(&mut ResponseWriter<'_, '_>, &[u8; 29]),
+        content: impl IntoIterator<Item = Bytes>,
+    ) {
+        self.begin_response(key, status, framing, fields);
+        self.relay_pieces(key, content);
+        self.finish(key, false);
+    }
+
+    /// Sends a body from memory: long pieces are shared, short ones copied.
+    pub(super) fn relay_pieces(&mut self, key: ExchangeKey, content: impl IntoIterator<Item = Bytes>) {
+        for piece in content {
+            match self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id) {
+                Some(id) if piece.len() > COPIED_BYTES_MAX && self.sends_raw(key) => {
+                    let length = piece.len() as u64;
+                    self.actions.send_shared(id, piece);
+                    self.node.counts.bytes_downstream.add_many(length);
+                    if let Some(exchange) = self.exchange(key) {
+                        exchange.sent_bytes += length;
+                    }
+                }
+                _ => self.relay_body(key, &piece),
+            }
+        }
+    }
+
+    fn sends_raw(&self, key: ExchangeKey) -> bool {
+        self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.response_body == Some(BodyMode::Raw))
+    }
+
+    pub(super) fn finish(&mut self, key: ExchangeKey, is_upstream_clean: bool) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let client_key = exchange.client;
+        if let Some(client) = client_key.and_then(|client| self.node.clients.get_mut(client.index())) {
+            match exchange.response_body {
+                Some(BodyMode::Raw) => client.http.content_sent(),
+                Some(BodyMode::Chunks) => client.http.end_chunks(self.actions.send(client.id)),
+                Some(BodyMode::None) | None => {}
+            }
+            self.node.counts.count_response(exchange.status);
+        }
+        let is_clean = is_upstream_clean && exchange.is_request_complete;
+        self.end_exchange(key, Completion::Complete, is_clean);
+        if let Some(client) = client_key {
+            self.continue_client(client);
+        }
+    }
+
+    pub(super) fn handle_upstream_queue(&mut self, key: UpstreamKey, is_long: bool) {
+        let now = self.now;
+        let Some(upstream) = self.upstream(key) else { return };
+        upstream.queue_is_long = is_long;
+        let Some(exchange_key) = upstream.exchange else { return };
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        if !is_long {
+            // The time for which the client was paused does not count against it.
+            exchange.content_began = exchange.content_began + now.since(exchange.progress);
+        }
+        exchange.progress = now;
+        if let Some(client) = exchange.client {
+            self.pause_client(client, is_long);
+        }
+        self.set_exchange_deadline(exchange_key);
+    }
+
+    /// Pauses or resumes the upstream's response.
+    pub(super) fn pause_upstream(&mut self, exchange_key: ExchangeKey, client_is_slow: bool) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        exchange.progress = now;
+        let Some(upstream_key) = exchange.upstream else {
+            if !client_is_slow {
+                self.follow(exchange_key);
+            }
+            return;
+        };
+        let Some(upstream) = self.upstream(upstream_key) else { return };
+        if upstream.is_paused != client_is_slow {
+            upstream.is_paused = client_is_slow;
+            let id = upstream.id;
+            if client_is_slow { self.actions.pause(id) } else { self.actions.resume(id) }
+        }
+        self.set_exchange_deadline(exchange_key);
+    }
+
+    pub(super) fn handle_upstream_closed(&mut self, key: UpstreamKey, reason: CloseReason) {
+        let exchange = self.upstream(key).and_then(|upstream| upstream.exchange);
+        if let Some(exchange) = exchange {
+            if let Some(exchange) = self.exchange(exchange) {
+                exchange.upstream = None;
+            }
+            self.remove_upstream(key);
+            return self.handle_upstream_lost(exchange, reason);
+        }
+        self.remove_upstream(key);
+    }
+}
+
+/// The result of parsing one item of a response.
+enum ResponseStep {
+    /// Consumed this many bytes; another item may follow.
+    Taken(usize),
+    /// Consumed this many bytes; more are needed.
+    Wait(usize),
+    Complete {
+        taken: usize,
+        keep_alive: bool,
+    },
+    /// Another protocol begins after this many bytes.
+    Tunnel(usize),
+    /// The exchange is over.
+    Failed,
+}
+
+/// The last lines of a response head with the balancer's cookie. The cookie belongs to this client: caches downstream
+/// must not store the response.
+pub(super) fn write_affinity(cookie: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Set-Cookie: ");
+    out.extend_from_slice(cookie.as_bytes());
+    out.extend_from_slice(b"\r\nCache-Control: private\r\n");
+}
+
+/// Whether this is a targeted Cache-Control (RFC 9213) or its predecessor.
+fn is_for_other_caches(name: &str) -> bool {
+    is_targeted_cache_control(name) || name.eq_ignore_ascii_case("Surrogate-Control")
+}
+
+/// The framing of the client's response. A close-delimited one becomes chunked.
+fn framing(head: &ResponseHead<'_, '_>) -> Framing {
+    match head.framing {
+        Framing::UntilClose => Framing::Chunked,
+        Framing::None => head.announced_bytes().map_or(Framing::None, Framing::Length),
+        framing => framing,
+    }
+}

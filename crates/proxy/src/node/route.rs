@@ -1,0 +1,289 @@
+//! Routes: an upstream chosen by the balancer (reverse proxy), or the host named by the client (forward proxy).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use breme_balance::{Hints, Outcome};
+use breme_http1::{Fields, RequestHead, Target};
+use breme_node::ConnectError;
+
+use super::context::Context;
+use super::tables::{EndpointKey, ExchangeKey, ExchangeStage, Route};
+use crate::failure::Failure;
+use crate::resolver::{Requester, Resolution, ResolveError};
+use crate::shared::Role;
+use crate::targets::{TargetRefusal, TargetRules, split_authority};
+
+/// Addresses tried of one host.
+const ADDRESSES_TRIED_MAX: usize = 4;
+/// Upstreams tried for one request, if connecting fails.
+const UPSTREAMS_TRIED_MAX: usize = 3;
+/// Cookie lines evaluated by the balancer.
+const COOKIE_LINES_MAX: usize = 8;
+/// Joins Cookie lines into one.
+pub(super) const COOKIES_JOINED_BY: &[u8] = b"; ";
+/// The port of `http://` URLs without one.
+const HTTP_PORT: u16 = 80;
+
+impl Context<'_> {
+    /// Forwards an exchange that has waited, with the request prepared before.
+    pub(super) fn forward(&mut self, key: ExchangeKey) {
+        let cookies = self.exchange(key).map(|exchange| std::mem::take(&mut exchange.cookies)).unwrap_or_default();
+        self.forward_with_cookies(key, &cookies);
+    }
+
+    /// As [`forward`](Self::forward), with these cookies as one line.
+    #[inline]
+    pub(super) fn forward_with_cookies(&mut self, key: ExchangeKey, cookies: &[u8]) {
+        let gone = match self.shared.role {
+            Role::Reverse { .. } => self.choose_and_reach(key, &[cookies]),
+            Role::Forward { .. } => self.resolve(key),
+        };
+        if let Err(failure) = gone {
+            self.fail(key, &failure);
+        }
+    }
+
+    /// As [`forward`](Self::forward), while the request's fields are at hand.
+    pub(super) fn forward_with_fields(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) -> Result<(), Failure> {
+        let Role::Reverse { group, .. } = &self.shared.role else { return self.resolve(key) };
+        if group.reads_cookies() {
+            let mut cookies: [&[u8]; COOKIE_LINES_MAX] = [&[]; COOKIE_LINES_MAX];
+            let lines = cookies.iter_mut().zip(fields.all("Cookie"));
+            let count = lines.map(|(position, line)| *position = line).count();
+            self.choose_and_reach(key, &cookies[..count])
+        } else {
+            self.choose_and_reach(key, &[])
+        }
+    }
+
+    /// Keeps the cookies of a waiting request, if the balancer reads cookies.
+    pub(super) fn keep_cookies(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
+        if let Role::Reverse { group, .. } = &self.shared.role
+            && group.reads_cookies()
+            && let Some(exchange) = self.exchange(key)
+        {
+            exchange.cookies = joined_cookies(fields).unwrap_or_default();
+        }
+    }
+
+    fn choose_and_reach(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
+        if self.choose_or_queue(key, cookies)? { self.connect_upstream(key) } else { Ok(()) }
+    }
+
+    /// The endpoint of the current route.
+    pub(super) fn endpoint(&mut self, key: ExchangeKey) -> Result<EndpointKey, Failure> {
+        let clients = &self.shared.tls_clients;
+        match self.exchange(key).map(|exchange| &exchange.route) {
+            Some(Route::Upstream { choice, .. }) if choice.tls => {
+                let client = clients.client(&choice.name).ok_or(Failure::NoTlsClient)?;
+                Ok(EndpointKey { address: choice.address, tls: Some(client) })
+            }
+            Some(Route::Upstream { choice, .. }) => Ok(EndpointKey { address: choice.address, tls: None }),
+            Some(Route::Host { rest, .. }) => {
+                let address = rest.last().ok_or(Failure::Resolve(ResolveError::NoSuchName))?;
+                Ok(EndpointKey { address: *address, tls: None })
+            }
+            Some(Route::None) | None => Err(Failure::Unsendable),
+        }
+    }
+
+    /// Connecting failed. Nothing was sent yet, so any request may go elsewhere.
+    pub(super) fn retry_elsewhere(&mut self, key: ExchangeKey, error: ConnectError) {
+        let failure = Failure::Connect(error);
+        if let Ok(endpoint) = self.endpoint(key) {
+            self.report_outcome(key, Outcome::ConnectFailed { address: endpoint.address });
+        }
+        let Some(exchange) = self.exchange(key) else { return };
+        let has_next = match &mut exchange.route {
+            // If no upstream is left, the last failure is reported.
+            Route::Upstream { tried, .. } if tried.len() + 1 < UPSTREAMS_TRIED_MAX => self.choose_again(key),
+            Route::Host { rest, .. } => {
+                rest.pop();
+                !rest.is_empty()
+            }
+            Route::Upstream { .. } | Route::None => false,
+        };
+        let reached = if has_next { self.connect_upstream(key) } else { Err(failure) };
+        if let Err(failure) = reached {
+            self.fail(key, &failure);
+        }
+    }
+}
+
+/// The Cookie lines for the balancer as one (RFC 9113, 8.2.3).
+pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
+    fields.first("Cookie")?;
+    let lines: Vec<&[u8]> = fields.all("Cookie").take(COOKIE_LINES_MAX).collect();
+    Some(lines.join(COOKIES_JOINED_BY))
+}
+
+/// Reverse proxy: upstreams.
+impl Context<'_> {
+    /// Chooses another upstream, if there is one and the retry budget permits.
+    fn choose_again(&mut self, key: ExchangeKey) -> bool {
+        if !self.has_other(key) || !self.take_retry() {
+            return false;
+        }
+        let is_chosen = self.choose_upstream(key, &[]).is_ok();
+        if is_chosen {
+            self.node.counts.second_choices.add();
+        } else {
+            // Another request took the last free slot.
+            self.shared.retry_budget.give_back();
+        }
+        is_chosen
+    }
+
+    fn has_other(&self, key: ExchangeKey) -> bool {
+        let exchange = self.node.exchanges.get(key.index());
+        match (&self.shared.role, exchange.map(|exchange| &exchange.route)) {
+            (Role::Reverse { group, .. }, Some(Route::Upstream { choice, tried, .. })) => {
+                group.has_other(&[&tried[..], &[choice.upstream]].concat())
+            }
+            _ => false,
+        }
+    }
+
+    /// Chooses an upstream that was not tried before. On failure the route is unchanged.
+    pub(super) fn choose_upstream(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
+        let Role::Reverse { group, .. } = &self.shared.role else { return Err(Failure::Unsendable) };
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return Ok(()) };
+        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
+        let is_secured = client.is_some_and(|client| client.is_secured);
+        let (mut tried, mut named) = (Vec::new(), None);
+        if let Route::Upstream { choice, tried: before, .. } = &mut exchange.route {
+            before.push(choice.upstream);
+            tried.clone_from(before);
+            named = choice.named;
+        }
+        let hints = Hints { key_hash: exchange.key_hash, cookies, named, is_secured, tried: &tried };
+        let mut choice = group.choose(self.now, &hints, &mut self.node.random).map_err(Failure::NoUpstream)?;
+        exchange.set_affinity = choice.set_affinity.take();
+        exchange.route = Route::Upstream { choice, tried, is_open: true };
+        Ok(())
+    }
+
+    /// Reports the outcome to the balancer, once for each choice.
+    pub(super) fn report_outcome(&mut self, key: ExchangeKey, outcome: Outcome) {
+        let now = self.now;
+        if let Role::Reverse { group, .. } = &self.shared.role
+            && let Some(exchange) = self.exchange(key)
+            && let Route::Upstream { choice, is_open, .. } = &mut exchange.route
+            && std::mem::take(is_open)
+        {
+            let has_capacity = group.finished(now, choice.upstream, outcome);
+            if has_capacity {
+                self.wake_first_queued();
+            }
+        }
+    }
+}
+
+/// Forward proxy: a host that the client names.
+impl Context<'_> {
+    /// Checks the target against the rules.
+    pub(super) fn check_target(
+        &mut self,
+        key: ExchangeKey,
+        head: &RequestHead<'_, '_>,
+        rules: &TargetRules,
+    ) -> Result<(), Failure> {
+        let (authority, is_tunnel) = match head.target {
+            Target::Authority(authority) => (authority, true),
+            Target::Absolute { scheme, .. } if scheme.eq_ignore_ascii_case("https") => {
+                return Err(Failure::NeedsTunnel);
+            }
+            Target::Absolute { authority, .. } => (authority, false),
+            Target::Origin { .. } | Target::Asterisk => return Err(Failure::NotAbsolute),
+        };
+        if let Some(exchange) = self.exchange(key) {
+            exchange.route = Route::Host { name: Arc::from(authority), rest: Vec::new() };
+        }
+        let (host, port) = split_authority(authority, HTTP_PORT).ok_or(Failure::NotAbsolute)?;
+        rules.judge_name(host, port, is_tunnel).map_err(|refusal| self.refuse_target(refusal))
+    }
+
+    fn refuse_target(&self, refusal: TargetRefusal) -> Failure {
+        self.node.counts.targets_refused.add();
+        Failure::Target(refusal)
+    }
+
+    /// The target is forbidden, so the log shows no upstream.
+    pub(super) fn clear_route(&mut self, key: ExchangeKey) {
+        if let Some(exchange) = self.exchange(key) {
+            exchange.route = Route::None;
+        }
+    }
+
+    fn host_name(&mut self, key: ExchangeKey) -> Arc<str> {
+        match self.exchange(key).map(|exchange| &exchange.route) {
+            Some(Route::Host { name, .. }) => name.clone(),
+            _ => Arc::from(""),
+        }
+    }
+
+    fn resolve(&mut self, key: ExchangeKey) -> Result<(), Failure> {
+        let Role::Forward { resolver, .. } = &self.shared.role else { return Err(Failure::Unsendable) };
+        let name = self.host_name(key);
+        let (host, port) = split_authority(&name, HTTP_PORT).ok_or(Failure::NotAbsolute)?;
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return self.take_addresses(key, vec![SocketAddr::new(address, port)]);
+        }
+        let requester = Requester { shard: self.node.shard.id, message: self.message_of(key) };
+        match resolver.resolve(host, port, requester) {
+            Resolution::Known(addresses) => self.take_addresses(key, addresses),
+            Resolution::Failed(error) => Err(Failure::Resolve(error)),
+            Resolution::Pending => {
+                if let Some(exchange) = self.exchange(key) {
+                    exchange.stage = ExchangeStage::Resolving;
+                }
+                self.set_exchange_deadline(key);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn handle_resolved(&mut self, key: ExchangeKey, message: u64) {
+        let Role::Forward { resolver, .. } = &self.shared.role else { return };
+        let requester = Requester { shard: self.node.shard.id, message };
+        // Another exchange's wake-up, or a spurious one.
+        let Some(response) = resolver.fetch(requester) else { return };
+        if let Some(exchange) = self.exchange(key) {
+            exchange.stage = ExchangeStage::Connecting;
+        }
+        let taken = match response {
+            Ok(addresses) => self.take_addresses(key, addresses),
+            Err(error) => Err(Failure::Resolve(error)),
+        };
+        if let Err(failure) = taken {
+            self.fail(key, &failure);
+        }
+    }
+
+    /// Cancels the name lookup.
+    pub(super) fn cancel_lookup(&mut self, key: ExchangeKey) {
+        let requester = Requester { shard: self.node.shard.id, message: self.message_of(key) };
+        if let Role::Forward { resolver, .. } = &self.shared.role {
+            resolver.forget(requester);
+        }
+    }
+
+    /// Checks the addresses against the rules, and connects.
+    fn take_addresses(&mut self, key: ExchangeKey, mut addresses: Vec<SocketAddr>) -> Result<(), Failure> {
+        let Role::Forward { rules, .. } = &self.shared.role else { return Err(Failure::Unsendable) };
+        if addresses.is_empty() {
+            return Err(Failure::Resolve(ResolveError::NoSuchName));
+        }
+        let name = self.host_name(key);
+        let host = split_authority(&name, HTTP_PORT).map_or("", |(host, _)| host);
+        rules.judge_addresses(host, &mut addresses).map_err(|refusal| self.refuse_target(refusal))?;
+        addresses.truncate(ADDRESSES_TRIED_MAX);
+        // They are taken from the end.
+        addresses.reverse();
+        if let Some(exchange) = self.exchange(key) {
+            exchange.route = Route::Host { name, rest: addresses };
+        }
+        self.connect_upstream(key)
+    }
+}

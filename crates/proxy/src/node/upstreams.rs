@@ -1,0 +1,229 @@
+//! Connections to upstreams: taken from the pool or opened, assigned to exchanges, released.
+
+use breme_http1::Method;
+use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
+
+use super::context::Context;
+use super::reuse::Reuse;
+use super::tables::{
+    BodyMode, ClientKey, Connecting, ConnectingKey, EndpointKey, ExchangeKey, ExchangeStage, MethodClass, Owner,
+    UpstreamConnection, UpstreamKey,
+};
+use crate::failure::Failure;
+use crate::upstream_request;
+
+impl Context<'_> {
+    /// Finds an idle connection for the exchange, or opens one.
+    pub(super) fn connect_upstream(&mut self, key: ExchangeKey) -> Result<(), Failure> {
+        let endpoint = self.endpoint(key)?;
+        let Some(exchange) = self.exchange(key) else { return Ok(()) };
+        let may_reuse = !exchange.wants_fresh && exchange.request_info.method_class != MethodClass::Connect;
+        let client = exchange.client;
+        if may_reuse && let Some(upstream_key) = self.take_idle(client, endpoint) {
+            self.node.counts.pool_idle.remove();
+            self.node.upstream_timers.clear(upstream_key.timer());
+            self.assign_upstream(key, upstream_key);
+            return Ok(());
+        }
+        let connecting = ConnectingKey::new(self.node.connecting.insert(Connecting { endpoint, exchange: Some(key) }));
+        if let Some(exchange) = self.exchange(key) {
+            exchange.stage = ExchangeStage::Connecting;
+            exchange.connecting = Some(connecting);
+        }
+        let mut target = Endpoint::tcp(endpoint.address);
+        target.tls = endpoint.tls;
+        self.actions.connect(ConnectTicket(connecting.index() as u64), target);
+        self.set_exchange_deadline(key);
+        Ok(())
+    }
+
+    /// An idle connection for a request of this client: reserved for it, or from the pool.
+    fn take_idle(&mut self, client: Option<ClientKey>, endpoint: EndpointKey) -> Option<UpstreamKey> {
+        let own = client.and_then(|client| self.client(client)).and_then(|client| client.own_upstream);
+        match own.filter(|&it| self.upstream(it).is_some_and(|upstream| upstream.endpoint == endpoint)) {
+            Some(_) => {
+                self.node.pools.release_own();
+                client.and_then(|client| self.client(client))?.own_upstream.take()
+            }
+            None => self.node.pools.take(endpoint),
+        }
+    }
+
+    /// Handles the result of opening a connection.
+    pub(super) fn handle_connected(
+        &mut self,
+        key: ConnectingKey,
+        endpoint: EndpointKey,
+        exchange: Option<ExchangeKey>,
+        outcome: Result<Connected, ConnectError>,
+    ) {
+        let exchange = exchange.filter(|&exchange| {
+            self.exchange(exchange).is_some_and(|exchange| exchange.connecting.take_if(|own| *own == key).is_some())
+        });
+        match outcome {
+            Ok(connected) => {
+                self.node.counts.connects.add();
+                let upstream_key = self.add_upstream(UpstreamConnection::new(connected.connection, endpoint));
+                match exchange {
+                    Some(exchange) => self.assign_upstream(exchange, upstream_key),
+                    // Its exchange is over; the connection goes to the pool.
+                    None => self.release_upstream(upstream_key, Reuse::AnyClient, None),
+                }
+            }
+            Err(error) => {
+                self.node.counts.connects_failed.add();
+                if let Some(exchange) = exchange {
+                    self.retry_elsewhere(exchange, error);
+                }
+            }
+        }
+    }
+
+    fn add_upstream(&mut self, upstream: UpstreamConnection) -> UpstreamKey {
+        let (id, endpoint) = (upstream.id, upstream.endpoint);
+        let key = UpstreamKey::new(self.node.upstreams.insert(upstream));
+        self.node.set_owner(id, Owner::UpstreamConnection(key));
+        self.node.pools.opened(endpoint);
+        self.node.counts.upstreams_open.add();
+        key
+    }
+
+    /// Sends the request on a connection.
+    fn assign_upstream(&mut self, key: ExchangeKey, upstream_key: UpstreamKey) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(upstream) = self.node.upstreams.get_mut(upstream_key.index()) else { return };
+        upstream.exchange = Some(key);
+        exchange.upstream = Some(upstream_key);
+        exchange.is_reused = upstream.request_count > 0;
+        (exchange.sent, exchange.progress, exchange.content_began) = (self.now, self.now, self.now);
+        if exchange.is_reused {
+            self.node.counts.reuses.add();
+        }
+        upstream.request_count += 1;
+        if exchange.request_info.method_class == MethodClass::Connect {
+            return self.open_tunnel(key);
+        }
+        exchange.stage = ExchangeStage::Requesting;
+        let method = exchange.request_info.method();
+        if exchange.request_info.requests_upgrade {
+            upstream.http.sent_with_upgrade(method);
+        } else {
+            upstream.http.sent(method);
+        }
+        let out = self.actions.send(upstream.id);
+        out.extend_from_slice(&exchange.request);
+        upstream_request::end(if exchange.needs_host { exchange.upstream_name() } else { None }, out);
+        let (client, is_request_complete) = (exchange.client, exchange.is_request_complete);
+        self.set_exchange_deadline(key);
+        if !is_request_complete && let Some(client) = client {
+            self.resume_client(client);
+        }
+    }
+
+    /// Retries a request whose reused connection was closed before the first byte of the response, if it is idempotent
+    /// and the retry budget permits. Returns whether it was sent again.
+    pub(super) fn retry(&mut self, key: ExchangeKey) -> bool {
+        let retries_max = self.shared.settings.retries_max;
+        let Some(exchange) = self.exchange(key) else { return false };
+        let may_retry = exchange.stage == ExchangeStage::Requesting
+            && exchange.is_reused
+            && !exchange.response_began
+            && exchange.request_info.is_idempotent
+            && exchange.request_body == BodyMode::None
+            && exchange.retries < retries_max;
+        if !may_retry || !self.take_retry() {
+            return false;
+        }
+        let Some(exchange) = self.exchange(key) else { return false };
+        exchange.retries += 1;
+        exchange.wants_fresh = true;
+        self.node.counts.retries.add();
+        if let Err(failure) = self.connect_upstream(key) {
+            self.fail(key, &failure);
+        }
+        true
+    }
+
+    /// Takes a retry from the budget.
+    pub(super) fn take_retry(&self) -> bool {
+        let percent = self.shared.settings.retry_percent_max;
+        self.shared.retry_budget.take(self.now, percent, || self.shared.counters.requests_upstream())
+    }
+
+    /// Returns a connection to the pool, if it can be reused; if a body was sent on it, reserves it for `client`.
+    pub(super) fn release_upstream(&mut self, key: UpstreamKey, reuse: Reuse, client: Option<ClientKey>) {
+        let pool = &self.shared.settings.pool;
+        let Some(upstream) = self.node.upstreams.get_mut(key.index()) else { return };
+        upstream.exchange = None;
+        let may_stay = !self.node.is_stopping
+            && !upstream.ended
+            && !upstream.queue_is_long
+            && upstream.request_count < pool.requests_max
+            && upstream.http.can_send(Method::Get)
+            && reuse != Reuse::Never;
+        let is_own = upstream.own_client.is_some() || reuse == Reuse::SameClient;
+        let is_kept = may_stay
+            && match is_own {
+                true => self.keep_own(key, client),
+                false => self.node.pools.put(upstream.endpoint, key, pool.idle_max),
+            };
+        if !is_kept {
+            return self.drop_upstream(key, Close::Graceful);
+        }
+        self.node.counts.pool_idle.add();
+        self.node.upstream_timers.set(key.timer(), self.now + pool.idle_timeout);
+        if let Some(upstream) = self.node.upstreams.get_mut(key.index())
+            && std::mem::take(&mut upstream.is_paused)
+        {
+            self.actions.resume(upstream.id);
+        }
+    }
+
+    /// Reserves an idle connection for a client, in place of the one reserved before. False: the client has left, or
+    /// too many are reserved.
+    fn keep_own(&mut self, key: UpstreamKey, client_key: Option<ClientKey>) -> bool {
+        let Some(client_key) = client_key else { return false };
+        let before = self.client(client_key).and_then(|client| client.own_upstream);
+        if let Some(before) = before {
+            self.drop_upstream(before, Close::Graceful);
+        }
+        let Some(client) = self.node.clients.get_mut(client_key.index()) else { return false };
+        let Some(upstream) = self.node.upstreams.get_mut(key.index()) else { return false };
+        if !self.node.pools.keep_own(self.shared.settings.pool.idle_max) {
+            return false;
+        }
+        upstream.own_client = Some(client_key);
+        client.own_upstream = Some(key);
+        true
+    }
+
+    /// Closes a connection without an exchange.
+    pub(super) fn drop_upstream(&mut self, key: UpstreamKey, how: Close) {
+        if let Some(id) = self.upstream(key).map(|upstream| upstream.id) {
+            self.actions.close(id, how);
+            self.remove_upstream(key);
+        }
+    }
+
+    pub(super) fn remove_upstream(&mut self, key: UpstreamKey) {
+        let Some(upstream) = self.node.upstreams.try_remove(key.index()) else { return };
+        let client = upstream.own_client.and_then(|client| self.node.clients.get_mut(client.index()));
+        if client.is_some_and(|client| client.own_upstream.take_if(|own| *own == key).is_some()) {
+            self.node.pools.release_own();
+            self.node.counts.pool_idle.remove();
+        }
+        if self.node.pools.remove(upstream.endpoint, key) {
+            self.node.counts.pool_idle.remove();
+        }
+        self.node.pools.closed(upstream.endpoint);
+        self.node.counts.upstreams_open.remove();
+        self.node.upstream_timers.clear(key.timer());
+        self.node.clear_owner(upstream.id);
+    }
+
+    pub(super) fn drop_idle_upstreams(&mut self) {
+        for key in self.node.pools.idle() {
+            self.drop_upstream(key, Close::Graceful);
+        }
+    }
+}

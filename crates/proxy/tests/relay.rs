@@ -1,0 +1,599 @@
+//! Byte for byte: what a client sends, what its upstream is sent, and back. Each story is played on a calm network and
+//! then on many that cut it anywhere, hold it up and let it through in small pieces: the bytes that arrive must be the
+//! same.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::time::Duration;
+
+use breme_node::Close;
+use breme_proxy::{ErrorPage, ErrorPages, HostRule, Mode, PageStatus, ProxyCounts, RequestOutcome, Settings};
+use breme_sim::Network;
+use breme_testkit::{Ending, Script};
+use support::{Acts, Play, head, silent, text};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const OTHER: &str = "GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Plays a story on all kinds of networks that lose nothing. `check` is shown what was counted.
+fn everywhere(story: impl Fn() -> Play, check: impl Fn(ProxyCounts)) {
+    check(story().run());
+    for seed in 0..12 {
+        for network in [Network::rough(), Network::bytewise()] {
+            check(Play { seed, network, ..story() }.run());
+        }
+    }
+}
+
+fn client() -> Script {
+    Script::new().connect()
+}
+
+fn asks(script: Script, request: &str, answer: &str) -> Script {
+    script.send(text(request)).expect(text(answer))
+}
+
+fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
+    acts.expect(request).send(answer)
+}
+
+/// One exchange: what the client sends and gets, and what the upstream gets and sends. Both connections serve another
+/// one behind it.
+fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
+    everywhere(
+        || {
+            let script = asks(asks(client(), sent, got), GET, HELLO).part();
+            let upstream = answers(answers(Acts::new(), passed, answered), GET, HELLO).expect_end();
+            Play::new(vec![script], vec![upstream])
+        },
+        |counts| assert_eq!((counts.connects, counts.reuses), (1, 1)),
+    );
+}
+
+#[test]
+fn reuses_both_connections() {
+    one_exchange(GET, GET, HELLO, HELLO);
+}
+
+#[test]
+fn relays_each_framing() {
+    let post = |framing: &str, content: &str| head(&["POST /a HTTP/1.1", "Host: a.example", framing]) + content;
+    let length = post("Content-Length: 5", "hello");
+    one_exchange(&length, &length, HELLO, HELLO);
+    let chunked = post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n");
+    let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0;z\r\n\r\n");
+    // Only where nothing is cut are the chunks those that came.
+    let script = asks(client(), &odd, HELLO).part();
+    Play::new(vec![script], vec![answers(Acts::new(), &chunked, HELLO)]).run();
+    let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
+    let script = asks(client(), GET, &answer).part();
+    Play::new(vec![script], vec![answers(Acts::new(), GET, &answer)]).run();
+}
+
+#[test]
+fn relays_trailers() {
+    let chunked = "Transfer-Encoding: chunked";
+    let ask = |lines: &[&str]| head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat());
+    let (takes, passed) = (ask(&["TE: gzip, Trailers"]), ask(&["Connection: TE", "TE: trailers"]));
+    let answer = |lines: &[&str], end: &str| {
+        head(&[&["HTTP/1.1 200 OK", chunked], lines].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
+    };
+    let sent = answer(&["Trailer: X-Sum, Host, Vary", "Date: x"], "X-Sum: 1\r\nVary: *\r\nX_Sum: 2\r\nX-Empty:\r\n");
+    // Who has not said that it takes them gets none.
+    for (asked, told, got) in [
+        (takes.as_str(), passed.as_str(), answer(&["Date: x", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Empty: \r\n")),
+        (GET, GET, answer(&["Date: x"], "")),
+    ] {
+        let script = asks(asks(client(), asked, &got), GET, HELLO).part();
+        let upstream = answers(answers(Acts::new(), told, &sent), GET, HELLO);
+        Play::new(vec![script], vec![upstream]).run();
+    }
+    let post = |lines: &[&str], end: &str| {
+        let lines = [&["POST /a HTTP/1.1", "Host: a.example", chunked], lines].concat();
+        head(&lines) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
+    };
+    one_exchange(
+        &post(&["Trailer: X-Sum, X-Forwarded-For"], "X-Sum: 1\r\nX-Forwarded-For: 10.0.0.1\r\n"),
+        &post(&["Trailer: X-Sum"], "X-Sum: 1\r\n"),
+        HELLO,
+        HELLO,
+    );
+}
+
+#[test]
+fn drops_hop_by_hop_trailers() {
+    let chunked = "Transfer-Encoding: chunked";
+    let (post, ok) = (["POST /a HTTP/1.1", "Host: a.example", chunked], ["HTTP/1.1 200 OK", chunked, "Date: x"]);
+    let message =
+        |first: &[&str], more: &[&str], end: &str| head(&[first, more].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n";
+    let play = |asked: &str, passed: &str, answered: &str, got: &str| {
+        let script = asks(client(), asked, got);
+        let script = if got.contains("Connection: close") { script.part_after_end() } else { script.part() };
+        Play::new(vec![script], vec![answers(Acts::new(), passed, answered)]).run();
+    };
+    let (named, end) = (["Connection: keep-alive, x-SUM", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Other: 2\r\n");
+    play(&message(&post, &named, end), &message(&post, &[], ""), HELLO, HELLO);
+    let takes = ["Connection: TE", "TE: trailers"];
+    let get = head(&[&["GET /a HTTP/1.1", "Host: a.example"][..], &takes].concat());
+    play(&get, &get, &message(&ok, &named, end), &message(&ok, &[], ""));
+    // What only concerns the connection takes no trailer along.
+    let leaves = HELLO.replace("Date", "Connection: close\r\nDate");
+    let leaving = message(&post, &["Connection: close, TE", "TE: trailers"], end);
+    play(&leaving, &message(&post, &takes, end), HELLO, &leaves);
+    // An answer to HTTP/1.0 has no place for one, so none is asked for and none announced.
+    let old = head(&[&["GET /a HTTP/1.0", "Host: a.example"][..], &takes].concat());
+    let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
+    play(&old, GET, &message(&ok, &["Trailer: X-Sum"], "X-Sum: 1\r\n"), &got);
+}
+
+#[test]
+fn rejects_forbidden_trailers() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]) + "5\r\nhello\r\n";
+    let reason = "A trailer changes the framing, routing or authentication of the request.\n";
+    let refused = head(&[
+        "HTTP/1.1 400 Bad Request",
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", reason.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+    ]) + reason;
+    let attack = text("0\r\nX-A: b\r\nContent-Length: 3\r\n\r\n".to_owned() + GET);
+    let script = client().send(text(post.clone())).wait(SECOND).send(attack).expect(text(refused));
+    Play::new(vec![script.part_after_end()], vec![Acts::new().expect(post).expect_end()]).run();
+    // Half an answer cannot be taken for a whole one.
+    let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n";
+    let upstream = Acts::new().expect(GET).send(answer.clone() + "0\r\nSet-Cookie: a=b\r\n\r\n").anything();
+    Play::new(vec![asks(client(), GET, &answer).part_after_end()], vec![upstream]).run();
+}
+
+#[test]
+fn relays_responses_without_body() {
+    let ask = |method: &str| head(&[&format!("{method} /a HTTP/1.1"), "Host: a.example"]);
+    let length = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"]);
+    one_exchange(&ask("HEAD"), &ask("HEAD"), &length, &length);
+    let not_modified = head(&["HTTP/1.1 304 Not Modified", "Content-Length: 5", "Date: x", "ETag: \"y\""]);
+    one_exchange(GET, GET, &not_modified, &not_modified);
+    let nothing = head(&["HTTP/1.1 204 No Content", "Date: x"]);
+    one_exchange(GET, GET, &nothing, &nothing);
+}
+
+#[test]
+fn adds_missing_date() {
+    let sent = head(&["HTTP/1.1 200 OK", "Content-Length: 0"]);
+    let got = head(&["HTTP/1.1 200 OK", "Content-Length: 0", "Date: Sun, 06 Nov 1994 08:49:37 GMT"]);
+    let script = asks(client(), GET, &got).part();
+    Play::new(vec![script], vec![answers(Acts::new(), GET, &sent)]).run();
+}
+
+#[test]
+fn reframes_close_delimited_responses() {
+    let sent = head(&["HTTP/1.1 200 OK", "Date: x"]) + "hello";
+    let upstream = || Acts::new().expect(GET).send(&sent).close(Close::Graceful);
+    let chunked = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
+    let script = asks(asks(client(), GET, &chunked), GET, HELLO).part();
+    let counts = Play::new(vec![script], vec![upstream(), answers(Acts::new(), GET, HELLO)]).run();
+    assert_eq!((counts.connects, counts.reuses), (2, 0));
+    // Who speaks HTTP/1.0 is told by the end, as the proxy was.
+    everywhere(
+        || {
+            let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
+            let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
+            Play::new(vec![asks(client(), &old, &got).part_after_end()], vec![upstream()])
+        },
+        |_| {},
+    );
+}
+
+#[test]
+fn serves_http10_clients() {
+    let staying = head(&["GET /a HTTP/1.0", "Connection: keep-alive", "Host: a.example"]);
+    let stays = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: keep-alive", "Date: x"]) + "hello";
+    let leaving = head(&["GET /a HTTP/1.0"]);
+    let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
+    everywhere(
+        || {
+            let script = asks(asks(client(), &staying, &stays), &leaving, &leaves).part_after_end();
+            let nameless = head(&["GET /a HTTP/1.1", "Host: up0.example:80"]);
+            Play::new(vec![script], vec![answers(answers(Acts::new(), GET, HELLO), &nameless, HELLO)])
+        },
+        |_| {},
+    );
+}
+
+#[test]
+fn uses_http10_upstreams() {
+    let leaving = head(&["HTTP/1.0 200 OK", "Content-Length: 5", "Date: x"]) + "hello";
+    let staying = head(&["HTTP/1.0 200 OK", "Connection: keep-alive", "Content-Length: 5", "Date: x"]) + "hello";
+    everywhere(
+        || {
+            let script = asks(asks(asks(client(), GET, HELLO), GET, HELLO), GET, HELLO).part();
+            let once = answers(Acts::new(), GET, &leaving).expect_end();
+            let twice = answers(answers(Acts::new(), GET, &staying), GET, &leaving).expect_end();
+            Play::new(vec![script], vec![once, twice])
+        },
+        |counts| assert_eq!((counts.connects, counts.reuses), (2, 1)),
+    );
+}
+
+#[test]
+fn pipelining_keeps_order() {
+    let ask = |name: u32| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
+    let answer = |name: u32| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + &name.to_string();
+    everywhere(
+        || {
+            let all = |of: &dyn Fn(u32) -> String| (0..8).map(of).collect::<String>();
+            let script = asks(client(), &all(&ask), &all(&answer)).part();
+            let upstream = (0..8).fold(Acts::new(), |acts, name| answers(acts, &ask(name), &answer(name)));
+            Play::new(vec![script], vec![upstream.expect_end()])
+        },
+        |counts| assert_eq!(counts.reuses, 7),
+    );
+}
+
+#[test]
+fn clients_get_their_own_responses() {
+    let ask = |name: &str| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
+    let answer = |name: &str| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + name;
+    let scripts = vec![
+        asks(client().send(text(ask("a"))).signal(1), "", &answer("a")).part(),
+        asks(client().await_signal(1), &ask("b"), &answer("b")).part(),
+    ];
+    // The first waits while the second is answered.
+    let upstreams = vec![
+        Acts::new().expect(ask("a")).wait(SECOND).send(answer("a")).expect_end(),
+        answers(Acts::new(), &ask("b"), &answer("b")).expect_end(),
+    ];
+    Play::new(scripts, upstreams).run();
+}
+
+#[test]
+fn host_follows_its_rule() {
+    for (host, expected) in [
+        (HostRule::Keep, "a.example"),
+        (HostRule::Upstream, "up0.example:80"),
+        (HostRule::Fixed("fixed.example".to_owned()), "fixed.example"),
+    ] {
+        let absolute = head(&["GET http://a.example/a HTTP/1.1", "Host: other.example"]);
+        let passed = match host {
+            HostRule::Upstream => head(&["GET /a HTTP/1.1", "X: y", &format!("Host: {expected}")]),
+            _ => head(&["GET /a HTTP/1.1", &format!("Host: {expected}"), "X: y"]),
+        };
+        let asked = absolute.replace("\r\n\r\n", "\r\nX: y\r\n\r\n");
+        let settings = Settings { mode: Mode::Reverse { host }, ..silent() };
+        let script = asks(client(), &asked, HELLO).part();
+        Play { settings, ..Play::new(vec![script], vec![answers(Acts::new(), &passed, HELLO)]) }.run();
+    }
+}
+
+#[test]
+fn relays_interim_responses() {
+    let hints = head(&["HTTP/1.1 103 Early Hints", "Link: </x>"]);
+    one_exchange(GET, GET, &(hints.clone() + HELLO), &(hints.clone() + HELLO));
+    let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
+    let got = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
+    let script = asks(client(), &old, &got).part_after_end();
+    Play::new(vec![script], vec![answers(Acts::new(), GET, &(hints + HELLO))]).run();
+}
+
+#[test]
+fn waits_for_upstream_100() {
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5", "Expect: 100-continue"]);
+    let go_on = head(&["HTTP/1.1 100 Continue"]);
+    everywhere(
+        || {
+            let script = asks(asks(asks(client(), &put, &go_on), "hello", HELLO), GET, HELLO).part();
+            let upstream = answers(Acts::new(), &put, &go_on).expect("hello").send(HELLO);
+            Play::new(vec![script], vec![answers(upstream, GET, HELLO).expect_end()])
+        },
+        |counts| assert_eq!(counts.reuses, 1),
+    );
+}
+
+#[test]
+fn refusal_replaces_100() {
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5", "Expect: 100-continue"]);
+    let no = |connection: &[&str]| {
+        head(&[&["HTTP/1.1 403 Forbidden", "Content-Length: 0"], connection, &["Date: x"]].concat())
+    };
+    everywhere(
+        || {
+            // Whether the content comes cannot be known, so both connections end.
+            let script = asks(client(), &put, &no(&["Connection: close"])).part_after_end();
+            Play::new(vec![script], vec![answers(Acts::new(), &put, &no(&[])).expect_end()])
+        },
+        |counts| assert_eq!(counts.pool_idle, 0),
+    );
+}
+
+#[test]
+fn closed_idle_connection_is_dropped() {
+    everywhere(
+        || {
+            let script = asks(asks(client(), GET, HELLO).wait(SECOND), GET, HELLO).part();
+            let ends = answers(Acts::new(), GET, HELLO).close(Close::Graceful);
+            Play::new(vec![script], vec![ends, answers(Acts::new(), GET, HELLO)])
+        },
+        |counts| assert_eq!((counts.connects, counts.retries), (2, 0)),
+    );
+}
+
+#[test]
+fn retries_on_closed_idle_connection() {
+    everywhere(
+        || {
+            let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
+            let ends = answers(Acts::new(), GET, HELLO).expect(OTHER).close(Close::Graceful);
+            Play::new(vec![script], vec![ends, answers(Acts::new(), OTHER, HELLO)])
+        },
+        |counts| assert_eq!((counts.connects, counts.reuses, counts.retries), (2, 1, 1)),
+    );
+}
+
+#[test]
+fn does_not_retry_unsafe_requests() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 0"]);
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 1"]) + "x";
+    for request in [post, put] {
+        let failure =
+            failure(502, "connection_terminated", "the upstream closed the connection before it sent a response");
+        everywhere(
+            || {
+                let script = asks(asks(client(), GET, HELLO), &request, &failure).part();
+                let ends = answers(Acts::new(), GET, HELLO).expect(&request).close(Close::Graceful);
+                Play::new(vec![script], vec![ends])
+            },
+            |counts| assert_eq!((counts.retries, counts.bad_gateway), (0, 1)),
+        );
+    }
+}
+
+/// An answer of the proxy's own.
+fn failure(status: u16, error: &str, reason: &str) -> String {
+    failure_at("37", status, error, reason)
+}
+
+/// The same at another second.
+fn failure_at(second: &str, status: u16, error: &str, reason: &str) -> String {
+    let content = format!("Proxy error: {reason}.\n");
+    let phrase = breme_http1::reason_phrase(status);
+    head(&[
+        &format!("HTTP/1.1 {status} {phrase}"),
+        &format!("Content-Length: {}", content.len()),
+        &format!("Date: Sun, 06 Nov 1994 08:49:{second} GMT"),
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        &format!("Proxy-Status: breme; error={error}"),
+    ]) + &content
+}
+
+#[test]
+fn tries_another_upstream_if_connect_fails() {
+    let content = "Proxy error: the upstream refused the connection.\n";
+    let answer = head(&[
+        "HTTP/1.1 502 Bad Gateway",
+        &format!("Content-Length: {}", content.len()),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=connection_refused",
+    ]) + content;
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hello";
+    let script = asks(asks(client(), GET, &answer), &post, &answer).part();
+    let play = Play { has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(vec![script], Vec::new()) };
+    let counts = play.run();
+    assert_eq!((counts.connects_failed, counts.bad_gateway), (2, 2));
+    // Nothing was sent to the dead one, so also a POST may go to another.
+    let script = asks(client(), &post, HELLO).part();
+    let play = Play::new(vec![script], vec![answers(Acts::new(), &post, HELLO)]);
+    let counts = Play { has_dead_upstream: true, ..play }.run();
+    assert_eq!((counts.connects_failed, counts.connects), (1, 1));
+}
+
+/// The name of an upstream is for those who run the proxy, unless it is in a laboratory.
+#[test]
+fn errors_name_upstream_only_if_enabled() {
+    let mode = || Mode::Reverse { host: HostRule::Keep };
+    for (shows_upstreams, named) in [(false, false), (true, true)] {
+        let content = if named { "dead.example:80: " } else { "Proxy error: " }.to_owned();
+        let content = content + "the upstream refused the connection.\n";
+        let next_hop = if named { "; next-hop=\"dead.example:80\"" } else { "" };
+        let answer = head(&[
+            "HTTP/1.1 502 Bad Gateway",
+            &format!("Content-Length: {}", content.len()),
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Content-Type: text/plain; charset=utf-8",
+            "Cache-Control: no-store",
+            &format!("Proxy-Status: breme; error=connection_refused{next_hop}"),
+        ]) + &content;
+        let play = Play::new(vec![asks(client(), GET, &answer).part()], Vec::new());
+        let settings = Settings { shows_upstreams, ..Settings { mode: mode(), ..play.settings.clone() } };
+        let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
+        assert_eq!((counts.requests(RequestOutcome::Error), counts.requests(RequestOutcome::Relayed)), (1, 0));
+    }
+}
+
+#[test]
+fn uses_configured_error_pages() {
+    let page = |status: &str, text: &'static str| {
+        let page = ErrorPage { media_type: "text/html; charset=utf-8".to_owned(), content: text.into() };
+        (PageStatus::parse(status).unwrap(), page)
+    };
+    let mut error_pages = ErrorPages::default();
+    for (status, page) in [page("5xx", "<h1>Back soon</h1>"), page("431", "<h1>Too long</h1>")] {
+        assert!(error_pages.insert(status, page));
+    }
+    let unreached = head(&[
+        "HTTP/1.1 502 Bad Gateway",
+        "Content-Length: 18",
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/html; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=connection_refused",
+    ]);
+    let refused = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/html; charset=utf-8\r\n\
+        Content-Length: 17\r\nConnection: close\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n<h1>Too long</h1>";
+    let long = head(&["GET / HTTP/1.1", "Host: a", &format!("X: {}", "x".repeat(20_000))]);
+    let ask_head = head(&["HEAD /a HTTP/1.1", "Host: a.example"]);
+    let script = asks(client(), GET, &(unreached.clone() + "<h1>Back soon</h1>"));
+    let script = asks(asks(script, &ask_head, &unreached), &long, refused).part_after_end();
+    let play = Play::new(vec![script], Vec::new());
+    let settings = Settings { error_pages, ..play.settings.clone() };
+    let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
+    assert_eq!((counts.answers_of_class(5), counts.answers_of_class(4)), (2, 1));
+}
+
+#[test]
+fn rejects_invalid_responses() {
+    for (answered, error, reason) in [
+        ("", "connection_terminated", "the upstream closed the connection before it sent a response"),
+        ("SSH-2.0-x\r\n", "http_protocol_error", "the head of the response is not HTTP/1.0 or HTTP/1.1"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "http_protocol_error",
+            "the length of the response is malformed or ambiguous",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "http_protocol_error",
+            "the length of the response is malformed or ambiguous",
+        ),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "http_protocol_error",
+            "the server sent a response without a request",
+        ),
+        (
+            "HTTP/1.1 200",
+            "http_response_incomplete",
+            "the server closed the connection before the response was complete",
+        ),
+    ] {
+        let failure = failure(502, error, reason);
+        everywhere(
+            || {
+                let script = asks(client(), GET, &failure).part();
+                let upstream = Acts::new().expect(GET).send(answered).close(Close::Graceful);
+                Play::new(vec![script], vec![upstream])
+            },
+            |counts| assert_eq!((counts.bad_gateway, counts.retries), (1, 0)),
+        );
+    }
+}
+
+#[test]
+fn truncated_response_aborts_client() {
+    let framings = ["Content-Length: 9", "Transfer-Encoding: chunked"];
+    for (framing, content) in framings.into_iter().zip(["hello", "5\r\nhello\r\n"]) {
+        let part = head(&["HTTP/1.1 200 OK", framing, "Date: x"]) + content;
+        let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
+        let upstream = Acts::new().expect(GET).send(&part).close(Close::Graceful);
+        let counts = Play::new(vec![script], vec![upstream]).run();
+        assert_eq!(counts.answers_cut, 1, "{framing}");
+    }
+}
+
+#[test]
+fn does_not_reuse_connection_with_extra_bytes() {
+    let more = HELLO.to_owned() + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
+    let upstreams = vec![Acts::new().expect(GET).send(&more).expect_end(), answers(Acts::new(), OTHER, HELLO)];
+    Play::new(vec![script], upstreams).run();
+    // Also if it comes a little later.
+    let later = Acts::new().expect(GET).send(HELLO).wait(SECOND).send("HTTP/1.1 200 OK\r\n\r\n").anything();
+    let script = asks(asks(client(), GET, HELLO).wait(2 * SECOND), OTHER, HELLO).part();
+    Play::new(vec![script], vec![later, answers(Acts::new(), OTHER, HELLO)]).run();
+}
+
+#[test]
+fn enforces_timeouts() {
+    let mut settings = silent();
+    settings.times.head = 5 * SECOND;
+    settings.times.between_bytes = 3 * SECOND;
+    settings.limits.body_timeout = 4 * SECOND;
+    // The answer does not begin.
+    let late = failure_at("42", 504, "http_response_timeout", "the upstream did not respond in time");
+    let script = asks(client(), GET, &late).part();
+    let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
+    let counts = Play { settings: settings.clone(), ..play }.run();
+    assert_eq!(counts.gateway_timeouts, 1);
+    // It begins and stops.
+    let part = head(&["HTTP/1.1 200 OK", "Content-Length: 9", "Date: x"]) + "hello";
+    let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
+    let play = Play::new(vec![script], vec![Acts::new().expect(GET).send(&part).expect_end()]);
+    assert_eq!(Play { settings: settings.clone(), ..play }.run().answers_cut, 1);
+    // The client does not send what it promised.
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hell";
+    let refusal = "The body of the request did not arrive in time.\n";
+    let refused = head(&[
+        "HTTP/1.1 408 Request Timeout",
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", refusal.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:41 GMT",
+    ]) + refusal;
+    let script = asks(client(), &put, &refused).part_after_end();
+    let play = Play::new(vec![script], vec![Acts::new().expect(&put).expect_end()]);
+    Play { settings: settings.clone(), ..play }.run();
+    // All of it is too long, though something comes now and then.
+    settings.times.total = 10 * SECOND;
+    let begun = head(&["HTTP/1.1 200 OK", "Content-Length: 99", "Date: x"]);
+    let script = client().send(text(GET)).expect_gone(text(begun.clone() + "....")).expect_closed(Ending::Any);
+    let slowly = (0..4).fold(Acts::new().expect(GET).send(&begun), |acts, _| acts.wait(2 * SECOND).send("."));
+    Play { settings, ..Play::new(vec![script], vec![slowly.expect_end()]) }.run();
+}
+
+#[test]
+fn upstream_connection_closes_with_client() {
+    everywhere(
+        || {
+            let script = client().send(text(GET)).wait(20 * SECOND).close(Close::Abort).expect_closed(Ending::Any);
+            // The world goes on until all clients have left it.
+            let witness = Script::new().wait(30 * SECOND);
+            Play::new(vec![script, witness], vec![Acts::new().expect(GET).expect_end()])
+        },
+        |counts| assert_eq!(counts.clients_gone, 1),
+    );
+}
+
+#[test]
+fn finishes_exchanges_when_stopping() {
+    let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
+    let idle = asks(client(), GET, HELLO).expect_end().close(Close::Graceful).expect_closed(Ending::Any);
+    let busy = client().wait(SECOND).send(text(OTHER)).expect(text(&leaves)).part_after_end();
+    let upstreams = vec![answers(Acts::new(), GET, HELLO).expect(OTHER).wait(3 * SECOND).send(HELLO).expect_end()];
+    Play { stops_at: Some(2 * SECOND), ..Play::new(vec![idle, busy], upstreams) }.run();
+}
+
+#[test]
+fn idle_connections_time_out() {
+    let mut settings = silent();
+    settings.pool.idle_timeout = 2 * SECOND;
+    settings.pool.requests_max = 2;
+    let ask = |script: Script| asks(script, GET, HELLO);
+    let script = ask(ask(ask(client()).wait(3 * SECOND)));
+    let script = ask(script).part();
+    // The first has waited too long; the second has carried enough.
+    let upstreams = vec![
+        answers(Acts::new(), GET, HELLO).expect_end(),
+        answers(answers(Acts::new(), GET, HELLO), GET, HELLO).expect_end(),
+        answers(Acts::new(), GET, HELLO).expect_end(),
+    ];
+    let counts = Play { settings, ..Play::new(vec![script], upstreams) }.run();
+    assert_eq!((counts.connects, counts.reuses), (3, 1));
+}
+
+#[test]
+fn replay_respects_connection_close() {
+    let last = head(&["GET /a HTTP/1.1", "Host: a.example", "Connection: close"]);
+    let told = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");
+    let clients = (0..6).map(|number| {
+        let script = Script::new().wait(Duration::from_secs(number));
+        script.connect().send(text(&last)).expect_gone(text(&told)).expect_closed(Ending::Any)
+    });
+    let upstream = (0..6).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
+    Play::new(clients.collect(), vec![upstream]).run();
+}
