@@ -1,5 +1,4 @@
-//! How a client is known again, so that it comes back to the upstream that served it: by a cookie of the balancer's
-//! own, or by an application's.
+//! Client affinity by a cookie: the balancer's own, or an application's.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,33 +6,33 @@ use std::time::Duration;
 use crate::GroupError;
 use crate::error::AFFINITY_KEY_BYTES_MIN;
 
-/// How a client is known again.
+/// How affinity works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affinity {
-    /// By a cookie that the balancer gives.
+    /// The balancer sets a cookie.
     Insert {
         /// Its name.
         cookie: String,
-        /// What its tags are made with.
+        /// The key of its tags.
         key: AffinityKey,
-        /// How long a browser keeps it, from when it was given; none: as long as the browser runs.
+        /// Its Max-Age; None: a session cookie.
         max_age: Option<Duration>,
     },
-    /// By the route part of an application's own cookie: what stands behind the last separator.
+    /// The balancer follows the route in an application's cookie, after the last separator.
     Follow {
         /// Its name.
         cookie: String,
-        /// What stands before the route; in most applications a dot.
+        /// The character before the route; in most applications a dot.
         separator: char,
     },
 }
 
-/// The secret of affinity cookies. It is not printed.
+/// The secret of affinity cookies. Not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AffinityKey(Vec<u8>);
 
 impl AffinityKey {
-    /// A key of at least 16 bytes, better 32. Proxies that share it understand each other's cookies.
+    /// A key of at least 16 bytes, better 32. Proxies with the same key accept each other's cookies.
     ///
     /// # Errors
     /// If it is shorter.
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_keys_and_separators_are_checked() {
+    fn validates_names_keys_and_separators() {
         let follow = |cookie: &str, separator| Affinity::Follow { cookie: cookie.to_owned(), separator }.check();
         assert_eq!([follow("JSESSIONID", '.'), follow("__Host-s", '!')], [Ok(()), Ok(())]);
         for name in ["", "a b", "a=b", "a;b", "a\r\n", "ä"] {

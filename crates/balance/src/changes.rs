@@ -1,4 +1,4 @@
-//! What changed in a group, for logs and metrics: a bounded list that somebody empties.
+//! A bounded list of a group's changes, for logs and metrics.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,67 +9,62 @@ use breme_base::Instant;
 
 use crate::CheckOutcome;
 
-/// Changes that wait to be taken; past it the oldest are dropped, and counted.
+/// Changes not yet taken; past it the oldest are dropped and counted.
 pub const CHANGES_MAX: usize = 1024;
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When.
     pub at: Instant,
-    /// Whose; none: the group's.
+    /// None: the group.
     pub upstream: Option<Arc<str>>,
-    /// What.
     pub event: Event,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// It came into the list.
+    /// It was added to the list.
     Added,
-    /// It left the list.
     Removed,
     /// It gets no new clients.
     Drained,
     /// It gets new clients again.
     Undrained,
-    /// Its checks failed; this is how the last one ended.
-    WentDown(CheckOutcome),
-    /// Its checks are good again.
-    CameUp,
-    /// It failed too many requests and is left out.
+    /// Its health checks failed, the last one with this outcome.
+    Down(CheckOutcome),
+    /// Its health checks succeed again.
+    Up,
+    /// It was ejected for failed requests.
     Ejected {
-        /// Why.
+        /// The reason.
         reason: EjectionReason,
-        /// For how long.
+        /// The duration.
         duration: Duration,
     },
-    /// The time of its ejection is over.
-    Returned,
-    /// It is at other addresses now.
+    /// Its ejection ended.
+    Restored,
+    /// Its addresses changed.
     Moved,
     /// Only drained upstreams are healthy, so they get all requests.
     OnlyDrained,
     /// No upstream is healthy, so all that are not drained get requests.
     OnlyUnhealthy,
     /// No upstream may get requests of new clients: all are drained or without an address.
-    NobodyLeft,
-    /// There is a healthy upstream that is not drained again.
+    NoneUsable,
+    /// There is a healthy, undrained upstream again.
     HealthyAgain,
 }
 
-/// Why an upstream is left out.
+/// Why an upstream was ejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EjectionReason {
-    /// So many requests failed one after another.
+    /// This many consecutive failures.
     FailuresInRow(u32),
-    /// So many of so many requests of a window failed.
+    /// The share of failures in a window.
     FailureShare {
-        /// Failed.
+        /// Failed requests.
         failed: u64,
-        /// All.
         of: u64,
     },
 }
@@ -90,18 +85,18 @@ impl fmt::Display for Event {
             Self::Removed => "was removed",
             Self::Drained => "is draining: it gets no new clients, only those whose cookie names it",
             Self::Undrained => "is no longer draining",
-            Self::WentDown(outcome) => return write!(formatter, "is down: its health check {outcome}"),
-            Self::CameUp => "is up",
+            Self::Down(outcome) => return write!(formatter, "is down: its health check {outcome}"),
+            Self::Up => "is up",
             Self::Ejected { reason, duration } => {
                 return write!(formatter, "is ejected for {} s: {reason}", duration.as_secs_f64());
             }
-            Self::Returned => "is back after its ejection",
+            Self::Restored => "is back after its ejection",
             Self::Moved => "has new addresses",
             Self::OnlyDrained => {
                 "only drained upstreams are healthy: they get all requests until another upstream is healthy"
             }
             Self::OnlyUnhealthy => "no upstream is healthy: all upstreams that are not drained get requests",
-            Self::NobodyLeft => {
+            Self::NoneUsable => {
                 "no upstream can be used: each one is drained or has no address; requests of new clients get 503"
             }
             Self::HealthyAgain => {
@@ -120,14 +115,14 @@ impl fmt::Display for EjectionReason {
     }
 }
 
-/// The changes that nobody has taken yet.
+/// The changes not yet taken.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeLog {
     waiting: VecDeque<Change>,
     pub(crate) dropped: u64,
 }
 
-impl Changes {
+impl ChangeLog {
     pub(crate) fn push(&mut self, at: Instant, upstream: Option<&Arc<str>>, event: Event) {
         if self.waiting.len() == CHANGES_MAX {
             self.waiting.pop_front();
@@ -146,8 +141,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_that_nobody_takes_are_bounded_and_counted() {
-        let mut changes = Changes::default();
+    fn drops_and_counts_oldest_changes() {
+        let mut changes = ChangeLog::default();
         for nanos in 0..CHANGES_MAX as u64 + 3 {
             changes.push(Instant::from_nanos(nanos), None, Event::OnlyUnhealthy);
         }
@@ -158,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_in_sentences() {
+    fn describes_changes() {
         let told = |event| Change { at: Instant::ZERO, upstream: Some(Arc::from("a:1")), event }.to_string();
         let reason = EjectionReason::FailureShare { failed: 7, of: 10 };
         let ejected = Event::Ejected { reason, duration: Duration::from_millis(1_500) };
         assert_eq!(told(ejected), "upstream a:1 is ejected for 1.5 s: 7 of 10 requests failed");
-        let down = Event::WentDown(CheckOutcome::Answered { status: 503 });
+        let down = Event::Down(CheckOutcome::Responded { status: 503 });
         assert_eq!(told(down), "upstream a:1 is down: its health check returned status 503");
         assert_eq!(
             told(Event::Ejected { reason: EjectionReason::FailuresInRow(5), duration: Duration::from_secs(10) }),

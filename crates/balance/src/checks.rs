@@ -1,9 +1,8 @@
-//! Active checks as pure state: what is due when, and what the results mean. Somebody else asks the question over a
-//! connection.
+//! Active health checks as pure state: what is due, and what results mean. The proxy performs them.
 //!
-//! An upstream counts as up until its first check has ended, and that one decides by itself: who starts a proxy in
-//! front of a dead server learns it at once. From then on `fall` failed checks in a row take it out and `rise` good
-//! ones bring it back. A check that nobody tells the end of has failed when its time is over.
+//! An upstream is up until its first check has ended, which decides alone, so that a dead server is detected at once
+//! when a proxy starts. From then on `fall` consecutive failures take it out and `rise` consecutive successes restore
+//! it. A check without a result by its deadline has failed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,21 +13,20 @@ use breme_base::{Instant, Random, nanos};
 
 use crate::{HealthSettings, UpstreamId};
 
-/// Checks under way at a time; the others wait for them.
+/// Checks running at a time; others wait.
 pub const CHECKS_MAX: usize = 64;
 
-/// A check that is to be made now.
+/// A check to perform now.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// What [`Group::check_done`](crate::Group::check_done) is told.
+    /// For [`Group::check_done`](crate::Group::check_done).
     pub id: CheckId,
-    /// Where.
     pub address: SocketAddr,
-    /// Speak TLS to it.
+    /// Use TLS.
     pub tls: bool,
     /// The upstream's authority.
     pub name: Arc<str>,
-    /// It has failed if it has no answer by then.
+    /// It fails without a response by then.
     pub deadline: Instant,
 }
 
@@ -39,26 +37,23 @@ pub struct CheckId {
     pub(crate) serial: u64,
 }
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// With an answer.
-    Answered {
-        /// Its status.
-        status: u16,
-    },
-    /// There was no connection to be had.
+    /// A response.
+    Responded { status: u16 },
+    /// Connecting failed.
     ConnectFailed,
-    /// The connection ended, or what came made no sense.
+    /// The connection was closed, or the response was invalid.
     ConnectionLost,
-    /// Its time was over.
+    /// The deadline passed.
     TimedOut,
 }
 
 impl fmt::Display for CheckOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Answered { status } => return write!(formatter, "returned status {status}"),
+            Self::Responded { status } => return write!(formatter, "returned status {status}"),
             Self::ConnectFailed => "could not connect",
             Self::ConnectionLost => "ended without a complete response",
             Self::TimedOut => "timed out",
@@ -66,65 +61,63 @@ impl fmt::Display for CheckOutcome {
     }
 }
 
-/// What checks have shown of one upstream.
+/// The state of an upstream's health checks.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct CheckState {
     pub(crate) is_down: bool,
-    /// Results in a row that speak against what it is.
-    against: u32,
+    /// Consecutive results that contradict the current state.
+    contradicting: u32,
     was_checked: bool,
     due: Instant,
-    asked: Option<Asked>,
+    pending: Option<PendingCheck>,
     pub(crate) totals: CheckTotals,
 }
 
-/// How the checks of an upstream ended.
+/// Results of an upstream's checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckTotals {
-    /// With an answer that is good.
+    /// Good responses.
     pub good: u64,
-    /// In any other way.
+    /// All other outcomes.
     pub failed: u64,
 }
 
-/// A check under way.
+/// A running check.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingCheck {
     serial: u64,
     deadline: Instant,
 }
 
-/// What a result has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum HealthChange {
     Up,
     Down,
 }
 
-impl Health {
-    /// Whether a check is under way.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.is_some()
+impl CheckState {
+    pub(crate) fn is_running(&self) -> bool {
+        self.pending.is_some()
     }
 
-    /// When it wants to be looked at next. While all that may be under way are, none begins.
+    /// When it needs attention next. While [`CHECKS_MAX`] checks are running, none begins.
     pub(crate) fn next(&self, may_begin: bool) -> Option<Instant> {
-        match self.asked {
-            Some(asked) => Some(asked.deadline),
+        match self.pending {
+            Some(pending) => Some(pending.deadline),
             None => may_begin.then_some(self.due),
         }
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.asked.is_none() && self.due <= now
+        self.pending.is_none() && self.due <= now
     }
 
-    /// The time of the check under way is over.
+    /// The running check has passed its deadline.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.asked.is_some_and(|asked| asked.deadline <= now)
+        self.pending.is_some_and(|pending| pending.deadline <= now)
     }
 
-    /// Begins a check. Its deadline.
+    /// Begins a check. Returns its deadline.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -133,37 +126,37 @@ impl Health {
         random: &mut Random,
     ) -> Instant {
         let deadline = now + settings.timeout;
-        self.asked = Some(Asked { serial, deadline });
+        self.pending = Some(PendingCheck { serial, deadline });
         self.due = now + jittered(settings.interval, random);
         deadline
     }
 
-    /// Whether this is the check that is under way.
-    pub(crate) fn waits_for(&self, serial: u64) -> bool {
-        self.asked.is_some_and(|asked| asked.serial == serial)
+    /// Whether this is the running check.
+    pub(crate) fn is_current(&self, serial: u64) -> bool {
+        self.pending.is_some_and(|pending| pending.serial == serial)
     }
 
-    /// Takes in the result of the check under way.
-    pub(crate) fn end(&mut self, outcome: CheckOutcome, settings: &HealthSettings) -> Option<Turn> {
-        self.asked = None;
-        let is_good = matches!(outcome, CheckOutcome::Answered { status } if settings.statuses.contains(status));
+    /// Records the outcome of the running check.
+    pub(crate) fn end(&mut self, outcome: CheckOutcome, settings: &HealthSettings) -> Option<HealthChange> {
+        self.pending = None;
+        let is_good = matches!(outcome, CheckOutcome::Responded { status } if settings.statuses.contains(status));
         *(if is_good { &mut self.totals.good } else { &mut self.totals.failed }) += 1;
         let is_first = !std::mem::replace(&mut self.was_checked, true);
         if is_good != self.is_down {
-            self.against = 0;
+            self.contradicting = 0;
             return None;
         }
-        self.against += 1;
+        self.contradicting += 1;
         let needed = if self.is_down { settings.rise } else { settings.fall };
-        if self.against < needed && !is_first {
+        if self.contradicting < needed && !is_first {
             return None;
         }
-        (self.is_down, self.against) = (!is_good, 0);
-        Some(if is_good { Turn::Up } else { Turn::Down })
+        (self.is_down, self.contradicting) = (!is_good, 0);
+        Some(if is_good { HealthChange::Up } else { HealthChange::Down })
     }
 }
 
-/// Give or take a tenth, so that the checks of many proxies do not come together.
+/// ±10 %, so that checks of many proxies do not coincide.
 fn jittered(interval: Duration, random: &mut Random) -> Duration {
     let nanos = nanos(interval);
     let tenth = nanos / 10;
@@ -174,47 +167,50 @@ fn jittered(interval: Duration, random: &mut Random) -> Duration {
 mod tests {
     use super::*;
 
-    const GOOD: CheckOutcome = CheckOutcome::Answered { status: 204 };
-    const BAD: CheckOutcome = CheckOutcome::Answered { status: 500 };
+    const GOOD: CheckOutcome = CheckOutcome::Responded { status: 204 };
+    const BAD: CheckOutcome = CheckOutcome::Responded { status: 500 };
 
     fn settings() -> HealthSettings {
         HealthSettings { rise: 2, fall: 3, ..HealthSettings::default() }
     }
 
-    /// What each of the outcomes turned.
-    fn turns(health: &mut Health, outcomes: &[CheckOutcome]) -> Vec<Option<Turn>> {
+    /// The changes caused by these outcomes.
+    fn rotation_counter(health: &mut CheckState, outcomes: &[CheckOutcome]) -> Vec<Option<HealthChange>> {
         outcomes.iter().map(|&outcome| health.end(outcome, &settings())).collect()
     }
 
     #[test]
-    fn rise_and_fall_count_in_a_row() {
-        let mut health = Health::default();
+    fn rise_and_fall_count_consecutive_results() {
+        let mut health = CheckState::default();
         let outcomes =
             [GOOD, BAD, CheckOutcome::TimedOut, GOOD, BAD, CheckOutcome::ConnectionLost, CheckOutcome::ConnectFailed];
         let mut expected = vec![None; 6];
-        expected.push(Some(Turn::Down));
-        assert_eq!(turns(&mut health, &outcomes), expected);
+        expected.push(Some(HealthChange::Down));
+        assert_eq!(rotation_counter(&mut health, &outcomes), expected);
         assert!(health.is_down);
-        assert_eq!(turns(&mut health, &[GOOD, BAD, GOOD, GOOD]), [None, None, None, Some(Turn::Up)]);
+        assert_eq!(rotation_counter(&mut health, &[GOOD, BAD, GOOD, GOOD]), [None, None, None, Some(HealthChange::Up)]);
         assert_eq!(health.totals, CheckTotals { good: 5, failed: 6 });
     }
 
     #[test]
-    fn the_first_check_decides_by_itself() {
-        let mut health = Health::default();
-        assert_eq!(turns(&mut health, &[BAD, GOOD, GOOD]), [Some(Turn::Down), None, Some(Turn::Up)]);
+    fn first_check_decides_alone() {
+        let mut health = CheckState::default();
+        assert_eq!(
+            rotation_counter(&mut health, &[BAD, GOOD, GOOD]),
+            [Some(HealthChange::Down), None, Some(HealthChange::Up)]
+        );
     }
 
     #[test]
-    fn checks_come_at_their_interval_and_end_at_their_deadline() {
-        let (mut health, mut random, settings) = (Health::default(), Random::new(1), settings());
+    fn checks_have_interval_and_deadline() {
+        let (mut health, mut random, settings) = (CheckState::default(), Random::new(1), settings());
         let start = Instant::ZERO + Duration::from_secs(1);
         assert!(health.is_due(start), "the first one at once");
         let deadline = health.begin(start, 7, &settings, &mut random);
         assert_eq!(deadline, start + settings.timeout);
         assert_eq!([health.next(true), health.next(false)], [Some(deadline); 2]);
         assert!(!health.is_due(deadline) && health.is_overdue(deadline) && !health.is_overdue(start));
-        assert!(health.waits_for(7) && !health.waits_for(6));
+        assert!(health.is_current(7) && !health.is_current(6));
         health.end(GOOD, &settings);
         let due = health.next(true).unwrap();
         assert!(due >= start + settings.interval * 9 / 10 && due <= start + settings.interval * 11 / 10);

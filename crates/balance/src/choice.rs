@@ -1,4 +1,4 @@
-//! What a request brings, and what it gets.
+//! The input and the result of a choice.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,46 +6,41 @@ use std::sync::Arc;
 
 use crate::UpstreamId;
 
-/// What a choice can go by.
+/// Properties of a request that a choice depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints<'a> {
-    /// A hash of what consistent hashing goes by: the target, the client's address. It should be good in all its bits.
+    /// The key of consistent hashing, a hash of the target or the client's address. All its bits should be random.
     pub key_hash: u64,
-    /// The values of the request's Cookie fields. Read only if [`Group::reads_cookies`](crate::Group::reads_cookies).
+    /// The values of the request's Cookie headers. Read only if [`Group::reads_cookies`](crate::Group::reads_cookies).
     pub cookies: &'a [&'a [u8]],
-    /// Whom those cookies named when they were read, as an earlier [choice](Choice::named) for the request said; looked
-    /// at in their place.
+    /// The upstream named by the cookies, from an earlier [choice](Choice::named) for the request; replaces them.
     pub named: Option<UpstreamId>,
-    /// The client's connection is secured, so a cookie for it is `Secure`.
+    /// The client's connection is encrypted, so its cookie is `Secure`.
     pub is_secured: bool,
-    /// Upstreams that have failed this request already: not again.
+    /// Upstreams that have failed this request; not chosen again.
     pub tried: &'a [UpstreamId],
 }
 
-/// Where a request goes. It counts as outstanding there until [`Group::finished`](crate::Group::finished).
+/// A chosen upstream. The request counts as outstanding there until [`Group::finished`](crate::Group::finished).
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Who.
     pub upstream: UpstreamId,
-    /// Where.
     pub address: SocketAddr,
-    /// Speak TLS to it.
+    /// Use TLS.
     pub tls: bool,
-    /// Its authority.
     pub name: Arc<str>,
-    /// Whom the request's cookies name. If that one was full, the next choice for the request must know it too.
+    /// The upstream named by the request's cookies. If it was full, the next choice for the request needs it.
     pub named: Option<UpstreamId>,
-    /// The value of a Set-Cookie field to add to the answer. Such an answer is this client's own: shared caches behind
-    /// the proxy must not store it.
+    /// Set-Cookie to add to the response. The response is then private: caches downstream must not store it.
     pub set_affinity: Option<Arc<str>>,
 }
 
-/// Why nobody may be asked.
+/// Why no upstream was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoChoice {
-    /// All are being drained, or have no address yet.
-    NobodyAdmits,
-    /// All have as many requests outstanding as they may.
+    /// All are drained, or have no address.
+    NoneAdmitting,
+    /// All are at their limit of outstanding requests.
     AllFull,
     /// All have failed this request, or are full.
     AllTried,
@@ -54,7 +49,7 @@ pub enum NoChoice {
 impl fmt::Display for NoChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::NobodyAdmits => "every upstream is drained or has no address",
+            Self::NoneAdmitting => "every upstream is drained or has no address",
             Self::AllFull => "every upstream is at its limit of outstanding requests",
             Self::AllTried => "every upstream that could take the request has failed it",
         })

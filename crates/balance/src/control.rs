@@ -1,7 +1,7 @@
-//! What is done to a group while it works: other lists, draining, checks; and what it shows of itself.
+//! Operations on a running group: new lists, draining, health checks; and its state.
 //!
-//! All of it goes through the registry's lock. Requests that are under way notice nothing: those who stay in the list
-//! keep their ids, their counts and what is known of them, and requests at those who go come to their end.
+//! All take the lock of the group state. Requests in progress are not affected: upstreams that stay in the list keep
+//! their ids, counters and history, and requests at removed ones complete.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,62 +10,57 @@ use std::time::Duration;
 use breme_base::Instant;
 
 use crate::changes::{Change, Event};
-use crate::checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals, Turn};
-use crate::registry::{Record, Registry, Replaced};
+use crate::checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals, HealthChange};
+use crate::group_state::{GroupState, ListChange, UpstreamRecord};
 use crate::upstream::UpstreamTotals;
 use crate::{Group, GroupError, GroupSettings, HealthSettings, UpstreamId, UpstreamSettings};
 
-/// An upstream as people and `/metrics` see it.
+/// The state of an upstream, for operators and `/metrics`.
 #[derive(Clone, Debug)]
 pub struct UpstreamState {
-    /// Its id.
     pub id: UpstreamId,
-    /// Its authority.
     pub name: Arc<str>,
-    /// It speaks TLS.
+    /// Uses TLS.
     pub tls: bool,
-    /// Where it is.
     pub addresses: Vec<SocketAddr>,
-    /// Its weight.
     pub weight: u32,
-    /// How it is.
-    pub standing: Standing,
-    /// It gets no new clients.
+    pub status: UpstreamStatus,
+    /// Gets no new clients.
     pub is_draining: bool,
-    /// How much of its weight counts, in percent: less than 100 while it starts slowly.
+    /// The effective part of its weight in percent: less than 100 during slow start.
     pub weight_percent: u32,
-    /// Requests that are there now.
+    /// Outstanding requests.
     pub outstanding: u32,
-    /// How long it takes to answer, as far as is known.
+    /// The latency estimate.
     pub latency: Option<Duration>,
-    /// How its requests have ended.
+    /// Outcomes of its requests.
     pub totals: UpstreamTotals,
-    /// How its checks have ended.
+    /// Outcomes of its health checks.
     pub checks: CheckTotals,
-    /// How often it was left out.
+    /// Ejections so far.
     pub ejections: u64,
 }
 
-/// How an upstream is.
+/// The status of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Well, as far as is known.
+pub enum UpstreamStatus {
+    /// Healthy, or not yet checked.
     Up,
-    /// Its checks fail.
+    /// Its health checks fail.
     Down,
-    /// It has failed too many requests, and is left out until then.
+    /// Ejected for failed requests.
     Ejected {
-        /// Until when.
+        /// The end of the ejection.
         until: Instant,
     },
     /// It has no address.
     Unresolved,
-    /// It was removed, and its last requests have not ended.
+    /// Removed, with outstanding requests.
     Leaving,
 }
 
-impl Standing {
-    /// One word.
+impl UpstreamStatus {
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,156 +74,155 @@ impl Standing {
 }
 
 impl Group {
-    /// Takes another list. Upstreams are the same if name and TLS are.
+    /// Replaces the list. Upstreams are the same if name and TLS are equal.
     ///
     /// # Errors
-    /// If the list makes no sense; then the old one stays.
-    pub fn replace(&self, now: Instant, upstreams: Vec<UpstreamSettings>) -> Result<Replaced, GroupError> {
-        self.adopt(now, None, upstreams)
+    /// If the list is invalid; then nothing changes.
+    pub fn replace(&self, now: Instant, upstreams: Vec<UpstreamSettings>) -> Result<ListChange, GroupError> {
+        self.apply(now, None, upstreams)
     }
 
-    /// Takes other settings and another list.
+    /// Replaces settings and list.
     ///
     /// # Errors
-    /// If they make no sense; then the old ones stay.
+    /// If they are invalid; then nothing changes.
     pub fn reconfigure(
         &self,
         now: Instant,
         settings: GroupSettings,
         upstreams: Vec<UpstreamSettings>,
-    ) -> Result<Replaced, GroupError> {
-        self.adopt(now, Some(settings), upstreams)
+    ) -> Result<ListChange, GroupError> {
+        self.apply(now, Some(settings), upstreams)
     }
 
-    fn adopt(
+    fn apply(
         &self,
         now: Instant,
         settings: Option<GroupSettings>,
         upstreams: Vec<UpstreamSettings>,
-    ) -> Result<Replaced, GroupError> {
-        let mut registry = self.registry();
-        let replaced = registry.adopt(now, settings, upstreams)?;
-        self.publish(now, &mut registry);
+    ) -> Result<ListChange, GroupError> {
+        let mut state = self.state();
+        let replaced = state.apply(now, settings, upstreams)?;
+        self.publish(now, &mut state);
         Ok(replaced)
     }
 
-    /// The upstreams of this name are at other addresses now; none: nobody knows where. Whether there is one of this
-    /// name.
+    /// Changes the addresses of the upstreams with this name; empty: unknown. Returns whether there is one.
     pub fn move_to(&self, now: Instant, name: &str, addresses: &[SocketAddr]) -> bool {
-        self.with_named(now, name, |registry, place| {
-            let record = &mut registry.records[place];
+        self.with_named(now, name, |state, index| {
+            let record = &mut state.records[index];
             if record.move_to(addresses) {
-                registry.changes.push(now, Some(&record.upstream.name), Event::Moved);
+                state.changes.push(now, Some(&record.upstream.name), Event::Moved);
             }
         })
     }
 
-    /// Sends the upstreams of this name nobody new; clients whose cookie names them stay. Whether there is one of this
-    /// name.
+    /// Drains the upstreams with this name: no new clients; clients whose cookie names them stay. Returns whether there
+    /// is one.
     pub fn drain(&self, now: Instant, name: &str) -> bool {
-        self.with_named(now, name, |registry, place| {
-            let record = &mut registry.records[place];
+        self.with_named(now, name, |state, index| {
+            let record = &mut state.records[index];
             if !std::mem::replace(&mut record.is_draining, true) {
-                registry.changes.push(now, Some(&record.upstream.name), Event::Drained);
+                state.changes.push(now, Some(&record.upstream.name), Event::Drained);
             }
         })
     }
 
-    /// Ends a drain. Whether there is an upstream of this name.
+    /// Ends a drain. Returns whether there is an upstream with this name.
     pub fn undrain(&self, now: Instant, name: &str) -> bool {
-        self.with_named(now, name, |registry, place| {
-            let record = &mut registry.records[place];
+        self.with_named(now, name, |state, index| {
+            let record = &mut state.records[index];
             if std::mem::replace(&mut record.is_draining, false) {
                 record.restart(now);
-                registry.changes.push(now, Some(&record.upstream.name), Event::Undrained);
+                state.changes.push(now, Some(&record.upstream.name), Event::Undrained);
             }
         })
     }
 
-    fn with_named(&self, now: Instant, name: &str, act: impl Fn(&mut Registry, usize)) -> bool {
+    fn with_named(&self, now: Instant, name: &str, act: impl Fn(&mut GroupState, usize)) -> bool {
         let mut is_there = false;
-        self.change(now, |registry| {
-            let named = |record: &Record| record.settings.name == name;
-            let places: Vec<usize> =
-                (0..registry.records.len()).filter(|&place| named(&registry.records[place])).collect();
+        self.change(now, |state| {
+            let named = |record: &UpstreamRecord| record.settings.name == name;
+            let places: Vec<usize> = (0..state.records.len()).filter(|&index| named(&state.records[index])).collect();
             is_there = !places.is_empty();
-            places.into_iter().for_each(|place| act(registry, place));
+            places.into_iter().for_each(|index| act(state, index));
             is_there
         });
         is_there
     }
 
-    /// How upstreams are to be asked how they are; none: they are not.
+    /// The settings of health checks; None: disabled.
     #[must_use]
     pub fn health_settings(&self) -> Option<HealthSettings> {
-        self.registry().settings.health.clone()
+        self.state().settings.health.clone()
     }
 
-    /// The checks that are to be made now, each of which is to be told [done](Group::check_done).
+    /// The checks to perform now; each must be [reported](Group::check_done).
     #[must_use]
     pub fn checks_due(&self, now: Instant) -> Vec<Check> {
         let mut due = Vec::new();
-        self.change(now, |registry| {
-            let has_changed = registry.end_overdue_checks(now);
-            due = registry.begin_checks(now);
+        self.change(now, |state| {
+            let has_changed = state.end_overdue_checks(now);
+            due = state.begin_checks(now);
             has_changed
         });
         due
     }
 
-    /// When [`Group::checks_due`] has something to do next.
+    /// When [`Group::checks_due`] has work next.
     #[must_use]
     pub fn next_check(&self) -> Option<Instant> {
-        let registry = self.registry();
-        registry.settings.health.as_ref()?;
-        let may_begin = registry.checks_under_way() < CHECKS_MAX;
-        registry.records.iter().filter_map(|record| record.next_check(may_begin)).min()
+        let state = self.state();
+        state.settings.health.as_ref()?;
+        let may_begin = state.checks_under_way() < CHECKS_MAX;
+        state.records.iter().filter_map(|record| record.next_check(may_begin)).min()
     }
 
-    /// How a check has ended. One that is over time, or of an upstream that is gone, says nothing any more.
+    /// Reports the outcome of a check. Ignored after its deadline, or if the upstream was removed.
     pub fn check_done(&self, now: Instant, check: CheckId, outcome: CheckOutcome) {
-        self.change(now, |registry| {
-            let places = 0..registry.records.len();
-            let is_asked =
-                |record: &Record| record.upstream.id == check.upstream && record.health.waits_for(check.serial);
-            let asked = places.into_iter().find(|&place| is_asked(&registry.records[place]));
-            asked.is_some_and(|place| registry.end_check(now, place, outcome))
+        self.change(now, |state| {
+            let places = 0..state.records.len();
+            let is_running = |record: &UpstreamRecord| {
+                record.upstream.id == check.upstream && record.health.is_current(check.serial)
+            };
+            let pending = places.into_iter().find(|&index| is_running(&state.records[index]));
+            pending.is_some_and(|index| state.end_check(now, index, outcome))
         });
     }
 
-    /// What has changed since the last time somebody asked.
+    /// Takes the changes since the last call.
     #[must_use]
     pub fn take_changes(&self) -> Vec<Change> {
-        self.registry().changes.take()
+        self.state().changes.take()
     }
 
-    /// Changes that were dropped because nobody took them.
+    /// Changes dropped because they were not taken.
     #[must_use]
     pub fn changes_dropped(&self) -> u64 {
-        self.registry().changes.dropped
+        self.state().changes.dropped
     }
 
-    /// All upstreams, in the order of the list, then those that were removed and still have requests.
+    /// All upstreams in the order of the list, then removed ones with outstanding requests.
     #[must_use]
     pub fn states(&self, now: Instant) -> Vec<UpstreamState> {
-        let registry = self.registry();
-        let slow_start = registry.settings.slow_start;
-        let listed = registry.records.iter().map(|record| record.state(now, slow_start));
-        let leaving = registry.leaving.iter().filter(|upstream| upstream.outstanding() > 0);
+        let state = self.state();
+        let slow_start = state.settings.slow_start;
+        let listed = state.records.iter().map(|record| record.state(now, slow_start));
+        let leaving = state.leaving.iter().filter(|upstream| upstream.outstanding() > 0);
         listed.chain(leaving.map(|upstream| upstream.state(now))).collect()
     }
 }
 
-impl Registry {
+impl GroupState {
     fn checks_under_way(&self) -> usize {
-        self.records.iter().filter(|record| record.health.is_asked()).count()
+        self.records.iter().filter(|record| record.health.is_running()).count()
     }
 
     fn begin_checks(&mut self, now: Instant) -> Vec<Check> {
         let free = CHECKS_MAX.saturating_sub(self.checks_under_way());
         let Some(settings) = &self.settings.health else { return Vec::new() };
         let due = self.records.iter_mut().filter(|record| record.health.is_due(now) && record.address().is_some());
-        let mut begin = |record: &mut Record| {
+        let mut begin = |record: &mut UpstreamRecord| {
             self.check_serial += 1;
             let deadline = record.health.begin(now, self.check_serial, settings, &mut self.random);
             let id = CheckId { upstream: record.upstream.id, serial: self.check_serial };
@@ -239,28 +233,28 @@ impl Registry {
     }
 
     fn end_overdue_checks(&mut self, now: Instant) -> bool {
-        let overdue = |record: &Record| record.health.is_overdue(now);
-        let places: Vec<usize> = (0..self.records.len()).filter(|&place| overdue(&self.records[place])).collect();
-        places.into_iter().fold(false, |changed, place| self.end_check(now, place, CheckOutcome::TimedOut) | changed)
+        let overdue = |record: &UpstreamRecord| record.health.is_overdue(now);
+        let places: Vec<usize> = (0..self.records.len()).filter(|&index| overdue(&self.records[index])).collect();
+        places.into_iter().fold(false, |changed, index| self.end_check(now, index, CheckOutcome::TimedOut) | changed)
     }
 
-    /// Takes in how a check ended. Whether that changes who is asked.
-    fn end_check(&mut self, now: Instant, place: usize, outcome: CheckOutcome) -> bool {
+    /// Records the outcome of a check. Returns whether it affects the choice.
+    fn end_check(&mut self, now: Instant, index: usize, outcome: CheckOutcome) -> bool {
         let Some(settings) = &self.settings.health else { return false };
-        let record = &mut self.records[place];
+        let record = &mut self.records[index];
         if outcome == CheckOutcome::ConnectFailed {
-            record.leave_address();
+            record.next_address();
         }
         let Some(turn) = record.health.end(outcome, settings) else { return false };
         let event = match turn {
-            Turn::Down => Event::WentDown(outcome),
-            Turn::Up => {
-                // Good checks after bad ones say more than the requests that failed before.
+            HealthChange::Down => Event::Down(outcome),
+            HealthChange::Up => {
+                // Successful checks after failed ones outweigh earlier failed requests.
                 if record.ejection.until.is_some() {
-                    record.ejection.come_back(now);
+                    record.ejection.restore(now);
                 }
                 record.restart(now);
-                Event::CameUp
+                Event::Up
             }
         };
         self.changes.push(now, Some(&record.upstream.name), event);
@@ -268,7 +262,7 @@ impl Registry {
     }
 }
 
-impl Record {
+impl UpstreamRecord {
     fn next_check(&self, may_begin: bool) -> Option<Instant> {
         self.address().and_then(|_| self.health.next(may_begin))
     }
@@ -277,7 +271,7 @@ impl Record {
         UpstreamState {
             addresses: self.addresses().to_vec(),
             weight: self.settings.weight,
-            standing: self.standing(),
+            status: self.status(),
             is_draining: self.is_draining,
             weight_percent: self.slow_start_step(now, slow_start) * 10,
             checks: self.health.totals,
@@ -286,18 +280,18 @@ impl Record {
         }
     }
 
-    fn standing(&self) -> Standing {
+    fn status(&self) -> UpstreamStatus {
         match self.ejection.until {
-            _ if self.address().is_none() => Standing::Unresolved,
-            _ if self.health.is_down => Standing::Down,
-            Some(until) => Standing::Ejected { until },
-            None => Standing::Up,
+            _ if self.address().is_none() => UpstreamStatus::Unresolved,
+            _ if self.health.is_down => UpstreamStatus::Down,
+            Some(until) => UpstreamStatus::Ejected { until },
+            None => UpstreamStatus::Up,
         }
     }
 }
 
 impl crate::upstream::Upstream {
-    /// One that was removed.
+    /// The state of a removed upstream.
     fn state(&self, now: Instant) -> UpstreamState {
         UpstreamState {
             id: self.id,
@@ -305,7 +299,7 @@ impl crate::upstream::Upstream {
             tls: self.tls,
             addresses: Vec::new(),
             weight: 0,
-            standing: Standing::Leaving,
+            status: UpstreamStatus::Leaving,
             is_draining: false,
             weight_percent: 0,
             outstanding: self.outstanding(),

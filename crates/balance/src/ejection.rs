@@ -1,4 +1,4 @@
-//! Passive ejection: an upstream that fails requests is left out for a time that doubles with each relapse.
+//! Passive ejection: an upstream that fails requests is excluded for a time that doubles with each relapse.
 
 use std::time::Duration;
 
@@ -8,33 +8,34 @@ use crate::EjectionSettings;
 use crate::changes::EjectionReason;
 use crate::upstream::UpstreamTotals;
 
-/// Doublings after which a time does not grow any more.
+/// The maximum number of doublings.
 const LEVEL_MAX: u32 = 31;
 
-/// What is known of one upstream's failures.
+/// Failures of one upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Ejection {
-    /// It is left out, until then.
+    /// Ejected until then.
     pub(crate) until: Option<Instant>,
     /// Ejections so far.
     pub(crate) count: u64,
-    /// Ejections that still lengthen the next one.
+    /// Ejections that lengthen the next one.
     level: u32,
     returned: Instant,
-    window: Window,
+    window: FailureWindow,
 }
 
-/// A window begins with a failure that none was open for, and remembers the totals of that moment.
+/// A window begins with the first failure outside of one, and records the totals at that time.
 #[derive(Debug, Default)]
-struct Window {
+struct FailureWindow {
     end: Instant,
-    judged: u64,
+    conclusive: u64,
     failed: u64,
 }
 
 impl Ejection {
-    /// Takes in that a request has failed, `in_row` after another. Whether that is too much.
-    pub(crate) fn judge(
+    /// Records a failed request, the `in_row`th in succession. Returns the reason for an ejection, if a limit is
+    /// exceeded.
+    pub(crate) fn check_limits(
         &mut self,
         now: Instant,
         in_row: u32,
@@ -49,7 +50,7 @@ impl Ejection {
         if is_row { Some(EjectionReason::FailuresInRow(in_row)) } else { share }
     }
 
-    /// Leaves it out. For how long.
+    /// Ejects it. Returns the duration.
     pub(crate) fn eject(&mut self, now: Instant, settings: &EjectionSettings) -> Duration {
         let well = now.since(self.returned).as_nanos() / settings.base.as_nanos().max(1);
         let relapses = self.level.saturating_sub(u32::try_from(well).unwrap_or(u32::MAX));
@@ -60,30 +61,31 @@ impl Ejection {
         duration
     }
 
-    /// It may be asked again.
-    pub(crate) fn come_back(&mut self, now: Instant) {
-        (self.until, self.returned, self.window) = (None, now, Window::default());
+    /// Ends the ejection.
+    pub(crate) fn restore(&mut self, now: Instant) {
+        (self.until, self.returned, self.window) = (None, now, FailureWindow::default());
     }
 }
 
-impl Window {
+impl FailureWindow {
     fn share(&mut self, now: Instant, totals: UpstreamTotals, settings: &EjectionSettings) -> Option<EjectionReason> {
         if settings.failure_percent == 0 {
             return None;
         }
         if now >= self.end {
             // The failure that opens the window belongs to it.
-            let (judged, failed) = (totals.judged().saturating_sub(1), totals.failed().saturating_sub(1));
-            *self = Self { end: now + settings.window, judged, failed };
+            let (conclusive, failed) = (totals.conclusive().saturating_sub(1), totals.failed().saturating_sub(1));
+            *self = Self { end: now + settings.window, conclusive, failed };
         }
-        let (of, failed) = (totals.judged().saturating_sub(self.judged), totals.failed().saturating_sub(self.failed));
+        let (of, failed) =
+            (totals.conclusive().saturating_sub(self.conclusive), totals.failed().saturating_sub(self.failed));
         let is_too_much = of >= u64::from(settings.window_requests_min)
             && failed.saturating_mul(100) >= of.saturating_mul(u64::from(settings.failure_percent));
         is_too_much.then_some(EjectionReason::FailureShare { failed, of })
     }
 }
 
-/// How many of `count` may be left out at once.
+/// How many of `count` upstreams may be ejected at once.
 pub(crate) fn ejected_max(count: usize, settings: &EjectionSettings) -> usize {
     match settings.ejected_percent_max as usize {
         0 => 0,
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_relapse_doubles_the_time_and_each_good_while_halves_it() {
+    fn relapses_double_the_duration() {
         let settings = EjectionSettings {
             base: Duration::from_secs(10),
             max: Duration::from_secs(60),
@@ -112,28 +114,28 @@ mod tests {
         for seconds in [10, 20, 40, 60, 60] {
             assert_eq!(ejection.eject(now, &settings), Duration::from_secs(seconds));
             now = ejection.until.unwrap();
-            ejection.come_back(now);
+            ejection.restore(now);
         }
         assert_eq!(ejection.count, 5);
-        // Well for four times the base: of five doublings one is left.
+        // Healthy for four times the base: of five doublings one is left.
         now = now + Duration::from_secs(40);
         assert_eq!(ejection.eject(now, &settings), Duration::from_secs(20));
-        ejection.come_back(now);
+        ejection.restore(now);
         assert_eq!(ejection.eject(now + Duration::from_secs(9_999), &settings), Duration::from_secs(10));
     }
 
     #[test]
-    fn failures_in_a_row_are_judged_unless_it_is_out_already() {
+    fn ejects_on_consecutive_failures() {
         let settings = EjectionSettings { failures_in_row: 3, ..EjectionSettings::default() };
         let (mut ejection, totals) = (Ejection::default(), UpstreamTotals::default());
-        assert_eq!(ejection.judge(at(1), 2, totals, &settings), None);
-        assert_eq!(ejection.judge(at(1), 3, totals, &settings), Some(EjectionReason::FailuresInRow(3)));
+        assert_eq!(ejection.check_limits(at(1), 2, totals, &settings), None);
+        assert_eq!(ejection.check_limits(at(1), 3, totals, &settings), Some(EjectionReason::FailuresInRow(3)));
         ejection.eject(at(1), &settings);
-        assert_eq!(ejection.judge(at(2), 4, totals, &settings), None);
+        assert_eq!(ejection.check_limits(at(2), 4, totals, &settings), None);
     }
 
     #[test]
-    fn a_share_is_judged_within_a_window_with_enough_requests() {
+    fn ejects_on_failure_share_in_window() {
         let settings = EjectionSettings {
             failures_in_row: 0,
             failure_percent: 50,
@@ -141,18 +143,23 @@ mod tests {
             window_requests_min: 4,
             ..EjectionSettings::default()
         };
-        let totals = |answered, broke_off| UpstreamTotals { answered, broke_off, ..UpstreamTotals::default() };
+        let totals =
+            |responded, connection_lost| UpstreamTotals { responded, connection_lost, ..UpstreamTotals::default() };
         let mut ejection = Ejection::default();
-        assert_eq!(ejection.judge(at(1), 1, totals(1_000, 1), &settings), None, "what was before does not count");
-        assert_eq!(ejection.judge(at(2), 1, totals(1_001, 2), &settings), None, "two of three");
+        assert_eq!(
+            ejection.check_limits(at(1), 1, totals(1_000, 1), &settings),
+            None,
+            "what was before does not count"
+        );
+        assert_eq!(ejection.check_limits(at(2), 1, totals(1_001, 2), &settings), None, "two of three");
         let share = Some(EjectionReason::FailureShare { failed: 3, of: 4 });
-        assert_eq!(ejection.judge(at(3), 2, totals(1_001, 3), &settings), share);
-        assert_eq!(ejection.judge(at(11), 1, totals(1_001, 4), &settings), None, "a new window");
-        assert_eq!(ejection.judge(at(12), 1, totals(1_010, 5), &settings), None, "two of eleven");
+        assert_eq!(ejection.check_limits(at(3), 2, totals(1_001, 3), &settings), share);
+        assert_eq!(ejection.check_limits(at(11), 1, totals(1_001, 4), &settings), None, "a new window");
+        assert_eq!(ejection.check_limits(at(12), 1, totals(1_010, 5), &settings), None, "two of eleven");
     }
 
     #[test]
-    fn the_share_of_those_left_out_is_bounded() {
+    fn ejected_share_is_bounded() {
         let max = |count, percent| {
             ejected_max(count, &EjectionSettings { ejected_percent_max: percent, ..EjectionSettings::default() })
         };

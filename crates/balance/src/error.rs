@@ -1,4 +1,4 @@
-//! What is wrong with settings or with a list of upstreams, and the bounds that decide it.
+//! Errors in settings and lists of upstreams, and their limits.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use std::fmt;
 pub const UPSTREAMS_MAX: usize = 1024;
 /// The largest weight of an upstream.
 pub const WEIGHT_MAX: u32 = 256;
-/// The fewest bytes that the key of affinity cookies may have.
+/// The shortest key of affinity cookies.
 pub(crate) const AFFINITY_KEY_BYTES_MIN: usize = 16;
 
-/// What is wrong with settings.
+/// An error in settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupError {
-    /// A group of nobody.
+    /// A group without upstreams.
     NoUpstream,
     /// More than [`UPSTREAMS_MAX`].
     TooManyUpstreams(usize),
-    /// Removed ones whose requests do not end.
+    /// Too many removed upstreams still have outstanding requests.
     TooManyLeaving(usize),
     /// The same upstream twice.
     NamedTwice(String),
-    /// Two upstreams with one route.
+    /// Two upstreams with the same route.
     RouteTwice(String),
     /// A weight that is not from 1 to [`WEIGHT_MAX`].
     Weight {
-        /// Whose.
+        /// Its upstream.
         name: String,
-        /// Which.
+        /// The invalid value.
         weight: u32,
     },
-    /// A name that no cookie can have (RFC 6265, 4.1.1).
+    /// Not a cookie name (RFC 6265, 4.1.1).
     CookieName(String),
-    /// A key that could be guessed.
+    /// The key is too short to be secure.
     ShortKey,
-    /// A character that cannot divide a cookie's value.
+    /// The character cannot occur in a cookie's value.
     Separator(char),
-    /// A number that makes no sense.
-    Senseless {
+    /// A number out of its range.
+    InvalidNumber {
         /// The setting.
         setting: &'static str,
-        /// What it must be.
+        /// The permitted range.
         expected: &'static str,
     },
 }
@@ -77,7 +77,7 @@ impl fmt::Display for GroupError {
                 formatter,
                 "{character:?} cannot separate the parts of a cookie value; use an ASCII character other than a letter, digit, quote, comma, semicolon or space"
             ),
-            Self::Senseless { setting, expected } => write!(formatter, "{setting} must be {expected}"),
+            Self::InvalidNumber { setting, expected } => write!(formatter, "{setting} must be {expected}"),
         }
     }
 }

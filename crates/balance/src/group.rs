@@ -1,4 +1,4 @@
-//! A group of upstreams that do the same: what shards ask for each request.
+//! A group of equivalent upstreams, from which each request chooses one.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -6,36 +6,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use arc_swap::ArcSwap;
 use breme_base::{Instant, Random};
 
-use crate::policy::Question;
-use crate::registry::Registry;
-use crate::roster::{Admission, Candidate, Roster};
-use crate::stickiness::OwnCookie;
+use crate::affinity_cookies::OwnCookie;
+use crate::group_state::GroupState;
+use crate::policy::Selection;
+use crate::snapshot::{AdmittedClients, Candidate, Snapshot};
 use crate::upstream::Outcome;
 use crate::{Choice, GroupError, GroupSettings, Hints, NoChoice, UpstreamId, UpstreamSettings};
 
-/// Choices that are made anew because somebody else took the last place at the same moment.
+/// Choices repeated because another request took the last slot at the same time.
 const CLAIMS_MAX: usize = 4;
 
-/// Upstreams that do the same, and what is known of them. One for all shards.
+/// A group of equivalent upstreams, shared by all shards.
 #[derive(Debug)]
 pub struct Group {
-    roster: ArcSwap<Roster>,
-    turns: Turns,
-    registry: Mutex<Registry>,
+    snapshot: ArcSwap<Snapshot>,
+    rotation_counter: RotationCounter,
+    state: Mutex<GroupState>,
 }
 
-/// Written with every request of round robin, so on a cache line of its own.
+/// Written by each request in round robin, so on a cache line of its own.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-struct Turns(AtomicU32);
+struct RotationCounter(AtomicU32);
 
-/// What a request's cookies say of where it goes.
-enum Followed {
-    /// There, and it counts as outstanding already.
-    Stays(Choice),
-    /// There, but that one has all the requests it may have: elsewhere this time, and the cookie stays.
+/// The result of a request's affinity cookies.
+enum AffinityMatch {
+    /// The named upstream; the request counts as outstanding there.
+    Available(Choice),
+    /// The named upstream is full: another one is chosen this time, and the cookie is kept.
     Full(UpstreamId),
-    /// Nowhere, or to one who is out: elsewhere, with a new cookie.
+    /// No usable upstream is named: another one is chosen, with a new cookie.
     No,
 }
 
@@ -43,152 +43,156 @@ impl Group {
     /// A group of these upstreams.
     ///
     /// # Errors
-    /// If the settings or the list make no sense.
+    /// If the settings or the list are invalid.
     pub fn new(settings: GroupSettings, upstreams: Vec<UpstreamSettings>) -> Result<Self, GroupError> {
-        let mut registry = Registry::new(settings, upstreams)?;
-        let roster = ArcSwap::from_pointee(registry.roster(Instant::ZERO));
-        Ok(Self { roster, turns: Turns::default(), registry: Mutex::new(registry) })
+        let mut state = GroupState::new(settings, upstreams)?;
+        let snapshot = ArcSwap::from_pointee(state.snapshot(Instant::ZERO));
+        Ok(Self { snapshot, rotation_counter: RotationCounter::default(), state: Mutex::new(state) })
     }
 
-    /// Chooses, and counts a request as outstanding there until it has [`finished`](Group::finished).
+    /// Chooses an upstream, and counts the request as outstanding there until [`finished`](Group::finished).
     ///
-    /// A request whose cookie names an upstream that is well goes there. If that one is full, the request goes
-    /// elsewhere and the cookie stays as it is; if it is out, was tried or is not in the list, the request goes
-    /// elsewhere and the cookie is replaced.
+    /// A request whose cookie names a healthy upstream goes there. If that is full, the request goes elsewhere and the
+    /// cookie is kept; if it is unhealthy, was tried or is not in the list, the request goes elsewhere and the cookie
+    /// is replaced.
     ///
     /// # Errors
-    /// If nobody may be asked.
+    /// If no upstream is available.
     pub fn choose(&self, now: Instant, hints: &Hints<'_>, random: &mut Random) -> Result<Choice, NoChoice> {
-        let mut roster = self.roster.load();
-        if now >= roster.renew_at {
-            drop(roster);
-            self.renew(now);
-            roster = self.roster.load();
+        let mut snapshot = self.snapshot.load();
+        if now >= snapshot.expires_at {
+            drop(snapshot);
+            self.refresh(now);
+            snapshot = self.snapshot.load();
         }
-        let followed = follow(&roster, hints);
-        if let Followed::Stays(choice) = followed {
+        let followed = follow(&snapshot, hints);
+        if let AffinityMatch::Available(choice) = followed {
             return Ok(choice);
         }
-        let question = Question { roster: &roster, now, key: hints.key_hash, tried: hints.tried };
-        let candidate = self.claim(&question, random)?;
-        let mut choice = roster.choice(candidate.place).ok_or(NoChoice::NobodyAdmits)?;
-        match (followed, &roster.stickiness) {
-            (Followed::Full(named), _) => choice.named = Some(named),
-            (_, Some(stickiness)) => choice.set_affinity = stickiness.set_cookie(candidate.place, hints.is_secured),
+        let selection = Selection { snapshot: &snapshot, now, key: hints.key_hash, tried: hints.tried };
+        let candidate = self.claim(&selection, random)?;
+        let mut choice = snapshot.choice(candidate.index).ok_or(NoChoice::NoneAdmitting)?;
+        match (followed, &snapshot.affinity_cookies) {
+            (AffinityMatch::Full(named), _) => choice.named = Some(named),
+            (_, Some(affinity_cookies)) => {
+                choice.set_affinity = affinity_cookies.set_cookie(candidate.index, hints.is_secured)
+            }
             (_, None) => {}
         }
         Ok(choice)
     }
 
-    /// Whether there is one that may be asked and is none of these.
+    /// Whether there is an available upstream other than these.
     #[must_use]
     pub fn has_other(&self, tried: &[UpstreamId]) -> bool {
-        let roster = self.roster.load();
-        let question = Question { roster: &roster, now: Instant::ZERO, key: 0, tried };
-        roster.candidates.iter().any(|candidate| question.is_open(candidate))
+        let snapshot = self.snapshot.load();
+        let selection = Selection { snapshot: &snapshot, now: Instant::ZERO, key: 0, tried };
+        snapshot.candidates.iter().any(|candidate| selection.is_open(candidate))
     }
 
     /// Whether [`Hints::cookies`] are read.
     #[must_use]
     pub fn reads_cookies(&self) -> bool {
-        self.roster.load().stickiness.is_some()
+        self.snapshot.load().affinity_cookies.is_some()
     }
 
-    /// The cookie that is given to clients, and that no upstream needs to see; none if there is none.
+    /// The balancer's cookie, which upstreams need not see; None without one.
     #[must_use]
     pub fn own_cookie(&self) -> Option<OwnCookie> {
-        OwnCookie::of(self.roster.load().stickiness.as_ref()?)
+        OwnCookie::new(self.snapshot.load().affinity_cookies.as_ref()?)
     }
 
-    /// A request that was chosen for has ended. Each choice is told of once. Whether the upstream has a bound, so that
-    /// there is room now for one who was told [`NoChoice::AllFull`].
+    /// Reports the end of a request, once for each choice. Returns whether a request that got [`NoChoice::AllFull`] may
+    /// now find capacity.
     pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: Outcome) -> bool {
-        let roster = self.roster.load();
-        let has_room = roster.rules.outstanding_max > 0;
-        // Its roster may be gone, if it was removed with nothing outstanding.
-        let Some(slot) = roster.slot(upstream) else { return has_room };
-        let Roster { rules, .. } = &**roster;
+        let snapshot = self.snapshot.load();
+        let has_capacity = snapshot.rules.outstanding_max > 0;
+        // It may be gone from the snapshot, if it was removed without outstanding requests.
+        let Some(slot) = snapshot.slot(upstream) else { return has_capacity };
+        let Snapshot { rules, .. } = &**snapshot;
         slot.upstream.release();
         if let Outcome::ConnectFailed { address } = outcome {
-            slot.upstream.leave_address(roster.addresses(slot), address);
+            slot.upstream.next_address(snapshot.addresses(slot), address);
         }
         if !slot.upstream.count(now, outcome, rules.failure_statuses.as_ref()) {
-            return has_room;
+            return has_capacity;
         }
         let in_row = slot.upstream.failures_in_row();
-        if rules.judges_share || (rules.failures_in_row > 0 && in_row >= rules.failures_in_row) {
-            self.change(now, |registry| registry.judge_failure(now, upstream));
+        if rules.checks_failure_share || (rules.failures_in_row > 0 && in_row >= rules.failures_in_row) {
+            self.change(now, |state| state.handle_failure(now, upstream));
         }
-        has_room
+        has_capacity
     }
 
-    fn claim<'r>(&self, question: &Question<'r>, random: &mut Random) -> Result<&'r Candidate, NoChoice> {
-        let max = question.roster.rules.outstanding_max;
+    fn claim<'r>(&self, selection: &Selection<'r>, random: &mut Random) -> Result<&'r Candidate, NoChoice> {
+        let max = selection.snapshot.rules.outstanding_max;
         for _ in 0..CLAIMS_MAX {
-            let Some(candidate) = question.pick(&self.turns.0, random) else { return Err(question.why_nobody()) };
+            let Some(candidate) = selection.pick(&self.rotation_counter.0, random) else {
+                return Err(selection.failure_reason());
+            };
             if candidate.upstream.claim(max) {
                 return Ok(candidate);
             }
         }
-        let mut candidates = question.roster.candidates.iter();
-        let claimed = candidates.find(|candidate| question.is_open(candidate) && candidate.upstream.claim(max));
-        claimed.ok_or_else(|| question.why_nobody())
+        let mut candidates = selection.snapshot.candidates.iter();
+        let claimed = candidates.find(|candidate| selection.is_open(candidate) && candidate.upstream.claim(max));
+        claimed.ok_or_else(|| selection.failure_reason())
     }
 
-    /// Who comes first makes the new roster; the others go on with the old one meanwhile.
-    fn renew(&self, now: Instant) {
-        let mut registry = match self.registry.try_lock() {
-            Ok(registry) => registry,
+    /// One thread builds the new snapshot; the others use the old one meanwhile.
+    fn refresh(&self, now: Instant) {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        if now >= self.roster.load().renew_at {
-            registry.handle_time(now);
-            self.publish(now, &mut registry);
+        if now >= self.snapshot.load().expires_at {
+            state.end_ejections(now);
+            self.publish(now, &mut state);
         }
     }
 
-    /// Carries out something that may change who is asked; if it says that it has, requests learn of it.
-    pub(crate) fn change(&self, now: Instant, act: impl FnOnce(&mut Registry) -> bool) {
-        let mut registry = self.registry();
-        if act(&mut registry) {
-            registry.handle_time(now);
-            self.publish(now, &mut registry);
+    /// Runs an operation on the group state, and publishes a new snapshot if it returns true.
+    pub(crate) fn change(&self, now: Instant, act: impl FnOnce(&mut GroupState) -> bool) {
+        let mut state = self.state();
+        if act(&mut state) {
+            state.end_ejections(now);
+            self.publish(now, &mut state);
         }
     }
 
-    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> MutexGuard<'_, GroupState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn publish(&self, now: Instant, registry: &mut Registry) {
-        self.roster.store(Arc::new(registry.roster(now)));
+    pub(crate) fn publish(&self, now: Instant, state: &mut GroupState) {
+        self.snapshot.store(Arc::new(state.snapshot(now)));
     }
 }
 
-fn follow(roster: &Roster, hints: &Hints<'_>) -> Followed {
-    let Some(stickiness) = &roster.stickiness else { return Followed::No };
-    let place = match hints.named {
-        Some(id) => roster.slot(id).and_then(|slot| slot.place),
-        None => stickiness.named(hints.cookies),
+fn follow(snapshot: &Snapshot, hints: &Hints<'_>) -> AffinityMatch {
+    let Some(affinity_cookies) = &snapshot.affinity_cookies else { return AffinityMatch::No };
+    let index = match hints.named {
+        Some(id) => snapshot.slot(id).and_then(|slot| slot.index),
+        None => affinity_cookies.named(hints.cookies),
     };
-    let Some(place) = place else { return Followed::No };
-    let Some(member) = roster.members.get(place) else { return Followed::No };
-    if member.admits == Admission::Nobody || hints.tried.contains(&member.upstream.id) {
-        return Followed::No;
+    let Some(index) = index else { return AffinityMatch::No };
+    let Some(member) = snapshot.members.get(index) else { return AffinityMatch::No };
+    if member.admits == AdmittedClients::None || hints.tried.contains(&member.upstream.id) {
+        return AffinityMatch::No;
     }
-    match roster.choice(place) {
-        Some(choice) if member.upstream.claim(roster.rules.outstanding_max) => {
-            Followed::Stays(Choice { named: Some(member.upstream.id), ..choice })
+    match snapshot.choice(index) {
+        Some(choice) if member.upstream.claim(snapshot.rules.outstanding_max) => {
+            AffinityMatch::Available(Choice { named: Some(member.upstream.id), ..choice })
         }
-        Some(_) => Followed::Full(member.upstream.id),
-        None => Followed::No,
+        Some(_) => AffinityMatch::Full(member.upstream.id),
+        None => AffinityMatch::No,
     }
 }
 
-impl Roster {
-    fn choice(&self, place: usize) -> Option<Choice> {
-        let member = self.members.get(place)?;
+impl Snapshot {
+    fn choice(&self, index: usize) -> Option<Choice> {
+        let member = self.members.get(index)?;
         let upstream = &member.upstream;
         let address = upstream.address(&member.addresses)?;
         Some(Choice {
@@ -202,11 +206,11 @@ impl Roster {
     }
 }
 
-impl Question<'_> {
-    fn why_nobody(&self) -> NoChoice {
-        let candidates = &self.roster.candidates;
+impl Selection<'_> {
+    fn failure_reason(&self) -> NoChoice {
+        let candidates = &self.snapshot.candidates;
         if candidates.is_empty() {
-            NoChoice::NobodyAdmits
+            NoChoice::NoneAdmitting
         } else if candidates.iter().any(|candidate| self.was_tried(candidate)) {
             NoChoice::AllTried
         } else {

@@ -1,9 +1,9 @@
-//! How long an upstream takes, as one number that follows rises at once and falls slowly: an exponentially weighted
-//! moving average that jumps to each peak (the "peak EWMA" of Finagle, 2014).
+//! A latency estimate that rises at once and falls slowly: an exponentially weighted moving average that jumps to each
+//! peak (the "peak EWMA" of Finagle, 2014).
 //!
-//! Time decays it also when nobody asks, so that an upstream which was slow is tried again. Value and time stand in one
-//! word: a thread that reads between two writes would otherwise pair the one's value with the other's time. Whole
-//! numbers only, so that every machine computes the same.
+//! It decays with time even without requests, so that an upstream that was slow is tried again. Value and time share
+//! one word, since separate reads could combine a value with another one's time. Integer arithmetic, so that all
+//! machines compute the same.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use breme_base::{Instant, nanos};
 
 /// The value counts in 2⁸ ns = 0.26 µs, up to 18 minutes.
 const UNIT_SHIFT: u32 = 8;
-/// Time counts in 2¹⁸ ns = 0.26 ms; after six days without an answer it is taken for the present.
+/// Time in units of 2¹⁸ ns = 0.26 ms; it wraps after six days without a response.
 const TICK_SHIFT: u32 = 18;
-/// Half of a value is forgotten in 2¹⁴ ticks = 2³² ns = 4.3 s.
+/// The half-life of a value: 2¹⁴ ticks = 2³² ns = 4.3 s.
 const HALF_LIFE_SHIFT: u32 = 14;
-/// Falls are taken in once in so many ticks (17 ms): fewer writes, and steps that rounding does not make too large.
+/// Decreases are applied once per 17 ms, to save writes and rounding errors.
 const FALL_TICKS_MIN: u32 = 64;
 
-/// A latency that is learnt from answers. 0: not known.
+/// A latency estimate. 0: unknown.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyEstimate(AtomicU64);
 
 impl LatencyEstimate {
-    /// Takes in an answer's latency. Of two threads that meet here one is not heard.
+    /// Records a response's latency. Of two concurrent updates one is lost.
     pub(crate) fn observe(&self, now: Instant, latency: Duration) {
         let word = self.0.load(Relaxed);
         let (value, sample) = (word as u32, sample(latency));
@@ -37,7 +37,7 @@ impl LatencyEstimate {
         let _ = self.0.compare_exchange(word, pack(next, now), Relaxed, Relaxed);
     }
 
-    /// Takes in a failure, which must not look like a fast answer: nothing gets better, and it counts as at least
+    /// Records a failure, which must not look like a fast response: the estimate does not fall, and is at least
     /// `least`.
     pub(crate) fn observe_failure(&self, now: Instant, least: Duration) {
         let word = self.0.load(Relaxed);
@@ -45,13 +45,13 @@ impl LatencyEstimate {
         let _ = self.0.compare_exchange(word, pack(next, now), Relaxed, Relaxed);
     }
 
-    /// What is left of it now, in units of 256 ns; 0: not known, or forgotten.
+    /// The current estimate in units of 256 ns; 0: unknown, or decayed.
     pub(crate) fn units(&self, now: Instant) -> u32 {
         let word = self.0.load(Relaxed);
         decayed(word as u32, ticks_since(word, now))
     }
 
-    /// The same as a duration.
+    /// The current estimate.
     pub(crate) fn duration(&self, now: Instant) -> Option<Duration> {
         let units = self.units(now);
         (units > 0).then(|| Duration::from_nanos(u64::from(units) << UNIT_SHIFT))
@@ -74,13 +74,13 @@ fn pack(value: u32, now: Instant) -> u64 {
     u64::from(tick(now)) << 32 | u64::from(value)
 }
 
-/// Another shard's clock may be a little ahead: no time has passed then.
+/// Another shard's clock may be slightly ahead; then no time has passed.
 fn ticks_since(word: u64, now: Instant) -> u32 {
     let ticks = tick(now).wrapping_sub((word >> 32) as u32);
     if ticks > u32::MAX / 2 { 0 } else { ticks }
 }
 
-/// Halved for each half-life, and straight between them: at most 6 % off the exponential.
+/// Halved for each half-life, and linear between: at most 6 % off the exponential.
 fn decayed(value: u32, ticks: u32) -> u32 {
     let halvings = ticks >> HALF_LIFE_SHIFT;
     if halvings >= u32::BITS {
@@ -88,7 +88,7 @@ fn decayed(value: u32, ticks: u32) -> u32 {
     }
     let rest = u64::from(ticks & ((1 << HALF_LIFE_SHIFT) - 1));
     let halved = u64::from(value >> halvings);
-    // Rounded up, or small differences would stay for ever.
+    // Rounded up, or small differences would never decay.
     (halved - (halved * rest).div_ceil(2 << HALF_LIFE_SHIFT)) as u32
 }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn rises_at_once_and_falls_by_half_in_a_half_life() {
+    fn rises_at_once_and_halves_per_half_life() {
         let (estimate, start) = (LatencyEstimate::default(), Instant::ZERO + Duration::from_secs(100));
         assert_eq!(estimate.duration(start), None);
         estimate.observe(start, Duration::from_millis(8));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_answers_are_learnt_exactly() {
+    fn converges_on_steady_latency() {
         let (estimate, mut now) = (LatencyEstimate::default(), Instant::ZERO);
         estimate.observe(now, Duration::from_secs(1));
         for _ in 0..200_000 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_failure_does_not_look_fast() {
+    fn fast_failure_does_not_lower_latency() {
         let (estimate, now) = (LatencyEstimate::default(), Instant::ZERO);
         estimate.observe(now, Duration::from_millis(500));
         estimate.observe_failure(now, Duration::from_millis(1));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_behind_is_not_a_long_time() {
+    fn tolerates_lagging_clock() {
         let (estimate, now) = (LatencyEstimate::default(), Instant::ZERO + Duration::from_secs(10));
         estimate.observe(now, Duration::from_millis(10));
         let behind = Instant::ZERO + Duration::from_millis(9_990);

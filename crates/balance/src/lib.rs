@@ -1,21 +1,20 @@
-//! Which upstream a request goes to: policies, affinity, health.
+//! Load balancing: policies, affinity, health.
 //!
-//! A [`Group`] is shared by all shards. For each request it is asked for a [`Choice`] and told how the request ended:
+//! A [`Group`] is shared by all shards. It makes a [`Choice`] for each request and gets its [`Outcome`]:
 //!
 //! ```text
 //!                       choose (hints)
 //!   request ──────────────────────────────────► Group
-//!           ◄──────────────────────────────────   │ reads: Roster, a picture made anew at each change (no lock, no allocation)
+//!           ◄──────────────────────────────────   │ reads: Snapshot, replaced at each change (no lock, no allocation)
 //!             Choice (upstream, address, cookie)  │ counts: Upstream, atomics
 //!                       finished (outcome)        │
-//!           ──────────────────────────────────►   │ seldom: Registry, behind a lock
-//!                                                 │   list, drain, checks, ejection, slow start ─► a new Roster
+//!           ──────────────────────────────────►   │ rarely: GroupState, behind a lock
+//!                                                 │   list, drain, checks, ejection, slow start ─► a new Snapshot
 //!   health checks ◄── checks_due, check_done ──►  │
 //!   logs, /metrics ◄── take_changes, states ───   │
 //! ```
 //!
-//! Pure: the instant and the random number are arguments; it opens no connection. Whoever performs the checks asks what
-//! is due and tells what came.
+//! Pure: instants and random numbers are arguments; it opens no connections. The proxy performs health checks.
 //!
 //! ```
 //! use breme_balance::{Group, GroupSettings, Hints, Outcome, UpstreamSettings};
@@ -33,11 +32,12 @@
 //! let (now, mut random) = (Instant::ZERO, Random::new(1));
 //! let choice = group.choose(now, &Hints::default(), &mut random).expect("both are up");
 //! assert_eq!(&*choice.name, "127.0.0.1:8081");
-//! group.finished(now, choice.upstream, Outcome::Answered { status: 200, latency: Duration::from_millis(1) });
+//! group.finished(now, choice.upstream, Outcome::Responded { status: 200, latency: Duration::from_millis(1) });
 //! # Ok::<(), breme_balance::GroupError>(())
 //! ```
 
 mod affinity;
+mod affinity_cookies;
 mod changes;
 mod checks;
 mod choice;
@@ -45,25 +45,24 @@ mod control;
 mod ejection;
 mod error;
 mod group;
+mod group_state;
 mod latency;
 mod policy;
-mod registry;
-mod roster;
 mod rotation;
 mod settings;
+mod snapshot;
 mod status_set;
-mod stickiness;
 mod upstream;
 
 pub use affinity::{Affinity, AffinityKey};
+pub use affinity_cookies::OwnCookie;
 pub use changes::{CHANGES_MAX, Change, EjectionReason, Event};
 pub use checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals};
 pub use choice::{Choice, Hints, NoChoice};
-pub use control::{Standing, UpstreamState};
+pub use control::{UpstreamState, UpstreamStatus};
 pub use error::{GroupError, UPSTREAMS_MAX, WEIGHT_MAX};
 pub use group::Group;
-pub use registry::{LEAVING_MAX, Replaced};
+pub use group_state::{LEAVING_MAX, ListChange};
 pub use settings::{EjectionSettings, GroupSettings, HealthSettings, Policy, UpstreamSettings};
 pub use status_set::{StatusSet, StatusSetError};
-pub use stickiness::OwnCookie;
 pub use upstream::{Outcome, UpstreamId, UpstreamTotals};

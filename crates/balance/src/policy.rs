@@ -1,45 +1,44 @@
-//! The rules by which a request that may go anywhere gets its upstream.
+//! The policies by which a request without affinity gets its upstream.
 //!
-//! - **Round robin**: the next turn of a cycle laid out beforehand ([`crate::rotation`]).
-//! - **Least outstanding**: the fewest outstanding requests for the weight; of those who are equal one at random, in
-//!   proportion to the weights, so that weights also hold where nobody is busy.
-//! - **Two choices** (Mitzenmacher, 2001): of two at random the one with the smaller cost, latency × (outstanding + 1)
-//!   ÷ weight. Two random ones are nearly as good as the best of all and do not send everybody to the same one at the
-//!   same time.
-//! - **Consistent hashing**: each upstream draws a number from the key, and the largest wins (rendezvous hashing;
-//!   Thaler and Ravishankar, 1998; weights by −log(u) ÷ weight, Schindelhauer and Schomaker, 2005). When an upstream
-//!   goes, only its own keys move; when one comes, only those move that become its own. An upstream that has more than
-//!   its bounded share (Mirrokni, Thorup and Zadimoghaddam, 2018) is passed over, and a key's next choice is another
-//!   one for each key, so that the overflow is spread. A ring would need hundreds of points for each upstream to be
-//!   half as even.
+//! - **Round robin**: the next slot of a prepared cycle ([`crate::rotation`]).
+//! - **Least outstanding**: the fewest outstanding requests per weight; among equals one at random, in proportion to
+//!   the weights, so that weights also hold on an idle group.
+//! - **Two choices** (Mitzenmacher, 2001): of two random upstreams the one with the smaller cost, latency ×
+//!   (outstanding + 1) ÷ weight. This is nearly as good as the best of all, and does not send all requests to the same
+//!   one at the same time.
+//! - **Consistent hashing**: each upstream gets a number from the key, and the largest wins (rendezvous hashing; Thaler
+//!   and Ravishankar, 1998; weights by −log(u) ÷ weight, Schindelhauer and Schomaker, 2005). When an upstream leaves,
+//!   only its own keys move; when one joins, only those that become its own. An upstream above its bounded share
+//!   (Mirrokni, Thorup and Zadimoghaddam, 2018) is skipped, and the next choice differs by key, so that the overflow is
+//!   spread. A ring would need hundreds of points per upstream to be half as even.
 
 use std::sync::atomic::AtomicU32;
 
 use breme_base::{Instant, Random};
 
-use crate::roster::{Candidate, Roster};
+use crate::snapshot::{Candidate, Snapshot};
 use crate::{Policy, UpstreamId};
 
-/// Turns that are passed over before the list is simply walked.
+/// Slots of the cycle that are skipped before the list is searched.
 const TURNS_PASSED_MAX: usize = 8;
-/// Pairs that are drawn before all are looked at.
+/// Pairs drawn before all candidates are compared.
 const PAIRS_MAX: usize = 3;
-/// The latency (in units of the estimate) of one who has not answered yet and is being asked: more than any that is
-/// known.
+/// The latency (in units of the estimate) of an upstream that has not responded yet and has a request outstanding:
+/// above all known ones.
 const LATENCY_UNKNOWN: u64 = 1 << 34;
 
-/// One request's question.
-pub(crate) struct Question<'a> {
-    pub(crate) roster: &'a Roster,
+/// One request's selection.
+pub(crate) struct Selection<'a> {
+    pub(crate) snapshot: &'a Snapshot,
     pub(crate) now: Instant,
     pub(crate) key: u64,
     pub(crate) tried: &'a [UpstreamId],
 }
 
-impl<'a> Question<'a> {
-    /// The candidate by the group's policy; none if none is open.
+impl<'a> Selection<'a> {
+    /// The candidate by the group's policy; None if none is available.
     pub(crate) fn pick(&self, turns_taken: &AtomicU32, random: &mut Random) -> Option<&'a Candidate> {
-        match (self.roster.rules.policy, &*self.roster.candidates) {
+        match (self.snapshot.rules.policy, &*self.snapshot.candidates) {
             (_, []) => None,
             (_, [only]) => self.is_open(only).then_some(only),
             (Policy::RoundRobin, _) => self.round_robin(turns_taken),
@@ -49,9 +48,9 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// May be asked by this request: not tried yet, and not full.
+    /// Not tried by this request, and not full.
     pub(crate) fn is_open(&self, candidate: &Candidate) -> bool {
-        let max = self.roster.rules.outstanding_max;
+        let max = self.snapshot.rules.outstanding_max;
         !self.was_tried(candidate) && (max == 0 || candidate.upstream.outstanding() < max)
     }
 
@@ -60,19 +59,19 @@ impl<'a> Question<'a> {
     }
 
     fn open(&self) -> impl Iterator<Item = &'a Candidate> {
-        self.roster.candidates.iter().filter(|candidate| self.is_open(candidate))
+        self.snapshot.candidates.iter().filter(|candidate| self.is_open(candidate))
     }
 
     fn round_robin(&self, turns_taken: &AtomicU32) -> Option<&'a Candidate> {
-        let Roster { rotation, candidates, .. } = self.roster;
+        let Snapshot { rotation, candidates, .. } = self.snapshot;
         let turn = rotation.next(turns_taken);
         for turn in turn..turn + TURNS_PASSED_MAX {
-            let candidate = &candidates[rotation.place(turn)];
+            let candidate = &candidates[rotation.index(turn)];
             if self.is_open(candidate) {
                 return Some(candidate);
             }
         }
-        let first = rotation.place(turn);
+        let first = rotation.index(turn);
         candidates[first..].iter().chain(&candidates[..first]).find(|candidate| self.is_open(candidate))
     }
 
@@ -95,7 +94,7 @@ impl<'a> Question<'a> {
     }
 
     fn two_choices(&self, random: &mut Random) -> Option<&'a Candidate> {
-        let candidates = &self.roster.candidates;
+        let candidates = &self.snapshot.candidates;
         let count = candidates.len() as u32;
         for _ in 0..PAIRS_MAX {
             let bits = random.next_u64();
@@ -119,8 +118,7 @@ impl<'a> Question<'a> {
         if is_one { one } else { other }
     }
 
-    /// One of whom nothing is known is asked at once, and until it has answered it counts as slower than all that are
-    /// known.
+    /// An unknown upstream is tried at once, and until it has responded it counts as slower than all known ones.
     fn cost(&self, candidate: &Candidate) -> u64 {
         let outstanding = u64::from(candidate.upstream.outstanding());
         match u64::from(candidate.upstream.latency.units(self.now)) {
@@ -132,25 +130,25 @@ impl<'a> Question<'a> {
 
     fn consistent_hash(&self) -> Option<&'a Candidate> {
         let nearest = self.nearest(|candidate| self.is_open(candidate))?;
-        let percent = u64::from(self.roster.rules.hash_load_percent_max);
+        let percent = u64::from(self.snapshot.rules.hash_load_percent_max);
         if percent == 0 {
             return Some(nearest);
         }
         let outstanding = |candidate: &Candidate| u64::from(candidate.upstream.outstanding());
-        let total = self.roster.candidates.iter().map(outstanding).sum::<u64>() + 1;
-        let has_room = |candidate: &Candidate| {
-            outstanding(candidate) * 100 * self.roster.weight_sum < percent * total * u64::from(candidate.weight)
+        let total = self.snapshot.candidates.iter().map(outstanding).sum::<u64>() + 1;
+        let has_capacity = |candidate: &Candidate| {
+            outstanding(candidate) * 100 * self.snapshot.weight_sum < percent * total * u64::from(candidate.weight)
         };
-        if has_room(nearest) {
+        if has_capacity(nearest) {
             return Some(nearest);
         }
-        self.nearest(|candidate| self.is_open(candidate) && has_room(candidate)).or(Some(nearest))
+        self.nearest(|candidate| self.is_open(candidate) && has_capacity(candidate)).or(Some(nearest))
     }
 
-    /// Whose draw for the key is best.
+    /// The candidate with the best number for the key.
     fn nearest(&self, may_be: impl Fn(&Candidate) -> bool) -> Option<&'a Candidate> {
-        let candidates = self.roster.candidates.iter().filter(|candidate| may_be(candidate));
-        if self.roster.weights_are_equal {
+        let candidates = self.snapshot.candidates.iter().filter(|candidate| may_be(candidate));
+        if self.snapshot.weights_are_equal {
             return candidates.max_by_key(|candidate| self.draw(candidate));
         }
         let distance = |candidate: &Candidate| improbability(self.draw(candidate)) * candidate.weight_inverse;
@@ -163,14 +161,14 @@ impl<'a> Question<'a> {
     }
 }
 
-/// 32 random bits as a number below `bound`, with a bias of less than 2⁻²⁰ for what is below 4096.
+/// 32 random bits as a number below `bound`, with a bias of less than 2⁻²⁰ for bounds below 4096.
 fn below(bits: u64, bound: u32) -> u32 {
     ((bits * u64::from(bound)) >> 32) as u32
 }
 
-/// −log₂ of 64 random bits read as a number from 0 to 1, within 0.0001. Whole powers come from the position of the
-/// first bit, what is between them from a polynomial that was fitted to the logarithm (least squares at Chebyshev's
-/// nodes) and is exact at both ends. It costs a fourth of the library's, and every machine computes the same.
+/// −log₂ of 64 random bits as a number from 0 to 1, within 0.0001. The integer part is the position of the first bit,
+/// the fraction a polynomial fitted to the logarithm (least squares at Chebyshev nodes) and exact at both ends. It
+/// costs a quarter of the library function, and all machines compute the same.
 fn improbability(bits: u64) -> f64 {
     let zeros = bits.leading_zeros().min(63);
     let above = ((bits << zeros) & (u64::MAX >> 1)) as f64 / (1_u64 << 63) as f64;
@@ -183,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_logarithm_is_near_enough_and_never_turns_back() {
+    fn logarithm_is_accurate_and_monotonic() {
         let mut random = Random::new(3);
         let check = |bits: u64| {
             let expected = -((bits as f64 + 0.5) / 2.0_f64.powi(64)).log2();

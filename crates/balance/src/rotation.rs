@@ -1,49 +1,49 @@
-//! Whose turn it is: a cycle in which everyone stands as often as its weight says, evenly spread.
+//! The cycle of round robin, in which each upstream occurs as often as its weight requires, evenly spread.
 //!
-//! The cycle is laid out once for each change of the list, so that taking a turn is one addition and one look. Everyone
-//! begins at a place of its own (multiples of the golden ratio, which keep their distance from each other), else those
-//! of equal weight would stand beside each other.
+//! The cycle is built when the list changes, so that a choice costs one addition and one load. Each upstream begins at
+//! a position of its own (multiples of the golden ratio, which stay apart from each other), or those of equal weight
+//! would be adjacent.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The longest cycle. Weights that need a longer one are rounded, so that changing a list stays cheap.
+/// The longest cycle. Weights that need a longer one are rounded, so that changing a list is cheap.
 const TURNS_MAX: u64 = 16_384;
 /// 2³² divided by the golden ratio.
 const GOLDEN: u32 = 0x9E37_79B9;
 
-/// A cycle of places.
+/// A cycle of indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Rotation {
-    turns: Box<[u16]>,
+    rotation_counter: Box<[u16]>,
 }
 
 impl Rotation {
-    /// The cycle of these weights; 0 has no turn.
+    /// The cycle of these weights; 0 does not occur.
     pub(crate) fn new(weights: &[u32]) -> Self {
         let counts = counts(weights);
-        let mut turns: Vec<(u64, u16)> = Vec::new();
-        for (place, &count) in (0_u16..).zip(&counts) {
-            let start = u64::from(GOLDEN.wrapping_mul(u32::from(place)));
-            turns.extend((0..count).map(|turn| (((turn << 32) + start) / count, place)));
+        let mut rotation_counter: Vec<(u64, u16)> = Vec::new();
+        for (index, &count) in (0_u16..).zip(&counts) {
+            let start = u64::from(GOLDEN.wrapping_mul(u32::from(index)));
+            rotation_counter.extend((0..count).map(|turn| (((turn << 32) + start) / count, index)));
         }
-        turns.sort_unstable();
-        Self { turns: turns.into_iter().map(|(_, place)| place).collect() }
+        rotation_counter.sort_unstable();
+        Self { rotation_counter: rotation_counter.into_iter().map(|(_, index)| index).collect() }
     }
 
-    /// Takes the next turn: its number in the cycle.
+    /// Takes the next position in the cycle.
     pub(crate) fn next(&self, taken: &AtomicU32) -> usize {
-        // Whoever chooses meets here; a counter for each shard would be faster and only about even.
-        taken.fetch_add(1, Relaxed) as usize % self.turns.len().max(1)
+        // All shards contend here; a counter per shard would be faster, and only roughly even.
+        taken.fetch_add(1, Relaxed) as usize % self.rotation_counter.len().max(1)
     }
 
-    /// Who has a turn, by its number, which may run past the end of the cycle.
-    pub(crate) fn place(&self, turn: usize) -> usize {
-        let turn = if turn < self.turns.len() { turn } else { turn % self.turns.len() };
-        usize::from(self.turns[turn])
+    /// The index at a position, which may exceed the cycle.
+    pub(crate) fn index(&self, turn: usize) -> usize {
+        let turn = if turn < self.rotation_counter.len() { turn } else { turn % self.rotation_counter.len() };
+        usize::from(self.rotation_counter[turn])
     }
 }
 
-/// Turns of each in a cycle: the weights without what divides them all.
+/// Occurrences per cycle: the weights divided by their common divisor.
 fn counts(weights: &[u32]) -> Vec<u64> {
     let divisor = weights.iter().fold(0, |divisor, &weight| greatest_common_divisor(divisor, weight)).max(1);
     let counts: Vec<u64> = weights.iter().map(|&weight| u64::from(weight / divisor)).collect();
@@ -65,52 +65,52 @@ mod tests {
 
     fn cycle(weights: &[u32]) -> String {
         let rotation = Rotation::new(weights);
-        (0..rotation.turns.len()).map(|turn| (b'a' + rotation.place(turn) as u8) as char).collect()
+        (0..rotation.rotation_counter.len()).map(|turn| (b'a' + rotation.index(turn) as u8) as char).collect()
     }
 
     #[test]
-    fn cycles_are_short_and_spread() {
+    fn cycles_are_short_and_even() {
         assert_eq!(cycle(&[1]), "a");
         assert_eq!(cycle(&[7, 7, 7]), "acb");
         assert_eq!(cycle(&[10, 2, 2]), "aacaaba");
         assert_eq!(cycle(&[2, 0, 1]), "aca");
-        assert_eq!(Rotation::new(&[]).turns.len(), 0);
-        assert_eq!(Rotation::new(&[0]).turns.len(), 0);
+        assert_eq!(Rotation::new(&[]).rotation_counter.len(), 0);
+        assert_eq!(Rotation::new(&[0]).rotation_counter.len(), 0);
     }
 
     #[test]
-    fn turns_go_round() {
+    fn cycle_wraps() {
         let (rotation, taken) = (Rotation::new(&[3, 1]), AtomicU32::new(0));
-        let turns: Vec<usize> = (0..8).map(|_| rotation.place(rotation.next(&taken))).collect();
-        assert_eq!(turns[..4], turns[4..]);
-        assert_eq!(turns.iter().filter(|&&place| place == 1).count(), 2);
-        assert_eq!(rotation.place(9), rotation.place(1));
+        let rotation_counter: Vec<usize> = (0..8).map(|_| rotation.index(rotation.next(&taken))).collect();
+        assert_eq!(rotation_counter[..4], rotation_counter[4..]);
+        assert_eq!(rotation_counter.iter().filter(|&&index| index == 1).count(), 2);
+        assert_eq!(rotation.index(9), rotation.index(1));
     }
 
     #[test]
-    fn a_cycle_is_bounded_and_leaves_nobody_out() {
+    fn bounded_cycle_contains_all() {
         let mut weights = vec![2_560; 1_023];
         weights.push(1);
         let rotation = Rotation::new(&weights);
-        assert!(rotation.turns.len() as u64 <= TURNS_MAX + weights.len() as u64);
-        assert!((0..rotation.turns.len()).any(|turn| rotation.place(turn) == 1_023));
+        assert!(rotation.rotation_counter.len() as u64 <= TURNS_MAX + weights.len() as u64);
+        assert!((0..rotation.rotation_counter.len()).any(|turn| rotation.index(turn) == 1_023));
     }
 
     proptest! {
         #[test]
-        fn everyone_has_the_turns_of_its_weight_and_they_are_spread(weights in prop::collection::vec(1_u32..=256, 1..12)) {
+        fn occurrences_follow_weights_evenly(weights in prop::collection::vec(1_u32..=256, 1..12)) {
             let rotation = Rotation::new(&weights);
             let counts = counts(&weights);
-            let length = rotation.turns.len();
+            let length = rotation.rotation_counter.len();
             prop_assert_eq!(length as u64, counts.iter().sum::<u64>());
-            for (place, &count) in counts.iter().enumerate() {
-                let turns: Vec<usize> = (0..length).filter(|&turn| rotation.place(turn) == place).collect();
-                prop_assert_eq!(turns.len() as u64, count);
-                // Between two turns of one, every other has at most one more than its share.
-                let gap_max = length.div_ceil(turns.len()) + weights.len();
-                let follows = turns.iter().skip(1).copied().chain([turns[0] + length]);
-                for (turn, next) in turns.iter().zip(follows) {
-                    prop_assert!(next - turn <= gap_max, "{place}: {turn} to {next} of {length}");
+            for (index, &count) in counts.iter().enumerate() {
+                let rotation_counter: Vec<usize> = (0..length).filter(|&turn| rotation.index(turn) == index).collect();
+                prop_assert_eq!(rotation_counter.len() as u64, count);
+                // Between two occurrences of one, any other has at most one more than its share.
+                let gap_max = length.div_ceil(rotation_counter.len()) + weights.len();
+                let follows = rotation_counter.iter().skip(1).copied().chain([rotation_counter[0] + length]);
+                for (turn, next) in rotation_counter.iter().zip(follows) {
+                    prop_assert!(next - turn <= gap_max, "{index}: {turn} to {next} of {length}");
                 }
             }
         }

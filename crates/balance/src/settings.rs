@@ -1,4 +1,4 @@
-//! What a user may choose, with the defaults, and what cannot be chosen.
+//! The settings of a group, with their defaults and validation.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -7,79 +7,76 @@ use std::time::Duration;
 use crate::error::{UPSTREAMS_MAX, WEIGHT_MAX};
 use crate::{Affinity, GroupError, StatusSet};
 
-/// The largest bound of consistent hashing; more is as good as none.
+/// The largest bound of consistent hashing; a larger one has no effect.
 const HASH_LOAD_PERCENT_MAX: u32 = 10_000;
 
-/// One upstream: a server, or whatever answers for it.
+/// One upstream server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// The authority of its URL, `host:port`. With `tls` it is what makes an upstream the same one in a later list.
+    /// The authority of its URL, `host:port`. With `tls` it identifies the upstream in a later list.
     pub name: String,
-    /// Speak TLS to it.
+    /// Use TLS.
     pub tls: bool,
-    /// Where it is. The first is asked until it cannot be connected to, then the next. None: not known yet, so it is
-    /// not asked.
+    /// The first address is used until connecting fails, then the next. Empty: unknown, so it gets no requests.
     pub addresses: Vec<SocketAddr>,
-    /// Its share, from 1 to [`WEIGHT_MAX`].
+    /// Its weight, from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// What the route part of an application's own cookie calls it ([`Affinity::Follow`]); none: its name.
+    /// Its route in an application's cookie ([`Affinity::Follow`]); None: its name.
     pub route: Option<String>,
 }
 
-/// The settings of a group.
 #[derive(Clone, Debug)]
 pub struct GroupSettings {
-    /// By what rule a request without a place of its own gets one.
+    /// The policy for requests without affinity.
     pub policy: Policy,
-    /// Whether a client comes back to the upstream that served it.
+    /// Whether clients return to the upstream that served them.
     pub affinity: Option<Affinity>,
-    /// Ask the upstreams how they are; none: what happens with requests is all that is known.
+    /// Active health checks; None: disabled.
     pub health: Option<HealthSettings>,
-    /// Leave out upstreams that fail requests; none: never.
+    /// Ejection of upstreams that fail requests; None: disabled.
     pub ejection: Option<EjectionSettings>,
-    /// So long does an upstream's share grow from a tenth to the whole, after it has come (back); 0: it has the whole
-    /// at once.
+    /// Slow-start period of an added or restored upstream, from a tenth of its weight; 0 disables it.
     pub slow_start: Duration,
-    /// Requests at a time at one upstream; 0: any.
+    /// Outstanding requests per upstream; 0: unlimited.
     pub outstanding_max: u32,
-    /// The most that consistent hashing gives to an upstream, in percent of its share of all outstanding requests, from
-    /// 101 to 10,000; 0: any.
+    /// The bound of consistent hashing: an upstream's share of all outstanding requests, in percent of its weight's,
+    /// from 101 to 10,000; 0: unbounded.
     pub hash_load_percent_max: u32,
-    /// For the jitter of checks and the places of consistent hashing: proxies of one seed send a key to the same
+    /// Seed of the jitter of checks and of consistent hashing: proxies with the same seed send a key to the same
     /// upstream.
     pub seed: u64,
 }
 
-/// By what rule a request gets its upstream. Weights count in all of them.
+/// Load balancing policies. All respect weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// One after another.
+    /// In turn.
     #[default]
     RoundRobin,
-    /// Where the fewest requests are outstanding for the weight.
+    /// The fewest outstanding requests per weight.
     LeastOutstanding,
-    /// Of two at random the one with the smaller product of latency and outstanding requests.
+    /// Of two random ones the one with the smaller product of latency and outstanding requests.
     TwoChoices,
-    /// The same key to the same upstream, while that has no more than its bounded share.
+    /// The same upstream for the same key, unless that exceeds its bounded share.
     ConsistentHash,
 }
 
-/// How upstreams are asked how they are.
+/// Settings of health checks.
 #[derive(Clone, Debug)]
 pub struct HealthSettings {
-    /// What is asked for, from its `/`.
+    /// The path of the request, including `/`.
     pub path: String,
-    /// The Host that is sent; none: the upstream's name.
+    /// The Host; None: the upstream's name.
     pub host: Option<String>,
-    /// From one check to the next, give or take a tenth.
+    /// The interval, ±10 %.
     pub interval: Duration,
-    /// A check without an answer for so long has failed.
+    /// A check without a response by then has failed.
     pub timeout: Duration,
-    /// So many good checks in a row bring an upstream back.
+    /// Consecutive successes that restore an upstream.
     pub rise: u32,
-    /// So many failed checks in a row take it out. (The first check of all decides by itself.)
+    /// Consecutive failures that take it out. (The first check decides alone.)
     pub fall: u32,
-    /// The statuses of a good check.
+    /// The statuses of a successful check.
     pub statuses: StatusSet,
 }
 
@@ -97,26 +94,25 @@ impl Default for HealthSettings {
     }
 }
 
-/// When an upstream that fails requests is left out, and for how long.
+/// Settings of ejection.
 #[derive(Clone, Debug)]
 pub struct EjectionSettings {
-    /// Failures in a row; 0: does not count.
+    /// Consecutive failures; 0 disables this rule.
     pub failures_in_row: u32,
-    /// Failures among all requests of a window, in percent; 0: does not count.
+    /// Failures in a window, in percent of its requests; 0 disables this rule.
     pub failure_percent: u32,
     /// The window for `failure_percent`.
     pub window: Duration,
-    /// With fewer requests in the window their share says nothing.
+    /// Fewer requests in the window are not evaluated.
     pub window_requests_min: u32,
-    /// Answers that are failures.
+    /// Responses that count as failures.
     pub statuses: StatusSet,
-    /// How long the first time; each further one doubles it, and each such time without an ejection takes one doubling
-    /// back.
+    /// Duration of the first ejection; each further one doubles it, and each such time without an ejection takes one
+    /// doubling back.
     pub base: Duration,
-    /// The longest.
+    /// The longest duration.
     pub max: Duration,
-    /// The most that are left out at once, in percent of all upstreams, rounded down, but at least one where there are
-    /// others.
+    /// The most upstreams ejected at once, in percent, rounded down, but at least one if there are others.
     pub ejected_percent_max: u32,
 }
 
@@ -151,12 +147,12 @@ impl Default for GroupSettings {
 }
 
 impl GroupSettings {
-    /// Whether they make sense.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// With the first that does not.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), GroupError> {
-        let senseless = |setting, expected| Err(GroupError::Senseless { setting, expected });
+        let senseless = |setting, expected| Err(GroupError::InvalidNumber { setting, expected });
         if !matches!(self.hash_load_percent_max, 0 | 101..=HASH_LOAD_PERCENT_MAX) {
             return senseless("the bound of consistent hashing", "from 101 to 10000 percent, or 0 for none");
         }
@@ -198,12 +194,12 @@ impl EjectionSettings {
 
 fn first_fault(faults: &[(bool, &'static str, &'static str)]) -> Result<(), GroupError> {
     match faults.iter().find(|(is_fault, ..)| *is_fault) {
-        Some(&(_, setting, expected)) => Err(GroupError::Senseless { setting, expected }),
+        Some(&(_, setting, expected)) => Err(GroupError::InvalidNumber { setting, expected }),
         None => Ok(()),
     }
 }
 
-/// Whether a list of upstreams can be a group.
+/// Validates a list of upstreams.
 pub(crate) fn check_upstreams(upstreams: &[UpstreamSettings]) -> Result<(), GroupError> {
     match upstreams.len() {
         0 => return Err(GroupError::NoUpstream),
@@ -235,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_cannot_be_a_group_are_refused_with_a_remedy() {
+    fn rejects_invalid_lists_with_remedy() {
         let told = |upstreams: &[UpstreamSettings]| check_upstreams(upstreams).unwrap_err().to_string();
         assert_eq!(told(&[]), "a group needs at least one upstream");
         assert_eq!(
@@ -256,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_refused() {
+    fn rejects_invalid_numbers() {
         let health = |change: fn(&mut HealthSettings)| {
             let mut health = HealthSettings::default();
             change(&mut health);
@@ -286,7 +282,7 @@ mod tests {
             GroupSettings { hash_load_percent_max: 10_001, ..GroupSettings::default() }.check(),
         ];
         for (index, fault) in faults.iter().enumerate() {
-            assert!(matches!(fault, Err(GroupError::Senseless { .. })), "{index}: {fault:?}");
+            assert!(matches!(fault, Err(GroupError::InvalidNumber { .. })), "{index}: {fault:?}");
         }
     }
 }

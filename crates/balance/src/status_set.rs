@@ -1,33 +1,32 @@
-//! Sets of status codes as people write them: `2xx`, `200-399,404`.
+//! Sets of status codes, as in `2xx` or `200-399,404`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// The statuses that there can be (RFC 9110, 15).
+/// All status codes (RFC 9110, 15).
 const POSSIBLE: RangeInclusive<u16> = 100..=599;
 
-/// A set of status codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSet {
     ranges: Vec<RangeInclusive<u16>>,
 }
 
 impl StatusSet {
-    /// These and all between them.
+    /// A range of status codes.
     #[must_use]
     pub fn from_range(range: RangeInclusive<u16>) -> Self {
         Self { ranges: vec![range] }
     }
 
-    /// Whether a status is one of them.
+    /// Whether it contains a status.
     #[must_use]
     pub fn contains(&self, status: u16) -> bool {
         self.ranges.iter().any(|range| range.contains(&status))
     }
 }
 
-/// A text that names no set of statuses.
+/// The text is not a set of statuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSetError {
     part: String,
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_read_as_people_write_them() {
+    fn parses_status_sets() {
         let check = |text: &str, inside: &[u16], outside: &[u16], written: &str| {
             let set: StatusSet = text.parse().unwrap();
             assert!(inside.iter().all(|&status| set.contains(status)), "{text}");
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_status_is_refused() {
+    fn rejects_invalid_status_sets() {
         for text in
             ["", "2x", "6xx", "0xx", "99", "600", "300-200", "200-", "-200", "200,,404", "+20", "2 0", "200-299-300"]
         {

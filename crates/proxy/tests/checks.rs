@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_balance::{Group, GroupSettings, HealthSettings, Standing, UpstreamSettings};
+use breme_balance::{Group, GroupSettings, HealthSettings, UpstreamSettings, UpstreamStatus};
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Action, Actions, Close, CloseReason, Connected, ConnectionId, Node, Shard, ShardId};
 use breme_proxy::{Parts, Proxy, ProxyNode};
@@ -61,7 +61,7 @@ fn play(client: Script, upstreams: Vec<Vec<Acts>>) -> Play {
 }
 
 fn standings(group: &Group) -> Vec<&'static str> {
-    group.states(Instant::ZERO).iter().map(|state| state.standing.name()).collect()
+    group.states(Instant::ZERO).iter().map(|state| state.status.name()).collect()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn check_uses_its_own_connection() {
         let play = play(client(300, 1), vec![vec![check(0, GOOD), requests(1)]]);
         let (counts, group) = Play { network, ..play }.run_balanced();
         let state = &group.states(Instant::ZERO)[0];
-        assert_eq!((state.checks.good, state.checks.failed, state.totals.answered), (1, 0, 1));
+        assert_eq!((state.checks.good, state.checks.failed, state.totals.responded), (1, 0, 1));
         assert_eq!((counts.connects, counts.reuses), (1, 0), "checks are in no count of clients' requests");
     }
 }
@@ -117,7 +117,7 @@ fn good_checks_restore_upstream() {
 #[test]
 fn uses_all_upstreams_if_none_is_healthy() {
     let (_, group) = play(client(300, 2), vec![vec![check(0, BAD), requests(2)]]).run_balanced();
-    assert_eq!(group.states(Instant::ZERO)[0].standing, Standing::Down);
+    assert_eq!(group.states(Instant::ZERO)[0].status, UpstreamStatus::Down);
 }
 
 #[test]

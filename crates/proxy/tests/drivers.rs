@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_balance::{Group, GroupSettings, HealthSettings, Standing};
+use breme_balance::{Group, GroupSettings, HealthSettings, UpstreamStatus};
 use breme_base::WallClock;
 use breme_cache::Cache;
 use breme_driver::{Clock, DriverHandle, DriverKind, DriverSettings, Listener, start};
@@ -184,7 +184,7 @@ fn health_checks_on_every_driver() {
         let proxy = Proxy::new(Parts { group: Some(Arc::clone(&group)), ..parts }).unwrap();
         let (_, running) = serve(kind, 2, move |shard| proxy.node(shard));
         let clock = Clock::start();
-        while group.states(breme_base::Instant::ZERO)[0].standing != Standing::Down {
+        while group.states(breme_base::Instant::ZERO)[0].status != UpstreamStatus::Down {
             assert!(clock.now() < breme_base::Instant::ZERO + PATIENCE, "{kind}: nobody has checked");
             std::thread::yield_now();
         }

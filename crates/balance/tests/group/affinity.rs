@@ -29,7 +29,7 @@ fn new_client(world: &mut World) -> (String, Choice) {
 }
 
 #[test]
-fn clients_come_back_and_keep_their_cookie() {
+fn clients_return_and_keep_their_cookie() {
     let mut world = inserting();
     assert!(world.group.reads_cookies());
     let clients: Vec<_> = (0..3).map(|_| new_client(&mut world)).collect();
@@ -42,7 +42,7 @@ fn clients_come_back_and_keep_their_cookie() {
 }
 
 #[test]
-fn a_client_of_an_ejected_upstream_moves_for_good() {
+fn client_of_ejected_upstream_moves_permanently() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     for _ in 0..5 {
@@ -56,7 +56,7 @@ fn a_client_of_an_ejected_upstream_moves_for_good() {
 }
 
 #[test]
-fn a_retry_moves_the_client() {
+fn retry_moves_client() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     let hints = Hints { cookies: &[old.as_bytes()], tried: &[first.upstream], ..Hints::default() };
@@ -66,7 +66,7 @@ fn a_retry_moves_the_client() {
 }
 
 #[test]
-fn a_draining_upstream_keeps_its_clients_and_gets_no_new_ones() {
+fn drained_upstream_keeps_clients_only() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     assert!(world.group.drain(world.now, &first.name));
@@ -78,11 +78,11 @@ fn a_draining_upstream_keeps_its_clients_and_gets_no_new_ones() {
     // With all draining, those who have a session can still go there.
     ["a", "b", "c"].iter().for_each(|name| assert!(world.group.drain(world.now, name)));
     assert_eq!(with(&mut world, &old).upstream, first.upstream);
-    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NobodyAdmits);
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NoneAdmitting);
 }
 
 #[test]
-fn a_draining_upstream_that_fails_loses_its_clients() {
+fn failed_drained_upstream_loses_clients() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     world.group.drain(world.now, &first.name);
@@ -93,7 +93,7 @@ fn a_draining_upstream_that_fails_loses_its_clients() {
 }
 
 #[test]
-fn a_full_upstream_keeps_its_clients_cookies() {
+fn full_upstream_keeps_cookies() {
     let mut world = world(GroupSettings { outstanding_max: 1, ..GroupSettings::default() });
     let (old, first) = new_client(&mut world);
     let hints = Hints { cookies: &[old.as_bytes()], ..Hints::default() };
@@ -108,7 +108,7 @@ fn a_full_upstream_keeps_its_clients_cookies() {
 
 /// It may have room by then; and if it has not, the cookie still stays.
 #[test]
-fn the_next_choice_still_knows_whom_the_cookie_names() {
+fn next_choice_keeps_named_upstream() {
     let mut world = world(GroupSettings { outstanding_max: 1, ..GroupSettings::default() });
     let (old, first) = new_client(&mut world);
     let hints = Hints { cookies: &[old.as_bytes()], ..Hints::default() };
@@ -129,7 +129,7 @@ fn the_next_choice_still_knows_whom_the_cookie_names() {
 }
 
 #[test]
-fn a_removed_upstreams_cookie_names_nobody() {
+fn cookie_of_removed_upstream_is_ignored() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     let list = upstreams(&[1, 1, 1]).into_iter().filter(|upstream| *upstream.name != *first.name).collect();
@@ -143,7 +143,7 @@ fn a_removed_upstreams_cookie_names_nobody() {
 }
 
 #[test]
-fn forged_cookies_choose_nothing() {
+fn forged_cookies_are_ignored() {
     let mut world = inserting();
     for forged in ["route=a", "route=127.0.0.1:8097", "route=00000000000000000000000000000000", "route=", "route"] {
         let names: Vec<String> = (0..3).map(|_| with(&mut world, forged).name.to_string()).collect();
@@ -154,7 +154,7 @@ fn forged_cookies_choose_nothing() {
 }
 
 #[test]
-fn an_applications_route_is_followed_until_its_node_is_out() {
+fn follows_route_until_node_fails() {
     let affinity = Affinity::Follow { cookie: "JSESSIONID".to_owned(), separator: '.' };
     let mut world = World::new(GroupSettings { affinity: Some(affinity), ..GroupSettings::default() }, &[1, 1, 1]);
     let mut list = upstreams(&[1, 1, 1]);

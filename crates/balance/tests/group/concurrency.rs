@@ -65,7 +65,7 @@ fn run(policy: Policy, change: impl Fn(&Group, Instant, &mut Random) + Sync) -> 
 }
 
 #[test]
-fn every_request_is_counted_out_where_it_was_counted_in() {
+fn outstanding_counts_balance() {
     for policy in [Policy::RoundRobin, Policy::LeastOutstanding, Policy::TwoChoices, Policy::ConsistentHash] {
         let (group, chosen) = run(policy, |group, now, random| {
             let name = ["a", "b", "c"][random.below(3) as usize];
@@ -77,7 +77,7 @@ fn every_request_is_counted_out_where_it_was_counted_in() {
         });
         let states = group.states(Instant::FAR);
         assert!(states.iter().all(|state| state.outstanding == 0), "{policy:?}: {states:?}");
-        let ended: u64 = states.iter().map(|state| state.totals.answered + state.totals.broke_off).sum();
+        let ended: u64 = states.iter().map(|state| state.totals.responded + state.totals.connection_lost).sum();
         assert_eq!(ended, chosen, "{policy:?}");
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use breme_balance::{
     CHECKS_MAX, Check, CheckOutcome, EjectionSettings, GroupSettings, HealthSettings, Hints, NoChoice, Outcome, Policy,
-    Standing, UpstreamSettings,
+    UpstreamSettings, UpstreamStatus,
 };
 use breme_base::Instant;
 
 use crate::world::{ANSWERED, World, told, upstream};
 
-const GOOD: CheckOutcome = CheckOutcome::Answered { status: 200 };
-const BAD: CheckOutcome = CheckOutcome::Answered { status: 500 };
+const GOOD: CheckOutcome = CheckOutcome::Responded { status: 200 };
+const BAD: CheckOutcome = CheckOutcome::Responded { status: 500 };
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -33,14 +33,14 @@ fn check_until(world: &mut World, end: Instant, outcome: impl Fn(&Check) -> Chec
 }
 
 #[test]
-fn checks_take_out_and_bring_back() {
+fn checks_remove_and_restore_upstream() {
     let mut world = checked(&[1, 1]);
     let checks = world.group.checks_due(world.now);
     assert_eq!(
         checks.iter().map(|check| (&*check.name, check.address.port())).collect::<Vec<_>>(),
         [("a", 8097), ("b", 8098)]
     );
-    assert!(world.group.checks_due(world.now).is_empty(), "each is asked once at a time");
+    assert!(world.group.checks_due(world.now).is_empty(), "each is pending once at a time");
     world.group.check_done(world.now, checks[0].id, BAD);
     world.group.check_done(world.now, checks[1].id, GOOD);
     assert_eq!(world.changes(), ["upstream a is down: its health check returned status 500"]);
@@ -50,15 +50,15 @@ fn checks_take_out_and_bring_back() {
     assert_eq!(world.changes(), ["upstream a is up"]);
     assert_eq!(told(&world.shares(10)), "a 5, b 5");
     let state = world.state("a");
-    assert_eq!((state.checks.failed, state.standing.name()), (1, "up"));
+    assert_eq!((state.checks.failed, state.status.name()), (1, "up"));
 }
 
 #[test]
-fn a_check_without_an_end_fails_when_its_time_is_over() {
+fn unreported_check_times_out() {
     let mut world = checked(&[1, 1]);
-    let asked = world.group.checks_due(world.now);
-    assert_eq!(world.group.next_check(), Some(asked[0].deadline));
-    world.now = asked[0].deadline;
+    let pending = world.group.checks_due(world.now);
+    assert_eq!(world.group.next_check(), Some(pending[0].deadline));
+    world.now = pending[0].deadline;
     assert!(world.group.checks_due(world.now).is_empty());
     assert_eq!(
         world.changes(),
@@ -68,12 +68,12 @@ fn a_check_without_an_end_fails_when_its_time_is_over() {
             "no upstream is healthy: all upstreams that are not drained get requests"
         ]
     );
-    world.group.check_done(world.now, asked[0].id, GOOD);
-    assert_eq!(world.standing("a"), Standing::Down, "what comes too late says nothing");
+    world.group.check_done(world.now, pending[0].id, GOOD);
+    assert_eq!(world.status("a"), UpstreamStatus::Down, "what comes too late says nothing");
 }
 
 #[test]
-fn checks_are_spread_and_bounded() {
+fn checks_are_jittered_and_bounded() {
     let mut world = checked(&[1]);
     let many = (0..CHECKS_MAX + 10).map(|index| UpstreamSettings { name: format!("u{index}"), ..upstream("u", 1) });
     world.group.replace(world.now, many.collect()).unwrap();
@@ -101,7 +101,7 @@ fn checks_are_spread_and_bounded() {
 }
 
 #[test]
-fn an_ejected_upstream_comes_back_by_itself() {
+fn ejection_ends() {
     let mut world = World::new(GroupSettings::default(), &[1, 1, 1]);
     world.fail_at("b", Outcome::ConnectionLost);
     assert_eq!(world.changes(), ["upstream b is ejected for 10 s: 5 failures in a row"]);
@@ -109,24 +109,24 @@ fn an_ejected_upstream_comes_back_by_itself() {
     world.wait(seconds(10));
     assert_eq!(told(&world.shares(9)), "a 3, b 3, c 3");
     assert_eq!(world.changes(), ["upstream b is back after its ejection"]);
-    world.fail_at("b", Outcome::Answered { status: 503, latency: Duration::ZERO });
+    world.fail_at("b", Outcome::Responded { status: 503, latency: Duration::ZERO });
     assert_eq!(world.changes(), ["upstream b is ejected for 20 s: 5 failures in a row"]);
     let state = world.state("b");
-    assert_eq!((state.ejections, state.totals.failure_statuses, state.totals.broke_off), (2, 5, 5));
+    assert_eq!((state.ejections, state.totals.failure_statuses, state.totals.connection_lost), (2, 5, 5));
 }
 
 #[test]
-fn errors_of_an_application_eject_nobody() {
+fn application_errors_do_not_eject() {
     let mut world = World::new(GroupSettings::default(), &[1, 1]);
     for _ in 0..100 {
-        world.request(&Hints::default(), |_| Outcome::Answered { status: 500, latency: Duration::ZERO });
+        world.request(&Hints::default(), |_| Outcome::Responded { status: 500, latency: Duration::ZERO });
         world.request(&Hints::default(), |_| Outcome::Abandoned);
     }
     assert!(world.changes().is_empty());
 }
 
 #[test]
-fn a_share_of_failures_ejects_where_it_is_asked_for() {
+fn failure_share_ejects_if_enabled() {
     let ejection = EjectionSettings { failures_in_row: 0, failure_percent: 30, ..EjectionSettings::default() };
     let mut world = World::new(GroupSettings { ejection: Some(ejection), ..GroupSettings::default() }, &[1, 1, 1]);
     for round in 0..100 {
@@ -138,7 +138,7 @@ fn a_share_of_failures_ejects_where_it_is_asked_for() {
             );
         }
     }
-    assert!(matches!(world.standing("a"), Standing::Ejected { .. }));
+    assert!(matches!(world.status("a"), UpstreamStatus::Ejected { .. }));
     let changes = world.changes();
     assert_eq!(changes.len(), 1);
     assert!(
@@ -149,13 +149,13 @@ fn a_share_of_failures_ejects_where_it_is_asked_for() {
 }
 
 #[test]
-fn not_more_than_the_bound_are_ejected_and_one_alone_never() {
+fn ejections_are_bounded() {
     let mut world = World::new(GroupSettings::default(), &[1; 5]);
     for _ in 0..200 {
         world.request(&Hints::default(), |_| Outcome::ConnectionLost);
     }
     let states = world.group.states(world.now);
-    assert_eq!(states.iter().filter(|state| matches!(state.standing, Standing::Ejected { .. })).count(), 2);
+    assert_eq!(states.iter().filter(|state| matches!(state.status, UpstreamStatus::Ejected { .. })).count(), 2);
     let mut alone = World::new(GroupSettings::default(), &[1]);
     for _ in 0..20 {
         alone.request(&Hints::default(), |_| Outcome::ConnectionLost);
@@ -164,7 +164,7 @@ fn not_more_than_the_bound_are_ejected_and_one_alone_never() {
 }
 
 #[test]
-fn when_nobody_is_well_all_are_asked() {
+fn uses_all_upstreams_if_none_is_healthy() {
     let mut world = checked(&[1, 1, 1]);
     world.group.drain(world.now, "c");
     let checks = world.group.checks_due(world.now);
@@ -183,7 +183,7 @@ fn when_nobody_is_well_all_are_asked() {
 }
 
 #[test]
-fn a_slow_start_grows_by_tenths() {
+fn slow_start_grows_by_tenths() {
     let settings =
         GroupSettings { slow_start: seconds(10), health: Some(HealthSettings::default()), ..GroupSettings::default() };
     let mut world = World::new(settings, &[1, 1]);
@@ -203,7 +203,7 @@ fn a_slow_start_grows_by_tenths() {
 }
 
 #[test]
-fn consistent_hashing_starts_slowly_too() {
+fn consistent_hashing_has_slow_start() {
     let settings =
         GroupSettings { policy: Policy::ConsistentHash, slow_start: seconds(10), ..GroupSettings::default() };
     let mut world = World::new(settings, &[1]);
@@ -219,7 +219,7 @@ fn consistent_hashing_starts_slowly_too() {
 }
 
 #[test]
-fn who_comes_back_is_forgiven_and_starts_slowly() {
+fn restored_upstream_is_reset_and_starts_slowly() {
     let settings = GroupSettings { slow_start: seconds(10), ..GroupSettings::default() };
     let mut world = World::new(settings, &[1, 1, 1]);
     world.fail_at("b", Outcome::ConnectionLost);
@@ -237,7 +237,7 @@ fn who_comes_back_is_forgiven_and_starts_slowly() {
 }
 
 #[test]
-fn a_check_that_cannot_connect_tries_the_next_address_next_time() {
+fn failed_check_advances_address() {
     let mut world = checked(&[1]);
     let addresses = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap()];
     world.group.move_to(world.now, "a", &addresses);
@@ -249,7 +249,7 @@ fn a_check_that_cannot_connect_tries_the_next_address_next_time() {
 }
 
 #[test]
-fn checks_that_are_good_again_end_an_ejection() {
+fn successful_checks_end_ejection() {
     let ejection = EjectionSettings { base: seconds(600), max: seconds(600), ..EjectionSettings::default() };
     let health = Some(HealthSettings::default());
     let mut world = World::new(GroupSettings { ejection: Some(ejection), health, ..GroupSettings::default() }, &[1, 1]);
@@ -260,16 +260,16 @@ fn checks_that_are_good_again_end_an_ejection() {
     check_for(&mut world, 1, GOOD);
     world.fail_at("a", Outcome::ConnectionLost);
     check_for(&mut world, 20, GOOD);
-    assert!(matches!(world.standing("a"), Standing::Ejected { .. }), "checks that were never bad say nothing new");
+    assert!(matches!(world.status("a"), UpstreamStatus::Ejected { .. }), "checks that were never bad say nothing new");
     check_for(&mut world, 20, BAD);
-    assert_eq!(world.standing("a"), Standing::Down);
+    assert_eq!(world.status("a"), UpstreamStatus::Down);
     check_for(&mut world, 20, GOOD);
     assert_eq!(told(&world.shares(10)), "a 5, b 5");
 }
 
 /// A drain spares an upstream that works; it must not cause an outage when the others fail.
 #[test]
-fn drained_upstreams_take_over_when_all_others_are_down() {
+fn drained_upstreams_take_over_if_others_fail() {
     let mut world = checked(&[1, 1, 1]);
     assert!(world.group.drain(world.now, "b") && world.group.drain(world.now, "c"));
     assert_eq!(told(&world.shares(10)), "a 10");
@@ -292,12 +292,12 @@ fn drained_upstreams_take_over_when_all_others_are_down() {
 }
 
 #[test]
-fn a_group_that_is_drained_as_a_whole_takes_no_new_clients() {
+fn fully_drained_group_rejects_new_clients() {
     let mut world = checked(&[1, 1]);
     check_until(&mut world, Instant::ZERO + seconds(6), |_| GOOD);
     world.changes();
     assert!(world.group.drain(world.now, "a") && world.group.drain(world.now, "b"));
-    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NobodyAdmits);
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NoneAdmitting);
     let expected = "no upstream can be used: each one is drained or has no address; requests of new clients get 503";
     assert_eq!(world.changes().last().unwrap(), expected);
 }

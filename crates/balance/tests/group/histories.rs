@@ -1,11 +1,11 @@
-//! Random histories of everything that can happen to a group, held against what must always be true.
+//! Random histories of everything that can happen to a group, held contradicting what must always be true.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_balance::{
     Affinity, AffinityKey, Check, CheckOutcome, Choice, EjectionSettings, GroupSettings, HealthSettings, Hints,
-    NoChoice, Outcome, Policy, Standing, UpstreamId, UpstreamSettings, UpstreamState,
+    NoChoice, Outcome, Policy, UpstreamId, UpstreamSettings, UpstreamState, UpstreamStatus,
 };
 use proptest::prelude::*;
 
@@ -113,7 +113,7 @@ impl History {
                 if !self.checks.is_empty() {
                     let check = self.checks.swap_remove(which % self.checks.len());
                     let status = if is_good { 200 } else { 503 };
-                    group.check_done(now, check.id, CheckOutcome::Answered { status });
+                    group.check_done(now, check.id, CheckOutcome::Responded { status });
                 }
             }
         }
@@ -145,17 +145,17 @@ impl History {
             0 => Outcome::ConnectFailed { address: choice.address },
             1 => Outcome::ConnectionLost,
             2 => Outcome::TimedOut,
-            3 => Outcome::Answered { status: 503, latency: Duration::from_millis(2) },
+            3 => Outcome::Responded { status: 503, latency: Duration::from_millis(2) },
             4 => Outcome::Abandoned,
             _ => ANSWERED,
         };
         self.world.finish(&choice, outcome);
     }
 
-    fn is_well(&self, state: &UpstreamState) -> bool {
-        match state.standing {
-            Standing::Up => true,
-            Standing::Ejected { until } => until <= self.world.now,
+    fn is_healthy(&self, state: &UpstreamState) -> bool {
+        match state.status {
+            UpstreamStatus::Up => true,
+            UpstreamStatus::Ejected { until } => until <= self.world.now,
             _ => false,
         }
     }
@@ -167,9 +167,9 @@ impl History {
     /// The upstreams that any client may be sent to: healthy ones that are not drained; else, unless all are drained,
     /// healthy drained ones; else all with an address that are not drained.
     fn admitting<'s>(&self, states: &'s [UpstreamState]) -> Vec<&'s UpstreamState> {
-        let listed = || states.iter().filter(|state| state.standing != Standing::Leaving);
+        let listed = || states.iter().filter(|state| state.status != UpstreamStatus::Leaving);
         let (drained, undrained): (Vec<_>, Vec<_>) = listed().partition(|state| state.is_draining);
-        let healthy = |of: &[&'s UpstreamState]| of.iter().copied().filter(|state| self.is_well(state)).collect();
+        let healthy = |of: &[&'s UpstreamState]| of.iter().copied().filter(|state| self.is_healthy(state)).collect();
         let preferred: Vec<&UpstreamState> = healthy(&undrained);
         if !preferred.is_empty() || undrained.is_empty() {
             return preferred;
@@ -178,7 +178,7 @@ impl History {
         if !substitutes.is_empty() {
             return substitutes;
         }
-        undrained.into_iter().filter(|state| state.standing != Standing::Unresolved).collect()
+        undrained.into_iter().filter(|state| state.status != UpstreamStatus::Unresolved).collect()
     }
 
     fn judge_choice(&self, states: &[UpstreamState], choice: &Choice, tried: &[UpstreamId], has_cookie: bool) {
@@ -186,7 +186,7 @@ impl History {
         assert!(!tried.contains(&choice.upstream), "tried before");
         assert!(!self.is_full(state), "full");
         let admits = self.admitting(states).iter().any(|state| state.id == choice.upstream);
-        let keeps_session = has_cookie && state.is_draining && self.is_well(state);
+        let keeps_session = has_cookie && state.is_draining && self.is_healthy(state);
         assert!(admits || keeps_session, "chosen although others are well: {state:?} of {states:?}");
     }
 
@@ -196,7 +196,7 @@ impl History {
         let open = admitting.iter().any(|state| !self.is_full(state) && !tried.contains(&state.id));
         assert!(!open, "refused although somebody is open: {states:?}");
         let expected = match (admitting.is_empty(), was_tried) {
-            (true, _) => NoChoice::NobodyAdmits,
+            (true, _) => NoChoice::NoneAdmitting,
             (false, true) => NoChoice::AllTried,
             (false, false) => NoChoice::AllFull,
         };
@@ -204,7 +204,7 @@ impl History {
     }
 
     /// What is true after every step.
-    fn judge(&self) {
+    fn check_limits(&self) {
         let states = self.world.group.states(self.world.now);
         let mut expected: BTreeMap<UpstreamId, u32> = BTreeMap::new();
         for choice in &self.outstanding {
@@ -214,9 +214,9 @@ impl History {
             assert_eq!(state.outstanding, expected.remove(&state.id).unwrap_or(0), "{state:?}");
         }
         assert!(expected.is_empty(), "requests of upstreams that nobody knows: {expected:?}");
-        let listed = states.iter().filter(|state| state.standing != Standing::Leaving).count();
+        let listed = states.iter().filter(|state| state.status != UpstreamStatus::Leaving).count();
         // One that is both down and ejected shows as down, so this counts no more than there are.
-        let ejected = states.iter().filter(|state| matches!(state.standing, Standing::Ejected { .. })).count();
+        let ejected = states.iter().filter(|state| matches!(state.status, UpstreamStatus::Ejected { .. })).count();
         let percent = self.settings.ejection.as_ref().unwrap().ejected_percent_max as usize;
         let bound = if listed < 2 { 0 } else { (listed * percent / 100).max(1) };
         assert!(ejected <= bound, "{ejected} of {listed} are ejected");
@@ -227,16 +227,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_must_be_true_is_true_after_every_step(settings in settings(), steps in prop::collection::vec(step(), 1..120)) {
+    fn invariants_hold_on_random_histories(settings in settings(), steps in prop::collection::vec(step(), 1..120)) {
         let mut history = History::new(settings);
         for step in steps {
             history.take(step);
-            history.judge();
+            history.check_limits();
         }
         // In the end all requests end, and nobody has any.
         while !history.outstanding.is_empty() {
             history.finish(0, 5);
         }
-        history.judge();
+        history.check_limits();
     }
 }

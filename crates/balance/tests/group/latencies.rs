@@ -64,7 +64,7 @@ fn simulate(case: Case) -> Vec<f64> {
             world.now = at;
             let (server, choice, since) = running[index].take().unwrap();
             let latency = at - since;
-            world.finish(&choice, Outcome::Answered { status: 200, latency });
+            world.finish(&choice, Outcome::Responded { status: 200, latency });
             times.push(latency.as_secs_f64() * 1e3);
             servers[server].busy -= 1;
             started = server;
@@ -85,13 +85,13 @@ fn p99(times: &[f64]) -> f64 {
     times[times.len() * 99 / 100]
 }
 
-/// One of four takes five times as long; in all they could do 1.6 requests a millisecond and are asked for 0.9.
+/// One of four takes five times as long; in all they could do 1.6 requests a millisecond and are pending for 0.9.
 fn one_slow(policy: Policy) -> Vec<f64> {
     simulate(Case { policy, means_ms: [4, 4, 4, 20], gap: Duration::from_micros(1_100) })
 }
 
 #[test]
-fn with_one_slow_upstream_two_choices_beat_round_robin() {
+fn two_choices_beat_round_robin_with_a_slow_upstream() {
     let (robin, choices) = (one_slow(Policy::RoundRobin), one_slow(Policy::TwoChoices));
     let means = [&robin, &choices].map(|times| times.iter().sum::<f64>() / times.len() as f64);
     assert!(p99(&choices) * 5.0 < p99(&robin), "p99: {} ms and {} ms", p99(&choices), p99(&robin));
@@ -99,20 +99,20 @@ fn with_one_slow_upstream_two_choices_beat_round_robin() {
 }
 
 #[test]
-fn with_one_slow_upstream_two_choices_are_as_good_as_the_least_outstanding() {
+fn two_choices_match_least_outstanding_with_a_slow_upstream() {
     let (least, choices) = (one_slow(Policy::LeastOutstanding), one_slow(Policy::TwoChoices));
     assert!(p99(&choices) < p99(&least) * 1.1, "p99: {} ms and {} ms", p99(&choices), p99(&least));
 }
 
 #[test]
-fn with_equal_upstreams_two_choices_are_no_worse_than_round_robin() {
+fn two_choices_match_round_robin_with_equal_upstreams() {
     let equal = |policy| simulate(Case { policy, means_ms: [4; SERVERS], gap: Duration::from_micros(700) });
     let (robin, choices) = (equal(Policy::RoundRobin), equal(Policy::TwoChoices));
     assert!(p99(&choices) < p99(&robin) * 1.1, "p99: {} ms and {} ms", p99(&choices), p99(&robin));
 }
 
 #[test]
-fn an_upstream_that_was_slow_is_tried_again() {
+fn retries_slow_upstream() {
     let mut world = World::new(GroupSettings { policy: Policy::TwoChoices, ..GroupSettings::default() }, &[1, 1]);
     let slow_until = world.now + Duration::from_secs(10);
     let count_of_a = |world: &mut World, span: Duration| {
@@ -122,7 +122,7 @@ fn an_upstream_that_was_slow_is_tried_again() {
             let is_slow = world.now < slow_until;
             let choice = world.request(&Hints::default(), |choice| {
                 let millis = if is_slow && &*choice.name == "a" { 5_000 } else { 1 };
-                Outcome::Answered { status: 200, latency: Duration::from_millis(millis) }
+                Outcome::Responded { status: 200, latency: Duration::from_millis(millis) }
             });
             count += usize::from(&*choice.name == "a");
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_balance::{
-    GroupError, GroupSettings, Hints, NoChoice, Outcome, Policy, Replaced, Standing, UpstreamSettings,
+    GroupError, GroupSettings, Hints, ListChange, NoChoice, Outcome, Policy, UpstreamSettings, UpstreamStatus,
 };
 
 use crate::world::{ANSWERED, World, told, upstream, upstreams};
@@ -13,16 +13,16 @@ fn world(weights: &[u32]) -> World {
 }
 
 #[test]
-fn those_who_stay_keep_their_ids_counts_and_history() {
+fn kept_upstreams_keep_ids_and_history() {
     let mut world = world(&[1, 1, 1]);
     let choices: Vec<_> = (0..6).map(|_| world.choose(&Hints::default()).unwrap()).collect();
     let b = world.state("b");
     let list = vec![upstream("d", 1), upstream("b", 4)];
-    assert_eq!(world.group.replace(world.now, list), Ok(Replaced { added: 1, removed: 2, kept: 1 }));
+    assert_eq!(world.group.replace(world.now, list), Ok(ListChange { added: 1, removed: 2, kept: 1 }));
     assert_eq!(world.changes(), ["upstream a was removed", "upstream c was removed", "upstream d was added"]);
     let now = world.state("b");
     assert_eq!((now.id, now.outstanding, now.weight), (b.id, 2, 4));
-    assert_eq!(world.standing("a"), Standing::Leaving);
+    assert_eq!(world.status("a"), UpstreamStatus::Leaving);
     assert_eq!(told(&world.shares(10)), "b 8, d 2");
     for choice in &choices {
         world.finish(choice, ANSWERED);
@@ -33,7 +33,7 @@ fn those_who_stay_keep_their_ids_counts_and_history() {
 }
 
 #[test]
-fn an_index_is_used_again_only_when_its_requests_have_ended() {
+fn index_is_reused_after_outstanding_requests() {
     let mut world = world(&[1]);
     let old = world.choose(&Hints::default()).unwrap();
     world.group.replace(world.now, vec![upstream("b", 1)]).unwrap();
@@ -50,7 +50,7 @@ fn an_index_is_used_again_only_when_its_requests_have_ended() {
 }
 
 #[test]
-fn a_wrong_list_changes_nothing() {
+fn invalid_list_changes_nothing() {
     let mut world = world(&[1, 1]);
     let twice = vec![upstream("c", 1), upstream("c", 1)];
     assert_eq!(world.group.replace(world.now, twice), Err(GroupError::NamedTwice("c".to_owned())));
@@ -62,12 +62,12 @@ fn a_wrong_list_changes_nothing() {
 }
 
 #[test]
-fn addresses_may_come_and_change() {
+fn addresses_may_change() {
     let mut world = world(&[1, 1]);
     let unknown = UpstreamSettings { addresses: Vec::new(), ..upstream("c", 1) };
     world.group.replace(world.now, vec![upstream("a", 1), unknown]).unwrap();
     world.changes();
-    assert_eq!(world.standing("c"), Standing::Unresolved);
+    assert_eq!(world.status("c"), UpstreamStatus::Unresolved);
     assert_eq!(told(&world.shares(10)), "a 10");
     let address = "10.0.0.7:80".parse().unwrap();
     assert!(world.group.move_to(world.now, "c", &[address]));
@@ -77,11 +77,11 @@ fn addresses_may_come_and_change() {
     assert!(world.group.move_to(world.now, "a", &[]));
     assert_eq!(world.choose(&Hints::default()).unwrap().address, address);
     assert!(world.group.move_to(world.now, "c", &[]));
-    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NobodyAdmits);
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NoneAdmitting);
 }
 
 #[test]
-fn an_address_that_does_not_answer_gives_way_to_the_next() {
+fn unreachable_address_is_skipped() {
     let mut world = world(&[1]);
     let addresses = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap()];
     world.group.move_to(world.now, "a", &addresses);
@@ -93,7 +93,7 @@ fn an_address_that_does_not_answer_gives_way_to_the_next() {
 }
 
 #[test]
-fn other_settings_hold_at_once() {
+fn settings_apply_at_once() {
     let mut world = World::new(GroupSettings { outstanding_max: 1, ..GroupSettings::default() }, &[1]);
     world.chosen();
     assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::AllFull);
@@ -103,7 +103,7 @@ fn other_settings_hold_at_once() {
 }
 
 #[test]
-fn who_is_ejected_comes_back_when_ejection_is_turned_off() {
+fn disabling_ejection_restores_upstreams() {
     let mut world = world(&[1, 1]);
     world.fail_at("a", Outcome::ConnectionLost);
     let settings = GroupSettings { ejection: None, ..GroupSettings::default() };
@@ -112,12 +112,12 @@ fn who_is_ejected_comes_back_when_ejection_is_turned_off() {
 }
 
 #[test]
-fn a_shorter_list_does_not_have_too_many_ejected() {
+fn shorter_list_limits_ejections() {
     let mut world = world(&[1, 1, 1, 1]);
     world.fail_at("a", Outcome::ConnectionLost);
     world.wait(Duration::from_secs(1));
     world.fail_at("b", Outcome::ConnectionLost);
     world.group.replace(world.now, upstreams(&[1, 1])).unwrap();
-    assert_eq!(world.standing("a"), Standing::Up, "the one who would come back first");
-    assert!(matches!(world.standing("b"), Standing::Ejected { .. }));
+    assert_eq!(world.status("a"), UpstreamStatus::Up, "the one who would come back first");
+    assert!(matches!(world.status("b"), UpstreamStatus::Ejected { .. }));
 }

@@ -22,7 +22,7 @@ fn round_robin_is_exact_in_every_window() {
 }
 
 #[test]
-fn round_robin_divides_among_those_who_are_left() {
+fn round_robin_uses_remaining_upstreams() {
     let mut world = world(Policy::RoundRobin, &[2, 2, 1]);
     world.group.drain(world.now, "a");
     assert_eq!(told(&world.shares(300)), "b 200, c 100");
@@ -31,7 +31,7 @@ fn round_robin_divides_among_those_who_are_left() {
 }
 
 #[test]
-fn round_robin_passes_over_those_who_were_tried_or_are_full() {
+fn round_robin_skips_tried_and_full_upstreams() {
     let mut world = World::new(GroupSettings { outstanding_max: 2, ..GroupSettings::default() }, &[1, 100, 1]);
     let first = world.choose(&Hints::default()).unwrap();
     let second = world.choose(&Hints { tried: &[first.upstream], ..Hints::default() }).unwrap();
@@ -48,7 +48,7 @@ fn round_robin_passes_over_those_who_were_tried_or_are_full() {
 }
 
 #[test]
-fn no_policy_goes_past_the_bound_of_outstanding_requests() {
+fn policies_respect_outstanding_limit() {
     for policy in [Policy::RoundRobin, Policy::LeastOutstanding, Policy::TwoChoices, Policy::ConsistentHash] {
         let settings = GroupSettings { policy, outstanding_max: 3, ..GroupSettings::default() };
         let mut world = World::new(settings, &[1, 7, 2, 1]);
@@ -59,7 +59,7 @@ fn no_policy_goes_past_the_bound_of_outstanding_requests() {
 }
 
 #[test]
-fn least_outstanding_fills_in_proportion_to_the_weights() {
+fn least_outstanding_fills_by_weight() {
     let mut world = world(Policy::LeastOutstanding, &[1, 2, 3]);
     for round in 1..=10 {
         (0..6).for_each(|_| drop(world.chosen()));
@@ -69,7 +69,7 @@ fn least_outstanding_fills_in_proportion_to_the_weights() {
 }
 
 #[test]
-fn least_outstanding_divides_by_weight_where_nobody_is_busy() {
+fn idle_least_outstanding_follows_weights() {
     let mut world = world(Policy::LeastOutstanding, &[1, 2, 3]);
     let shares = world.shares(60_000);
     for (name, expected) in [("a", 10_000), ("b", 20_000), ("c", 30_000)] {
@@ -78,7 +78,7 @@ fn least_outstanding_divides_by_weight_where_nobody_is_busy() {
 }
 
 #[test]
-fn least_outstanding_goes_where_somebody_has_finished() {
+fn least_outstanding_prefers_finished_upstream() {
     let mut world = world(Policy::LeastOutstanding, &[1, 1, 1]);
     let choices: Vec<_> = (0..30).map(|_| world.choose(&Hints::default()).unwrap()).collect();
     let finished = choices.iter().filter(|choice| &*choice.name == "b").take(4);
@@ -96,7 +96,7 @@ fn two_choices_keep_outstanding_requests_even() {
 }
 
 #[test]
-fn two_choices_give_the_heavier_more() {
+fn two_choices_respect_weights() {
     let mut world = world(Policy::TwoChoices, &[1, 3]);
     world.shares(50);
     (0..4_000).for_each(|_| drop(world.chosen()));
@@ -106,11 +106,11 @@ fn two_choices_give_the_heavier_more() {
 /// Where each key goes while nobody is busy.
 fn places(world: &mut World, keys: u64) -> Vec<String> {
     let mut keys_drawn = Random::new(99);
-    let mut place = |_| {
+    let mut index = |_| {
         let hints = Hints { key_hash: keys_drawn.next_u64(), ..Hints::default() };
         world.request(&hints, |_| ANSWERED).name.to_string()
     };
-    (0..keys).map(&mut place).collect()
+    (0..keys).map(&mut index).collect()
 }
 
 fn hashing(weights: &[u32]) -> World {
@@ -118,7 +118,7 @@ fn hashing(weights: &[u32]) -> World {
 }
 
 #[test]
-fn keys_keep_their_places_for_a_seed() {
+fn keys_are_stable_for_a_seed() {
     let before = places(&mut hashing(&[1, 1, 1]), 1_000);
     assert_eq!(before, places(&mut hashing(&[1, 1, 1]), 1_000));
     let settings = GroupSettings { policy: Policy::ConsistentHash, seed: 1, ..GroupSettings::default() };
@@ -130,11 +130,11 @@ fn keys_keep_their_places_for_a_seed() {
 }
 
 #[test]
-fn keys_divide_by_weight() {
+fn keys_follow_weights() {
     for (weights, keys) in [(&[1, 1, 1, 1][..], 40_000), (&[1, 2, 5], 80_000), (&[256, 1], 25_700)] {
         let mut shares = BTreeMap::new();
-        for place in places(&mut hashing(weights), keys) {
-            *shares.entry(place).or_insert(0.0) += 1.0;
+        for index in places(&mut hashing(weights), keys) {
+            *shares.entry(index).or_insert(0.0) += 1.0;
         }
         let sum: u32 = weights.iter().sum();
         for (&weight, &share) in weights.iter().zip(shares.values()) {
@@ -146,7 +146,7 @@ fn keys_divide_by_weight() {
 }
 
 #[test]
-fn when_an_upstream_goes_only_its_keys_move() {
+fn removal_moves_only_own_keys() {
     const KEYS: u64 = 20_000;
     let mut world = hashing(&[1, 2, 3, 1, 1]);
     let before = places(&mut world, KEYS);
@@ -170,7 +170,7 @@ fn when_an_upstream_goes_only_its_keys_move() {
 }
 
 #[test]
-fn when_an_upstream_comes_keys_move_only_to_it() {
+fn addition_moves_keys_only_to_it() {
     let mut world = hashing(&[1, 1, 1]);
     let before = places(&mut world, 20_000);
     world.group.replace(world.now, upstreams(&[1, 1, 1, 2])).unwrap();
@@ -182,7 +182,7 @@ fn when_an_upstream_comes_keys_move_only_to_it() {
 }
 
 #[test]
-fn a_larger_weight_only_attracts() {
+fn larger_weight_only_attracts_keys() {
     let mut world = hashing(&[2, 2, 3]);
     let before = places(&mut world, 10_000);
     world.group.replace(world.now, upstreams(&[2, 4, 3])).unwrap();
@@ -191,7 +191,7 @@ fn a_larger_weight_only_attracts() {
 }
 
 #[test]
-fn one_hot_key_does_not_fill_its_upstream_past_the_bound() {
+fn hot_key_respects_bounded_load() {
     for (percent, weights) in [(125, &[1_u32, 1, 1, 1][..]), (110, &[1, 2, 3]), (200, &[5, 1, 1, 1, 1, 1, 1])] {
         let settings = GroupSettings {
             policy: Policy::ConsistentHash,
@@ -211,7 +211,7 @@ fn one_hot_key_does_not_fill_its_upstream_past_the_bound() {
 }
 
 #[test]
-fn without_a_bound_a_key_always_goes_to_its_place() {
+fn unbounded_key_always_hits_its_upstream() {
     let settings =
         GroupSettings { policy: Policy::ConsistentHash, hash_load_percent_max: 0, ..GroupSettings::default() };
     let mut world = World::new(settings, &[1, 1, 1]);
@@ -220,7 +220,7 @@ fn without_a_bound_a_key_always_goes_to_its_place() {
 }
 
 #[test]
-fn the_largest_group_works() {
+fn largest_group_works() {
     for policy in [Policy::RoundRobin, Policy::LeastOutstanding, Policy::TwoChoices, Policy::ConsistentHash] {
         let list: Vec<UpstreamSettings> = (0..UPSTREAMS_MAX)
             .map(|index| UpstreamSettings {

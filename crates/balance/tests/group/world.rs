@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_balance::{
-    Choice, Group, GroupSettings, Hints, NoChoice, Outcome, Standing, UpstreamSettings, UpstreamState,
+    Choice, Group, GroupSettings, Hints, NoChoice, Outcome, UpstreamSettings, UpstreamState, UpstreamStatus,
 };
 use breme_base::{Instant, Random};
 
-pub(crate) const ANSWERED: Outcome = Outcome::Answered { status: 200, latency: Duration::from_millis(1) };
+pub(crate) const ANSWERED: Outcome = Outcome::Responded { status: 200, latency: Duration::from_millis(1) };
 
 /// An upstream `a`, `b`, … at a port of its own.
 pub(crate) fn upstream(name: &str, weight: u32) -> UpstreamSettings {
@@ -76,21 +76,21 @@ impl World {
     /// Requests that all fail, until one that fails with `outcome` at `name` has ejected it.
     pub(crate) fn fail_at(&mut self, name: &str, outcome: Outcome) {
         for _ in 0..1_000 {
-            let is_out = self.standing(name) != Standing::Up;
+            let is_out = self.status(name) != UpstreamStatus::Up;
             if is_out {
                 return;
             }
             self.request(&Hints::default(), |choice| if *choice.name == *name { outcome } else { ANSWERED });
         }
-        panic!("{name} is still asked");
+        panic!("{name} is still pending");
     }
 
     pub(crate) fn state(&self, name: &str) -> UpstreamState {
         self.group.states(self.now).into_iter().find(|state| *state.name == *name).unwrap()
     }
 
-    pub(crate) fn standing(&self, name: &str) -> Standing {
-        self.state(name).standing
+    pub(crate) fn status(&self, name: &str) -> UpstreamStatus {
+        self.state(name).status
     }
 
     /// What has changed, in words.

@@ -8,7 +8,7 @@
 
 mod kept;
 
-use breme_balance::{Standing, UpstreamState};
+use breme_balance::{UpstreamState, UpstreamStatus};
 use serde_json::{Value, json};
 
 pub use kept::Kept;
@@ -101,16 +101,16 @@ fn state(state: &UpstreamState) -> Value {
         "addresses": addresses,
         "weight": state.weight,
         "weight_percent": state.weight_percent,
-        "standing": state.standing.name(),
-        "is_up": matches!(state.standing, Standing::Up),
+        "standing": state.status.name(),
+        "is_up": matches!(state.status, UpstreamStatus::Up),
         "draining": state.is_draining,
         "outstanding": state.outstanding,
         "latency_s": state.latency.map(|latency| latency.as_secs_f64()),
         "requests": {
-            "answered": totals.answered,
+            "answered": totals.responded,
             "failure_statuses": totals.failure_statuses,
             "connect_failed": totals.connect_failed,
-            "broke_off": totals.broke_off,
+            "broke_off": totals.connection_lost,
             "timed_out": totals.timed_out,
             "abandoned": totals.abandoned,
         },

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use breme_balance::{Standing, UpstreamState};
+use breme_balance::{UpstreamState, UpstreamStatus};
 use breme_cache::{Cache, Statistics};
 use breme_proxy::{Histogram, Proxy, ProxyCounts};
 use prometheus_client::collector::Collector;
@@ -104,7 +104,7 @@ fn buckets(times: &Histogram) -> Buckets {
 /// Each upstream by itself.
 fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
     let gauge = |value: fn(&UpstreamState) -> u64| states.iter().map(move |state| (labels(state), value(state)));
-    let is_up = gauge(|state| u64::from(state.standing == Standing::Up));
+    let is_up = gauge(|state| u64::from(state.status == UpstreamStatus::Up));
     families.gauges("upstream_up", "Whether an upstream is healthy: 1, or 0.", is_up)?;
     let is_draining = gauge(|state| u64::from(state.is_draining));
     families.gauges("upstream_draining", "Whether an upstream is drained: 1, or 0.", is_draining)?;
@@ -124,10 +124,10 @@ fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
 fn ends(state: &UpstreamState) -> [([Label; 3], u64); 6] {
     let totals = &state.totals;
     let ends = [
-        ("answered", totals.answered - totals.failure_statuses),
+        ("answered", totals.responded - totals.failure_statuses),
         ("failure-status", totals.failure_statuses),
         ("connect-failed", totals.connect_failed),
-        ("broke-off", totals.broke_off),
+        ("broke-off", totals.connection_lost),
         ("timed-out", totals.timed_out),
         ("abandoned", totals.abandoned),
     ];

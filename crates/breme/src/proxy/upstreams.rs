@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use breme_balance::{Group, GroupError, GroupSettings, Replaced, UpstreamSettings, UpstreamState};
+use breme_balance::{Group, GroupError, GroupSettings, ListChange, UpstreamSettings, UpstreamState};
 use breme_driver::Clock;
 use breme_proxy::ResolveError;
 
@@ -155,7 +155,7 @@ impl Upstreams {
         &self,
         list: Vec<Upstream>,
         rules: Option<(GroupSettings, Duration)>,
-    ) -> Result<Replaced, ListError> {
+    ) -> Result<ListChange, ListError> {
         let Shared { group, clock, clients, listening, called, .. } = &*self.shared;
         // Before anybody may choose them.
         clients.prepare(&list).map_err(ListError::Tls)?;
@@ -300,7 +300,7 @@ mod tests {
 
     fn standings(upstreams: &Upstreams) -> Vec<(String, &'static str, bool)> {
         let states = upstreams.states().into_iter();
-        states.map(|state| (state.name.to_string(), state.standing.name(), state.is_draining)).collect()
+        states.map(|state| (state.name.to_string(), state.status.name(), state.is_draining)).collect()
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         let upstreams = upstreams(&["http://127.0.0.1:1", "https://127.0.0.1:2"]);
         assert!(upstreams.drain("127.0.0.1:1") && !upstreams.drain("127.0.0.1:9"));
         let replaced = upstreams.replace(list(&["http://127.0.0.1:1", "http://127.0.0.1:3"]), None);
-        assert_eq!(replaced, Ok(Replaced { added: 1, removed: 1, kept: 1 }));
+        assert_eq!(replaced, Ok(ListChange { added: 1, removed: 1, kept: 1 }));
         let expected = [("127.0.0.1:1".to_owned(), "up", true), ("127.0.0.1:3".to_owned(), "up", false)];
         assert_eq!(standings(&upstreams), expected);
         assert!(upstreams.undrain("127.0.0.1:1"));
@@ -335,7 +335,7 @@ mod tests {
         let before = names.client("127.0.0.1:2");
         assert!(before.is_some() && names.client("127.0.0.1:3").is_none());
         let replaced = upstreams.replace(list(&["https://127.0.0.1:3", "https://127.0.0.1:2"]), None);
-        assert_eq!(replaced, Ok(Replaced { added: 1, removed: 1, kept: 1 }));
+        assert_eq!(replaced, Ok(ListChange { added: 1, removed: 1, kept: 1 }));
         assert!(names.client("127.0.0.1:3").is_some() && names.client("127.0.0.1:2") == before);
         assert_eq!(names.count(), 2);
     }

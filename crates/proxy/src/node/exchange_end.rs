@@ -170,7 +170,7 @@ impl Exchange {
     /// What the balancer learns of an exchange without an upstream failure.
     fn outcome(&self, completion: Completion) -> Outcome {
         match (completion, self.upstream_duration) {
-            (Completion::Complete, Some(latency)) => Outcome::Answered { status: self.status, latency },
+            (Completion::Complete, Some(latency)) => Outcome::Responded { status: self.status, latency },
             _ => Outcome::Abandoned,
         }
     }

@@ -103,7 +103,7 @@ impl Context<'_> {
         match read_status(http, received, &self.shared.settings.upstream_limits) {
             StatusStep::Wait(taken) => taken,
             StatusStep::Status(status) => {
-                self.end_check(number, CheckOutcome::Answered { status }, Close::Graceful);
+                self.end_check(number, CheckOutcome::Responded { status }, Close::Graceful);
                 length
             }
             StatusStep::Broken => {

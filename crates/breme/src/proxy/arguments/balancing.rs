@@ -185,7 +185,7 @@ pub fn locate_in_group(error: &GroupError) -> Failure {
     let flag = match error {
         GroupError::CookieName(_) | GroupError::Separator(_) => "--affinity",
         GroupError::ShortKey => "--affinity-key-file",
-        GroupError::Senseless { setting, .. } => flag_of(setting),
+        GroupError::InvalidNumber { setting, .. } => flag_of(setting),
         _ => "--upstream",
     };
     let colon = if flag.is_empty() { "" } else { ": " };

@@ -1,12 +1,12 @@
-//! Affinity: a client comes back to the upstream that served it, by a cookie.
+//! Affinity cookies: a client returns to the upstream that served it.
 //!
-//! Either the balancer gives a cookie of its own, whose value is a keyed tag of the upstream (HMAC with SHA-256, cut to
-//! 128 bits): who holds one learns nothing about the upstream and cannot make the tag of another. Or it follows the
-//! route part that an application puts at the end of its own cookie, as Tomcat does: `JSESSIONID=0A1B2C.node1`.
+//! Either the balancer sets a cookie whose value is a keyed tag of the upstream (HMAC-SHA-256, truncated to 128 bits):
+//! it reveals nothing about the upstream, and the tag of another cannot be forged. Or it follows the route that an
+//! application appends to its own cookie, as Tomcat does: `JSESSIONID=0A1B2C.node1`.
 //!
-//! Where a name comes several times, **the first value that names an upstream of the group counts**, whatever stands
-//! beside it: a cookie that somebody else could plant (another path, a neighbouring domain) comes to nothing if it is
-//! junk, and does not make the client get a new cookie with every answer.
+//! If a name occurs several times, **the first value that names an upstream of the group counts**: a cookie planted by
+//! others (for another path, from a neighbouring domain) has no effect if it is invalid, and does not make the client
+//! get a new cookie with every response.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,79 +17,80 @@ use sha2::{Digest, Sha256};
 
 use crate::{Affinity, AffinityKey, UpstreamSettings};
 
-/// The bits of a tag as small hex digits.
+/// A tag in lower-case hex digits.
 const TAG_DIGITS: usize = 32;
 
-/// A tag as it stands in a cookie: it is compared so, and small digits are its only spelling.
+/// A tag as in a cookie: compared as text, since it has only one spelling.
 type Tag = [u8; TAG_DIGITS];
 
-/// The cookies of a list of upstreams, worked out beforehand. Upstreams go by their places in the list.
+/// The prepared cookies of a list of upstreams, by index in the list.
 #[derive(Debug)]
-pub(crate) struct Stickiness {
+pub(crate) struct AffinityCookies {
     cookie: Box<[u8]>,
-    marks: Marks,
+    marks: AffinityMarks,
 }
 
 #[derive(Debug)]
-enum Marks {
+enum AffinityMarks {
     Tags { tags: Box<[Tag]>, fields: Box<[SetCookie]> },
     Routes { separator: u8, routes: Box<[Box<[u8]>]> },
 }
 
-/// The values of Set-Cookie for one upstream.
+/// The Set-Cookie values of one upstream.
 #[derive(Debug)]
 struct SetCookie {
     plain: Arc<str>,
     secured: Arc<str>,
 }
 
-impl Stickiness {
+impl AffinityCookies {
     pub(crate) fn new(affinity: &Affinity, upstreams: &[UpstreamSettings]) -> Self {
         match affinity {
             Affinity::Insert { cookie, key, max_age } => {
                 let mac = keyed(key);
                 let tags: Box<[Tag]> = upstreams.iter().map(|upstream| tag(&mac, upstream)).collect();
                 let fields = tags.iter().map(|tag| SetCookie::new(cookie, tag, *max_age)).collect();
-                Self { cookie: cookie.as_bytes().into(), marks: Marks::Tags { tags, fields } }
+                Self { cookie: cookie.as_bytes().into(), marks: AffinityMarks::Tags { tags, fields } }
             }
             Affinity::Follow { cookie, separator } => {
                 let route =
                     |upstream: &UpstreamSettings| upstream.route.as_ref().unwrap_or(&upstream.name).as_bytes().into();
-                let marks =
-                    Marks::Routes { separator: *separator as u8, routes: upstreams.iter().map(route).collect() };
+                let marks = AffinityMarks::Routes {
+                    separator: *separator as u8,
+                    routes: upstreams.iter().map(route).collect(),
+                };
                 Self { cookie: cookie.as_bytes().into(), marks }
             }
         }
     }
 
-    /// The place of the upstream that a client's cookies name.
+    /// The index of the upstream that a client's cookies name.
     pub(crate) fn named(&self, cookies: &[&[u8]]) -> Option<usize> {
         cookies.iter().flat_map(|line| pairs(line)).find_map(|pair| {
             let value = pair.strip_prefix(&*self.cookie)?.trim_ascii_start().strip_prefix(b"=")?;
-            self.marks.place(value.trim_ascii())
+            self.marks.index(value.trim_ascii())
         })
     }
 
-    /// The Set-Cookie value that brings a client back to the upstream at `place`; none if the cookie is the
-    /// application's.
-    pub(crate) fn set_cookie(&self, place: usize, is_secured: bool) -> Option<Arc<str>> {
-        let Marks::Tags { fields, .. } = &self.marks else { return None };
-        let SetCookie { plain, secured } = fields.get(place)?;
+    /// The Set-Cookie value of the upstream at `index`; None if the cookie is the application's.
+    pub(crate) fn set_cookie(&self, index: usize, is_secured: bool) -> Option<Arc<str>> {
+        let AffinityMarks::Tags { fields, .. } = &self.marks else { return None };
+        let SetCookie { plain, secured } = fields.get(index)?;
         Some(Arc::clone(if is_secured { secured } else { plain }))
     }
 }
 
-/// The cookie that the balancer gives: nobody's business but its own.
+/// The balancer's own cookie.
 #[derive(Clone, Debug)]
-pub struct OwnCookie(Arc<Stickiness>);
+pub struct OwnCookie(Arc<AffinityCookies>);
 
 impl OwnCookie {
-    /// None if it follows an application's.
-    pub(crate) fn of(stickiness: &Arc<Stickiness>) -> Option<Self> {
-        matches!(stickiness.marks, Marks::Tags { .. }).then(|| Self(Arc::clone(stickiness)))
+    /// None if the cookie is the application's.
+    pub(crate) fn new(affinity_cookies: &Arc<AffinityCookies>) -> Option<Self> {
+        matches!(affinity_cookies.marks, AffinityMarks::Tags { .. }).then(|| Self(Arc::clone(affinity_cookies)))
     }
 
-    /// A line of Cookie without it, whatever its value; none if it is not there. The others stay byte for byte.
+    /// A Cookie line without it, whatever its value; None if it is not there. The other cookies are unchanged.
     #[must_use]
     pub fn taken_out_of(&self, line: &[u8]) -> Option<Vec<u8>> {
         let is_own = |pair: &[u8]| {
@@ -104,8 +105,8 @@ impl OwnCookie {
     }
 }
 
-impl Marks {
-    fn place(&self, value: &[u8]) -> Option<usize> {
+impl AffinityMarks {
+    fn index(&self, value: &[u8]) -> Option<usize> {
         match self {
             Self::Tags { tags, .. } => find_tag(tags, value.try_into().ok()?),
             Self::Routes { separator, routes } => {
@@ -117,9 +118,9 @@ impl Marks {
     }
 }
 
-/// Looks at all, whichever it is, so that the duration tells nothing.
+/// Compares all tags, so that the duration reveals nothing.
 fn find_tag(tags: &[Tag], tag: &Tag) -> Option<usize> {
-    tags.iter().enumerate().fold(None, |found, (place, known)| if known == tag { Some(place) } else { found })
+    tags.iter().enumerate().fold(None, |found, (index, known)| if known == tag { Some(index) } else { found })
 }
 
 impl SetCookie {
@@ -133,7 +134,7 @@ impl SetCookie {
     }
 }
 
-/// A key of any length becomes one of the block's length.
+/// Hashes a key of any length to the block's length.
 fn keyed(key: &AffinityKey) -> Hmac<Sha256> {
     let mut block = [0; 64];
     block[..32].copy_from_slice(&Sha256::digest(key.as_bytes()));
@@ -149,7 +150,7 @@ fn tag(mac: &Hmac<Sha256>, upstream: &UpstreamSettings) -> Tag {
     std::array::from_fn(|digit| DIGITS[usize::from(bytes[digit / 2] >> (4 - digit % 2 * 4) & 15)])
 }
 
-/// The pairs of a Cookie field (RFC 6265, 4.2.1), without the white space around them.
+/// The pairs of a Cookie header (RFC 6265, 4.2.1), trimmed.
 fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
     let ends = memchr::memchr_iter(b';', line).chain(std::iter::once(line.len()));
@@ -184,15 +185,16 @@ mod tests {
         Affinity::Insert { cookie: "breme-route".to_owned(), key, max_age }
     }
 
-    fn value(stickiness: &Stickiness, place: usize) -> String {
-        stickiness.set_cookie(place, false).unwrap().split(['=', ';']).nth(1).unwrap().to_owned()
+    fn value(affinity_cookies: &AffinityCookies, index: usize) -> String {
+        affinity_cookies.set_cookie(index, false).unwrap().split(['=', ';']).nth(1).unwrap().to_owned()
     }
 
     #[test]
-    fn a_cookie_that_was_given_leads_back() {
-        let stickiness = Stickiness::new(&insert("sixteen byte key", None), &upstreams(&["a:1", "b:1", "c:1"]));
-        for place in 0..3 {
-            let value = value(&stickiness, place);
+    fn own_cookie_leads_back() {
+        let affinity_cookies =
+            AffinityCookies::new(&insert("sixteen byte key", None), &upstreams(&["a:1", "b:1", "c:1"]));
+        for index in 0..3 {
+            let value = value(&affinity_cookies, index);
             for line in [
                 format!("breme-route={value}"),
                 format!("x=1; breme-route={value}; y=2"),
@@ -200,17 +202,17 @@ mod tests {
                 format!("breme-route=junk; breme-route={value}"),
                 format!("breme-route=; =; ;;breme-route={value}"),
             ] {
-                assert_eq!(stickiness.named(&[line.as_bytes()]), Some(place), "{line}");
-                assert_eq!(stickiness.named(&[b"a=b", line.as_bytes()]), Some(place), "{line}");
+                assert_eq!(affinity_cookies.named(&[line.as_bytes()]), Some(index), "{line}");
+                assert_eq!(affinity_cookies.named(&[b"a=b", line.as_bytes()]), Some(index), "{line}");
             }
         }
-        let both = format!("breme-route={}; breme-route={}", value(&stickiness, 2), value(&stickiness, 0));
-        assert_eq!(stickiness.named(&[both.as_bytes()]), Some(2), "of two that are good the first");
+        let both = format!("breme-route={}; breme-route={}", value(&affinity_cookies, 2), value(&affinity_cookies, 0));
+        assert_eq!(affinity_cookies.named(&[both.as_bytes()]), Some(2), "of two that are good the first");
     }
 
     #[test]
-    fn the_own_cookie_is_taken_out_and_the_others_stay() {
-        let of = |affinity: &Affinity| OwnCookie::of(&Arc::new(Stickiness::new(affinity, &upstreams(&["a:1"]))));
+    fn removes_only_the_own_cookie() {
+        let of = |affinity: &Affinity| OwnCookie::new(&Arc::new(AffinityCookies::new(affinity, &upstreams(&["a:1"]))));
         let own = of(&insert("sixteen byte key", None)).unwrap();
         for (line, expected) in [
             ("breme-route=x", ""),
@@ -229,26 +231,26 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_those_of_the_connection_and_the_settings() {
+    fn sets_cookie_attributes() {
         let list = upstreams(&["a:1"]);
-        let stickiness = Stickiness::new(&insert("sixteen byte key", None), &list);
-        let plain = stickiness.set_cookie(0, false).unwrap();
+        let affinity_cookies = AffinityCookies::new(&insert("sixteen byte key", None), &list);
+        let plain = affinity_cookies.set_cookie(0, false).unwrap();
         assert!(plain.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{plain}");
-        assert_eq!(*stickiness.set_cookie(0, true).unwrap(), *format!("{plain}; Secure"));
-        let aged = Stickiness::new(&insert("sixteen byte key", Some(Duration::from_secs(60))), &list);
+        assert_eq!(*affinity_cookies.set_cookie(0, true).unwrap(), *format!("{plain}; Secure"));
+        let aged = AffinityCookies::new(&insert("sixteen byte key", Some(Duration::from_secs(60))), &list);
         assert_eq!(*aged.set_cookie(0, false).unwrap(), *format!("{plain}; Max-Age=60"));
         assert_eq!(aged.set_cookie(1, false), None);
     }
 
     #[test]
-    fn made_up_and_foreign_tags_name_nobody() {
+    fn rejects_forged_and_foreign_tags() {
         let list = upstreams(&["a:1", "b:1"]);
-        let stickiness = Stickiness::new(&insert("sixteen byte key", None), &list);
-        let good = value(&stickiness, 0);
-        let foreign = value(&Stickiness::new(&insert("another key, 16+", None), &list), 0);
-        let removed = value(&Stickiness::new(&insert("sixteen byte key", None), &upstreams(&["c:1"])), 0);
+        let affinity_cookies = AffinityCookies::new(&insert("sixteen byte key", None), &list);
+        let good = value(&affinity_cookies, 0);
+        let foreign = value(&AffinityCookies::new(&insert("another key, 16+", None), &list), 0);
+        let removed = value(&AffinityCookies::new(&insert("sixteen byte key", None), &upstreams(&["c:1"])), 0);
         let secured = [UpstreamSettings { tls: true, ..list[0].clone() }];
-        let other_scheme = value(&Stickiness::new(&insert("sixteen byte key", None), &secured), 0);
+        let other_scheme = value(&AffinityCookies::new(&insert("sixteen byte key", None), &secured), 0);
         let flipped = |at: usize| {
             let digit = if good.as_bytes()[at] == b'0' { "1" } else { "0" };
             format!("{}{digit}{}", &good[..at], &good[at + 1..])
@@ -269,28 +271,28 @@ mod tests {
             String::new(),
         ];
         for value in made_up {
-            assert_eq!(stickiness.named(&[format!("breme-route={value}").as_bytes()]), None, "{value}");
+            assert_eq!(affinity_cookies.named(&[format!("breme-route={value}").as_bytes()]), None, "{value}");
         }
         for line in
             [format!("Breme-Route={good}"), format!("xbreme-route={good}"), format!("breme-routex={good}"), good]
         {
-            assert_eq!(stickiness.named(&[line.as_bytes()]), None, "{line}");
+            assert_eq!(affinity_cookies.named(&[line.as_bytes()]), None, "{line}");
         }
     }
 
     #[test]
-    fn tags_stay_when_the_list_changes() {
+    fn tags_survive_list_changes() {
         let affinity = insert("sixteen byte key", None);
-        let before = Stickiness::new(&affinity, &upstreams(&["a:1", "b:1"]));
-        let after = Stickiness::new(&affinity, &upstreams(&["c:1", "b:1", "d:1"]));
+        let before = AffinityCookies::new(&affinity, &upstreams(&["a:1", "b:1"]));
+        let after = AffinityCookies::new(&affinity, &upstreams(&["c:1", "b:1", "d:1"]));
         assert_eq!(value(&before, 1), value(&after, 1));
     }
 
     #[test]
-    fn an_applications_route_is_followed_and_never_set() {
+    fn follows_application_route() {
         let follow = Affinity::Follow { cookie: "JSESSIONID".to_owned(), separator: '.' };
-        let stickiness = Stickiness::new(&follow, &upstreams(&["node1:1", "node2:1", "other"]));
-        let named = |line: &str| stickiness.named(&[line.as_bytes()]);
+        let affinity_cookies = AffinityCookies::new(&follow, &upstreams(&["node1:1", "node2:1", "other"]));
+        let named = |line: &str| affinity_cookies.named(&[line.as_bytes()]);
         assert_eq!(named("JSESSIONID=abc.node1"), Some(0));
         assert_eq!(named("JSESSIONID=\"abc.node2\""), Some(1));
         assert_eq!(named("JSESSIONID=a.b.node2"), Some(1), "behind the last separator");
@@ -301,6 +303,6 @@ mod tests {
         {
             assert_eq!(named(line), None, "{line}");
         }
-        assert_eq!(stickiness.set_cookie(0, false), None);
+        assert_eq!(affinity_cookies.set_cookie(0, false), None);
     }
 }
