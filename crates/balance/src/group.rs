@@ -75,7 +75,7 @@ impl Group {
         match (followed, &snapshot.affinity_cookies) {
             (AffinityMatch::Full(named), _) => choice.named = Some(named),
             (_, Some(affinity_cookies)) => {
-                choice.set_affinity = affinity_cookies.set_cookie(candidate.index, hints.is_secured)
+                choice.set_affinity = affinity_cookies.set_cookie(candidate.index, hints.is_secured);
             }
             (_, None) => {}
         }

@@ -1,12 +1,12 @@
-//! Points in time as plain numbers, because a state machine must be told the time, never ask for it.
+//! Points in time as plain numbers: state machines get the time as an argument and never read a clock.
 
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A point in the run's own monotonic time: nanoseconds since the run's epoch.
+/// A point in a run's monotonic time: nanoseconds since its epoch.
 ///
-/// `std::time::Instant` cannot be made from a number, and a simulation needs that.
+/// `std::time::Instant` cannot be built from a number, which a simulation needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant {
     nanos: u64,
@@ -36,20 +36,20 @@ impl Instant {
         self.nanos / 1_000_000_000
     }
 
-    /// The time from `earlier` to this instant; zero if `earlier` is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
     }
 
-    /// The same in nanoseconds, for histograms.
+    /// The same in nanoseconds.
     #[must_use]
     pub const fn nanos_since(self, earlier: Self) -> u64 {
         self.nanos.saturating_sub(earlier.nanos)
     }
 }
 
-/// The nanoseconds of a duration, for counters and histograms. What does not fit (584 years) is the most that does.
+/// The nanoseconds of a duration, saturating (584 years).
 #[inline]
 #[must_use]
 pub fn nanos(duration: Duration) -> u64 {
@@ -59,7 +59,7 @@ pub fn nanos(duration: Duration) -> u64 {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates at [`Instant::FAR`], so that "never" can be written as a very long duration.
+    /// Saturates at [`Instant::FAR`], so that a very long duration means "never".
     fn add(self, duration: Duration) -> Self {
         Self { nanos: self.nanos.saturating_add(nanos(duration)) }
     }
@@ -82,38 +82,38 @@ pub struct UnixSeconds(pub u64);
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// The second in which it lies.
+    /// The second that contains it.
     #[must_use]
     pub const fn second(self) -> UnixSeconds {
         UnixSeconds(self.0 / 1_000)
     }
 }
 
-/// The calendar's time at an instant of the run, as the world outside the node supplies it.
+/// The wall clock at an instant of the run.
 ///
-/// The binary asks the operating system; a simulation adds the instant to a fixed date.
+/// The binary reads the operating system's clock; a simulation adds the instant to a fixed date.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn(Instant) -> UnixMillis + Send + Sync>);
 
 impl WallClock {
-    /// A clock that asks `read`.
+    /// A clock that calls `read`.
     pub fn new(read: impl Fn(Instant) -> UnixMillis + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// A clock that stood at `start` when the run began, for simulations and tests.
+    /// A clock that showed `start` when the run began, for simulations and tests.
     #[must_use]
     pub fn starting_at(start: UnixSeconds) -> Self {
         Self::new(move |now| UnixMillis(start.0 * 1_000 + now.as_nanos() / 1_000_000))
     }
 
-    /// The calendar's time at `now`.
+    /// The wall clock time at `now`.
     #[must_use]
     pub fn at(&self, now: Instant) -> UnixSeconds {
         self.millis_at(now).second()
     }
 
-    /// The same to the millisecond.
+    /// The wall clock time at `now` in milliseconds.
     #[must_use]
     pub fn millis_at(&self, now: Instant) -> UnixMillis {
         (self.0)(now)
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addition_saturates_and_subtraction_stops_at_zero() {
+    fn arithmetic_saturates() {
         let early = Instant::from_nanos(5);
         assert_eq!(early + Duration::MAX, Instant::FAR);
         assert_eq!(early - Instant::from_nanos(9), Duration::ZERO);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_wall_clock_moves_with_the_run() {
+    fn fixed_wall_clock_advances_with_the_run() {
         let wall = WallClock::starting_at(UnixSeconds(1_000));
         let later = Instant::ZERO + Duration::from_micros(2_500_999);
         assert_eq!((wall.at(later), wall.millis_at(later)), (UnixSeconds(1_002), UnixMillis(1_002_500)));

@@ -1,12 +1,11 @@
-//! Durations and counts as people write them, `10s`, `1.5m`, `10k`: flags and files read them alike. And counts as
-//! people read them.
+//! Durations and counts in flags and files: `10s`, `1.5m`, `10k`; and counts formatted for people.
 
 use std::time::Duration;
 
-/// Reads a duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
+/// Parses a duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
 ///
 /// # Errors
-/// With a sentence that says what is expected.
+/// A sentence with the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 7] =
         [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
@@ -20,10 +19,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value * factor).map_err(|_| fault())
 }
 
-/// Reads a count: `500`, `10k`, `1.5M`, `2G`.
+/// Parses a count: `500`, `10k`, `1.5M`, `2G`.
 ///
 /// # Errors
-/// With a sentence that says what is expected.
+/// A sentence with the expected form.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let fault = || format!("{text:?} is not a count; write a whole number, or 10k, 1.5M, 2G");
     let (number, unit) = split_suffix(text);
@@ -43,10 +42,10 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a number of bytes: `4096`, `64KiB`, `256MiB`, `1.5GiB`; also `64kB`, `10M` by thousands.
+/// Parses a number of bytes: `4096`, `64KiB`, `256MiB`, `1.5GiB`; also `64kB`, `10M` by thousands.
 ///
 /// # Errors
-/// With a sentence that says what is expected.
+/// A sentence with the expected form.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
     let fault = || format!("{text:?} is not a number of bytes; write a whole number, or 64KiB, 256MiB, 1GiB, 10kB, 5M");
@@ -59,20 +58,20 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes.fract() == 0.0 && bytes < 1e18 { Ok(bytes as u64) } else { Err(fault()) }
 }
 
-/// Divides a number from the unit behind it.
+/// Splits a number from its unit.
 #[must_use]
 pub fn split_suffix(text: &str) -> (&str, &str) {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     text.split_at(end)
 }
 
-/// A count as people read it: 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     group_digits(&number.to_string())
 }
 
-/// Digits of a whole number, in threes.
+/// Groups the digits of a number in threes.
 #[must_use]
 pub fn group_digits(digits: &str) -> String {
     let mut text = String::new();
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn parses_durations() {
         let millis = |text: &str| parse_duration(text).map(|duration| duration.as_micros() as f64 / 1e3);
         let cases =
             [("10", 10_000.0), ("10s", 10_000.0), ("1.5s", 1_500.0), ("250ms", 250.0), ("20us", 0.02), ("20µs", 0.02)];
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn counts() {
+    fn parses_counts() {
         for (text, expected) in [("0", 0), ("500", 500), ("10k", 10_000), ("1.5M", 1_500_000), ("2G", 2_000_000_000)] {
             assert_eq!(parse_count(text), Ok(expected), "{text}");
         }
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes() {
+    fn parses_bytes() {
         let cases = [("0", 0), ("4096", 4_096), ("256MiB", 256 << 20), ("1.5kib", 1_536), ("1GiB", 1 << 30)];
         let by_thousands = [("64kB", 64_000), ("10k", 10_000), ("5MB", 5_000_000), ("7B", 7)];
         for (text, expected) in cases.into_iter().chain(by_thousands) {

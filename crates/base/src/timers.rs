@@ -1,7 +1,7 @@
 //! Many deadlines, of which the nearest counts.
 //!
-//! A server moves a connection's deadline with every request, and almost none ever comes. So moving one
-//! later must cost nothing: it is only noted, and the heap learns of it when the old entry comes up.
+//! A server moves a connection's deadline with each request, and almost none expires. So moving one later costs a
+//! store; the heap is updated when the old entry comes up.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,8 +11,8 @@ use crate::{Instant, nanos};
 
 /// Deadlines by a small dense key (the index of a connection).
 ///
-/// Moving a deadline later, or clearing it, is one store. Each key keeps at most a few stale heap
-/// entries, since an entry is pushed only when the deadline moves before the one that is already there.
+/// Moving a deadline later, or clearing it, is one store. Each key has at most a few stale heap entries, since one is
+/// pushed only when the deadline moves before the earliest one there.
 #[derive(Debug, Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -21,16 +21,15 @@ pub struct Timers {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// When this key is due; `FAR` = never.
+    /// The deadline; `FAR`: none.
     deadline: Instant,
-    /// The earliest live heap entry of this key; `FAR` = none.
+    /// The earliest live heap entry; `FAR`: none.
     queued: Instant,
 }
 
 const EMPTY: Slot = Slot { deadline: Instant::FAR, queued: Instant::FAR };
 
 impl Timers {
-    /// No deadlines.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -53,13 +52,12 @@ impl Timers {
         }
     }
 
-    /// Forgets the deadline of `key`.
     pub fn clear(&mut self, key: u32) {
         self.set(key, Instant::FAR);
     }
 
-    /// The wait that ends with the deadline of `key` was to last `before`, and is to last `after`, both from its
-    /// beginning. Where there is no deadline, since `before` was endless, it begins `now`.
+    /// Changes the length of a wait from `before` to `after`, both counted from its beginning. Without a deadline,
+    /// since `before` was endless, it begins `now`.
     pub fn change_wait(&mut self, key: u32, before: Duration, after: Duration, now: Instant) {
         let deadline = match self.deadline(key) {
             None => now + after,
@@ -69,23 +67,23 @@ impl Timers {
         self.set(key, deadline);
     }
 
-    /// The deadline of `key`, if it has one.
+    /// The deadline of `key`.
     #[must_use]
     pub fn deadline(&self, key: u32) -> Option<Instant> {
         let deadline = self.slots.get(key as usize)?.deadline;
         (deadline != Instant::FAR).then_some(deadline)
     }
 
-    /// An instant not later than the nearest deadline; none if there is no deadline.
+    /// A lower bound of the nearest deadline.
     ///
-    /// It may be earlier, when the deadline that stood there has moved: then [`Timers::pop_due`] finds nothing
-    /// at that instant and the next call tells a later one.
+    /// It may be too early if that deadline has moved: then [`Timers::pop_due`] returns nothing, and the next call
+    /// returns a later one.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes out one key whose deadline is not after `now`.
+    /// Removes a key whose deadline is not after `now`.
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         while let Some(&Reverse((at, key))) = self.heap.peek() {
             if at > now {
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_later_costs_no_entry() {
+    fn later_deadline_adds_no_heap_entry() {
         let mut timers = Timers::new();
         for nanos in 10..1_000 {
             timers.set(3, at(nanos));
@@ -135,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_shortened_and_made_long_again_from_its_beginning() {
+    fn changed_wait_counts_from_its_beginning() {
         let mut timers = Timers::new();
         let [short, long] = [10, 75].map(Duration::from_nanos);
         timers.set(0, at(1_000) + long);
@@ -143,13 +141,13 @@ mod tests {
         assert_eq!(timers.deadline(0), Some(at(1_010)));
         timers.change_wait(0, short, long, at(1_004));
         assert_eq!(timers.deadline(0), Some(at(1_075)));
-        // It has lasted too long already.
+        // It has expired already.
         timers.change_wait(0, long, short, at(1_050));
         assert_eq!(timers.pop_due(at(1_050)), Some(0));
     }
 
     #[test]
-    fn a_wait_for_ever_begins_when_it_is_shortened() {
+    fn endless_wait_begins_when_shortened() {
         let mut timers = Timers::new();
         let short = Duration::from_nanos(10);
         timers.set(0, at(1_000) + Duration::MAX);
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_a_plain_map_over_many_random_histories() {
+    fn matches_a_map_on_random_histories() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let mut timers = Timers::new();

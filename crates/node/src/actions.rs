@@ -1,4 +1,4 @@
-//! What a node wants done, as a log that its driver carries out in order when the call has returned.
+//! The actions of a node: a log that its driver carries out in order after the call.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -9,47 +9,45 @@ use bytes::Bytes;
 
 use crate::{ConnectTicket, ConnectionId, ShardId, TlsClientId};
 
-/// What is longer is cheaper to hand over than to copy. Measured with shared segments.
+/// Longer data is cheaper to share than to copy. Measured with shared segments.
 pub const COPIED_BYTES_MAX: usize = 2048;
 
-/// The log of one or several calls. The driver owns it and uses it again, so that a small answer costs no allocation.
+/// The log of one or several calls. The driver owns and reuses it, so that a small response needs no allocation.
 #[derive(Debug, Default)]
 pub struct Actions {
-    /// Every byte of every [`Action::Send`], one after another.
+    /// The bytes of all [`Action::Send`]s, concatenated.
     bytes: Vec<u8>,
     log: Vec<Action>,
 }
 
-/// One thing to do.
+/// An action.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Send bytes of the log's buffer; see [`Actions::bytes`].
     Send(ConnectionId, SendRange),
     /// Send a shared segment.
     SendShared(ConnectionId, Bytes),
-    /// Send a part of what was lent for this call: of [`crate::Received::bytes`].
+    /// Send a part of the bytes lent for this call, [`crate::Received::bytes`].
     SendReceived(ConnectionId, Range<usize>),
     /// Send a part of a file.
     SendFile(ConnectionId, FileRange),
-    /// When all that was sent before has left, end the sending (half-close).
+    /// Half-close after everything sent before.
     Finish(ConnectionId),
-    /// End the connection.
     Close(ConnectionId, Close),
-    /// Read and lend nothing more of this connection.
+    /// Stop reading this connection.
     Pause(ConnectionId),
-    /// Read again, and lend again what was not taken.
+    /// Read again, and lend untaken bytes again.
     Resume(ConnectionId),
-    /// Open a connection.
     Connect(ConnectTicket, Endpoint),
-    /// Begin TLS on a connection that was opened without it.
+    /// Begin TLS on a connection opened without it.
     Secure(ConnectionId, ConnectTicket, TlsClientId),
     /// Call [`crate::Node::handle_woken`] of another shard's node.
     Wake(ShardId, u64),
-    /// This node is done: drop what is open and return it.
+    /// The node is done: drop open connections and return it.
     Exit,
 }
 
-/// For drivers: the log of a call, with the bytes that were lent for it.
+/// For drivers: the log of a call, with the bytes lent for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Log<'a> {
     actions: &'a Actions,
@@ -62,45 +60,42 @@ pub struct SendRange {
     start: usize,
 }
 
-/// A part of a file, to be sent without passing through the node.
+/// A part of a file, sent without passing through the node.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// The open file. Its length may have changed since: a driver that finds it shorter ends the connection.
+    /// The open file. If it has become shorter, the driver closes the connection.
     pub file: Arc<File>,
-    /// Where the part begins, in bytes.
+    /// In bytes.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// In bytes.
     pub length: u64,
 }
 
-/// How a connection ends.
+/// How to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Send what is queued, end the sending, and read the peer's rest into nothing for a bounded time and amount, so
-    /// that what was sent is not destroyed by a reset (RFC 9112, 9.6).
+    /// Send what is queued, half-close, and discard what the peer still sends, within limits of time and amount, so
+    /// that no reset destroys what was sent (RFC 9112, 9.6).
     Graceful,
-    /// At once, by a reset; what is queued is lost.
+    /// Reset at once; queued data is lost.
     Abort,
 }
 
-/// Where to connect to.
+/// The destination of a connection.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// The address.
     pub address: SocketAddr,
-    /// Whom to expect there, and how to know them; none: without TLS.
+    /// The TLS client to use; None: without TLS.
     pub tls: Option<TlsClientId>,
 }
 
 impl Endpoint {
-    /// Plain TCP to an address.
     #[must_use]
     pub const fn tcp(address: SocketAddr) -> Self {
         Self { address, tls: None }
     }
 
-    /// TLS to an address.
     #[must_use]
     pub const fn tls(address: SocketAddr, client: TlsClientId) -> Self {
         Self { address, tls: Some(client) }
@@ -114,15 +109,14 @@ impl From<SocketAddr> for Endpoint {
 }
 
 impl Actions {
-    /// An empty log.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The buffer to append to for `connection`. **Only append**: what stands in it belongs to earlier sends.
+    /// The buffer to append to for `connection`. **Only append**: it contains earlier sends.
     ///
-    /// Appending for the same connection again, with nothing else between, prolongs the same send.
+    /// Consecutive appends for the same connection are one send.
     pub fn send(&mut self, connection: ConnectionId) -> &mut Vec<u8> {
         let continues = matches!(self.log.last(), Some(Action::Send(last, _)) if *last == connection);
         if !continues {
@@ -139,8 +133,8 @@ impl Actions {
         }
     }
 
-    /// Sends on what was lent for this call: `part` of all that `received` holds, as the driver lent it. A short part,
-    /// or one that does not lie in it, is copied.
+    /// Sends bytes lent for this call: `part` of `received`, as the driver lent it. A short part, or one outside of
+    /// `received`, is copied.
     pub fn send_received(&mut self, connection: ConnectionId, received: &[u8], part: &[u8]) {
         match place_in(received, part) {
             Some(range) if part.len() > COPIED_BYTES_MAX => self.log.push(Action::SendReceived(connection, range)),
@@ -155,63 +149,61 @@ impl Actions {
         }
     }
 
-    /// Ends the sending when all before has left; receiving goes on.
+    /// Half-closes after everything sent before.
     pub fn finish(&mut self, connection: ConnectionId) {
         self.log.push(Action::Finish(connection));
     }
 
-    /// Ends the connection.
     pub fn close(&mut self, connection: ConnectionId, how: Close) {
         self.log.push(Action::Close(connection, how));
     }
 
-    /// Reads and lends nothing more of this connection until [`Actions::resume`].
+    /// Stops reading this connection until [`Actions::resume`].
     pub fn pause(&mut self, connection: ConnectionId) {
         self.log.push(Action::Pause(connection));
     }
 
-    /// Ends a pause; also asks for the bytes that the node has not taken to be lent again.
+    /// Ends a pause; also lets the driver lend untaken bytes again.
     pub fn resume(&mut self, connection: ConnectionId) {
         self.log.push(Action::Resume(connection));
     }
 
-    /// Opens a connection; the outcome comes to [`crate::Node::handle_connected`] with `ticket`.
+    /// Opens a connection; the result comes to [`crate::Node::handle_connected`] with `ticket`.
     pub fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
         self.log.push(Action::Connect(ticket, endpoint));
     }
 
-    /// Begins TLS on a connection that was opened without it, behind what was sent and received so far: at the end of a
-    /// tunnel that was asked for in the clear (RFC 9110, 9.3.6). The outcome comes to [`crate::Node::handle_connected`]
-    /// with `ticket`; until then nothing may be sent. Every byte that came must have been taken, since what is left
-    /// would be no part of the handshake. When it fails, the connection is gone, and its end is told besides. So it is
-    /// when the connection is closed before.
+    /// Begins TLS on a connection opened without it, after everything sent and received so far: at the end of a tunnel
+    /// requested in the clear (RFC 9110, 9.3.6). The result comes to [`crate::Node::handle_connected`] with `ticket`;
+    /// until then nothing may be sent. All received bytes must have been taken, since the rest would be no part of the
+    /// handshake. If it fails, or the connection is closed before, the connection is closed, and that is reported as
+    /// well.
     pub fn secure(&mut self, connection: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
         self.log.push(Action::Secure(connection, ticket, client));
     }
 
-    /// Calls [`crate::Node::handle_woken`] of the node of `shard`, from its own thread.
+    /// Calls [`crate::Node::handle_woken`] of the node of `shard`, on its thread.
     pub fn wake(&mut self, shard: ShardId, message: u64) {
         self.log.push(Action::Wake(shard, message));
     }
 
-    /// This node is done.
+    /// Ends this node.
     pub fn exit(&mut self) {
         self.log.push(Action::Exit);
     }
 
-    /// Whether nothing is to be done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// For drivers: how many things are to be done.
+    /// For drivers: the number of actions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.log.len()
     }
 
-    /// For drivers: one of them.
+    /// For drivers: an action.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Action> {
         self.log.get(index)
@@ -236,7 +228,7 @@ impl Actions {
         Log { actions: self, received }
     }
 
-    /// For drivers: forgets everything, keeps the memory (up to `bytes_kept` of it).
+    /// For drivers: clears the log and keeps up to `bytes_kept` of its memory.
     pub fn clear(&mut self, bytes_kept: usize) {
         self.log.clear();
         self.bytes.clear();
@@ -245,31 +237,28 @@ impl Actions {
 }
 
 impl<'a> Log<'a> {
-    /// How many things are to be done.
     #[must_use]
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// Whether nothing is to be done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 
-    /// One of them.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a Action> {
         self.actions.get(index)
     }
 
-    /// Whether the one at `index` sends bytes that lie in memory.
+    /// Whether the action at `index` sends bytes in memory.
     #[must_use]
     pub fn is_memory(&self, index: usize) -> bool {
         matches!(self.get(index), Some(Action::Send(..) | Action::SendShared(..) | Action::SendReceived(..)))
     }
 
-    /// The bytes in memory that the one at `index` sends; nothing for any other action.
+    /// The bytes in memory that the action at `index` sends; empty for any other action.
     #[must_use]
     pub fn memory(&self, index: usize) -> &'a [u8] {
         match self.get(index) {
@@ -280,7 +269,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Where `part` lies in `whole`, if it does.
+/// The position of `part` in `whole`, if it is inside.
 fn place_in(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
@@ -292,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appends_for_one_connection_are_one_send() {
+    fn consecutive_appends_are_one_send() {
         let (first, second) = (ConnectionId::new(0, 0), ConnectionId::new(1, 0));
         let mut actions = Actions::new();
         actions.send(first).extend_from_slice(b"one ");
@@ -309,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_received_is_sent_from_where_it_lies() {
+    fn received_bytes_are_sent_without_copy() {
         let (connection, received) = (ConnectionId::new(0, 0), [7; 3 * COPIED_BYTES_MAX]);
         let elsewhere = received;
         let mut actions = Actions::new();

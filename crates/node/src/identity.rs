@@ -1,9 +1,9 @@
-//! Names of connections, listeners and shards.
+//! Identifiers of connections, listeners and shards.
 
 use std::fmt;
 
-/// A connection of one shard: a dense index, for tables, and a generation, so that an index which is
-/// used again is not taken for the connection that had it before.
+/// A connection of one shard: a dense index for tables, and a generation that distinguishes it from earlier connections
+/// with this index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     index: u32,
@@ -17,7 +17,7 @@ impl ConnectionId {
         Self { index, generation }
     }
 
-    /// Small and dense: the place of the connection in a table.
+    /// A small dense index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.index as usize
@@ -29,7 +29,7 @@ impl ConnectionId {
         self.index
     }
 
-    /// How often the index was given out before.
+    /// How often the index was used before.
     #[must_use]
     pub const fn generation(self) -> u32 {
         self.generation
@@ -42,23 +42,23 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// The node's own name for a connection that it wants opened; it comes back with the outcome.
+/// The node's identifier of a connection that it opens; returned with the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectTicket(pub u64);
 
-/// A listener's place in the list that the driver was given.
+/// A listener's index in the driver's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub usize);
 
-/// One of the nodes that work side by side, each on its own thread.
+/// One of the nodes that run side by side, each on its own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardId(pub usize);
 
-/// What a node factory is told about the shard that it makes a node for.
+/// The shard for which a node factory creates a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Shard {
-    /// Which one, from 0.
+    /// From 0.
     pub id: ShardId,
-    /// How many there are.
+    /// The number of shards.
     pub count: usize,
 }

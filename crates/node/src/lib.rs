@@ -20,12 +20,12 @@
 //!   segments, file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the
 //!   call returns; all that one call produced for a connection leaves in one system call where the kernel allows. What
 //!   the kernel does not take stays in the driver's queue of that connection. While that queue is long, an *accepted*
-//!   connection is lent no more bytes: a peer that does not read its answers may not ask for more, unless the node's
-//!   connections are [full duplex](Node::is_full_duplex). A connection that the node *opened* is always lent: were
-//!   both sides to wait until their queues are empty, neither would ever read. A node that must hold back a peer it
-//!   connected to [pauses](Actions::pause) that connection.
+//!   connection is lent no more bytes: a peer that does not read its responses may not send more requests, unless the
+//!   node's connections are [full duplex](Node::is_full_duplex). A connection that the node *opened* is always lent:
+//!   were both sides to wait until their queues are empty, neither would ever read. A node that must hold back a peer
+//!   it connected to [pauses](Actions::pause) that connection.
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
-//!   the node itself asked for the end. After [`Actions::close`] nothing more is lent.
+//!   the node itself closed it. After [`Actions::close`] nothing more is lent.
 //! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can
 //!   be earlier ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of events;
 //!   [`Node::handle_deadline`] comes at that instant or a little later.
@@ -66,7 +66,7 @@ pub trait Node {
     /// A peer connected to one of the listeners.
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions);
 
-    /// What became of an [`Actions::connect`], or of an [`Actions::secure`].
+    /// The result of [`Actions::connect`] or [`Actions::secure`].
     fn handle_connected(
         &mut self,
         _now: Instant,
@@ -76,7 +76,7 @@ pub trait Node {
     ) {
     }
 
-    /// Bytes, or the end of the peer's sending, or both. Returns how many bytes it took.
+    /// Bytes, or the end of the peer's sending, or both. Returns the number of bytes taken.
     fn handle_received(
         &mut self,
         now: Instant,
@@ -90,13 +90,13 @@ pub trait Node {
     /// Nothing is said of a send that left at once.
     fn handle_sent(&mut self, _now: Instant, _connection: ConnectionId, _unsent_bytes: u64, _actions: &mut Actions) {}
 
-    /// The connection is gone; its id will not come again.
+    /// The connection is closed; its id is not used again.
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions);
 
     /// [`Node::next_deadline`] has come.
     fn handle_deadline(&mut self, _now: Instant, _actions: &mut Actions) {}
 
-    /// Another shard, or somebody outside, sent a wake-up with this message.
+    /// Another shard, or the program, sent a wake-up with this message.
     fn handle_woken(&mut self, _now: Instant, _message: u64, _actions: &mut Actions) {}
 
     /// Connections wait that cannot be served while those that are open stay; or (`is_high` is false) none does any
@@ -154,21 +154,19 @@ pub struct Received<'a> {
     pub came: Instant,
 }
 
-/// Who connected, and where.
+/// An accepted connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Accepted {
-    /// The listener, by its place in the list that the driver was given.
+    /// The listener.
     pub listener: ListenerId,
-    /// The peer's address.
     pub peer: std::net::SocketAddr,
 }
 
 /// A connection that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Connected {
-    /// Its name.
     pub connection: ConnectionId,
-    /// How its handshake went; none without TLS.
+    /// None without TLS.
     pub handshake: Option<Handshake>,
 }
 
@@ -183,15 +181,15 @@ impl Connected {
 /// Why a connection could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectError {
-    /// Nothing listens there.
+    /// No listener.
     Refused,
-    /// The peer or the network did not answer.
+    /// The peer or the network did not respond.
     TimedOut,
-    /// No way to that address.
+    /// No route to the address.
     Unreachable,
-    /// This machine has no more file descriptors, ports or memory for it.
+    /// Out of file descriptors, ports or memory.
     NoResources,
-    /// The connection was there, but the handshake of TLS failed.
+    /// The TLS handshake failed.
     Tls(TlsFailure),
     /// Something else.
     Other(std::io::ErrorKind),
@@ -200,18 +198,18 @@ pub enum ConnectError {
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The node asked for it, and everything it had sent was handed over.
+    /// The node closed it, and everything it had sent was delivered to the kernel.
     Requested,
     /// The peer reset it.
     Reset,
-    /// The peer ended it without saying so, as TLS demands (RFC 8446, 6.1): what it sent last may be missing.
+    /// The peer closed it without close_notify (RFC 8446, 6.1): data may be missing.
     Truncated,
-    /// The driver ended it: its limit of time for closing passed, or the program stops.
+    /// The driver closed it: the timeout of closing passed, or the program stops.
     Dropped,
-    /// The driver ended it while others waited: its peer read less than [`PRESSURE_RATE_MIN`].
+    /// The driver closed it under pressure: its peer read less than [`PRESSURE_RATE_MIN`].
     Evicted,
-    /// What came was against the rules of TLS, or the peer said that it cannot go on.
+    /// A violation of TLS, or an alert of the peer.
     Tls(TlsFailure),
-    /// Another error of the transport.
+    /// Another transport error.
     Failed(std::io::ErrorKind),
 }

@@ -1,4 +1,4 @@
-//! Which clients may keep their connections while others wait for one.
+//! Connection pressure: which clients may keep their connections while others wait.
 
 use std::time::Duration;
 
@@ -33,25 +33,25 @@ const EVICTED_AT_A_TIME: u32 = 16;
 /// After how long the next ones may be closed: a driver sees by then whether still others wait.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a server knows of connections that wait (see [`Node::handle_pressure`](crate::Node::handle_pressure)).
+/// The state of connection pressure in a server (see [`Node::handle_pressure`](crate::Node::handle_pressure)).
 #[derive(Debug, Default)]
 pub struct Pressure {
     is_high: bool,
     /// When it rose; if it fell and soon rose again, when it rose first.
     began: Instant,
-    /// When it fell last.
+    /// When it last fell.
     ended: Option<Instant>,
     /// It has lasted for [`PRESSURE_GRACE`], and [`Pressure::rise`] was called.
     is_lasting: bool,
-    /// When the first of those clients was closed that were closed together.
+    /// When the current batch of evictions began.
     evicting_since: Instant,
-    /// How many were to be closed since then.
+    /// Evictions in this batch.
     evicted_count: u32,
 }
 
 impl Pressure {
-    /// Others begin to wait; or (`is_high` is false) none waits any more. Where many take their turns, there are
-    /// moments in which none waits: pressure that rises again within [`PRESSURE_GRACE`] has lasted all the time.
+    /// Sets whether connections wait. While clients take turns there are moments without waiting ones: pressure that
+    /// rises again within [`PRESSURE_GRACE`] counts as uninterrupted.
     pub fn set(&mut self, now: Instant, is_high: bool) {
         let has_lasted = self.ended.is_some_and(|ended| now.since(ended) < PRESSURE_GRACE);
         if is_high && !has_lasted {
@@ -63,7 +63,7 @@ impl Pressure {
         self.is_high = is_high;
     }
 
-    /// Others wait for the connections of those that have one.
+    /// Whether connections wait.
     #[must_use]
     pub const fn is_high(&self) -> bool {
         self.is_high
@@ -75,19 +75,19 @@ impl Pressure {
         (self.is_high && !self.is_lasting).then(|| self.began + PRESSURE_GRACE)
     }
 
-    /// The pressure has lasted for [`PRESSURE_GRACE`]: from now on slow clients have less time.
+    /// Shortens the timeouts of slow clients: the pressure has lasted for [`PRESSURE_GRACE`].
     pub fn rise(&mut self) {
         self.is_lasting = true;
     }
 
-    /// How long a client may stay without a request in progress, where it may for `ordinary` while none waits.
+    /// The idle timeout; `ordinary` without pressure.
     #[must_use]
     pub fn idle_timeout(&self, ordinary: Duration) -> Duration {
         if self.is_high() { ordinary.min(PRESSURE_IDLE_TIMEOUT) } else { ordinary }
     }
 
-    /// How long a client may take to send the head of a request, or a body that is discarded, where it may take
-    /// `ordinary` while none waits; and how long it may do anything below [`PRESSURE_RATE_MIN`].
+    /// The timeout of a request head and of a discarded body, `ordinary` without pressure; and of anything below
+    /// [`PRESSURE_RATE_MIN`].
     #[must_use]
     pub fn slow_timeout(&self, ordinary: Duration) -> Duration {
         match self.is_high {
@@ -96,8 +96,8 @@ impl Pressure {
         }
     }
 
-    /// When a client moves too few bytes, if nothing moves after `bytes` that have moved since `began`, the last of
-    /// them at `last`. However many they are, a client that then moves none keeps its connection for a turn only.
+    /// When a transfer is too slow, if nothing more arrives after `bytes` since `began`, the last of them at `last`.
+    /// However many they are, a pause may last for a turn only.
     #[must_use]
     pub fn transfer_deadline(&self, began: Instant, bytes: u64, last: Instant) -> Instant {
         if !self.is_high() {
@@ -108,18 +108,18 @@ impl Pressure {
         (began + timeout + paid_for).min(last + timeout.max(PRESSURE_TURN))
     }
 
-    /// When a client that has ended its sending at `since` has waited for too long: it may have left, or have closed
-    /// one direction only, which no server can distinguish.
+    /// When a client that closed its side at `since` has waited too long: it may have left, or have closed one
+    /// direction only, which a server cannot distinguish.
     #[must_use]
     pub fn half_closed_deadline(&self, since: Instant) -> Instant {
         if self.is_high() { since + self.slow_timeout(Duration::MAX) } else { Instant::FAR }
     }
 
-    /// Whether a client that was accepted at this instant may be closed after its next response. The pressure must have
-    /// lasted as long as a turn: most is over sooner, since others are idle.
+    /// Whether a client accepted at this instant may be closed after its next response. The pressure must have lasted
+    /// for a turn; mostly it ends before, since other clients are idle.
     #[inline]
     #[must_use]
-    pub fn should_leave(&self, accepted: Instant, now: Instant) -> bool {
+    pub fn should_close(&self, accepted: Instant, now: Instant) -> bool {
         self.is_high && now.since(self.began.max(accepted)) >= PRESSURE_TURN && self.may_evict(now)
     }
 
@@ -127,10 +127,10 @@ impl Pressure {
         self.evicted_count < EVICTED_AT_A_TIME || now.since(self.evicting_since) >= EVICTION_PAUSE
     }
 
-    /// Closes a client since others wait.
+    /// Counts an eviction under pressure.
     ///
     /// # Errors
-    /// Enough have been closed just now: this one is to be closed after so long, if still others wait then.
+    /// The rate of evictions is exceeded; evict this client after the returned time, if connections still wait then.
     pub fn evict(&mut self, now: Instant) -> Result<(), Duration> {
         if now.since(self.evicting_since) >= EVICTION_PAUSE {
             (self.evicting_since, self.evicted_count) = (now, 0);
@@ -148,22 +148,22 @@ mod tests {
     const NANOSECOND: Duration = Duration::from_nanos(1);
 
     #[test]
-    fn a_turn_begins_with_the_later_of_the_pressure_and_the_client() {
+    fn turn_begins_with_pressure_or_accept() {
         let mut pressure = Pressure::default();
         let [early, late] = [1, 5].map(|seconds| Instant::ZERO + Duration::from_secs(seconds));
         let far = late + 10 * PRESSURE_TURN;
-        assert!(!pressure.should_leave(early, far));
+        assert!(!pressure.should_close(early, far));
         for (began, accepted) in [(early, late), (late, early)] {
             pressure.set(began, true);
-            assert!(!pressure.should_leave(accepted, late + (PRESSURE_TURN - NANOSECOND)));
-            assert!(pressure.should_leave(accepted, late + PRESSURE_TURN));
+            assert!(!pressure.should_close(accepted, late + (PRESSURE_TURN - NANOSECOND)));
+            assert!(pressure.should_close(accepted, late + PRESSURE_TURN));
         }
         pressure.set(far, false);
-        assert!(!pressure.should_leave(early, far + PRESSURE_TURN));
+        assert!(!pressure.should_close(early, far + PRESSURE_TURN));
     }
 
     #[test]
-    fn only_pressure_makes_time_outs_shorter() {
+    fn only_pressure_shortens_timeouts() {
         let mut pressure = Pressure::default();
         let long = 2 * PRESSURE_IDLE_TIMEOUT;
         assert_eq!(pressure.idle_timeout(long), long);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_have_less_time_when_the_pressure_lasts() {
+    fn lasting_pressure_shortens_slow_timeouts() {
         let mut pressure = Pressure::default();
         let (long, began) = (10 * PRESSURE_GRACE, Instant::ZERO + PRESSURE_GRACE);
         assert_eq!((pressure.slow_timeout(long), pressure.half_closed_deadline(began)), (long, Instant::FAR));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_needs_a_rate_and_must_not_pause() {
+    fn transfer_has_minimum_rate_and_pause_limit() {
         let mut pressure = Pressure::default();
         let (began, second) = (Instant::ZERO, Duration::from_secs(1));
         assert_eq!(pressure.transfer_deadline(began, 0, began), Instant::FAR);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_closed_a_few_at_a_time_and_each_hears_when() {
+    fn evictions_are_limited_in_rate() {
         let mut pressure = Pressure::default();
         pressure.set(Instant::ZERO, true);
         let begin = Instant::ZERO + 10 * PRESSURE_TURN;
@@ -223,12 +223,12 @@ mod tests {
             let now = begin + EVICTION_PAUSE * round;
             let due = waiting.iter().filter(|&&at| at <= now).count();
             waiting.retain(|&at| at > now);
-            assert_eq!(pressure.should_leave(Instant::ZERO, now), due > 0);
+            assert_eq!(pressure.should_close(Instant::ZERO, now), due > 0);
             let later = (0..due).filter_map(|_| pressure.evict(now).err());
             waiting.extend(later.map(|later| now + later));
             let gone = 100 - waiting.len();
             assert_eq!(gone, 100.min((round + 1) as usize * EVICTED_AT_A_TIME as usize));
-            assert_eq!(pressure.should_leave(Instant::ZERO, now), due < EVICTED_AT_A_TIME as usize);
+            assert_eq!(pressure.should_close(Instant::ZERO, now), due < EVICTED_AT_A_TIME as usize);
         }
     }
 }

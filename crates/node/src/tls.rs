@@ -1,47 +1,46 @@
-//! What a node may know of TLS: that a connection has it, how long the handshake took, and why one failed.
+//! What a node knows of TLS: that a connection uses it, how long the handshake took, and why one failed.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A client of TLS: a server's name and how to know it; its place in the list that the driver was given.
+/// A TLS client configuration: a server name and how to verify it; its index in the driver's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TlsClientId(pub u32);
 
-/// A handshake that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handshake {
-    /// From the moment at which the connection was there to the end of the handshake.
+    /// From the open connection to the end of the handshake.
     pub duration: Duration,
-    /// It went on with the keys of an earlier session, without certificates.
+    /// The session was resumed, without certificates.
     pub is_resumed: bool,
 }
 
-/// What was wrong with a handshake, or with a session later on.
+/// Why a handshake, or a session later on, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsFailure {
-    /// The peer's certificate comes from nobody that is trusted here.
+    /// The certificate's issuer is not trusted.
     UnknownAuthority,
-    /// The time of the peer's certificate is over.
+    /// The certificate has expired.
     Expired,
-    /// The time of the peer's certificate has not begun.
+    /// The certificate is not valid yet.
     NotYetValid,
-    /// The peer's certificate is for another name.
+    /// The certificate is for another name.
     WrongHost,
-    /// The peer's certificate cannot be accepted for another reason.
+    /// The certificate is invalid for another reason.
     BadCertificate,
-    /// No version, cipher suite or key exchange in common.
+    /// No common version, cipher suite or key exchange.
     NothingInCommon,
-    /// What came is not TLS.
+    /// The peer does not speak TLS.
     NotTls,
-    /// The peer ended it with this alert (RFC 8446, 6).
+    /// The peer sent this alert (RFC 8446, 6).
     Alert(u8),
-    /// The handshake was not done in time.
+    /// The handshake timed out.
     TimedOut,
-    /// The peer ended the connection in the middle of the handshake.
+    /// The peer closed the connection during the handshake.
     Closed,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
-    /// The driver was given no client of this number.
+    /// The driver has no TLS client with this number.
     NoSuchClient,
 }
 
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_named() {
+    fn names_alerts() {
         let told = TlsFailure::Alert(48).to_string();
         assert!(told.contains("alert 48, unknown_ca"), "{told}");
         assert!(TlsFailure::Alert(255).to_string().contains("no known name"));

@@ -1,8 +1,8 @@
-//! Counters of a site, in a separate [place](ShardPlaces) for each shard.
+//! Counters of a site, in a separate [place](PerShard) for each shard.
 
 use std::sync::Arc;
 
-use breme_base::{Count, ShardPlaces, SharedCounts};
+use breme_base::{Count, PerShard, SharedCounts};
 use breme_http1::{RefusalReason, Version};
 
 /// The classes of response statuses, 2xx to 5xx.
@@ -63,7 +63,7 @@ impl ShardCounts {
 /// The counters of all shards, and rare events that need none of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    shards: ShardPlaces<ShardCounts>,
+    shards: PerShard<ShardCounts>,
     refusals: SharedCounts<{ RefusalReason::ALL.len() }>,
 }
 

@@ -1,9 +1,9 @@
-//! Counters of the proxy, in a separate [place](ShardPlaces) for each shard.
+//! Counters of the proxy, in a separate [place](PerShard) for each shard.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Count, ShardPlaces, SharedCounts, nanos};
+use breme_base::{Count, PerShard, SharedCounts, nanos};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::{Method, RefusalReason};
 
@@ -332,7 +332,7 @@ impl ShardCounts {
 /// The counters of all shards, and rare events that need none of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    shards: ShardPlaces<ShardCounts>,
+    shards: PerShard<ShardCounts>,
     refusals: SharedCounts<{ RefusalReason::ALL.len() }>,
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use breme_base::{Place, Source};
+use breme_base::{SourceText, TextPosition};
 
 /// The maximum number of errors that are reported together.
 pub const DIAGNOSTICS_MAX: usize = 30;
@@ -18,7 +18,7 @@ pub type Span = Range<usize>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Its position; none if it concerns no part of the file.
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     /// What is wrong, and what would be right.
     pub problem: String,
     /// The line of the file.
@@ -29,7 +29,7 @@ pub struct Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Place { line, column }) = self.place else { return formatter.write_str(&self.problem) };
+        let Some(TextPosition { line, column }) = self.place else { return formatter.write_str(&self.problem) };
         write!(formatter, "line {line}, column {column}: {}", self.problem)?;
         // A long line is shown from a little before the place.
         let first = if column > SHOWN_CHARACTERS_MAX - 20 { column - 20 } else { 1 };
@@ -95,7 +95,7 @@ impl Collector {
     pub fn diagnostic(&self, span: &Span, problem: impl Into<String>) -> Diagnostic {
         let written = self.text.get(span.clone()).unwrap_or_default();
         let length = written.lines().next().unwrap_or_default().chars().count();
-        self.at(self.source().place(span.start), length, problem.into())
+        self.at(self.source().position(span.start), length, problem.into())
     }
 
     /// An error at a column (from 1) of `value`, a string whose literal is at `span`, without noting it.
@@ -108,17 +108,17 @@ impl Collector {
         length: usize,
         problem: impl Into<String>,
     ) -> Diagnostic {
-        let place = self.source().place_within(span, value, column);
-        let is_exact = place != self.source().place(span.start);
+        let place = self.source().position_within(span, value, column);
+        let is_exact = place != self.source().position(span.start);
         self.at(place, if is_exact { length } else { 1 }, problem.into())
     }
 
-    fn at(&self, place: Place, length: usize, problem: String) -> Diagnostic {
+    fn at(&self, place: TextPosition, length: usize, problem: String) -> Diagnostic {
         Diagnostic { place: Some(place), problem, line: self.source().line(place.line).to_owned(), length }
     }
 
-    fn source(&self) -> Source<'_> {
-        Source(&self.text)
+    fn source(&self) -> SourceText<'_> {
+        SourceText(&self.text)
     }
 
     /// Notes an error.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Unexpected, Visitor};
 
 use serde_spanned::de::{SpannedDeserializer, is_spanned};
@@ -159,11 +159,11 @@ impl de::Error for ReadError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::custom(format!("there is no key `{field}` here; {}", meant_or_known(field, expected.iter().copied())))
+        Self::custom(format!("there is no key `{field}` here; {}", suggest_or_list(field, expected.iter().copied())))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self::custom(format!("{variant:?} is not known here; {}", meant_or_known(variant, expected.iter().copied())))
+        Self::custom(format!("{variant:?} is not known here; {}", suggest_or_list(variant, expected.iter().copied())))
     }
 
     fn missing_field(field: &'static str) -> Self {

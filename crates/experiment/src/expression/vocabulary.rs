@@ -3,7 +3,7 @@
 use super::cursor::{ExpressionError, Stretch};
 use super::quantity::MeasuredOn;
 use super::terms::{Expression, Measure, Quantity};
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 
 /// The workloads, subjects, factors and named measures of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ impl Vocabulary {
                 examples(quantity, known)
             );
         }
-        format!("there is no {kind} `{name}`; {}", meant_or_known(name, known.iter().map(String::as_str)))
+        format!("there is no {kind} `{name}`; {}", suggest_or_list(name, known.iter().map(String::as_str)))
     }
 
     /// The level as the experiment writes it.
@@ -87,7 +87,7 @@ impl Vocabulary {
             return Err(factor.1.fault(format!(
                 "there is no factor `{}`; {}",
                 factor.0,
-                meant_or_known(factor.0, known)
+                suggest_or_list(factor.0, known)
             )));
         };
         let is_it = |known: &&String| **known == level.0 || is_same_number(known, level.0);
@@ -98,7 +98,7 @@ impl Vocabulary {
             .left_out
             .iter()
             .any(|(name, left)| name == factor.0 && (left == level.0 || is_same_number(left, level.0)));
-        let hint = meant_or_known(level.0, levels.iter().map(String::as_str));
+        let hint = suggest_or_list(level.0, levels.iter().map(String::as_str));
         let error = level.1.fault(format!("factor `{}` has no level `{}`; {hint}", factor.0, level.0));
         Err(ExpressionError { is_left_out, ..error })
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Node, Span, Table, Value};
 
 use crate::placeholder::{self, Placeholder};
@@ -96,7 +96,7 @@ impl Levels<'_> {
                         let first = name.split('.').next().unwrap_or_default();
                         format!(
                             "there is no factor `{first}`; {}",
-                            meant_or_known(first, self.factors.iter().map(String::as_str))
+                            suggest_or_list(first, self.factors.iter().map(String::as_str))
                         )
                     });
                     collector.note_within(span, text, 1, text.chars().count(), problem);
@@ -158,7 +158,7 @@ impl Levels<'_> {
                 Some(entry) => Ok((factor, entry.node.clone())),
                 None => Err(Some(format!(
                     "level `{level}` of factor `{factor}` has no setting `{setting}`; {}",
-                    meant_or_known(setting, settings.keys())
+                    suggest_or_list(setting, settings.keys())
                 ))),
             },
             (_, Some(setting)) => Err(Some(format!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Node, Span, Value};
 
 use super::resolve::Design;
@@ -118,7 +118,7 @@ impl Resolver<'_, '_> {
             let problem = if self.levels.subjects.contains(name) {
                 format!("`{action} = \"{name}\"`{}: no workload or subject uses `{name}` there", self.at_levels())
             } else {
-                let hint = meant_or_known(name, self.levels.subjects.iter().map(String::as_str));
+                let hint = suggest_or_list(name, self.levels.subjects.iter().map(String::as_str));
                 format!("there is no subject `{name}`; {hint}")
             };
             self.collector.note(span, problem);

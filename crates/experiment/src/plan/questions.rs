@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Span};
 
 use super::factors::{FactorSpec, LevelRange};
@@ -415,7 +415,7 @@ impl Questions<'_> {
         let found = self.factors.iter().find(|factor| factor.name == name.value).cloned();
         if found.is_none() {
             let known = self.factors.iter().map(|factor| factor.name.as_str());
-            let hint = meant_or_known(&name.value, known);
+            let hint = suggest_or_list(&name.value, known);
             self.collector.note(&name.span, format!("there is no factor `{}`; {hint}", name.value));
         }
         found

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_stats::BLOCKS_MIN;
 use breme_toml::{Collector, Diagnostics, Entry, Node, Table, Value, node_of};
 
@@ -105,7 +105,7 @@ fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -
         None => {}
     }
     if let Some(wanted) = wanted.filter(|wanted| !profiles.iter().any(|entry| entry.key == *wanted)) {
-        let hint = meant_or_known(wanted, profiles.iter().map(|entry| entry.key.as_str()));
+        let hint = suggest_or_list(wanted, profiles.iter().map(|entry| entry.key.as_str()));
         collector.note_at_large(format!("there is no profile `{wanted}`; {hint}"));
     }
     profiles

@@ -1,6 +1,6 @@
 //! A request as the file has it becomes a method and a path as `breme load` has them.
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Node, Span, Table, Value};
 
 use super::resolver::Resolver;
@@ -150,7 +150,7 @@ fn placeholder(node: &Node, collector: &mut Collector) -> Option<String> {
     const KINDS: [&str; 4] = ["uniform", "zipf", "random", "seq"];
     let is_unknown = |entry: &&Entry| !KINDS.contains(&entry.key.as_str()) && entry.key != "exponent";
     if let Some(entry) = table.entries.iter().find(is_unknown) {
-        let hint = meant_or_known(&entry.key, KINDS.into_iter());
+        let hint = suggest_or_list(&entry.key, KINDS.into_iter());
         collector.note(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
         return None;
     }

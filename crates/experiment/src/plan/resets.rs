@@ -7,7 +7,7 @@ use super::subject::Subject;
 use crate::file;
 use crate::file::values::{At, Command};
 use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 
 /// What every subject knows that is started here.
 const RESTART: &str = "restart";
@@ -33,7 +33,7 @@ impl<'a> Resolver<'a, '_> {
             let known = subjects.iter().map(|subject| subject.spec.name.as_str());
             self.collector.note(
                 &at.span,
-                format!("there is no subject `{subject_name}`; {}", meant_or_known(subject_name, known)),
+                format!("there is no subject `{subject_name}`; {}", suggest_or_list(subject_name, known)),
             );
             return None;
         };
@@ -57,7 +57,7 @@ impl<'a> Resolver<'a, '_> {
         let described = subject.resets.iter().map(|(known, _)| known.as_str());
         let known = described.chain(of_role.iter().map(|reset| reset.name.as_str()));
         let known: Vec<&str> = known.chain(can_restart.then_some(RESTART)).collect();
-        let hint = meant_or_known(name, known.iter().copied());
+        let hint = suggest_or_list(name, known.iter().copied());
         self.collector.note(&at.span, format!("subject `{}` has no reset `{name}`; {hint}", subject.spec.name));
         None
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Span, Table, Value};
 
 use super::names::check_name;
@@ -180,7 +180,7 @@ impl<'a> Resolver<'a, '_> {
         };
         for subject in [to].into_iter().chain(&file.r#for) {
             if !self.levels.subjects.contains(&subject.value) {
-                let hint = meant_or_known(&subject.value, self.levels.subjects.iter().map(String::as_str));
+                let hint = suggest_or_list(&subject.value, self.levels.subjects.iter().map(String::as_str));
                 self.collector.note(&subject.span, format!("there is no subject `{}`; {hint}", subject.value));
             }
         }

@@ -203,7 +203,7 @@ impl Flag {
             return collector.note(span, format!("expected a value for `{}`, found {}", self.name, value.describe()));
         };
         if !self.values.is_empty() && !self.values.contains(&text) {
-            let known = breme_base::meant_or_known(&text, self.values.iter().map(String::as_str));
+            let known = breme_base::suggest_or_list(&text, self.values.iter().map(String::as_str));
             return collector.note(span, format!("`{}` cannot be {text:?}; {known}", self.name));
         }
         let text = self.meant(text, scope);

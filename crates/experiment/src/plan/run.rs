@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Table, Value, node_of};
 
 use super::blocks::Blocks;
@@ -121,7 +121,7 @@ fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], coll
             let factors = combinations.first().into_iter().flatten().map(|(name, _)| name.as_str());
             collector.note(
                 &entry.key_span,
-                format!("there is no factor `{}`; {}", entry.key, meant_or_known(&entry.key, factors)),
+                format!("there is no factor `{}`; {}", entry.key, suggest_or_list(&entry.key, factors)),
             );
         } else {
             let level = entry.node.value.plain().unwrap_or_default();
@@ -136,7 +136,7 @@ fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], coll
                 format!(
                     "factor `{}` has no level `{level}`; {}",
                     entry.key,
-                    meant_or_known(&level, distinct.into_iter())
+                    suggest_or_list(&level, distinct.into_iter())
                 ),
             );
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_base::meant_or_known;
+use breme_base::suggest_or_list;
 use breme_toml::{Entry, Node, Span, Table, Value};
 
 use super::names::check_name;
@@ -119,7 +119,7 @@ impl<'a> Resolver<'a, '_> {
         let known: Vec<&str> = roles.0.iter().map(|role| role.name.as_str()).chain(["command", "external"]).collect();
         match kind {
             Some(kind) => {
-                let hint = meant_or_known(name, known.iter().copied());
+                let hint = suggest_or_list(name, known.iter().copied());
                 self.collector.note(&kind.node.span, format!("there is no kind of subject `{name}`; {hint}"));
             }
             None => self.collector.note(
@@ -258,7 +258,7 @@ impl<'a> Resolver<'a, '_> {
         }
         self.collector.note(
             &signal.span,
-            format!("there is no signal {:?}; {}", signal.value, meant_or_known(&name, SIGNALS.into_iter())),
+            format!("there is no signal {:?}; {}", signal.value, suggest_or_list(&name, SIGNALS.into_iter())),
         );
         None
     }
@@ -369,7 +369,7 @@ impl<'a> Resolver<'a, '_> {
             if self.levels.subjects.contains(&need.value) {
                 needs.insert(need.value.clone());
             } else {
-                let hint = meant_or_known(&need.value, self.levels.subjects.iter().map(String::as_str));
+                let hint = suggest_or_list(&need.value, self.levels.subjects.iter().map(String::as_str));
                 self.collector.note(&need.span, format!("there is no subject `{}`; {hint}", need.value));
             }
         }

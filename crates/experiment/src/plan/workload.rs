@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breme_base::{ThinkTime, meant_or_known};
+use breme_base::{ThinkTime, suggest_or_list};
 use breme_toml::{Entry, Span, Table, Value};
 
 use super::foreign::is_command;
@@ -158,7 +158,7 @@ impl Resolver<'_, '_> {
         };
         let found = routes.iter().find(|route| route.name == name);
         if found.is_none() {
-            let hint = meant_or_known(&name, routes.iter().map(|route| route.name.as_str()));
+            let hint = suggest_or_list(&name, routes.iter().map(|route| route.name.as_str()));
             self.collector.note(&span, format!("there is no path or subject `{name}`; {hint}"));
         }
         found
@@ -257,7 +257,7 @@ impl Resolver<'_, '_> {
         let Some(entry) = table.get(key) else { return };
         let text = entry.node.value.plain().unwrap_or_default();
         if !known.contains(&text.as_str()) {
-            let hint = meant_or_known(&text, known.iter().copied());
+            let hint = suggest_or_list(&text, known.iter().copied());
             self.collector.note(&entry.node.span, format!("`{key}` cannot be {text:?}; {hint}"));
         }
     }

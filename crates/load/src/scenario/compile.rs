@@ -442,7 +442,7 @@ impl<'a> Compiler<'a> {
 mod tests {
     use super::super::tests::GOOD;
     use super::*;
-    use breme_base::Place;
+    use breme_base::TextPosition;
 
     fn errors(text: &str) -> Vec<Diagnostic> {
         Scenarios::parse(text, None, &Variables::default()).unwrap_err().0
@@ -453,7 +453,7 @@ mod tests {
         let check = |from: &str, to: &str, place: (usize, usize), problem: &str| {
             assert!(GOOD.contains(from), "{from}");
             let errors = errors(&GOOD.replacen(from, to, 1));
-            let expected = Some(Place { line: place.0, column: place.1 });
+            let expected = Some(TextPosition { line: place.0, column: place.1 });
             let error = errors.iter().find(|error| error.place == expected);
             assert!(error.is_some_and(|error| error.problem.contains(problem)), "{to}: {errors:#?}");
         };

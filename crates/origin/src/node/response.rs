@@ -21,14 +21,14 @@ impl Context<'_> {
 
     /// Announces `Connection: close` in the response to the last received request, if the client should leave.
     fn announce_close(&mut self) {
-        if self.should_leave() && !self.connection.has_pending {
+        if self.should_close() && !self.connection.has_pending {
             self.close_after_response();
         }
     }
 
     /// The server is stopping, or the client has had its turn under connection pressure.
-    pub(super) fn should_leave(&self) -> bool {
-        self.is_stopping || self.pressure.should_leave(self.connection.accepted, self.now)
+    pub(super) fn should_close(&self) -> bool {
+        self.is_stopping || self.pressure.should_close(self.connection.accepted, self.now)
     }
 
     fn close_after_response(&mut self) {
@@ -102,7 +102,7 @@ impl Context<'_> {
     }
 
     fn begin_echo(&mut self, echo: &mut Echo) {
-        if self.should_leave() {
+        if self.should_close() {
             self.close_after_response();
         }
         let framing = echo.length.map_or(Framing::Chunked, Framing::Length);

@@ -129,7 +129,7 @@ impl Context<'_> {
             Some(page) => (page.media_type.as_str(), page.content.clone()),
             None => ("text/plain; charset=utf-8", failure.text(name).into()),
         };
-        if client.announce_leave(self.node.is_stopping, &mut self.node.pressure, self.now) {
+        if client.announce_close(self.node.is_stopping, &mut self.node.pressure, self.now) {
             self.node.counts.evicted.add();
         }
         let out = self.actions.send(client.id);

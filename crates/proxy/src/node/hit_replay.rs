@@ -233,9 +233,9 @@ impl Context<'_> {
         let shared = self.shared;
         let cache = shared.cache.as_ref()?;
         let client = self.node.clients.get_mut(key.index())?;
-        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
+        let should_close = client.should_close(self.node.is_stopping, &self.node.pressure, self.now);
         let can_replay = shared.can_replay() && client.http.can_replay(&shared.settings.limits);
-        if should_leave || !can_replay || client.exchange.is_some() {
+        if should_close || !can_replay || client.exchange.is_some() {
             return None;
         }
         let name = &cache.settings().name;

@@ -224,8 +224,8 @@ impl Context<'_> {
         let replay = self.node.relay_replay.replay(exchange.replay?)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
         let is_alike = exchange.set_affinity.is_some() == replay.sets_affinity;
-        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
-        if should_leave || !is_alike || !client.http.can_replay_response() {
+        let should_close = client.should_close(self.node.is_stopping, &self.node.pressure, self.now);
+        if should_close || !is_alike || !client.http.can_replay_response() {
             return None;
         }
         let whole = self.node.upstreams.get_mut(upstream_key.index())?.http.receive_whole(input, &replay.response)?;
@@ -289,8 +289,8 @@ impl Context<'_> {
     pub(super) fn recordable_response(&self, key: ExchangeKey) -> Option<ReplayKey> {
         let exchange = self.node.exchanges.get(key.index())?;
         let client = self.node.clients.get(exchange.client?.index())?;
-        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
-        let is_plain = client.http.can_replay_response() && !should_leave;
+        let should_close = client.should_close(self.node.is_stopping, &self.node.pressure, self.now);
+        let is_plain = client.http.can_replay_response() && !should_close;
         exchange.replay.filter(|_| is_plain)
     }
 }

@@ -198,7 +198,7 @@ impl Context<'_> {
         exchange.stage = ExchangeStage::Responding;
         exchange.response_body = Some(BodyMode::None);
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        if client.announce_leave(self.node.is_stopping, &mut self.node.pressure, self.now) {
+        if client.announce_close(self.node.is_stopping, &mut self.node.pressure, self.now) {
             exchange.is_evicted = true;
             self.node.counts.evicted.add();
         }

@@ -311,14 +311,14 @@ impl Client {
 impl Client {
     /// The server is stopping, or the client has had its turn under connection pressure.
     #[inline]
-    pub(crate) fn should_leave(&self, is_stopping: bool, pressure: &Pressure, now: Instant) -> bool {
-        is_stopping || pressure.should_leave(self.since, now)
+    pub(crate) fn should_close(&self, is_stopping: bool, pressure: &Pressure, now: Instant) -> bool {
+        is_stopping || pressure.should_close(self.since, now)
     }
 
     /// Announces `Connection: close` in the response to the last received request, if the client should leave. Returns
     /// whether pressure is the reason.
-    pub(crate) fn announce_leave(&mut self, is_stopping: bool, pressure: &mut Pressure, now: Instant) -> bool {
-        if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, pressure, now) {
+    pub(crate) fn announce_close(&mut self, is_stopping: bool, pressure: &mut Pressure, now: Instant) -> bool {
+        if self.has_pending || self.http.will_close() || !self.should_close(is_stopping, pressure, now) {
             return false;
         }
         self.http.close_after_response();

@@ -1,30 +1,30 @@
-//! ThinkTime times: the pause of a user between a response and its next request.
+//! Think times: the pause of a user between a response and the next request.
 
 use std::time::Duration;
 
 use crate::{Random, nanos, parse_duration};
 
-/// An exponential think time is cut at this many times its mean, as TPC-C (5.2.5.4) and TPC-W have it.
+/// An exponential think time is truncated at this many times its mean, as in TPC-C (5.2.5.4) and TPC-W.
 const EXPONENTIAL_MAX: u32 = 10;
-/// What names a constant think time in a text.
+/// The keyword of a constant think time.
 const CONSTANT: &str = "constant";
 
 /// The distribution of a think time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThinkTime {
-    /// Exponential with this mean, cut at ten times the mean: users drift apart, whoever answered them together.
+    /// Exponential with this mean, truncated at ten times the mean: users served at the same time drift apart.
     Exponential(Duration),
-    /// Uniform between the shortest and the longest, both included.
+    /// Uniform between these two, inclusive.
     Uniform(Duration, Duration),
-    /// Always the same: users who were answered together ask together.
+    /// Constant: users served at the same time send at the same time.
     Constant(Duration),
 }
 
 impl ThinkTime {
-    /// Reads `1s` (exponential with this mean), `1s..3s` (uniform) or `1s,constant`.
+    /// Parses `1s` (exponential with this mean), `1s..3s` (uniform) or `1s,constant`.
     ///
     /// # Errors
-    /// With a sentence that says what is expected.
+    /// A sentence with the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some((mean, distribution)) = text.split_once(',') {
             if distribution.trim() != CONSTANT {
@@ -42,7 +42,6 @@ impl ThinkTime {
         Ok(Self::Uniform(min, max))
     }
 
-    /// Its mean.
     #[must_use]
     pub fn mean(self) -> Duration {
         match self {
@@ -51,7 +50,7 @@ impl ThinkTime {
         }
     }
 
-    /// Whether it is always zero: nobody thinks.
+    /// Whether it is always zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         match self {
@@ -59,7 +58,6 @@ impl ThinkTime {
         }
     }
 
-    /// `exponential`, `uniform` or `constant`.
     #[must_use]
     pub const fn distribution(self) -> &'static str {
         match self {
@@ -69,7 +67,6 @@ impl ThinkTime {
         }
     }
 
-    /// One think time.
     pub fn draw(self, random: &mut Random) -> Duration {
         match self {
             Self::Exponential(mean) => {
@@ -81,7 +78,8 @@ impl ThinkTime {
         }
     }
 
-    /// What is left of a think time at a random instant in it: when a user who was there before the run asks first.
+    /// The rest of a think time at a random instant in it: for the first request of a user who was there before the
+    /// run.
     pub fn draw_rest(self, random: &mut Random) -> Duration {
         match self {
             Self::Exponential(_) => self.draw(random), // it has no memory
@@ -104,7 +102,7 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     #[test]
-    fn texts_name_the_distribution() {
+    fn parses_distributions() {
         assert_eq!(ThinkTime::parse("1ms"), Ok(ThinkTime::Exponential(MILLISECOND)));
         assert_eq!(ThinkTime::parse("1ms, constant"), Ok(ThinkTime::Constant(MILLISECOND)));
         let range = ThinkTime::parse("1ms..2s").unwrap();
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_has_the_mean_and_the_spread_of_its_distribution() {
+    fn draws_match_mean_and_spread() {
         let mut random = Random::new(1);
         let second = Duration::from_secs(1);
         let is_near = |(mean, spread): (f64, f64), expected: (f64, f64)| {
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn no_exponential_time_is_longer_than_ten_means() {
+    fn exponential_times_are_truncated() {
         let mut random = Random::new(2);
         let longest = (0..1_000_000).map(|_| ThinkTime::Exponential(MILLISECOND).draw(&mut random)).max().unwrap();
         assert_eq!(longest, 10 * MILLISECOND, "of a million, 45 would be longer");

@@ -1,54 +1,54 @@
-//! Places in a text that a person wrote, and the word that was probably meant.
+//! Positions in files, and suggestions for misspelt words.
 //!
-//! Every file and every small language of this project points at what is wrong by line and column, counted in
-//! characters as editors count them, and names the nearest word that would be right. That is done here, once.
+//! All files and small languages of this project report errors by line and column, counted in characters as editors do,
+//! and suggest the nearest valid word.
 
 use std::ops::Range;
 
-/// A likeness (Jaro–Winkler, 0 to 1) from which a misspelt word is worth a suggestion.
+/// The similarity (Jaro–Winkler, 0 to 1) from which a word is suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The line, from 1.
+pub struct TextPosition {
+    /// From 1.
     pub line: usize,
-    /// The column, in characters from 1.
+    /// In characters, from 1.
     pub column: usize,
 }
 
-/// A text to find places in.
+/// A text in which to find positions.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a>(pub &'a str);
+pub struct SourceText<'a>(pub &'a str);
 
-impl<'a> Source<'a> {
-    /// The place of a byte.
+impl<'a> SourceText<'a> {
+    /// The position of a byte.
     #[must_use]
-    pub fn place(self, position: usize) -> Place {
-        let before = &self.0[..self.0.floor_char_boundary(position)];
+    pub fn position(self, offset: usize) -> TextPosition {
+        let before = &self.0[..self.0.floor_char_boundary(offset)];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Place { line, column }
+        TextPosition { line, column }
     }
 
-    /// The place of a column (from 1) of `value`, a text that stands in quotes at `span`. Where it is written with
-    /// escapes or over several lines, the place is that of the whole.
+    /// The position of a column (from 1) of `value`, which is quoted at `span`. If it contains escapes or several
+    /// lines, the position of the whole value.
     #[must_use]
-    pub fn place_within(self, span: &Range<usize>, value: &str, column: usize) -> Place {
+    pub fn position_within(self, span: &Range<usize>, value: &str, column: usize) -> TextPosition {
         let written = self.0.get(span.clone()).unwrap_or_default();
         let is_plain = written.len() == value.len() + 2 && written.get(1..=value.len()) == Some(value);
-        let place = self.place(span.start);
-        if is_plain { Place { column: place.column + column, ..place } } else { place }
+        let place = self.position(span.start);
+        if is_plain { TextPosition { column: place.column + column, ..place } } else { place }
     }
 
-    /// A line, from 1, without its end.
+    /// A line, numbered from 1, without its end.
     #[must_use]
     pub fn line(self, number: usize) -> &'a str {
         self.0.lines().nth(number.saturating_sub(1)).unwrap_or_default()
     }
 }
 
-/// The nearest of the right words, if any is near.
+/// The most similar of the valid words, if one is similar enough.
 pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let likeness = |word: &str| likeness(&wrong, &word.to_lowercase());
@@ -57,8 +57,8 @@ pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Opt
     (likeness > LIKENESS_MIN).then_some(word)
 }
 
-/// "did you mean `x`?" if one of the known words is near, else a list of them.
-pub fn meant_or_known<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+/// "did you mean `x`?" if a valid word is similar, else a list of them.
+pub fn suggest_or_list<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     const LISTED_MAX: usize = 12;
     if let Some(near) = nearest(wrong, known.clone()) {
         return format!("did you mean `{near}`?");
@@ -74,8 +74,7 @@ pub fn meant_or_known<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Cl
     }
 }
 
-/// Jaro–Winkler sees little in common where two letters of a short word are exchanged; one slip is a slip in short
-/// words too.
+/// Jaro–Winkler rates an exchange of two letters in a short word too low.
 fn likeness(wrong: &str, right: &str) -> f64 {
     const SLIPS_FROM_CHARACTERS: usize = 3;
     let likeness = strsim::jaro_winkler(wrong, right);
@@ -88,21 +87,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_count_characters() {
-        let source = Source("a\näö = \"x{y}\"\n");
-        let place = |place: Place| (place.line, place.column);
-        assert_eq!(place(source.place(0)), (1, 1));
+    fn columns_count_characters() {
+        let source = SourceText("a\näö = \"x{y}\"\n");
+        let place = |place: TextPosition| (place.line, place.column);
+        assert_eq!(place(source.position(0)), (1, 1));
         let value = source.0.find('"').unwrap();
         let span = value..value + 6;
-        assert_eq!(place(source.place(value)), (2, 6));
-        assert_eq!(place(source.place_within(&span, "x{y}", 2)), (2, 8));
-        assert_eq!(place(source.place_within(&span, "x{z}", 2)), (2, 6), "written in another way");
-        assert_eq!(place(source.place(999)), (3, 1));
+        assert_eq!(place(source.position(value)), (2, 6));
+        assert_eq!(place(source.position_within(&span, "x{y}", 2)), (2, 8));
+        assert_eq!(place(source.position_within(&span, "x{z}", 2)), (2, 6), "written in another way");
+        assert_eq!(place(source.position(999)), (3, 1));
         assert_eq!([source.line(2), source.line(0), source.line(9)], ["äö = \"x{y}\"", "a", ""]);
     }
 
     #[test]
-    fn a_misspelt_word_gets_the_nearest() {
+    fn suggests_nearest_word() {
         assert_eq!(nearest("stpe", ["name", "step"]), Some("step"));
         assert_eq!(nearest("P99", ["p50", "p99"]), Some("p99"));
         assert_eq!(nearest("lba", ["list", "lab"]), Some("lab"));
