@@ -8,6 +8,7 @@ mod export;
 mod journal_folder;
 mod pages;
 mod prober;
+mod remote_write;
 mod status;
 mod watch_loop;
 

@@ -91,14 +91,23 @@ pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
     }
 }
 
+/// Posts a body; the status of the response.
+///
+/// # Errors
+/// No response within the time.
+pub fn post(url: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Result<u16, String> {
+    let headers: Vec<(String, String)> =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Ok(Asker::new().send("POST", url, &headers, body, within)?.status)
+}
+
 /// Posts JSON.
 ///
 /// # Errors
-/// When no response with a status below 400 comes in time.
-pub fn post_json(url: &str, content: &str, within: Duration) -> Result<(), String> {
-    let headers = [(String::from("Content-Type"), String::from("application/json"))];
-    match Asker::new().post(url, &headers, content, within)?.status {
-        ..400 => Ok(()),
+/// No response within the time, or a status that is not 2xx.
+pub fn post_json(url: &str, body: &str, within: Duration) -> Result<(), String> {
+    match post(url, &[("Content-Type", "application/json")], body.as_bytes(), within)? {
+        200..300 => Ok(()),
         status => Err(format!("POST {url} returned status {status}")),
     }
 }

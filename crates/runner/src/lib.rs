@@ -48,7 +48,7 @@ mod process_table;
 mod subject;
 mod versions;
 
-pub use asking::{fetch, post_json};
+pub use asking::{fetch, post, post_json};
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
 pub use instruments::{

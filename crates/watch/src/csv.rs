@@ -6,11 +6,11 @@ use std::fmt::Write;
 use crate::history::{Point, TargetInfo};
 
 /// Header line.
-pub const HEADER: &str = "time,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
+pub const HEADER: &str = "time,unix_s,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
     mean_ms,mean_across_concurrent_ms,transfer_kB_per_s,errors_4xx,errors_5xx,errors_transport,error_share,late,\
     p50_ms,p95_ms,p99_ms,up,down,cpu_share,memory_bytes,threads,descriptors,descriptors_share";
 
-/// Line of a point. `time` is its start.
+/// Line of a point. `time` is its local start, in a form that spreadsheets take for a date.
 #[must_use]
 pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
     let counts = &point.counts;
@@ -22,7 +22,9 @@ pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
     // The "across all concurrent requests" of `ab`.
     let across_ms = per(taken_s * 1e3, complete as f64);
     let mut line = format!(
-        "{time},{},{concurrency},{taken_s:.6},{complete},{},{},{},{:.3},{mean_ms:.3},{across_ms:.3},{:.3}",
+        "{time},{}.{:03},{},{concurrency},{taken_s:.6},{complete},{},{},{},{:.3},{mean_ms:.3},{across_ms:.3},{:.3}",
+        point.wall_ms.div_euclid(1_000),
+        point.wall_ms.rem_euclid(1_000),
         quoted(&target.name),
         counts.errors(),
         counts.received_bytes,
@@ -89,8 +91,8 @@ mod tests {
             usage: Some(crate::record::Usage::default()),
             ..Point::default()
         };
-        let line = line("2026-01-05 10:00:00+01:00", &target, &point);
-        assert!(line.starts_with("2026-01-05 10:00:00+01:00,\"a,\"\"b\"\"\",5,1.000000,48,2,500000,480000,48.000,100.000,20.833,500.000,0,0,2,0.040000,"), "{line}");
+        let line = line("2026-01-05 10:00:00", &target, &point);
+        assert!(line.starts_with("2026-01-05 10:00:00,0.000,\"a,\"\"b\"\"\",5,1.000000,48,2,500000,480000,48.000,100.000,20.833,500.000,0,0,2,0.040000,"), "{line}");
         let cells = line.replace("\"a,\"\"b\"\"\"", "a").split(',').count();
         assert_eq!(cells, HEADER.split(',').count());
         assert_eq!(

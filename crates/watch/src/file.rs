@@ -45,6 +45,8 @@ pub struct File {
     pub objective: Objective,
     pub retention: Retention,
     pub alert: Alert,
+    /// URL of a Prometheus remote-write receiver.
+    pub remote_write: Option<String>,
     pub targets: Vec<Target>,
 }
 
@@ -130,6 +132,9 @@ struct FileToml {
     retention: Option<RetentionToml>,
     /// Alerts.
     alert: Option<AlertToml>,
+    /// URL of a Prometheus remote-write receiver, which gets the metrics of each interval.
+    #[schemars(with = "Option<String>")]
+    remote_write: Option<Spanned<String>>,
     /// Targets; all are measured at the same time.
     #[schemars(with = "Vec<TargetToml>")]
     target: Spanned<Vec<Spanned<TargetToml>>>,
@@ -167,7 +172,8 @@ struct RetentionToml {
 #[serde(deny_unknown_fields)]
 struct AlertToml {
     /// URL to which each alert is posted as JSON.
-    webhook: Option<String>,
+    #[schemars(with = "Option<String>")]
+    webhook: Option<Spanned<String>>,
     /// File to which each alert is appended as a line of JSON.
     file: Option<String>,
     /// Consecutive down intervals until a target counts as down [default: 3].
@@ -194,8 +200,9 @@ struct TargetToml {
     load: BTreeMap<Spanned<String>, toml::Value>,
     /// Processes on this machine: `{ pid = 123 }`, `{ port = 8080 }` or `{ unit = "nginx.service" }`.
     process: Option<ProcessLocator>,
-    /// URL of its metrics in the text format of Prometheus or OpenMetrics; used for what `process` does not give.
-    metrics: Option<String>,
+    /// URL of its metrics in the text format of Prometheus or OpenMetrics; used if `process` is not found.
+    #[schemars(with = "Option<String>")]
+    metrics: Option<Spanned<String>>,
 }
 
 impl File {
@@ -245,6 +252,7 @@ impl File {
             objective: objective(written.objective.as_ref(), timeout, collector),
             retention: retention(written.retention.as_ref(), collector),
             alert: alert(written.alert, collector),
+            remote_write: url(written.remote_write, collector),
             targets,
         }
     }
@@ -307,7 +315,16 @@ fn alert(written: Option<AlertToml>, collector: &mut Collector) -> Alert {
         }
         rate.into_inner()
     });
-    Alert { webhook: written.webhook, file: written.file, down_after, burn_rate }
+    Alert { webhook: url(written.webhook, collector), file: written.file, down_after, burn_rate }
+}
+
+fn url(written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
+    let written = written?;
+    let host = ["http://", "https://"].iter().find_map(|scheme| written.get_ref().strip_prefix(scheme));
+    if host.is_none_or(|host| host.is_empty() || host.starts_with(['/', ':'])) {
+        collector.note(&written.span(), "a URL begins with http:// or https:// and a host");
+    }
+    Some(written.into_inner())
 }
 
 fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, collector: &mut Collector) -> Vec<Target> {
@@ -332,7 +349,7 @@ fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, colle
             load: arguments(one, timeout, collector),
             url: one.url.get_ref().clone(),
             process: one.process.clone(),
-            metrics: one.metrics.clone(),
+            metrics: url(one.metrics.clone(), collector),
         });
     }
     targets
@@ -423,6 +440,8 @@ mod tests {
         for part in ["1s to 1h", "1 to 32 targets", "as \"99.9 %\"", "at least 1h"] {
             assert!(message.contains(part), "{part}: {message}");
         }
+        let message = problems(&format!("remote_write = 'localhost:9090'\n{SMALL}metrics = 'http:///'\n"));
+        assert!(message.contains("line 1") && message.contains("line 6"), "{message}");
         let message = problems(&format!("{SMALL}load = {{ json = true }}\n"));
         assert!(message.contains("--json has no use"), "{message}");
         let message = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();

@@ -146,7 +146,7 @@ impl History {
             history.damaged += damaged;
             for hour in &hours {
                 if hour.first > after {
-                    history.add(hour, true);
+                    history.add(hour);
                     rollups.resume_after(hour);
                     after = hour.last;
                 }
@@ -160,7 +160,7 @@ impl History {
                 if minute.first > after {
                     after = minute.last;
                     if let Some(hour) = rollups.add_minute_rollup(&minute) {
-                        history.add(&hour, true);
+                        history.add(&hour);
                     }
                 }
             }
@@ -178,7 +178,7 @@ impl History {
                     after = interval.number;
                     let completed = rollups.add_interval(&interval);
                     completed.minute.iter().for_each(|minute| history.add_minute(minute));
-                    completed.hour.iter().for_each(|hour| history.add(hour, true));
+                    completed.hour.iter().for_each(|hour| history.add(hour));
                 }
             }
         }
@@ -188,20 +188,12 @@ impl History {
     }
 
     fn add_incomplete(&mut self, rollups: RollupBuilder) {
-        let (minute, hour) = rollups.into_incomplete();
-        if let Some(hour) = &hour {
-            self.add(hour, true);
-        }
-        if let Some(minute) = &minute {
-            self.add_minute(minute);
-            let joins =
-                hour.is_some_and(|hour| hour.wall_ms.div_euclid(3_600_000) == minute.wall_ms.div_euclid(3_600_000));
-            // A few seconds of a new hour count, but are too few for a point of their own.
-            self.add(minute, !joins);
-        }
+        let (minute, hours) = rollups.into_incomplete();
+        minute.iter().for_each(|minute| self.add_minute(minute));
+        hours.iter().for_each(|hour| self.add(hour));
     }
 
-    fn add(&mut self, rollup: &Rollup, is_point: bool) {
+    fn add(&mut self, rollup: &Rollup) {
         if self.last == 0 {
             self.from_ms = rollup.wall_ms;
         }
@@ -216,9 +208,7 @@ impl History {
             let target = self.targets.entry(of_target.target).or_default();
             let mut times = Histogram::new();
             let sum_ns = of_target.times.merge_into(&mut times);
-            if is_point {
-                target.hours.push(Point::from_rollup(rollup.wall_ms, of_target, &times, sum_ns));
-            }
+            target.hours.push(Point::from_rollup(rollup.wall_ms, of_target, &times, sum_ns));
             target.times.merge(&times);
             target.times_sum_ns += sum_ns;
             target.counts.add(&of_target.counts);

@@ -75,10 +75,12 @@ impl RollupBuilder {
         completed
     }
 
-    /// The incomplete minute, and the incomplete hour without that minute.
-    pub(crate) fn into_incomplete(self) -> (Option<Rollup>, Option<Rollup>) {
-        let Self { minute, hour, ongoing } = self;
-        (minute.map(|minute| minute.finish(&ongoing)), hour.map(OpenRollup::into_rollup))
+    /// The incomplete minute, and the hours with it: one that it completes, and the incomplete one.
+    pub(crate) fn into_incomplete(mut self) -> (Option<Rollup>, Vec<Rollup>) {
+        let minute = self.minute.take().map(|minute| minute.finish(&self.ongoing));
+        let mut hours: Vec<Rollup> = minute.iter().filter_map(|minute| self.add_to_hour(minute)).collect();
+        hours.extend(self.hour.take().map(OpenRollup::into_rollup));
+        (minute, hours)
     }
 }
 

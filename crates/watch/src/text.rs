@@ -21,6 +21,15 @@ pub fn time(wall_ms: i64, zone: &TimeZone) -> String {
     )
 }
 
+/// Local time without its offset: `2026-01-05 15:00:00`.
+#[must_use]
+pub fn local_time(wall_ms: i64, zone: &TimeZone) -> String {
+    Timestamp::from_millisecond(wall_ms).map_or_else(
+        |_| wall_ms.to_string(),
+        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}
+
 /// Unix milliseconds at which UTC equals the local time; for axes.
 #[must_use]
 pub fn local_as_utc(wall_ms: i64, zone: &TimeZone) -> i64 {

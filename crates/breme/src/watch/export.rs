@@ -210,7 +210,7 @@ fn write_csv(journal: &LoadedJournal, per: RowSpan, out: &mut dyn Write) -> io::
     writeln!(out, "{}", csv::HEADER)?;
     let mut write = |number: u32, point: &Point| -> io::Result<()> {
         let Some(target) = journal.info.targets.get(number as usize) else { return Ok(()) };
-        writeln!(out, "{}", csv::line(&text::time(point.wall_ms, &journal.zone), target, point))
+        writeln!(out, "{}", csv::line(&text::local_time(point.wall_ms, &journal.zone), target, point))
     };
     if per == RowSpan::Interval {
         let mut failed = Ok(());

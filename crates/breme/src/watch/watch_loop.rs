@@ -22,6 +22,7 @@ use super::alerts::Alerts;
 use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
+use super::remote_write::RemoteWriter;
 use super::status::{Status, WatchMetrics};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
@@ -45,6 +46,9 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
     let stopped = catch_signals(Arc::clone(&stop))?;
     let admin = start_admin(args, process, &status, &folder_path)?;
     let alerts = Alerts::start(&file.alert)?;
+    let metrics =
+        || application_registry("watch", ProcessMetrics::starting_now(), [Box::new(WatchMetrics(status.clone()))]);
+    let remote_writer = file.remote_write.as_deref().map(|url| RemoteWriter::start(url, metrics())).transpose()?;
     let monitor = || ObjectiveMonitor::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
     let mut watch = WatchLoop {
         monitors: probers.iter().map(|_| monitor()).collect(),
@@ -55,6 +59,7 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
         status,
         stop,
         alerts,
+        remote_writer,
         problems: BTreeMap::new(),
     };
     watch.announce(&folder_path);
@@ -154,6 +159,7 @@ struct WatchLoop<'a> {
     status: Status,
     stop: Arc<Cancellation>,
     alerts: Alerts,
+    remote_writer: Option<RemoteWriter>,
     /// Problems of the previous interval, and how many intervals they have lasted.
     problems: BTreeMap<String, u64>,
 }
@@ -202,7 +208,10 @@ impl WatchLoop<'_> {
             results.into_iter().map(|result| (result.probe, result.problems)).unzip();
         let mut problems: Vec<String> = problems.into_iter().flatten().collect();
         match self.journal.append(reading, probes) {
-            Ok(interval) => self.observe(&interval),
+            Ok(interval) => {
+                self.observe(&interval);
+                problems.extend(self.remote_writer.as_ref().and_then(|writer| writer.send(interval.wall_ms)));
+            }
             Err(error) => problems.push(format!("this interval is lost: {error}; check the disk of the journal")),
         }
         self.report(problems);

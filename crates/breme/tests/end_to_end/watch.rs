@@ -202,7 +202,10 @@ fn page_metrics_and_exports() {
     };
     let csv = export("csv");
     let rows: Vec<&str> = csv.lines().collect();
-    assert!(rows[0].starts_with("time,target,concurrency,time_taken_s,complete,failed,") && rows.len() >= 3, "{csv}");
+    assert!(
+        rows[0].starts_with("time,unix_s,target,concurrency,time_taken_s,complete,failed,") && rows.len() >= 3,
+        "{csv}"
+    );
     assert!(rows.iter().all(|row| row.split(',').count() == rows[0].split(',').count()));
     let log = breme_stats::log::read(export("hlog").as_bytes()).unwrap();
     assert_eq!(log.len(), rows.len() - 1);

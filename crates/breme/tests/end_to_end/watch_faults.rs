@@ -164,6 +164,98 @@ fn webhook_gets_each_alert_in_spite_of_errors() {
     assert_eq!(watch.stop(), Some(0));
 }
 
+/// The fields of a protobuf message: number, and bytes, or the value as bytes.
+fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let mut fields = Vec::new();
+    while !message.is_empty() {
+        let tag = varint(&mut message);
+        let length = match tag & 7 {
+            0 => {
+                fields.push((tag >> 3, varint(&mut message).to_le_bytes().to_vec()));
+                continue;
+            }
+            1 => 8,
+            _ => usize::try_from(varint(&mut message)).unwrap(),
+        };
+        let (field, rest) = message.split_at(length);
+        fields.push((tag >> 3, field.to_vec()));
+        message = rest;
+    }
+    fields
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let length = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+    let (digits, rest) = bytes.split_at(length);
+    *bytes = rest;
+    digits.iter().rev().fold(0, |value, digit| (value << 7) | u64::from(digit & 0x7f))
+}
+
+/// A block of Snappy that holds literals.
+fn uncompressed(mut block: &[u8]) -> Vec<u8> {
+    let length = varint(&mut block);
+    let mut bytes = Vec::new();
+    while let [tag, low, high, rest @ ..] = block {
+        assert_eq!(*tag, 61 << 2);
+        let (literal, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])) + 1);
+        bytes.extend_from_slice(literal);
+        block = rest;
+    }
+    assert_eq!(bytes.len() as u64, length);
+    bytes
+}
+
+/// Value and time of `breme_watch_up{target="shop"}` in a remote-write request.
+fn up_sample(body: &[u8]) -> (f64, u64) {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let series = fields(&uncompressed(body)).into_iter().map(|(_, series)| fields(&series));
+    let is_up = |labels: &[(u64, Vec<u8>)]| {
+        let texts: Vec<Vec<u8>> = labels.iter().flat_map(|(_, label)| fields(label)).map(|(_, text)| text).collect();
+        texts == [&b"__name__"[..], b"breme_watch_up", b"target", b"shop"]
+    };
+    let found = series.filter(|series| is_up(&series[..series.len() - 1])).collect::<Vec<_>>();
+    let sample = fields(&found[0].last().unwrap().1);
+    (f64::from_bits(number(&sample[0].1)), number(&sample[1].1))
+}
+
+/// The receiver is unavailable at first; then it gets every interval once, in order.
+#[test]
+fn remote_write_sends_each_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let (sender, bodies) = channel();
+    let state = Mutex::new((0, sender));
+    let receiver = serve_each(move |stream: TcpStream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        let mut output = stream;
+        while let Ok(Some(head)) = read_head(&mut input) {
+            let lower = head.to_ascii_lowercase();
+            for header in ["content-encoding: snappy", "content-type: application/x-protobuf"] {
+                assert!(lower.contains(header), "{head}");
+            }
+            let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+            let mut body = vec![0; length.unwrap()];
+            input.read_exact(&mut body).unwrap();
+            let mut state = state.lock().unwrap();
+            state.0 += 1;
+            let status = if state.0 == 1 { 503 } else { 204 };
+            if status == 204 {
+                let _ = state.1.send(body);
+            }
+            drop(state);
+            let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let more = format!("remote_write = 'http://{receiver}/api/v1/write'\n");
+    let watch = Watch::start(&file(folder.path(), &one_target(&site, &more)), &[]);
+    let samples: Vec<(f64, u64)> = (0..4).map(|_| up_sample(&bodies.recv_timeout(PATIENCE).unwrap())).collect();
+    assert_eq!(watch.stop(), Some(0));
+    let raw = std::fs::read_to_string(folder.path().join("shop.watch/raw-000000000001.log")).unwrap();
+    let intervals = raw.lines().map(|line| serde_json::from_str::<Value>(line.splitn(3, ' ').nth(2).unwrap()).unwrap());
+    let expected: Vec<(f64, u64)> = intervals.map(|interval| (1.0, number(&interval, "/w"))).take(4).collect();
+    assert_eq!(samples, expected);
+}
+
 /// Runs `breme watch` in a shell with limits.
 fn limited(limits: &str, path: &Path, more: &[&str]) -> Output {
     let script = format!("{limits}; exec \"$@\"");
