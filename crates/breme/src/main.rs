@@ -80,7 +80,7 @@ enum Command {
     /// List stored runs.
     #[cfg(target_os = "linux")]
     Runs(laboratory::RunsArgs),
-    /// Measure targets periodically for hours, days or weeks: uptime, response times, resources; with alerts.
+    /// Measure targets periodically for hours, days or weeks: uptime, response times, resources, findings, alerts.
     #[cfg(target_os = "linux")]
     Watch(Box<watch::Args>),
     /// Check whether this machine is fit to measure on.

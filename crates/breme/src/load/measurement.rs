@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use breme_driver::{ClientTls, Clock, DriverSettings, Stopper, start};
+use breme_driver::{ClientTls, Clock, DriverKind, DriverSettings, Stopper, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
 use breme_stats::Histogram;
 use clap::Parser;
 
 use super::{Args, STOPPING_TIMEOUT, resolve, secured};
+use crate::driver::DriverChoice;
 use crate::failure::{Failure, in_a_line};
 
 /// The flags without a subcommand.
@@ -40,6 +41,15 @@ pub struct MeasurementResult {
     pub response: Histogram,
     /// Number of expected responses slower than a limit.
     pub late_after: Box<dyn Fn(Duration) -> u64>,
+}
+
+/// Resolved once, so that a fallback is reported once and all intervals use the same driver.
+fn driver(choice: DriverChoice) -> DriverKind {
+    static AUTO: OnceLock<DriverKind> = OnceLock::new();
+    match choice {
+        DriverChoice::Named(kind) => kind,
+        DriverChoice::Auto => *AUTO.get_or_init(|| choice.resolve("watch")),
+    }
 }
 
 /// Why a load did not run.
@@ -149,9 +159,9 @@ impl Measurement {
             ..DriverSettings::default()
         };
         let begun = Instant::now();
-        let driver = self.args.driver.resolve("watch");
-        let running = start(driver, Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(&run), shard))
-            .map_err(|error| MeasurementError::Local(error.to_string()))?;
+        let running =
+            start(driver(self.args.driver), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(&run), shard))
+                .map_err(|error| MeasurementError::Local(error.to_string()))?;
         stop.add(running.stopper());
         let ended = running.join();
         let mut shards = ended

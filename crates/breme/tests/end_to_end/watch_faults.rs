@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
 use crate::harness::{PATIENCE, Site, breme, read_head, serve_each};
@@ -296,6 +297,26 @@ fn full_disk_loses_only_the_intervals_that_do_not_fit() {
     let output = limited("trap '' XFSZ; ulimit -f 0", &path, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("watch.json: File too large"), "{}", stderr(&output));
+}
+
+/// The limit of a running watch falls below what it has open, and rises again.
+#[test]
+fn intervals_without_descriptors_are_unknown_and_not_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::lab("events");
+    let watch = Watch::start(&file(folder.path(), &one_target(&site, "")), &[]);
+    let intervals = |report: &Value, state: &str| number(report, &format!("/targets/0/intervals/{state}"));
+    watch.until("up", |report| intervals(report, "up") >= 1);
+    let limit = getrlimit(Resource::Nofile);
+    let set =
+        |current| prlimit(Some(watch.pid()), Resource::Nofile, Rlimit { current, maximum: limit.maximum }).unwrap();
+    set(Some(4));
+    watch.until("unknown", |report| intervals(report, "unknown") >= 2);
+    set(limit.current);
+    let before = intervals(&report(&folder.path().join("shop.watch")).unwrap(), "up");
+    let report = watch.until("up again", |report| intervals(report, "up") > before);
+    assert_eq!(intervals(&report, "down"), 0, "{report:#}");
+    assert_eq!(watch.stop(), Some(0));
 }
 
 #[test]
