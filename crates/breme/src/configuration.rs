@@ -3,17 +3,17 @@
 //! | module | what it does |
 //! |---|---|
 //! | `keys` | which flags may stand in a file, and what kind of value each takes |
-//! | `reading` | text → flags; what is wrong, by line and column |
-//! | `printing` | what is in force → text that reads as the same |
+//! | `reader` | text → flags; what is wrong, by line and column |
+//! | `writer` | what is in force → text that reads as the same |
 //! | `schema` | for editors |
 //!
 //! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema
 //! and help cannot differ from it. What the command line or an environment variable says wins over the file.
 
 mod keys;
-mod printing;
-mod reading;
+mod reader;
 mod schema;
+mod writer;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use breme_toml::Diagnostics;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 pub use keys::keys;
-pub use printing::print;
-use reading::Setting;
+use reader::Setting;
 pub use schema::schema;
+pub use writer::print;
 
 use crate::failure::{Failure, in_a_line};
 
@@ -95,7 +95,7 @@ fn read(command: &Command, path: &Path) -> Result<Vec<Setting>, Failure> {
         crate::files::read_bounded(path, FILE_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not UTF-8, as TOML must be".to_owned()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    reading::read(&text, folder, command).map_err(|faults: Diagnostics| {
+    reader::read(&text, folder, command).map_err(|faults: Diagnostics| {
         Failure::usage(format!("--config {} cannot be used:\n\n{faults}", path.display()))
     })
 }

@@ -6,23 +6,23 @@
 //!
 //! Results go to standard output and, complete, to the run's folder.
 
-mod comparing;
+mod compare;
 mod experiment;
-mod listing;
 mod output;
 mod progress;
-mod reporting;
+mod report;
 mod roles;
-mod running;
-mod stored;
+mod run;
+mod runs;
+mod stored_run;
 mod versus;
 
 use std::process::ExitCode;
 
-pub use comparing::Args as CompareArgs;
-pub use listing::Args as RunsArgs;
-pub use reporting::Args as ReportArgs;
-pub use running::Args as RunArgs;
+pub use compare::Args as CompareArgs;
+pub use report::Args as ReportArgs;
+pub use run::Args as RunArgs;
+pub use runs::Args as RunsArgs;
 pub use versus::Args as VersusArgs;
 
 use crate::failure::{Failure, exit};
@@ -35,7 +35,7 @@ impl From<breme_runner::journal::JournalError> for Failure {
 
 /// `breme run`.
 pub fn run(args: &RunArgs) -> ExitCode {
-    told("run", running::run(args))
+    told("run", run::run(args))
 }
 
 /// `breme versus`.
@@ -45,17 +45,17 @@ pub fn versus(args: &VersusArgs) -> ExitCode {
 
 /// `breme compare`.
 pub fn compare(args: &CompareArgs) -> ExitCode {
-    told("compare", comparing::compare(args))
+    told("compare", compare::compare(args))
 }
 
 /// `breme report`.
 pub fn report(args: &ReportArgs) -> ExitCode {
-    told("report", reporting::report(args))
+    told("report", report::report(args))
 }
 
 /// `breme runs`.
 pub fn runs(args: &RunsArgs) -> ExitCode {
-    told("runs", listing::list(args))
+    told("runs", runs::list(args))
 }
 
 /// Keeps the processes of a subject; only the laboratory starts this.

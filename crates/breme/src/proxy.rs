@@ -5,10 +5,10 @@
 //! | `arguments` | the flags |
 //! | `assembly` | from the flags to a proxy and what belongs to it |
 //! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
-//! | `reloading` | what SIGHUP reads again |
+//! | `reload` | what SIGHUP reads again |
 //! | `error_pages` | bodies of error responses, from files |
 //! | `secrets` | what is drawn at the start |
-//! | `secured` | TLS toward upstreams |
+//! | `upstream_tls` | TLS toward upstreams |
 //! | `names` | addresses of hosts, for a forward proxy |
 //! | `access_log` | a line for each exchange |
 //! | `metrics`, `api` | what is told at `--admin`, and what can be done there |
@@ -20,10 +20,10 @@ mod assembly;
 mod error_pages;
 mod metrics;
 mod names;
-mod reloading;
+mod reload;
 mod secrets;
-mod secured;
 mod upstream;
+mod upstream_tls;
 mod upstreams;
 
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ use assembly::{Assembly, Parts, locate_in_list};
 use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
-use reloading::{Files, Reloading};
+use reload::{Files, Reloading};
 use upstreams::Upstreams;
 
 use crate::admin::{Admin, AdminListener, Api, Maintenance, ProcessMetrics, Readiness, Token, registry};
@@ -144,7 +144,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
 impl Args {
     /// Whether its certificates, toward clients and upstreams, can be used, as far as their names are known.
     pub fn check_files(&self) -> Result<(), Failure> {
-        secured::client_flags(&self.upstreams).check()?;
+        upstream_tls::client_flags(&self.upstreams).check()?;
         self.tls.check_files()
     }
 }

@@ -6,7 +6,7 @@
 pub mod application;
 mod flags;
 mod place;
-mod secured;
+mod tls;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,9 +15,9 @@ use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPani
 use breme_node::ListenerId;
 pub use flags::{ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
 pub use place::{Place, resolve};
-pub use secured::{Reloading, Tls};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+pub use tls::{Reloading, Tls};
 
 use crate::admin::{self, Readiness};
 use crate::failure::Failure;

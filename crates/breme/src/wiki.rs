@@ -21,7 +21,7 @@ use arguments::{ServeArgs, command};
 use breme_driver::Clock;
 use breme_serving::serve;
 use breme_wiki::database::{Database, DatabaseError, open};
-use breme_wiki::purging::Edges;
+use breme_wiki::purges::Edges;
 use breme_wiki::web::{Application, Wiki};
 use breme_wiki::{accounts, lab, settings::Writers};
 use metrics::WikiMetrics;

@@ -5,10 +5,10 @@
 //! | [`Question`] | the part of a plan that judging needs |
 //! | [`Reader`] | the value of a measure in one trial, or the reason why there is none |
 //! | `warm_up` | which warm-ups are left out |
-//! | `seen`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
+//! | `observations`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
 //! | `noise` | the floor: how much two trials of the same thing differ |
 //! | `look` | after how many blocks it is judged, and how sure each interval must be there |
-//! | `standing`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
+//! | `interval_position`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
 //! | `tables`, `laws`, `models` | the figures with published ones beside them; operational laws; predictions that are tried |
 //! | [`Search`] | which load is to be tried next, until it fails |
 //! | [`compare`], `gate` | two runs: what differs, and whether the later one passes |
@@ -24,17 +24,17 @@ mod course;
 mod effect;
 mod gate;
 mod hypotheses;
+mod interval_position;
 mod laws;
 mod levels;
 mod look;
 mod measure;
 mod models;
 mod noise;
+mod observations;
 mod question;
 mod runs;
 mod search;
-mod seen;
-mod standing;
 mod tables;
 mod warm_up;
 mod warnings;
@@ -57,14 +57,14 @@ use crate::judgement::{Judgement, Verdict};
 use crate::record::TrialRecord;
 use look::Look;
 use noise::Floors;
-use seen::Seen;
+use observations::Observations;
 
 /// What the records show.
 #[must_use]
 pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     let agreed = agree_on_warm_ups(records);
     let records = agreed.as_ref();
-    let seen = Seen::new(question.all_measures(), records);
+    let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
     let (floors, noise) = Floors::seen(question, &seen);
     let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors, &look);
@@ -94,7 +94,7 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
 pub fn is_decided(question: &Question, records: &[TrialRecord]) -> bool {
     let agreed = agree_on_warm_ups(records);
     let records = agreed.as_ref();
-    let seen = Seen::new(question.all_measures(), records);
+    let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
     let (floors, _) = Floors::seen(question, &seen);
     let is_open = |verdict| matches!(verdict, Verdict::Undecided { .. } | Verdict::NoData);

@@ -9,7 +9,7 @@ use breme_experiment::record::TrialEnd;
 use crate::figures::{self, Unit, figure_or_dash, range};
 use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{telling, units, words};
+use crate::{key_comparisons, units, words};
 use breme_base::plural;
 
 /// The most failures whose last words are shown.
@@ -345,21 +345,21 @@ pub(crate) fn estimate(row: &MeasureRow, unit: Unit) -> String {
 /// The comparisons that matter; all of them are in the page and in JSON.
 pub(crate) fn comparisons(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
-    let (telling, all) = (telling::comparisons(judgement), judgement.comparisons.len());
+    let (shown, all) = (key_comparisons::comparisons(judgement), judgement.comparisons.len());
     let mut table = Table::new(&["verdict", "measure", "compared", "at", "#ratio"]);
-    for comparison in &telling {
+    for comparison in &shown {
         let verdict = words::pair_verdict(comparison.verdict);
         let cell = |text: String| Cell::from(text);
         table.push([
             Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
             cell(comparison.measure.clone()),
-            cell(telling::pair(comparison)),
+            cell(key_comparisons::pair(comparison)),
             cell(words::levels(&comparison.at)),
             cell(words::effect(&comparison.effect, units::of_measure(&comparison.measure, judgement, &vocabulary))),
         ]);
     }
-    if telling.len() < all {
-        table.remark = Some(format!("{} of {all} comparisons; all are in the report.", telling.len()));
+    if shown.len() < all {
+        table.remark = Some(format!("{} of {all} comparisons; all are in the report.", shown.len()));
     }
     table
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_experiment::trial::ResourceLimits;
-use breme_runner::{Hierarchy, Instruments, Keeper, Kept, Order};
+use breme_runner::{Hierarchy, Instruments, Keeper, SpawnSpec, SupervisedProcess};
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("keep") {
@@ -30,23 +30,23 @@ fn main() {
 }
 
 /// Subjects of two processes each, one of which has four threads.
-fn start(processes: usize, hierarchy: &Hierarchy, folder: &Path) -> Vec<Kept> {
+fn start(processes: usize, hierarchy: &Hierarchy, folder: &Path) -> Vec<SupervisedProcess> {
     let keeper = Keeper::this_program(&["keep"]);
     let program = "import threading, time\nfor i in range(3): threading.Thread(target=time.sleep, args=(1e6,)).start()\nprint('ready', flush=True)";
     let script = format!("python3 -c \"{program}\" & while :; do sleep 0.2; done");
-    let order = |number: usize| Order {
+    let order = |number: usize| SpawnSpec {
         name: format!("subject-{number}"),
         command: vec!["sh".into(), "-c".into(), script.clone()],
         folder: PathBuf::from("/"),
         output: folder.join(format!("output-{number}")),
         limits: ResourceLimits::default(),
-        ..Order::default()
+        ..SpawnSpec::default()
     };
     (0..processes.div_ceil(3)).map(|number| keeper.start(&order(number), hierarchy).expect("a subject")).collect()
 }
 
 /// CPU time of this process over wall time, while nothing but the instruments runs in it.
-fn cost(kept: &[Kept], length: Duration, interval: Duration, folder: &Path) -> f64 {
+fn cost(kept: &[SupervisedProcess], length: Duration, interval: Duration, folder: &Path) -> f64 {
     std::thread::sleep(Duration::from_secs(1));
     let instruments = Instruments::start(&folder.join("instruments.csv"), interval).expect("a file");
     for (number, kept) in kept.iter().enumerate() {

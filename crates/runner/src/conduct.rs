@@ -7,15 +7,15 @@
 //! same as beginning one: the trials that are in the journal are passed over. That holds for the trials that are run
 //! again at the end of their block ([`Attempts`]) and for the time that was spent.
 
-mod casting;
-mod failing;
+mod cpu_assignment;
+mod failures;
 mod faults;
 mod foreign;
 mod generator;
-mod searching;
-mod standing;
+mod load_report;
+mod searches;
+mod subjects;
 mod time;
-mod told;
 mod trial;
 mod window;
 
@@ -28,12 +28,12 @@ use breme_experiment::plan::{Attempts, Plan, Repeat};
 use breme_experiment::record::{Purpose, RunEnd, TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
 
-use self::casting::Casting;
-use self::failing::Failures;
+use self::cpu_assignment::CpuAssignment;
+use self::failures::Failures;
 pub(crate) use self::generator::arguments as generator_arguments;
-use self::searching::Searches;
-pub(crate) use self::searching::examples as search_examples;
-use self::standing::Standing;
+use self::searches::Searches;
+pub(crate) use self::searches::examples as search_examples;
+use self::subjects::RunningSubjects;
 use self::time::Time;
 use self::trial::Stage;
 use crate::instruments::{INTERVAL, Instruments};
@@ -96,15 +96,15 @@ pub fn conduct(
     launcher: &Launcher,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RunEnd, RunFault> {
-    let casting = casting(plan)?;
+    let cpu_assignment = cpu_assignment(plan)?;
     let instruments = Instruments::start(&journal.instruments_path(), INTERVAL)
         .map_err(|error| RunFault::Laboratory(format!("the instruments cannot be started: {error}")))?;
     let mut run = Run {
         plan,
         journal,
         launcher,
-        casting,
-        standing: Standing::new(launcher, &instruments),
+        cpu_assignment,
+        running_subjects: RunningSubjects::new(launcher, &instruments),
         instruments: &instruments,
         last_number: 0,
         attempts: Attempts::default(),
@@ -119,30 +119,30 @@ pub fn conduct(
         other => Ok(other),
     });
     // Whatever happened, nothing stays behind; what does not end well has no say any more.
-    let _ = run.standing.end_all();
+    let _ = run.running_subjects.stop_all();
     end
 }
 
 /// Everybody who will appear.
-fn casting(plan: &Plan) -> Result<Casting, RunFault> {
+fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunFault> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
     let mut trials: Vec<TrialSpec> = of_block.collect();
     trials.extend(search_examples(plan));
-    let casting = Casting::new(breme_sys::cpus_allowed(), &trials);
+    let cpu_assignment = CpuAssignment::new(breme_sys::cpus_allowed(), &trials);
     // What cannot be given is told before anything has started.
     for trial in &trials {
-        casting.of(trial).map_err(RunFault::Laboratory)?;
+        cpu_assignment.of(trial).map_err(RunFault::Laboratory)?;
     }
-    Ok(casting)
+    Ok(cpu_assignment)
 }
 
 struct Run<'a> {
     plan: &'a Plan,
     journal: &'a mut Journal,
     launcher: &'a Launcher,
-    casting: Casting,
-    standing: Standing<'a>,
+    cpu_assignment: CpuAssignment,
+    running_subjects: RunningSubjects<'a>,
     instruments: &'a Instruments,
     last_number: u32,
     attempts: Attempts,
@@ -237,10 +237,10 @@ impl Run<'_> {
         let number = self.last_number + 1;
         (self.tell)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
-        let cast = self.casting.of(trial).map_err(RunFault::Laboratory)?;
+        let cast = self.cpu_assignment.of(trial).map_err(RunFault::Laboratory)?;
         let stage = Stage {
             launcher: self.launcher,
-            standing: &mut self.standing,
+            running_subjects: &mut self.running_subjects,
             instruments: self.instruments,
             cast: &cast,
             folder: &folder,

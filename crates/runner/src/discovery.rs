@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use procfs::net::{TcpState, tcp, tcp6};
 use procfs::process::{FDTarget, Process};
 
-use crate::asking::with_path;
-use crate::keeping::{Kept, Order};
+use crate::http_client::with_path;
+use crate::keeping::{SpawnSpec, SupervisedProcess};
 use crate::process_table::{descendants_of, everyone};
 use crate::subject::Launcher;
 
@@ -25,12 +25,12 @@ impl Launcher {
     /// # Errors
     /// The command cannot be started, ends, or does not serve within 30 s; the text includes what it printed last.
     pub fn discover_url(&self, command: &[String], folder: &Path, path: &str) -> Result<String, String> {
-        let order = Order {
+        let order = SpawnSpec {
             name: String::from("discovery"),
             command: command.to_vec(),
             folder: folder.to_owned(),
             output: folder.join("discovery.log"),
-            ..Order::default()
+            ..SpawnSpec::default()
         };
         let mut process = self.keeper.start(&order, &self.hierarchy).map_err(|fault| fault.0)?;
         let url = self.wait_for_url(&process, path);
@@ -38,13 +38,13 @@ impl Launcher {
         url
     }
 
-    fn wait_for_url(&self, process: &Kept, path: &str) -> Result<String, String> {
+    fn wait_for_url(&self, process: &SupervisedProcess, path: &str) -> Result<String, String> {
         let deadline = Instant::now() + SERVES_WITHIN;
         let mut seen = String::from("it listens on no TCP port");
         loop {
             for port in listening_ports(process.keeper_pid()) {
                 let url = format!("http://127.0.0.1:{port}");
-                match self.asker.ask("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
+                match self.http_client.ask("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
                     Ok(response) if response.status < 400 => return Ok(url),
                     Ok(response) => seen = format!("GET {url}{path} returned status {}", response.status),
                     Err(problem) => seen = problem,

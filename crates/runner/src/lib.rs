@@ -1,16 +1,16 @@
-//! The world of an experiment: systems under test that are started and kept, and the instruments that watch them.
+//! Runs experiments: starts subjects and keeps them under control, and reads instruments.
 //!
 //! | module | what |
 //! |---|---|
-//! | `keeping` | a process, with all that it starts, that cannot be left behind |
-//! | `control_group` | what a subject may use, where the system lets us limit it |
-//! | `subject` | from what the plan says to a subject that is ready, and back |
-//! | `placement` | who runs on which processors |
+//! | `keeping` | processes that cannot be left behind |
+//! | `control_group` | resource limits, where the system permits them |
+//! | `subject` | starting and stopping subjects |
+//! | `placement` | assignment of CPUs |
 //! | `instruments` | what subjects, generators and the machine use meanwhile |
 //! | [`journal`] | the folder of a run, to which is only added |
 //! | `discovery` | the address at which a command serves, found by starting it once |
-//! | `conduct` | all of it together: trial after trial |
-//! | `asking` | single requests: is it ready, what does it count |
+//! | `conduct` | the run: trial after trial |
+//! | `http_client` | single requests: is it ready, what does it count |
 //! | `process_table` | `/proc` |
 //!
 //! ```no_run
@@ -34,11 +34,11 @@
 //! systems can neither keep nor measure processes like this.
 #![cfg(target_os = "linux")]
 
-mod asking;
 mod conduct;
 mod control_group;
 mod discovery;
 mod folder;
+mod http_client;
 mod instruments;
 pub mod journal;
 mod keeping;
@@ -48,14 +48,14 @@ mod process_table;
 mod subject;
 mod versions;
 
-pub use asking::{fetch, post, post_json};
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
+pub use http_client::{fetch, post, post_json};
 pub use instruments::{
     ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings,
     Window, machine, scrape,
 };
-pub use keeping::{Ending, Keeper, Kept, Order, StartFault, keep};
+pub use keeping::{ExitInfo, Keeper, SpawnSpec, StartFault, SupervisedProcess, keep};
 pub use placement::{GeneratorPlace, Placement, place};
 pub use preflight::{CheckFiles, preflight};
 pub use subject::{Launcher, Names, Ports, Subject};

@@ -10,8 +10,8 @@ use breme_experiment::placeholder;
 use breme_experiment::plan::Plan;
 use breme_experiment::trial::{ResetAction, SubjectKind, SubjectSpec, TrialSpec, WorkloadSpec};
 
-use crate::asking::Target;
 use crate::conduct::{generator_arguments, search_examples};
+use crate::http_client::Target;
 use crate::keeping::{find_program, missing};
 use crate::subject::connect;
 

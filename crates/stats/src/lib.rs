@@ -36,41 +36,41 @@
 //! ```
 
 mod chances;
-mod encoded;
 mod false_discovery;
 pub mod go_bench;
 pub mod growth;
 mod histogram;
+mod histogram_text;
 mod holm;
 pub mod jtl;
 pub mod log;
 mod looks;
-mod needed;
 mod normal;
 mod power;
 mod quantile_text;
 pub mod queueing;
 pub mod rank_sum;
 mod replicates;
+mod required_blocks;
 mod signed_rank;
 pub mod steady;
 mod student;
-mod trimmed;
+mod trimmed_mean;
 mod welch;
 
-pub use encoded::DecodeError;
 pub use false_discovery::false_discovery_rates;
 pub use histogram::{Histogram, TIME_NS_MAX};
+pub use histogram_text::DecodeError;
 pub use holm::holm;
 pub use looks::{BLOCKS_MIN, EXTENSION_MAX, Looks};
-pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use power::power_of_equal;
 pub use quantile_text::write as write_quantile_text;
 pub use rank_sum::{rank_sum_p_above, rank_sum_p_min};
 pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
+pub use required_blocks::{MORE_BLOCKS_MAX, more_blocks};
 pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };
 pub use student::{student_p, student_p_above, student_p_below, student_quantile};
-pub use trimmed::{Trim, TrimmedMean};
+pub use trimmed_mean::{Trim, TrimmedMean};
 pub use welch::welch_p_above;

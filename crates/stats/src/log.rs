@@ -13,4 +13,4 @@ pub use reader::{LINE_BYTES_MAX, Problem, ReadError, Reader, read};
 pub use writer::write;
 
 #[cfg(test)]
-mod testing;
+mod test_logs;

@@ -6,7 +6,7 @@
 mod effects;
 mod operation;
 pub mod postgres;
-mod prepared;
+mod prepared_write;
 pub mod sqlite;
 mod words;
 
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use self::postgres::PostgresDatabase;
-use self::prepared::Prepared;
+use self::prepared_write::Prepared;
 use self::sqlite::SqliteDatabase;
 use self::words::Rating;
 use crate::name::Name;

@@ -25,7 +25,7 @@ pub mod merge;
 pub mod name;
 pub mod page;
 pub mod paths;
-pub mod purging;
+pub mod purges;
 pub mod render;
 pub mod settings;
 mod views;

@@ -14,7 +14,7 @@ use breme_runner::Launcher;
 
 use self::contender::{Contender, Source, Start};
 use self::experiment::{Load, Variation};
-use super::running::{self, Storage};
+use super::run::{self, Storage};
 use crate::failure::Failure;
 
 /// Compare two or more servers, or variants of one, and say which is faster
@@ -88,7 +88,7 @@ pub(super) fn versus(args: &Args) -> Result<u8, Failure> {
     let sources = contender::parse_all(&args.servers).map_err(Failure::usage)?;
     experiment::check_variations(&args.variations, &sources).map_err(Failure::usage)?;
     let load = load(args, &sources);
-    let launcher = running::launcher()?;
+    let launcher = run::launcher()?;
     let contenders = sources
         .into_iter()
         .map(|source| ready(source, &load.path, &args.variations, &folder, &launcher))
@@ -97,7 +97,7 @@ pub(super) fn versus(args: &Args) -> Result<u8, Failure> {
     if let Some(path) = &args.save {
         fs::write(path, &text).map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
     }
-    let code = running::run_text(&args.storage, &text, "versus", &folder)?;
+    let code = run::run_text(&args.storage, &text, "versus", &folder)?;
     // It is a question, not a claim: "practically equal" is an answer.
     Ok(if code == crate::failure::AGAINST { 0 } else { code })
 }

@@ -6,12 +6,12 @@
 //! | `PUT /upstreams` | replaces the list: `["http://a:8080", "http://b:8080,weight=2"]` |
 //! | `POST /upstreams/NAME/drain`, `…/undrain` | stops or resumes sending an upstream new clients |
 
-mod kept;
+mod cache;
 
 use breme_balance::{UpstreamState, UpstreamStatus};
 use serde_json::{Value, json};
 
-pub use kept::Kept;
+pub use cache::Kept;
 
 use super::upstream::Upstream;
 use super::upstreams::{Upstreams, url};
@@ -146,7 +146,7 @@ mod tests {
     use breme_driver::Clock;
 
     use super::*;
-    use crate::proxy::secured::Clients;
+    use crate::proxy::upstream_tls::Clients;
 
     fn api() -> ProxyApi {
         let list = vec!["http://127.0.0.1:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()];

@@ -1,8 +1,8 @@
 //! The flags, and what they mean to the proxy and to the driver. The keys of a configuration file are the same.
 
-mod balancing;
-mod belonging;
-mod caching;
+mod balancer;
+mod cache;
+mod dependencies;
 mod forward;
 mod health;
 mod upstreams;
@@ -10,14 +10,14 @@ mod upstreams;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use balancing::{BalancingFlags, locate_in_group};
-pub use belonging::is_one_of;
+pub use balancer::{BalancingFlags, locate_in_group};
 use breme_cache::CacheSettings;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Timeouts};
-pub use caching::CachingFlags;
+pub use cache::CachingFlags;
 use clap::{ArgMatches, Command};
+pub use dependencies::is_one_of;
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
@@ -297,6 +297,6 @@ impl Args {
                 "no upstream; add --upstream http://HOST:PORT, or --forward for a forward proxy",
             ));
         }
-        belonging::check(command, given)
+        dependencies::check(command, given)
     }
 }

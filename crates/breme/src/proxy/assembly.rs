@@ -11,7 +11,7 @@ use super::access_log::{Destination, Writer};
 use super::arguments::{Args, ROLE, locate_in_group};
 use super::names::Names;
 use super::secrets::Secrets;
-use super::secured::Clients;
+use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
 use crate::admin::Token;
 use crate::failure::Failure;

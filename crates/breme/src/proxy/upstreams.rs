@@ -14,8 +14,8 @@ use breme_driver::Clock;
 use breme_proxy::ResolveError;
 
 use super::names::look_up;
-use super::secured::Clients;
 use super::upstream::Upstream;
+use super::upstream_tls::Clients;
 
 /// How soon a change of an upstream is told.
 const TICK: Duration = Duration::from_millis(200);

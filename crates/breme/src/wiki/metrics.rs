@@ -34,7 +34,7 @@ impl Collector for WikiMetrics {
         families.counter("wiki_render_hits", "Pages whose HTML was in memory.", reading.render_hits)?;
         families.counter("wiki_render_misses", "Pages rendered from Markdown.", reading.render_misses)?;
         families.gauge_of(&Unit::Bytes, "wiki_rendered", "Memory of rendered pages.", reading.rendered_bytes)?;
-        let of_edges = |value: fn(&breme_wiki::purging::EdgeState) -> u64| {
+        let of_edges = |value: fn(&breme_wiki::purges::EdgeState) -> u64| {
             reading.edges.iter().map(move |edge| ([("edge", edge.authority.clone())], value(edge))).collect::<Vec<_>>()
         };
         if !reading.edges.is_empty() {

@@ -2,8 +2,8 @@
 
 use crate::expression::{Claim, Condition, Expression, Measure, Quantity};
 use crate::judge::levels::Levels;
+use crate::judge::observations::overridden;
 use crate::judge::question::Factor;
-use crate::judge::seen::overridden;
 
 /// The most combinations of open levels at which a hypothesis is checked.
 pub const CASES_MAX: usize = 1_000;

@@ -10,12 +10,12 @@ use breme_stats::false_discovery_rates;
 use crate::expression::{Expression, Quantity};
 use crate::judge::claims::with_each_level;
 use crate::judge::effect::{effect_of, pairs_between};
+use crate::judge::interval_position::IntervalPosition;
 use crate::judge::levels::Levels;
 use crate::judge::look::Look;
 use crate::judge::noise::Floors;
+use crate::judge::observations::{Observations, overridden};
 use crate::judge::question::{Factor, Question};
-use crate::judge::seen::{Seen, overridden};
-use crate::judge::standing::Standing;
 use crate::judge::words::{self, different};
 use crate::judgement::{Comparison, Effect, Scale, Verdict};
 use crate::plan::PlanMeasure;
@@ -29,7 +29,7 @@ pub const LEVELS_MAX: usize = 50;
 /// The comparisons, the largest clear differences first.
 pub(crate) fn compare_levels(
     question: &Question,
-    seen: &Seen,
+    seen: &Observations,
     floors: &Floors,
     look: &Look,
 ) -> (Vec<Comparison>, usize) {
@@ -63,7 +63,7 @@ fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
         comparison.effect.p_discovery = Some(rate);
         if comparison.verdict == Verdict::Supported && rate > 1.0 - look.confidence() + 1e-9 {
             // So sure must one be that is the only one to differ.
-            let more_blocks = Standing::new(&comparison.effect, look).more_blocks(chances.len());
+            let more_blocks = IntervalPosition::new(&comparison.effect, look).more_blocks(chances.len());
             comparison.verdict = Verdict::Undecided { more_blocks };
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn combinations_without(factors: &[Factor], left_out: &str) -> Vec<Le
 
 fn pairs_of_levels(
     question: &Question,
-    seen: &Seen,
+    seen: &Observations,
     (floors, look): (&Floors, &Look),
     measure: &PlanMeasure,
     factor: &Factor,
@@ -113,7 +113,7 @@ fn pairs_of_levels(
 }
 
 pub(crate) fn verdict_of(effect: &Effect, look: &Look) -> Verdict {
-    let standing = Standing::new(effect, look);
+    let standing = IntervalPosition::new(effect, look);
     if effect.center.is_none() {
         Verdict::NoData
     } else if standing.is_equal() {

@@ -10,7 +10,7 @@ use crate::expression::Expression;
 use crate::judge::levels::Levels;
 use crate::judge::look::Look;
 use crate::judge::measure::Lack;
-use crate::judge::seen::{Seen, mean};
+use crate::judge::observations::{Observations, mean};
 use crate::judgement::{BlockPair, Effect, Scale};
 
 /// The most pairs that an effect keeps. Of a longer run neighbouring blocks are put together, so that all of it counts.
@@ -20,7 +20,7 @@ pub const PAIRS_MAX: usize = 200;
 
 /// Both sides in every block that has both, and why others have not.
 pub(crate) fn pairs_of(
-    seen: &Seen,
+    seen: &Observations,
     left: &Expression,
     right: &Expression,
     levels: &Levels,
@@ -37,7 +37,12 @@ pub(crate) fn pairs_of(
 }
 
 /// The same for one expression at two combinations.
-pub(crate) fn pairs_between(seen: &Seen, expression: &Expression, left: &Levels, right: &Levels) -> Vec<BlockPair> {
+pub(crate) fn pairs_between(
+    seen: &Observations,
+    expression: &Expression,
+    left: &Levels,
+    right: &Levels,
+) -> Vec<BlockPair> {
     let pair = |block| {
         let left = seen.evaluate(expression, left, block).ok()?;
         let right = seen.evaluate(expression, right, block).ok()?;

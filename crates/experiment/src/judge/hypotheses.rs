@@ -11,25 +11,30 @@
 //! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300
 //! (intersection–union).
 
-mod finding;
-mod saying;
+mod case_result;
+mod verdict_text;
 
 use breme_stats::{BLOCKS_MIN, holm};
 
 use crate::expression::{Claim, Relation};
 use crate::judge::effect::{effect_of, pairs_of};
+use crate::judge::interval_position::IntervalPosition;
 use crate::judge::levels::Levels;
 use crate::judge::look::Look;
 use crate::judge::measure::Lack;
 use crate::judge::noise::Floors;
+use crate::judge::observations::Observations;
 use crate::judge::question::{Hypothesis, Question};
-use crate::judge::seen::Seen;
-use crate::judge::standing::Standing;
 use crate::judge::words;
 use crate::judgement::{BlockPair, Case, Effect, HypothesisJudgement, Verdict};
 
 /// What became of each hypothesis.
-pub(crate) fn judge(question: &Question, seen: &Seen, floors: &Floors, look: &Look) -> Vec<HypothesisJudgement> {
+pub(crate) fn judge(
+    question: &Question,
+    seen: &Observations,
+    floors: &Floors,
+    look: &Look,
+) -> Vec<HypothesisJudgement> {
     let judging = Judging { question, seen, floors, look };
     let sifted: Vec<Sifted<'_>> =
         question.hypotheses.iter().map(|hypothesis| Sifted::new(hypothesis, &judging)).collect();
@@ -49,7 +54,7 @@ pub(crate) fn judge(question: &Question, seen: &Seen, floors: &Floors, look: &Lo
 /// What all hypotheses are judged by.
 struct Judging<'a> {
     question: &'a Question,
-    seen: &'a Seen,
+    seen: &'a Observations,
     floors: &'a Floors,
     look: &'a Look,
 }
@@ -108,7 +113,7 @@ impl<'a> Sifted<'a> {
         let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, look, chance, family);
         let cases: Vec<Case> = cases.into_iter().map(judge_case).collect();
         let verdict = verdict_of_all(&cases);
-        let said = saying::of_hypothesis(&hypothesis.claim, verdict, &cases);
+        let said = verdict_text::of_hypothesis(&hypothesis.claim, verdict, &cases);
         HypothesisJudgement {
             says: hypothesis.says.clone(),
             expect: hypothesis.expect.clone(),
@@ -168,7 +173,7 @@ impl SiftedCase {
             }
         }
         case.reason = reason(&case, &lacks, look);
-        case.finding = finding::of_case(claim, &case);
+        case.finding = case_result::of_case(claim, &case);
         case
     }
 }
@@ -183,7 +188,7 @@ fn is_exact(claim: &Claim) -> bool {
 }
 
 fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
-    let standing = Standing::new(effect, look);
+    let standing = IntervalPosition::new(effect, look);
     let nothing = if effect.scale == crate::judgement::Scale::Ratio { 1.0 } else { 0.0 };
     let center = effect.center.unwrap_or(nothing);
     let is_unequal = if nothing == 0.0 {
@@ -201,7 +206,7 @@ fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
 }
 
 fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
-    let standing = Standing::new(effect, look);
+    let standing = IntervalPosition::new(effect, look);
     let is_likely = effect.p_holm.is_some_and(|p| p <= 1.0 - look.confidence() + 1e-9);
     let is_limit = claim.left.is_constant() || claim.right.is_constant();
     let (supports, refutes) = match claim.relation {
@@ -283,7 +288,7 @@ fn why_undecided(effect: &Effect, look: &Look) -> Option<String> {
             if blocks == 1 { "is" } else { "are" }
         ));
     }
-    let standing = Standing::new(effect, look);
+    let standing = IntervalPosition::new(effect, look);
     if standing.is_within_noise() {
         return Some("two trials of the same combination (A/A) differ by as much".to_owned());
     }

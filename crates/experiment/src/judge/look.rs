@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use breme_stats::Looks;
 
+use crate::judge::observations::Observations;
 use crate::judge::question::Question;
-use crate::judge::seen::Seen;
 
 /// A look at a run that may have been looked at before and may yet grow.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Look {
 
 impl Look {
     /// At all that was seen of a run.
-    pub(crate) fn at(question: &Question, seen: &Seen) -> Self {
+    pub(crate) fn at(question: &Question, seen: &Observations) -> Self {
         let blocks = seen.blocks().last().copied().unwrap_or(0);
         let as_planned = if question.blocks == 0 { blocks } else { question.blocks };
         let (least, most) = question.looks.unwrap_or((as_planned, as_planned));

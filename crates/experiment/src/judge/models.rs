@@ -14,8 +14,8 @@ use crate::expression::{Expression, Measure, MeasuredOn, Operation, Quantity, Ti
 use crate::judge::comparisons::combinations_without;
 use crate::judge::effect::typical;
 use crate::judge::levels::Levels;
+use crate::judge::observations::{Observations, overridden};
 use crate::judge::question::Question;
-use crate::judge::seen::{Seen, overridden};
 use crate::judge::words::{amount, count, percent};
 use crate::judgement::{ModelOutcome, ModelPoint};
 use crate::plan::{ModelKind, PlanModel};
@@ -68,7 +68,7 @@ impl<'a> Ladder<'a> {
         let demands = demands_of(model, &at, records);
         let time = mean_time(&workload);
         let needed = [&model.of, &time].into_iter().chain(&demands).flat_map(Expression::measures);
-        let seen = Seen::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
+        let seen = Observations::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
         let mut rungs: Vec<Rung> = Vec::new();
         for level in &factor.levels {
             let users = level.parse().map_err(|_| format!("its level `{level}` is not a number"))?;

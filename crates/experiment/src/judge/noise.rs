@@ -10,8 +10,8 @@ use breme_stats::{FLOOR_CONFIDENCE, hodges_lehmann, noise_floor};
 use crate::expression::{Expression, Measure};
 use crate::judge::effect::{effect_of, values_of};
 use crate::judge::look::Look;
+use crate::judge::observations::Observations;
 use crate::judge::question::Question;
-use crate::judge::seen::Seen;
 use crate::judgement::{BlockPair, Effect, NoiseFloor, Scale};
 
 /// The floors of all measures.
@@ -21,7 +21,7 @@ pub(crate) struct Floors {
 
 impl Floors {
     /// The measured floors, and the same for the report.
-    pub(crate) fn seen(question: &Question, seen: &Seen) -> (Self, Vec<NoiseFloor>) {
+    pub(crate) fn seen(question: &Question, seen: &Observations) -> (Self, Vec<NoiseFloor>) {
         let look = Look::at(question, seen);
         let (mut of, mut shown) = (Vec::new(), Vec::new());
         for measure in question.shown() {

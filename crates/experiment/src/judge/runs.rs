@@ -17,8 +17,8 @@ use crate::judge::gate::{self, GateSummary, GateVerdict, Gated};
 use crate::judge::levels::{Levels, in_words};
 use crate::judge::measure::Lack;
 use crate::judge::noise::Floors;
+use crate::judge::observations::Observations;
 use crate::judge::question::Question;
-use crate::judge::seen::Seen;
 use crate::judge::words::{self, amount, less_is_better_of, symbol};
 use crate::judgement::Scale;
 use crate::plan::{Gate, PlanMeasure};
@@ -225,14 +225,14 @@ fn common(before: &Run<'_>, after: &Run<'_>, sides: &[Side; 2]) -> Vec<Levels> {
 }
 
 struct Side {
-    seen: Seen,
+    seen: Observations,
     floors: Floors,
 }
 
 impl Side {
     fn of(run: &Run<'_>, measures: &[PlanMeasure]) -> Self {
         let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
-        let seen = Seen::new(question.all_measures(), run.records);
+        let seen = Observations::new(question.all_measures(), run.records);
         let (floors, _) = Floors::seen(&question, &seen);
         Self { seen, floors }
     }

@@ -2,14 +2,14 @@
 
 use crate::judge::effect::typical;
 use crate::judge::levels::Levels;
+use crate::judge::observations::Observations;
 use crate::judge::question::{PublishedFigure, Question};
-use crate::judge::seen::Seen;
 use crate::judge::words::{less_is_better_of, symbol};
 use crate::judgement::{MeasureRow, MeasureTable, Published};
 use crate::plan::PlanMeasure;
 
 /// A table for each measure of the question.
-pub(crate) fn tables(question: &Question, seen: &Seen) -> Vec<MeasureTable> {
+pub(crate) fn tables(question: &Question, seen: &Observations) -> Vec<MeasureTable> {
     let mut combinations: Vec<&Levels> = seen.combinations().collect();
     combinations.sort_by_key(|levels| question.place(levels));
     let table = |measure: &PlanMeasure| MeasureTable {
@@ -21,7 +21,7 @@ pub(crate) fn tables(question: &Question, seen: &Seen) -> Vec<MeasureTable> {
     question.shown().iter().map(table).collect()
 }
 
-fn row(question: &Question, seen: &Seen, measure: &PlanMeasure, levels: &Levels) -> MeasureRow {
+fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: &Levels) -> MeasureRow {
     let value = |block| seen.evaluate(&measure.expression, levels, block).ok().map(|value| (block, value));
     let values: Vec<(u32, f64)> = seen.blocks_of(levels).filter_map(value).collect();
     let mut sorted: Vec<f64> = values.iter().map(|&(_, value)| value).collect();

@@ -10,12 +10,12 @@ use breme_stats::BLOCKS_MIN;
 use breme_toml::{Collector, Diagnostics, Entry, Node, Table, Value, node_of};
 
 use super::blocks::Blocks;
-use super::checked::{Plan, PlanFactor};
 use super::document::Document;
 use super::estimate::Estimate;
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
 use super::foreign;
 use super::gate::Gate;
+use super::model::{Plan, PlanFactor};
 use super::questions::{self, Questions};
 use super::resolve::Resolved;
 use super::resolver::{CheckArguments, Files, ReadFile, Resolver};

@@ -21,7 +21,7 @@ use crate::record::{Purpose, TrialEnd, TrialRecord};
 use crate::trial::TrialKey;
 
 #[cfg(doc)]
-use super::checked::Plan;
+use super::model::Plan;
 
 /// How often an INVALID trial is run again, unless the experiment says otherwise.
 pub const REPEATS_DEFAULT: u64 = 2;

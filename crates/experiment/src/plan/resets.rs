@@ -2,7 +2,7 @@
 //! one that every server of the role knows, or a restart.
 
 use super::resolver::Resolver;
-use super::roles::{Role, RoleReset, Standing, key_of};
+use super::roles::{ResetReadiness, Role, RoleReset, key_of};
 use super::subject::Subject;
 use crate::file;
 use crate::file::values::{At, Command};
@@ -73,9 +73,9 @@ impl<'a> Resolver<'a, '_> {
     fn role_action(&mut self, at: &At<String>, reset: &RoleReset, subject: &Subject) -> Option<ResetAction> {
         let SubjectKind::Own { arguments, token, .. } = &subject.spec.kind else { return None };
         let (reset_name, name) = (&at.value, &subject.spec.name);
-        match reset.standing(arguments) {
-            Standing::Off => return None,
-            Standing::Lacking(flag) => {
+        match reset.readiness(arguments) {
+            ResetReadiness::Off => return None,
+            ResetReadiness::Lacking(flag) => {
                 let key = key_of(flag);
                 let problem = format!(
                     "`{reset_name}` needs `{key}` in subject `{name}`; write [subject.{name}] {key} = …, or remove the reset"
@@ -83,7 +83,7 @@ impl<'a> Resolver<'a, '_> {
                 self.collector.note(&at.span, problem);
                 return None;
             }
-            Standing::Ready => {}
+            ResetReadiness::Ready => {}
         }
         if reset.needs_token() && *token == AdminToken::None {
             let problem = format!(

@@ -57,7 +57,7 @@ const CONFIG: &str = "config";
 
 /// Whether there is something to reset in a server with certain arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing<'a> {
+pub(super) enum ResetReadiness<'a> {
     Ready,
     /// Its size is 0.
     Off,
@@ -114,7 +114,7 @@ impl Role {
         }
         let is_described = |name: &str| described.iter().any(|(known, _)| known == name);
         let needs = |reset: &RoleReset| {
-            reset.needs_token() && reset.standing(arguments) == Standing::Ready && !is_described(&reset.name)
+            reset.needs_token() && reset.readiness(arguments) == ResetReadiness::Ready && !is_described(&reset.name)
         };
         let is_drawn = value_of(CONFIG, arguments).is_none() && self.resets.iter().any(needs);
         if is_drawn { AdminToken::Drawn } else { AdminToken::None }
@@ -140,12 +140,12 @@ impl RoleReset {
     }
 
     /// What a configuration file says is seen when it runs.
-    pub(super) fn standing(&self, arguments: &[String]) -> Standing<'_> {
-        let Some(flag) = self.needs.as_deref() else { return Standing::Ready };
+    pub(super) fn readiness(&self, arguments: &[String]) -> ResetReadiness<'_> {
+        let Some(flag) = self.needs.as_deref() else { return ResetReadiness::Ready };
         match value_of(flag, arguments) {
-            Some(size) if is_nothing(size) => Standing::Off,
-            None if value_of(CONFIG, arguments).is_none() => Standing::Lacking(flag),
-            _ => Standing::Ready,
+            Some(size) if is_nothing(size) => ResetReadiness::Off,
+            None if value_of(CONFIG, arguments).is_none() => ResetReadiness::Lacking(flag),
+            _ => ResetReadiness::Ready,
         }
     }
 }

@@ -6,7 +6,7 @@ use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Table, Value, node_of};
 
 use super::blocks::Blocks;
-use super::checked::Plan;
+use super::model::Plan;
 use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
 use crate::file::values::{At, Raw};
 use crate::file::{self, OrderText};

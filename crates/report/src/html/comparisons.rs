@@ -8,7 +8,7 @@ use crate::html::forest;
 use crate::html::parts::{Gallery, folded_table};
 use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{telling, units, words};
+use crate::{key_comparisons, units, words};
 use breme_base::plural;
 
 /// The most pairs, of all measures together, that the page holds.
@@ -20,7 +20,7 @@ const CHART_ROWS_MAX: usize = 30;
 
 pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     let mut comparisons: Vec<&Comparison> = run.judgement.comparisons.iter().collect();
-    comparisons.sort_by_key(|of| telling::order(run.judgement, of));
+    comparisons.sort_by_key(|of| key_comparisons::order(run.judgement, of));
     let mut measures: Vec<&str> = Vec::new();
     for comparison in &comparisons {
         if !measures.contains(&comparison.measure.as_str()) {
@@ -35,7 +35,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     let unit = |measure: &str| units::of_measure(measure, run.judgement, &vocabulary);
     let is_open = |index: usize, measure: &str| match run.judgement.hypotheses.as_slice() {
         [] => index == 0,
-        _ => telling::is_asked(run.judgement, measure),
+        _ => key_comparisons::is_asked(run.judgement, measure),
     };
     Some(html! {
         p.lead { "Every pair of levels of each factor, the other factors being equal. " (told(&run.judgement.comparisons)) }
@@ -90,7 +90,7 @@ fn is_zero(pair: &Comparison) -> bool {
 }
 
 fn row<'a>(pair: &'a Comparison, unit: Unit) -> forest::Row<'a> {
-    let levels = telling::pair(pair);
+    let levels = key_comparisons::pair(pair);
     let name = if pair.at.is_empty() { levels } else { format!("{levels}, {}", words::levels(&pair.at)) };
     forest::Row::of_effect(name, words::pair_verdict(pair.verdict), &pair.effect, unit)
 }
@@ -100,7 +100,7 @@ fn table(pairs: &[&Comparison], unit: Unit) -> Table {
     for pair in pairs {
         let verdict = words::pair_verdict(pair.verdict);
         table.push([
-            Cell::from(telling::pair(pair)),
+            Cell::from(key_comparisons::pair(pair)),
             words::levels(&pair.at).into(),
             Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
             words::effect(&pair.effect, unit).into(),

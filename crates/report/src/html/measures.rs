@@ -12,7 +12,7 @@ use crate::html::palette::Palette;
 use crate::html::parts::{Gallery, folded_table, table};
 use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{telling, text, words};
+use crate::{key_comparisons, text, words};
 
 /// The most measures with charts.
 const MEASURES_MAX: usize = 24;
@@ -57,7 +57,8 @@ pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -
 /// Shown at once: what a hypothesis is about; without hypotheses, the first measures.
 fn is_open(run: &Run<'_>, measure: &MeasureTable, index: usize) -> bool {
     const OPEN_MIN: usize = 2;
-    index < OPEN_MIN && run.judgement.hypotheses.is_empty() || telling::is_asked(run.judgement, &measure.measure)
+    index < OPEN_MIN && run.judgement.hypotheses.is_empty()
+        || key_comparisons::is_asked(run.judgement, &measure.measure)
 }
 
 /// One chart: lines over the numbers of a factor, or a row for each combination.

@@ -10,10 +10,10 @@ use breme_experiment::record::{Distribution, SERIES_MAX, WarmUpRecord, WorkloadR
 use breme_experiment::trial::{GeneratorCommand, TrialSpec, WarmUp, WorkloadSpec};
 
 use super::foreign;
-use super::told::Told;
+use super::load_report::LoadReport;
 use super::window::{self, Part, Window};
 use crate::folder;
-use crate::keeping::{Ending, Kept, Order};
+use crate::keeping::{ExitInfo, SpawnSpec, SupervisedProcess};
 use crate::subject::{Launcher, Names};
 
 /// Intervals that a trial should have, for its steady part to be found.
@@ -35,7 +35,7 @@ const CHANGING: [&str; 3] = ["--stages=", "--ramp=", "--over="];
 #[derive(Debug)]
 pub(super) struct Generator {
     workload: WorkloadSpec,
-    kept: Kept,
+    kept: SupervisedProcess,
     folder: PathBuf,
     warm_up: WarmUp,
     has_faults: bool,
@@ -86,14 +86,14 @@ impl Generator {
                 (command, folder.join(format!("{}.err", workload.name)), Some(result))
             }
         };
-        let order = Order {
+        let order = SpawnSpec {
             name: workload.name.clone(),
             command,
             folder: folder.clone(),
             output,
             standard_output,
             cpus: place.cpus.to_vec(),
-            ..Order::default()
+            ..SpawnSpec::default()
         };
         let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy).map_err(|fault| fault.0)?;
         Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty(), started: Started::now() })
@@ -103,20 +103,20 @@ impl Generator {
         &self.workload
     }
 
-    pub(super) fn kept(&self) -> &Kept {
+    pub(super) fn kept(&self) -> &SupervisedProcess {
         &self.kept
     }
 
-    pub(super) fn ended(&self) -> Option<Ending> {
+    pub(super) fn ended(&self) -> Option<ExitInfo> {
         self.kept.ended()
     }
 
-    pub(super) fn wait_ended(&self, timeout: Duration) -> Option<Ending> {
+    pub(super) fn wait_ended(&self, timeout: Duration) -> Option<ExitInfo> {
         self.kept.wait_ended(timeout)
     }
 
     /// Ends it, if it has not ended; its result is whole.
-    pub(super) fn stop(&mut self) -> Result<Ending, String> {
+    pub(super) fn stop(&mut self) -> Result<ExitInfo, String> {
         match self.kept.ended() {
             Some(ending) => Ok(ending),
             None => self.kept.stop(rustix::process::Signal::TERM.as_raw(), STOP_WITHIN),
@@ -124,7 +124,7 @@ impl Generator {
     }
 
     /// What it saw, once it has ended. `fault_ns`: when the first fault happened, on the machine's monotonic clock.
-    pub(super) fn result(&self, ending: &Ending, fault_ns: Option<u64>) -> Result<Seen, String> {
+    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<Seen, String> {
         if let Some(command) = &self.workload.command {
             return self.foreign_result(command, ending);
         }
@@ -154,17 +154,17 @@ impl Generator {
 }
 
 impl Generator {
-    fn foreign_result(&self, command: &GeneratorCommand, ending: &Ending) -> Result<Seen, String> {
+    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<Seen, String> {
         let elapsed = self.started.at.elapsed();
         if !ending.is_success() {
             return Err(format!("the generator {ending}"));
         }
         let figures = foreign::figures(command, &output(&self.folder, &self.workload))?;
-        let told = Told {
+        let told = LoadReport {
             started_at_unix_s: self.started.unix_s,
             started_at_monotonic_ns: self.started.monotonic_ns,
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-            ..Told::default()
+            ..LoadReport::default()
         };
         Ok(Seen { record: foreign::record(&self.workload, figures, elapsed), told })
     }
@@ -186,7 +186,7 @@ fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) record: WorkloadRecord,
-    told: Told,
+    told: LoadReport,
 }
 
 impl Seen {
@@ -247,7 +247,7 @@ pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     workload.duration.unwrap_or(trial.duration) + trial.warm_up.given()
 }
 
-fn read(path: &Path) -> Result<Told, String> {
+fn read(path: &Path) -> Result<LoadReport, String> {
     let fault = |problem: String| format!("the generator's result {}: {problem}", path.display());
     let size = fs::metadata(path).map_err(|error| fault(error.to_string()))?.len();
     if size > RESULT_BYTES_MAX {
@@ -257,7 +257,7 @@ fn read(path: &Path) -> Result<Told, String> {
     serde_json::from_slice(&text).map_err(|error| fault(error.to_string()))
 }
 
-fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecord {
+fn record(workload: &WorkloadSpec, told: &LoadReport, window: Window) -> WorkloadRecord {
     let counted = window.counted;
     let achieved_rate = if counted.length_s > 0.0 { counted.answered as f64 / counted.length_s } else { 0.0 };
     WorkloadRecord {

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
 
-use super::casting::Cast;
+use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign;
 use super::generator::{self, Generator, Place, Seen};
-use super::standing::{Failure, Standing};
+use super::subjects::{Failure, RunningSubjects};
 use crate::instruments::{INTERVAL, Instruments};
 use crate::subject::{Launcher, Names};
 
-/// How often it is looked whether something has fallen. Nothing that is measured depends on it.
+/// How often it is looked whether something has failed. Nothing that is measured depends on it.
 const GLANCE: Duration = Duration::from_millis(20);
 /// For how long loads that run behind others have the subjects for themselves, if the warm-up is to be found.
 const LEAD: Duration = Duration::from_secs(1);
@@ -33,9 +33,9 @@ const STEAL_SHARE_MAX: f64 = 0.02;
 /// Where a trial happens.
 pub(super) struct Stage<'a, 'b> {
     pub(super) launcher: &'a Launcher,
-    pub(super) standing: &'b mut Standing<'a>,
+    pub(super) running_subjects: &'b mut RunningSubjects<'a>,
     pub(super) instruments: &'a Instruments,
-    pub(super) cast: &'b Cast,
+    pub(super) cast: &'b TrialCpus,
     /// What the trial's processes write.
     pub(super) folder: &'b Path,
 }
@@ -83,7 +83,7 @@ fn stamp(record: &mut TrialRecord) {
 
 impl Stage<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
-        self.standing.make_ready(trial, self.folder, self.cast)?;
+        self.running_subjects.start_all(trial, self.folder, self.cast)?;
         let mut faults = Faults::of(trial);
         // None is due before the load has begun.
         self.rest(trial.pause, &mut faults)?;
@@ -111,7 +111,7 @@ impl Stage<'_, '_> {
         let mut loads = Vec::new();
         let watched = self.start_loads(trial, &mut loads, faults).and_then(|()| self.watch(trial, &loads, faults));
         let seen = watched.and_then(|()| end(&mut loads, faults.first_ns()));
-        self.standing.thaw_all();
+        self.running_subjects.resume_all();
         for load in &loads {
             self.instruments.forget(&load.workload().name, load.kept().cpu_time());
         }
@@ -140,8 +140,8 @@ impl Stage<'_, '_> {
     fn let_happen(&mut self, faults: &mut Faults<'_>) -> Result<(), Failure> {
         while let Some(fault) = faults.take_due() {
             let at_ns = breme_sys::monotonic_ns();
-            let hit = self.standing.hit(fault)?;
-            faults.note(fault, u32::try_from(hit).unwrap_or(u32::MAX), at_ns);
+            let apply_fault = self.running_subjects.apply_fault(fault)?;
+            faults.note(fault, u32::try_from(apply_fault).unwrap_or(u32::MAX), at_ns);
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Stage<'_, '_> {
         if self.is_cancelled() {
             return Err(Stop::Cancelled);
         }
-        self.standing.fallen().map_or(Ok(()), |failure| Err(failure.into()))
+        self.running_subjects.failed().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Background loads first; the others when those have had the subjects for themselves for a while.
@@ -165,7 +165,7 @@ impl Stage<'_, '_> {
             .iter()
             .filter(|workload| workload.connections > 0)
             .partition(|workload| workload.is_background);
-        let names = self.standing.names();
+        let names = self.running_subjects.names();
         let has_background = !background.is_empty();
         for workload in background {
             loads.push(self.start_load(trial, workload, &names)?);
@@ -225,7 +225,8 @@ impl Stage<'_, '_> {
     }
 
     fn printed_by_subjects(&self) -> String {
-        let printed = self.standing.subjects().map(|subject| format!("{}: {}", subject.name(), subject.printed()));
+        let printed =
+            self.running_subjects.subjects().map(|subject| format!("{}: {}", subject.name(), subject.printed()));
         printed.collect::<Vec<_>>().join("\n")
     }
 }

@@ -16,7 +16,7 @@ use breme_stats::Histogram;
 use breme_stats::log::{Interval, Reader};
 use breme_stats::steady::{Change, Steadiness, SteadyPart, find_steady};
 
-use super::told::Row;
+use super::load_report::Row;
 
 /// Buckets of the series in which the steady part is looked for. More would only be slower: it works on means of them.
 const BUCKETS_MAX: usize = 250;

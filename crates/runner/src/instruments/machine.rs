@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use super::kernel_file::{KernelFile, number_at, number_behind};
 use super::members::{as_ns, of_ticks};
-use super::reading::{Reading, number_at, number_behind};
 use crate::process_table::{descendants_of, everyone};
 
 /// What was used from the system's start until an instant, and what is held at it.
@@ -29,15 +29,15 @@ pub(super) struct MachineSample {
 /// The files that tell it.
 #[derive(Debug)]
 pub(super) struct MachineFiles {
-    cpu: Option<Reading>,
-    memory: Option<Reading>,
-    sockets: Option<Reading>,
-    sockets_6: Option<Reading>,
+    cpu: Option<KernelFile>,
+    memory: Option<KernelFile>,
+    sockets: Option<KernelFile>,
+    sockets_6: Option<KernelFile>,
 }
 
 impl MachineFiles {
     pub(super) fn open() -> Self {
-        let open = |path| Reading::open(path).ok();
+        let open = |path| KernelFile::open(path).ok();
         Self {
             cpu: open("/proc/stat"),
             memory: open("/proc/meminfo"),
@@ -66,7 +66,7 @@ impl MachineFiles {
     }
 }
 
-fn read<'b>(file: Option<&Reading>, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+fn read<'b>(file: Option<&KernelFile>, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     file?.read(buffer).ok()
 }
 

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::kernel_file::KernelFile;
 use super::process::{Process, Seen, Switches, listening_sockets};
-use super::reading::Reading;
 use crate::control_group;
-use crate::keeping::Kept;
+use crate::keeping::SupervisedProcess;
 use crate::process_table::{Stat, descendants_of};
 
 /// The most processes of one subject that are watched.
@@ -25,7 +25,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    pub(super) fn of(kept: &Kept) -> Self {
+    pub(super) fn of(kept: &SupervisedProcess) -> Self {
         let group = kept.control_groups().iter().find(|group| group.join("cgroup.kill").exists());
         Self { group: group.cloned(), keeper: kept.keeper_pid() }
     }
@@ -70,8 +70,8 @@ impl Round {
 #[derive(Debug)]
 pub(super) struct Members {
     root: Root,
-    list: Option<Reading>,
-    group_cpu: Option<Reading>,
+    list: Option<KernelFile>,
+    group_cpu: Option<KernelFile>,
     processes: BTreeMap<u32, Process>,
     /// Of processes that have ended.
     ended: Switches,
@@ -82,7 +82,7 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn new(root: Root) -> Self {
-        let open = |name: &str| root.group.as_ref().and_then(|group| Reading::open(group.join(name)).ok());
+        let open = |name: &str| root.group.as_ref().and_then(|group| KernelFile::open(group.join(name)).ok());
         Self {
             list: open("cgroup.procs"),
             group_cpu: open("cpu.stat"),

@@ -18,10 +18,10 @@ mod counters;
 mod exposition;
 mod external;
 mod growth;
+mod kernel_file;
 mod machine;
 mod members;
 mod process;
-mod reading;
 mod readings;
 mod rows;
 mod scraper;
@@ -40,7 +40,7 @@ use readings::WatchedReadings;
 use rows::Rows;
 use scraper::{Scrape, Scraper};
 
-use crate::keeping::Kept;
+use crate::keeping::SupervisedProcess;
 use crate::process_table::everyone;
 
 pub use external::{ExternalLocator, ExternalProcesses, ExternalUsage};
@@ -129,14 +129,19 @@ impl Instruments {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn watch_subject(&self, name: &str, kept: Option<&Kept>, metrics_url: Option<&str>) -> io::Result<()> {
+    pub fn watch_subject(
+        &self,
+        name: &str,
+        kept: Option<&SupervisedProcess>,
+        metrics_url: Option<&str>,
+    ) -> io::Result<()> {
         let scraper = metrics_url.map(|url| Scraper::start(url.to_owned())).transpose()?.map(Arc::new);
         self.watch(name, Watched { is_generator: false, members: kept.map(members_of), scraper });
         Ok(())
     }
 
     /// Watches a generator, in place of one of the same name.
-    pub fn watch_generator(&self, name: &str, kept: &Kept) {
+    pub fn watch_generator(&self, name: &str, kept: &SupervisedProcess) {
         self.watch(name, Watched { is_generator: true, members: Some(members_of(kept)), scraper: None });
     }
 
@@ -152,7 +157,7 @@ impl Instruments {
     }
 
     /// Watches it no longer; what was seen of it in this trial stays. One that has ended knows best what it has used
-    /// ([`Kept::cpu_time`]).
+    /// ([`SupervisedProcess::cpu_time`]).
     pub fn forget(&self, name: &str, cpu_time: Option<(Duration, Duration)>) {
         let mut state = self.shared.lock();
         let Some(Watched { members: Some(members), .. }) = state.watched.remove(name) else { return };
@@ -232,7 +237,7 @@ impl Drop for Instruments {
     }
 }
 
-fn members_of(kept: &Kept) -> Members {
+fn members_of(kept: &SupervisedProcess) -> Members {
     Members::new(Root::of(kept))
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 
-use super::reading::{Reading, number_behind};
+use super::kernel_file::{KernelFile, number_behind};
 use crate::process_table::Stat;
 
 /// The most threads whose switches are counted.
@@ -20,9 +20,9 @@ const LOOKS_DENSE: u32 = 5;
 /// What it is watched by.
 #[derive(Debug)]
 pub(super) struct Process {
-    stat: Reading,
+    stat: KernelFile,
     /// The folder of its descriptors; none if we may not look.
-    descriptors: Option<Reading>,
+    descriptors: Option<KernelFile>,
     descriptors_limit: u64,
     threads: BTreeMap<u32, Thread>,
     /// Of threads that have ended.
@@ -57,7 +57,7 @@ impl Switches {
 
 #[derive(Debug)]
 struct Thread {
-    status: Reading,
+    status: KernelFile,
     seen: Switches,
 }
 
@@ -66,8 +66,8 @@ impl Process {
     pub(super) fn open(pid: u32) -> Option<Self> {
         let limits = fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
         Some(Self {
-            stat: Reading::open(format!("/proc/{pid}/stat")).ok()?,
-            descriptors: Reading::open(format!("/proc/{pid}/fd")).ok(),
+            stat: KernelFile::open(format!("/proc/{pid}/stat")).ok()?,
+            descriptors: KernelFile::open(format!("/proc/{pid}/fd")).ok(),
             descriptors_limit: number_behind(&limits, b"Max open files").unwrap_or(u64::MAX),
             threads: BTreeMap::new(),
             ended: Switches::default(),
@@ -112,7 +112,7 @@ impl Process {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         for id in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(THREADS_MAX) {
             if self.threads.len() < THREADS_MAX && !self.threads.contains_key(&id) {
-                let status = Reading::open(format!("/proc/{pid}/task/{id}/status"));
+                let status = KernelFile::open(format!("/proc/{pid}/task/{id}/status"));
                 self.threads.extend(status.map(|status| (id, Thread { status, seen: Switches::default() })));
             }
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::exposition::{Exposed, parse};
-use crate::asking::Asker;
+use crate::http_client::HttpClient;
 
 /// How long a subject may take to answer, on a busy machine too.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -53,7 +53,9 @@ impl Scraper {
     pub(super) fn start(url: String) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let asked = Arc::clone(&shared);
-        std::thread::Builder::new().name(String::from("metrics")).spawn(move || run(&asked, &url, &Asker::new()))?;
+        std::thread::Builder::new()
+            .name(String::from("metrics"))
+            .spawn(move || run(&asked, &url, &HttpClient::new()))?;
         Ok(Self { shared })
     }
 
@@ -110,7 +112,7 @@ impl Drop for Scraper {
     }
 }
 
-fn run(shared: &Shared, url: &str, asker: &Asker) {
+fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
     loop {
         let mut state = shared.lock();
         while state.asked == state.answered && !state.is_over {
@@ -121,7 +123,7 @@ fn run(shared: &Shared, url: &str, asker: &Asker) {
         }
         drop(state);
         let before_ns = breme_sys::monotonic_ns();
-        let outcome = read(url, asker);
+        let outcome = read(url, http_client);
         let at_ns = u64::midpoint(before_ns, breme_sys::monotonic_ns());
         let mut state = shared.lock();
         state.answered = state.asked;
@@ -140,16 +142,16 @@ fn run(shared: &Shared, url: &str, asker: &Asker) {
 /// # Errors
 /// When it exposes nothing that can be read within the time.
 pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, String> {
-    let exposed = read_within(url, &Asker::new(), within)?;
+    let exposed = read_within(url, &HttpClient::new(), within)?;
     Ok(exposed.into_iter().map(|(series, value)| (series, value.value)).collect())
 }
 
-fn read(url: &str, asker: &Asker) -> Result<Exposed, String> {
-    read_within(url, asker, ANSWER_WITHIN)
+fn read(url: &str, http_client: &HttpClient) -> Result<Exposed, String> {
+    read_within(url, http_client, ANSWER_WITHIN)
 }
 
-fn read_within(url: &str, asker: &Asker, within: Duration) -> Result<Exposed, String> {
-    let answer = asker.ask("GET", url, &[], within)?;
+fn read_within(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, String> {
+    let answer = http_client.ask("GET", url, &[], within)?;
     if answer.status != 200 {
         return Err(format!("GET {url} returned status {}", answer.status));
     }

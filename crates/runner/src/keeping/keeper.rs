@@ -1,7 +1,7 @@
-//! The keeper: a process that does nothing but wait, until there is something to be killed.
+//! The keeper: a process that waits until something must be killed.
 //!
-//! One thread, because what it starts is to be killed when **the thread** that started it ends. It knows no HTTP and no
-//! experiment, and it must not fail: whatever goes wrong ends in killing all that it has started.
+//! It has one thread, because what it starts is killed when **the thread** that started it exits. It must not fail: any
+//! error leads to killing everything that it started.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -19,20 +19,20 @@ use super::message::{Lines, Program, Report, Wish, send};
 use crate::control_group;
 use crate::process_table::{descendants_of, everyone};
 
-/// How long killing may take. Only a process that waits in the kernel for a dead disk takes longer.
+/// Time limit of killing. Only a process that waits in the kernel for a dead disk takes longer.
 const KILL_WITHIN: Duration = Duration::from_secs(10);
-/// How often killing is repeated: a process may fork between being seen and being killed.
+/// Interval between attempts: a process may fork between being found and being killed.
 const KILL_EVERY: Duration = Duration::from_millis(10);
 
-/// Runs as a keeper: reads what to start from standard input, a socket, and ends when all of it has ended.
+/// Runs as a keeper: reads what to start from standard input, a socket, and returns when all of it has exited.
 #[must_use]
 pub fn keep() -> ExitCode {
-    // Its name is not that of the laboratory: `pkill -9 breme` must leave it alive to clean up.
+    // A name other than the laboratory's, so that `pkill -9 breme` leaves it alive to clean up.
     breme_sys::rename_current_thread(c"subject-keeper");
     match Keeper::begin().and_then(Keeper::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Whoever runs it by hand reads this; the laboratory sees that the channel is closed.
+            // For users who run it by hand; the laboratory sees that the channel is closed.
             eprintln!("the supervisor of a subject's processes failed: {error}");
             ExitCode::FAILURE
         }
@@ -42,26 +42,26 @@ pub fn keep() -> ExitCode {
 struct Keeper {
     channel: UnixStream,
     lines: Lines,
-    /// A byte comes when a child has ended, or when the keeper itself is asked to end.
+    /// Receives a byte when a child has exited, or when the keeper is to stop.
     wake: UnixStream,
     is_asked_to_end: Arc<AtomicBool>,
     program: Program,
     main: Option<Pid>,
-    /// How the main process ended, if it has and that was not told yet.
+    /// The main process's exit status, until it is reported.
     ended: Option<WaitStatus>,
     is_end_told: bool,
     stopping: Option<Stopping>,
 }
 
-/// It was asked to end.
+/// It is stopping.
 struct Stopping {
     signal: Signal,
     kill_at: Instant,
-    /// The process groups that have got the signal: a second one means something else to many programs.
+    /// Process groups that got the signal: a second one has another meaning for many programs.
     told: BTreeSet<u32>,
 }
 
-/// Who is left.
+/// Remaining processes.
 #[derive(PartialEq, Eq)]
 enum Left {
     Some,
@@ -92,7 +92,7 @@ impl Keeper {
             Ok(pid) => self.tell(&Report::Started { pid }).and_then(|()| self.wait()),
             Err(error) => self.tell(&Report::Failed { errno: error.raw_os_error(), what: error.to_string() }),
         };
-        // Whatever has happened, nothing stays.
+        // Nothing may remain, whatever has happened.
         let stuck = self.kill_all();
         let usage = control_group::usage(&self.program.control_groups).unwrap_or_else(|| {
             let usage = breme_sys::cpu_time_of_ended_children();
@@ -100,7 +100,7 @@ impl Keeper {
         });
         control_group::remove(&self.program.control_groups);
         if self.tell_ending(stuck, usage).is_err() || outcome.is_err() {
-            // The laboratory has gone, and will not clear away its own folder.
+            // The laboratory is gone and will not remove its own folder.
             control_group::remove_runs(&self.program.control_groups);
         }
         outcome
@@ -135,7 +135,7 @@ impl Keeper {
         Ok(pid)
     }
 
-    /// Until all has ended, or is to end at once.
+    /// Waits until all have exited, or must be killed.
     fn wait(&mut self) -> io::Result<()> {
         loop {
             if self.reap() == Left::None {
@@ -160,7 +160,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for the laboratory or the end of a child. An error means that the laboratory has gone.
+    /// Waits for the laboratory or a child's exit. An error means that the laboratory is gone.
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut watched = [PollFd::new(&self.channel, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
@@ -179,7 +179,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes notice of everyone who has ended; who is left.
+    /// Reaps exited children. Returns what remains.
     fn reap(&mut self) -> Left {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -199,7 +199,7 @@ impl Keeper {
             return;
         }
         self.ended = Some(status);
-        // One that ended well may have left a daemon.
+        // A program that exited with code 0 may have left a daemon.
         if status.exit_status() != Some(0) {
             let _ = self.tell_end();
         }
@@ -225,27 +225,27 @@ impl Keeper {
         self.stopping = Some(Stopping { signal, kill_at: Instant::now() + within, told: BTreeSet::new() });
     }
 
-    /// Asks the process groups of its children to end: that of the program, and those of daemons that it has left. What
-    /// loses its parent by that is a child of the keeper then, and gets the signal too.
+    /// Signals the process groups of its children: that of the program, and those of its daemons. Orphans become
+    /// children of the keeper and get the signal too.
     fn tell_to_stop(&mut self) {
         let Some(stopping) = &mut self.stopping else { return };
         let me = std::process::id();
         for stat in everyone().iter().filter(|stat| stat.parent == me && !stat.is_zombie()) {
             let Some(group) = as_pid(stat.group).filter(|_| stopping.told.insert(stat.group)) else { continue };
-            // It may have ended by itself in this moment.
+            // It may have exited meanwhile.
             let _ = rustix::process::kill_process_group(group, stopping.signal);
-            // One that was stopped would not notice.
+            // A suspended process would not handle the signal.
             let _ = rustix::process::kill_process_group(group, Signal::CONT);
         }
     }
 
-    /// Kills all that is left, again and again until none is; those that could not be killed.
+    /// Kills until no process is left. Returns those that could not be killed.
     fn kill_all(&mut self) -> Vec<u32> {
         let until = Instant::now() + KILL_WITHIN;
         while self.reap() == Left::Some {
             control_group::kill(&self.program.control_groups);
             let me = std::process::id();
-            // First they are stopped, so that none forks while the next is killed.
+            // Suspended first, so that none forks while the next is killed.
             for signal in [Signal::STOP, Signal::KILL] {
                 let everyone = everyone();
                 for pid in descendants_of(me, &everyone).iter().filter_map(|stat| as_pid(stat.pid)) {
@@ -274,7 +274,7 @@ fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// A socket that gets a byte for each signal, and whether one of them asks the keeper to end.
+/// A socket that gets a byte for each signal, and whether one of them asks the keeper to stop.
 fn wait_for_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
     use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
@@ -289,7 +289,7 @@ fn wait_for_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
     Ok((wake, is_asked_to_end))
 }
 
-/// Lets go of the output, whose end tells the laboratory that nobody can write to it any more; and of the folder.
+/// Closes the output, whose end tells the laboratory that nothing more is written; and leaves the folder.
 fn let_go_of_output() -> io::Result<()> {
     let nothing = OwnedFd::from(std::fs::OpenOptions::new().write(true).open("/dev/null")?);
     rustix::stdio::dup2_stdout(&nothing)?;

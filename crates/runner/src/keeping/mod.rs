@@ -15,15 +15,15 @@
 //! PR_SET_PDEATHSIG alone would not do: it reaches the program and none of its workers. It is set all the same, in case
 //! that the keeper itself is killed.
 
-mod ending;
+mod captured_output;
+mod exit;
 mod keeper;
-mod kept;
 mod message;
-mod printed;
 mod program;
+mod supervised_process;
 mod watcher;
 
-pub use ending::Ending;
+pub use exit::ExitInfo;
 pub use keeper::keep;
-pub use kept::{Keeper, Kept, Order, StartFault};
 pub(crate) use program::{find_program, missing};
+pub use supervised_process::{Keeper, SpawnSpec, StartFault, SupervisedProcess};

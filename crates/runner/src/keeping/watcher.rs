@@ -1,4 +1,4 @@
-//! The thread that listens to a keeper and reads what its program prints, and what it has learnt.
+//! The thread that listens to a keeper and reads its program's output.
 
 use std::io::{PipeReader, Read};
 use std::os::unix::net::UnixStream;
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::ending::Ending;
+use super::captured_output::CapturedOutput;
+use super::exit::ExitInfo;
 use super::message::{Lines, Report};
-use super::printed::Printed;
 
-/// What is read of the output at once.
+/// Bytes of output read at once.
 const OUTPUT_BYTES: usize = 64 << 10;
-/// How often the output is read when its writer has ended; a pipe holds no more than this.
+/// Reads after the writer has exited; a pipe holds no more.
 const DRAINS_MAX: usize = 32;
 
-/// What the watching thread learns.
+/// State shared with the watching thread.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
 }
 
-/// It, behind the lock.
+/// State guarded by [`Shared`].
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) printed: Printed,
+    pub(super) printed: CapturedOutput,
     pub(super) started: Option<Result<u32, (Option<i32>, String)>>,
-    pub(super) ended: Option<Ending>,
+    pub(super) ended: Option<ExitInfo>,
     pub(super) stuck: Vec<u32>,
     pub(super) cpu: Option<(Duration, Duration)>,
     pub(super) is_gone: bool,
@@ -39,7 +39,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `look` finds something, or `timeout` has passed.
+    /// Waits until `look` returns something, or for `timeout`.
     pub(super) fn wait<T>(&self, timeout: Duration, mut look: impl FnMut(&State) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
         let mut state = self.lock();
@@ -54,12 +54,12 @@ impl Shared {
 }
 
 impl State {
-    pub(super) fn lost(&self) -> Ending {
-        Ending { code: None, signal: None, is_out_of_memory: false, printed: self.printed.last_lines() }
+    pub(super) fn lost(&self) -> ExitInfo {
+        ExitInfo { code: None, signal: None, is_out_of_memory: false, printed: self.printed.last_lines() }
     }
 }
 
-/// The thread that listens to a keeper and reads what the program prints.
+/// The watching thread.
 pub(super) struct Watcher {
     shared: Arc<Shared>,
     reports: UnixStream,
@@ -68,7 +68,7 @@ pub(super) struct Watcher {
 }
 
 impl Shared {
-    pub(super) fn new(printed: Printed) -> Self {
+    pub(super) fn new(printed: CapturedOutput) -> Self {
         let state = State { printed, started: None, ended: None, stuck: Vec::new(), cpu: None, is_gone: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -82,7 +82,7 @@ impl Watcher {
     pub(super) fn run(mut self) {
         let mut buffer = vec![0; OUTPUT_BYTES];
         while self.turn(&mut buffer) {}
-        // What was printed last may still be on its way; nobody is left who could print more.
+        // The last output may still be in the pipe; no process is left to write more.
         self.drain_output(&mut buffer);
         let mut state = self.shared.lock();
         if state.ended.is_none() {
@@ -93,7 +93,7 @@ impl Watcher {
         self.shared.changed.notify_all();
     }
 
-    /// Waits for one of the two; whether the keeper is still there.
+    /// Waits for either source. Returns whether the keeper is still there.
     fn turn(&mut self, buffer: &mut [u8]) -> bool {
         let mut watched = vec![PollFd::new(&self.reports, PollFlags::IN)];
         watched.extend(self.output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
@@ -101,19 +101,19 @@ impl Watcher {
             return false;
         }
         let is_ready: Vec<bool> = watched.iter().map(|watched| !watched.revents().is_empty()).collect();
-        // The output first: an ending shows what was printed before.
+        // Output first: an exit message shows what was printed before.
         if is_ready.get(1) == Some(&true) {
             self.read_output(buffer);
         }
         !is_ready[0] || self.handle_reports()
     }
 
-    /// Reads what is there already. A process that is left may go on printing, so there is a bound.
+    /// Reads what is available. A remaining process may continue to write, so this is bounded.
     fn drain_output(&mut self, buffer: &mut [u8]) {
         let _ = (0..DRAINS_MAX).take_while(|_| self.turn_output(buffer)).count();
     }
 
-    /// Reads once if something is there; whether there was.
+    /// Reads once if something is available. Returns whether it was.
     fn turn_output(&mut self, buffer: &mut [u8]) -> bool {
         let Some(output) = &self.output else { return false };
         let mut watched = [PollFd::new(output, PollFlags::IN)];
@@ -157,7 +157,7 @@ impl Watcher {
             Report::Failed { errno, what } => state.started = Some(Err((errno, what))),
             Report::Ended { code, signal, out_of_memory_kills } => {
                 let printed = state.printed.last_lines();
-                state.ended = Some(Ending { code, signal, is_out_of_memory: out_of_memory_kills > 0, printed });
+                state.ended = Some(ExitInfo { code, signal, is_out_of_memory: out_of_memory_kills > 0, printed });
             }
             Report::Stuck { pids } => state.stuck = pids,
             Report::Gone { cpu_user_us, cpu_system_us } => {

@@ -7,7 +7,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use super::running::Subject;
+use super::instance::Subject;
 use crate::control_group;
 use crate::process_table::{Stat, descendants_of, everyone, look_at, signal};
 

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{AdminToken, ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
 
+use super::instance::{Subject, process_of};
 use super::ports::{self, Ports};
 use super::ready::{NotReady, Watch, connect};
-use super::running::{Subject, process_of};
 use super::signals::{STOP_SIGNAL, signal_by_name};
 use super::template::Names;
 use super::token::{Drawn, Token};
-use crate::asking::{Asker, Target};
 use crate::control_group::Hierarchy;
 use crate::folder;
-use crate::keeping::{Keeper, Kept, Order, StartFault};
+use crate::http_client::{HttpClient, Target};
+use crate::keeping::{Keeper, SpawnSpec, StartFault, SupervisedProcess};
 
 /// How long a command may take that prepares a subject or resets it.
 const COMMAND_WITHIN: Duration = Duration::from_secs(120);
@@ -47,7 +47,7 @@ pub struct Launcher {
     pub hierarchy: Hierarchy,
     /// Set by whoever wants to end everything: starting gives up.
     pub cancelled: Arc<AtomicBool>,
-    pub(crate) asker: Asker,
+    pub(crate) http_client: HttpClient,
 }
 
 /// Why one attempt failed.
@@ -67,7 +67,7 @@ impl Launcher {
     /// With these programs.
     #[must_use]
     pub fn new(keeper: Keeper, own_program: PathBuf, hierarchy: Hierarchy) -> Self {
-        Self { keeper, own_program, hierarchy, cancelled: Arc::default(), asker: Asker::new() }
+        Self { keeper, own_program, hierarchy, cancelled: Arc::default(), http_client: HttpClient::new() }
     }
 
     /// Starts a subject in this folder, which is made if it is not there, on these processors, and waits until it is
@@ -119,18 +119,18 @@ impl Launcher {
     /// # Errors
     /// When it cannot be started, does not end well, or takes longer than [two minutes](COMMAND_WITHIN).
     pub fn run(&self, command: &[String], folder: &Path, output: &Path, cpus: &[usize]) -> Result<(), String> {
-        let order = Order {
+        let order = SpawnSpec {
             name: format!("`{}`", command.join(" ")),
             command: command.to_vec(),
             folder: folder.to_owned(),
             output: output.to_owned(),
             cpus: cpus.to_vec(),
-            ..Order::default()
+            ..SpawnSpec::default()
         };
         self.run_order(&order)
     }
 
-    fn run_order(&self, order: &Order) -> Result<(), String> {
+    fn run_order(&self, order: &SpawnSpec) -> Result<(), String> {
         let kept = self.keeper.start(order, &self.hierarchy);
         let mut kept = kept.map_err(|fault| format!("{} {}", order.name, fault.0))?;
         let deadline = Instant::now() + COMMAND_WITHIN;
@@ -275,7 +275,7 @@ impl Launch<'_> {
         Token::of_file(&self.folder.join(path))
     }
 
-    fn start(&self, command: Vec<String>, process: &ProcessSpec, names: &Names) -> Result<Kept, Failed> {
+    fn start(&self, command: Vec<String>, process: &ProcessSpec, names: &Names) -> Result<SupervisedProcess, Failed> {
         for (name, content) in &process.files {
             let name = names.fill(name, "name of a file")?;
             folder::write(self.folder, &name, &names.fill(content, &format!("file {name}"))?)?;
@@ -285,18 +285,18 @@ impl Launch<'_> {
             .iter()
             .map(|(name, value)| Ok((name.clone(), names.fill(value, &format!("environment variable {name}"))?)))
             .collect();
-        let mut order = Order {
+        let mut order = SpawnSpec {
             name: self.spec.name.clone(),
             environment: environment?,
             folder: self.folder.to_owned(),
             cpus: self.cpus.to_vec(),
-            ..Order::default()
+            ..SpawnSpec::default()
         };
         for prepare in &process.prepare {
             let command = names.fill_all(prepare, "prepare")?;
             let name = format!("`{}`", command.join(" "));
             let output = self.folder.join("prepare.log");
-            self.launcher.run_order(&Order { name, command, output, ..order.clone() })?;
+            self.launcher.run_order(&SpawnSpec { name, command, output, ..order.clone() })?;
         }
         order.command = command;
         order.output = self.folder.join("output.log");
@@ -333,7 +333,12 @@ impl Launch<'_> {
     }
 
     fn watch<'s>(&'s self, subject: &'s Subject, url: &'s str) -> Watch<'s> {
-        Watch { kept: subject.kept.as_ref(), url, asker: &self.launcher.asker, cancelled: &self.launcher.cancelled }
+        Watch {
+            kept: subject.kept.as_ref(),
+            url,
+            http_client: &self.launcher.http_client,
+            cancelled: &self.launcher.cancelled,
+        }
     }
 
     fn explain(&self, fault: NotReady, subject: &Subject) -> Failed {

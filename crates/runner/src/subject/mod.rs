@@ -12,18 +12,18 @@
 //! | `faults.rs` | what is done to it within a trial |
 
 mod faults;
+mod instance;
 mod launch;
 mod ports;
 mod ready;
 mod reset;
-mod running;
 mod signals;
 mod template;
 mod token;
 
+pub use instance::Subject;
 pub use launch::Launcher;
 pub use ports::Ports;
 pub(crate) use ports::pick as pick_ports;
 pub(crate) use ready::connect;
-pub use running::Subject;
 pub use template::Names;

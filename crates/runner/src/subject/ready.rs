@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{Ready, ReadyCheck};
 
-use crate::asking::{Asker, Target, with_path};
-use crate::keeping::{Ending, Kept};
+use crate::http_client::{HttpClient, Target, with_path};
+use crate::keeping::{ExitInfo, SupervisedProcess};
 
 /// How long the first pause between two looks is; each is half as long again as the one before.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
@@ -20,7 +20,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) enum NotReady {
     /// It ended.
-    Ended(Ending),
+    Ended(ExitInfo),
     /// Time is over; what was seen last.
     TooLate(String),
     /// The laboratory is to end.
@@ -29,9 +29,9 @@ pub(super) enum NotReady {
 
 /// Where to look.
 pub(super) struct Watch<'a> {
-    pub(super) kept: Option<&'a Kept>,
+    pub(super) kept: Option<&'a SupervisedProcess>,
     pub(super) url: &'a str,
-    pub(super) asker: &'a Asker,
+    pub(super) http_client: &'a HttpClient,
     /// Set: the laboratory is to end.
     pub(super) cancelled: &'a AtomicBool,
 }
@@ -96,7 +96,7 @@ impl Watch<'_> {
         match check {
             ReadyCheck::Answer { path, status } => {
                 let url = with_path(self.url, path);
-                match self.asker.ask("GET", &url, &[], within)? {
+                match self.http_client.ask("GET", &url, &[], within)? {
                     answer if answer.status == *status => Ok(()),
                     answer => Err(format!("GET {url} returned status {}, not {status}", answer.status)),
                 }

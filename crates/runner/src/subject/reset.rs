@@ -5,10 +5,10 @@ use std::time::Duration;
 use breme_experiment::trial::ResetAction;
 use serde_json::Value;
 
+use super::instance::Subject;
 use super::launch::{ADMIN_PORT, Launcher};
-use super::running::Subject;
 use super::template::Names;
-use crate::asking::with_path;
+use crate::http_client::with_path;
 
 /// How long a subject may take to answer a reset.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -61,7 +61,7 @@ impl Subject {
         let url = with_path(&self.url, &names.fill(url, "url")?);
         let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("header {name}"))?));
         let headers: Vec<_> = headers.iter().map(fill).collect::<Result<_, String>>()?;
-        let answer = launcher.asker.ask(method, &url, &headers, ANSWER_WITHIN)?;
+        let answer = launcher.http_client.ask(method, &url, &headers, ANSWER_WITHIN)?;
         if (200..400).contains(&answer.status) {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Subject {
             return Err("its admin address is read-only, since it was started without a token; write admin_token_file = \"FILE\" in the subject".to_owned());
         };
         let url = format!("http://127.0.0.1:{port}{path}");
-        let answer = launcher.asker.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
+        let answer = launcher.http_client.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
         if (200..300).contains(&answer.status) {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogHistogram, IntervalLo
 
 use super::interval::Interval;
 use crate::Histogram;
-use crate::encoded::BASE64;
+use crate::histogram_text::BASE64;
 
 /// The longest line that is read. The histograms of this crate take at most 400 kB of it; those of other writers may be
 /// finer.
@@ -208,7 +208,7 @@ fn decode(interval: &IntervalLogHistogram<'_>) -> Result<Interval, Problem> {
 mod tests {
     use breme_base::Random;
 
-    use super::super::testing::{interval, written};
+    use super::super::test_logs::{interval, written};
     use super::*;
 
     #[test]

@@ -54,7 +54,7 @@ fn checked_tag(tag: &str) -> io::Result<Tag<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{interval, written};
+    use super::super::test_logs::{interval, written};
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::keys;
-use super::prepared::State;
+use super::prepared_write::State;
 use crate::name::Name;
 use crate::page::{Committed, Write};
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::prepared::Prepared;
+use super::prepared_write::Prepared;
 use super::{DatabaseError, WriteError, Writes, in_chunks, prepare};
 use crate::page::{Committed, Write};
 

@@ -3,17 +3,17 @@
 //! | module | shows |
 //! |---|---|
 //! | `pages` | a page, an old revision, a page that does not exist |
-//! | `editing` | forms that change a page, conflicts |
+//! | `edit_forms` | forms that change a page, conflicts |
 //! | `lists` | history, differences, lists, searches, attachments |
 //! | `account` | signing in; errors |
 
 mod account;
-mod editing;
+mod edit_forms;
 mod lists;
 mod pages;
 
 pub(crate) use account::{login, problem};
-pub(crate) use editing::{conflict, delete, edit, new_page, rename};
+pub(crate) use edit_forms::{conflict, delete, edit, new_page, rename};
 pub(crate) use lists::{Search, all_pages, backlinks, changes_json, difference, files, history, recent, search};
 use maud::{DOCTYPE, Markup, html};
 pub(crate) use pages::{missing, page, revision};

@@ -6,8 +6,8 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-use super::caching::digest;
 use super::problem::Problem;
+use super::validators::digest;
 
 const STYLE: &str = include_str!("../../assets/style.css");
 const SCRIPT: &str = include_str!("../../assets/script.js");

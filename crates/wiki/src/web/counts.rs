@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
-use crate::purging::EdgeState;
+use crate::purges::EdgeState;
 
 /// A number that only grows, but for [`Count::take`].
 #[derive(Debug, Default)]

@@ -14,13 +14,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::caching::{Representation, insert};
+use super::changes::json_response;
 use super::guard::Visitor;
 use super::negotiation::names_html;
+use super::pages::{existing, wants_json};
 use super::problem::Problem;
-use super::reading::{existing, wants_json};
 use super::submission::{BODY_TIMEOUT, late, read_body, too_large};
-use super::writing::json_response;
+use super::validators::{Representation, insert};
 use super::{Outcome, PageName, Shared, Wiki, name, see_other};
 use crate::database::keys;
 use crate::name::Name;

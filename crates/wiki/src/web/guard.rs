@@ -15,8 +15,8 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use super::Wiki;
-use super::caching::{cookie, is_safe};
 use super::problem::Problem;
+use super::validators::{cookie, is_safe};
 use crate::accounts::{self, Scope};
 use crate::settings::{Readers, Settings, Writers};
 

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 
-use super::caching::Representation;
 use super::guard::Visitor;
+use super::pages::{LINES, first_lines, wants_json};
 use super::problem::Problem;
-use super::reading::{LINES, first_lines, wants_json};
 use super::submission::query;
+use super::validators::Representation;
 use super::{Outcome, Shared};
 use crate::calendar::rfc3339;
 use crate::database::keys;

@@ -8,10 +8,10 @@ use axum::response::Response;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 
-use super::caching::{Audience, is_current};
 use super::guard::session_cookie;
 use super::negotiation::{Format, negotiate};
-use super::reading::{FORMATS, html_of, is_canonical};
+use super::pages::{FORMATS, html_of, is_canonical};
+use super::validators::{Audience, is_current};
 use super::{Wiki, finish};
 use crate::name::Name;
 use crate::page::Page;

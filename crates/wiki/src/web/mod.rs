@@ -5,14 +5,14 @@
 //! | `guard` | who asks, and whether they may: forged requests, rights, rates |
 //! | `negotiation`, `caching` | which representation; validators and headers for caches |
 //! | `documents`, `memory` | pages as HTML in memory; requests that need nothing else |
-//! | `reading`, `lists` | pages, revisions, differences; lists, searches, feeds |
-//! | `writing`, `submission` | changes, their conditions and conflicts; bodies of requests |
+//! | `pages`, `lists` | pages, revisions, differences; lists, searches, feeds |
+//! | `changes`, `submission` | changes, their conditions and conflicts; bodies of requests |
 //! | `files` | attachments |
-//! | `signing` | signing in and out |
+//! | `sign_in` | signing in and out |
 //! | `problem` | errors as responses |
 
 pub(crate) mod assets;
-mod caching;
+mod changes;
 mod counts;
 mod documents;
 mod files;
@@ -20,11 +20,11 @@ mod guard;
 mod lists;
 mod memory;
 mod negotiation;
+mod pages;
 mod problem;
-mod reading;
-mod signing;
+mod sign_in;
 mod submission;
-mod writing;
+mod validators;
 
 pub(crate) use files::media_type;
 pub(crate) use submission::Submission;
@@ -40,7 +40,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use caching::{Audience, Representation, digest, insert};
 pub use counts::{Counts, Reading};
 use documents::Documents;
 use guard::{Limiter, Visitor, admit, identify};
@@ -53,11 +52,12 @@ use hyper::body::Incoming;
 use negotiation::names_html;
 use problem::Problem;
 use tower_service::Service;
+use validators::{Audience, Representation, digest, insert};
 
 use crate::database::{Database, DatabaseError, keys};
 use crate::name::Name;
 use crate::page::Page;
-use crate::purging::Edges;
+use crate::purges::Edges;
 use crate::render::{Rendered, render};
 use crate::settings::{Readers, Settings, Writers};
 use crate::{accounts, paths, views};
@@ -102,7 +102,7 @@ pub(crate) type Shared = State<Arc<Wiki>>;
 pub(crate) type Outcome = Result<Response, Problem>;
 
 impl Wiki {
-    /// A wiki over a database. [`Edges::run`](crate::purging::Edges::run) must be running for its edges to be purged.
+    /// A wiki over a database. [`Edges::run`](crate::purges::Edges::run) must be running for its edges to be purged.
     #[must_use]
     pub fn new(database: Arc<dyn Database>, settings: Settings, edges: Edges) -> Self {
         let template = |has_accounts| digest(views::sample(&settings, has_accounts).as_bytes());
@@ -346,27 +346,27 @@ fn router(wiki: Arc<Wiki>) -> Router {
         .route("/wiki", get(all_pages))
         .route("/wiki/", get(all_pages))
         .route("/wiki/stevec", get(counter))
-        .route("/wiki/{name}", get(reading::page).post(writing::post).put(writing::put).delete(writing::delete))
-        .route("/wiki/{name}/edit", get(writing::edit_form))
-        .route("/wiki/{name}/history", get(reading::history))
-        .route("/wiki/{name}/revisions/{revision}", get(reading::revision))
-        .route("/wiki/{name}/diff", get(reading::difference))
-        .route("/wiki/{name}/backlinks", get(reading::backlinks))
-        .route("/wiki/{name}/rename", get(writing::rename_form).post(writing::rename))
-        .route("/wiki/{name}/delete", get(writing::delete_form).post(writing::delete_by_form))
-        .route("/wiki/{name}/revert", post(writing::revert))
+        .route("/wiki/{name}", get(pages::page).post(changes::post).put(changes::put).delete(changes::delete))
+        .route("/wiki/{name}/edit", get(changes::edit_form))
+        .route("/wiki/{name}/history", get(pages::history))
+        .route("/wiki/{name}/revisions/{revision}", get(pages::revision))
+        .route("/wiki/{name}/diff", get(pages::difference))
+        .route("/wiki/{name}/backlinks", get(pages::backlinks))
+        .route("/wiki/{name}/rename", get(changes::rename_form).post(changes::rename))
+        .route("/wiki/{name}/delete", get(changes::delete_form).post(changes::delete_by_form))
+        .route("/wiki/{name}/revert", post(changes::revert))
         .route("/wiki/{name}/files", get(files::list).post(files::upload))
         .route("/wiki/{name}/files/{file}", get(files::download).put(files::put).delete(files::delete))
         .route("/wiki/{name}/files/{file}/delete", post(files::delete_by_form))
         .route("/pages", get(lists::pages))
-        .route("/new", get(writing::new_form))
+        .route("/new", get(changes::new_form))
         .route("/recent", get(lists::recent))
         .route("/recent.atom", get(lists::feed))
         .route("/search", get(lists::search))
         .route("/suggest", get(lists::suggest))
-        .route("/preview", post(writing::preview))
-        .route("/login", get(signing::form).post(signing::sign_in))
-        .route("/logout", post(signing::sign_out))
+        .route("/preview", post(changes::preview))
+        .route("/login", get(sign_in::form).post(sign_in::sign_in))
+        .route("/logout", post(sign_in::sign_out))
         .route("/openapi.json", get(assets::openapi))
         .route("/robots.txt", get(assets::robots))
         .route("/assets/{file}", get(assets::asset))

@@ -10,7 +10,7 @@ use http::header::{
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::caching::SURROGATE_KEY;
+use super::validators::SURROGATE_KEY;
 use super::*;
 use crate::accounts::{self, Scope};
 use crate::database::open;

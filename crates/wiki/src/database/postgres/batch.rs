@@ -12,7 +12,7 @@ use super::Error;
 use super::read::{found, number, rows, value};
 use crate::database::effects::Effects;
 use crate::database::operation::{Answer, Operation, Outcome};
-use crate::database::prepared::{Derived, Indexed, Prepared, State, holds};
+use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams, index_words};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;

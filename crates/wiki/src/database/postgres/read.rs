@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::Error;
-use crate::database::prepared::{field_path, field_value};
+use crate::database::prepared_write::{field_path, field_value};
 use crate::database::words::{Rating, TextQuery, TitleQuery};
 use crate::database::{TEXT_CANDIDATES_MAX, best, clamp, keys};
 use crate::name::Name;

@@ -6,7 +6,7 @@ use super::Error;
 use super::batch::Batch;
 use crate::database::WriteError;
 use crate::database::operation::{Answer, Job, Queue, batch};
-use crate::database::prepared::Prepared;
+use crate::database::prepared_write::Prepared;
 
 /// Starts the task; it ends after the last of its jobs when the queue is dropped.
 pub(super) fn start(pool: Pool) -> Queue {

@@ -170,7 +170,7 @@ pub(super) fn by_fields(
     value: Option<&Value>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Name>> {
-    use crate::database::prepared::{field_path, field_value};
+    use crate::database::prepared_write::{field_path, field_value};
     let path = field_path(path);
     let value = value.map(field_value);
     let condition = if value.is_some() { "f.value = ?2" } else { "?2 IS NULL" };

@@ -13,7 +13,7 @@ use super::batch::{Batch, Changed};
 use super::cache::Pages;
 use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
 use crate::database::operation::{Answer, Job, Operation, Queue, batch};
-use crate::database::prepared::Prepared;
+use crate::database::prepared_write::Prepared;
 use crate::database::{DatabaseError, WriteError};
 
 /// The way to the thread; it ends after the last of its jobs when this is dropped.

@@ -6,7 +6,7 @@
 
 use crate::normal;
 use crate::student;
-use crate::trimmed::{Trim, TrimmedMean, freedom_of};
+use crate::trimmed_mean::{Trim, TrimmedMean, freedom_of};
 
 /// How likely the blocks that are asked for would be enough.
 const CHANCE: f64 = 0.85;

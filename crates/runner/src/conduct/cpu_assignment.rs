@@ -1,36 +1,36 @@
-//! Which processors each subject and each generator of an experiment has.
+//! The CPUs of each subject and generator.
 //!
-//! It is worked out over **all** subjects of the plan, not over those of one trial: a subject that stands through
-//! several trials keeps its processors, whichever trial happened to start it.
+//! Assigned over **all** subjects of the plan, not those of one trial: a subject that runs through several trials keeps
+//! its CPUs, whichever trial started it.
 
 use breme_experiment::trial::{Cpus, TrialSpec};
 
 use crate::placement::{GeneratorPlace, place};
 
-/// Everybody who appears in any trial, in the order of their first appearance.
+/// All subjects and generators of the plan, in order of first appearance.
 #[derive(Debug, Default)]
-pub(super) struct Casting {
+pub(super) struct CpuAssignment {
     allowed: Vec<usize>,
     subjects: Vec<(String, Cpus)>,
     generators: Vec<(String, GeneratorPlace)>,
 }
 
-/// The processors of one trial.
+/// The CPUs of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cast {
+pub(super) struct TrialCpus {
     subjects: Vec<(String, Vec<usize>)>,
     generators: Vec<(String, Vec<usize>)>,
     pub(super) notes: Vec<String>,
 }
 
-impl Casting {
+impl CpuAssignment {
     pub(super) fn new<'a>(allowed: Vec<usize>, trials: impl IntoIterator<Item = &'a TrialSpec>) -> Self {
-        let mut casting = Self { allowed, ..Self::default() };
-        trials.into_iter().for_each(|trial| casting.take_in(trial));
-        casting
+        let mut cpu_assignment = Self { allowed, ..Self::default() };
+        trials.into_iter().for_each(|trial| cpu_assignment.take_in(trial));
+        cpu_assignment
     }
 
-    /// Those who appear in it have what it says.
+    /// A trial's own CPU lists replace earlier ones.
     fn take_in(&mut self, trial: &TrialSpec) {
         for subject in &trial.subjects {
             let cpus = subject.kind.process().map(|process| process.cpus.clone());
@@ -44,11 +44,11 @@ impl Casting {
         }
     }
 
-    /// Gives out the processors.
+    /// Assigns CPUs to the subjects and generators of a trial.
     ///
     /// # Errors
-    /// When one is named that is not there.
-    pub(super) fn of(&self, trial: &TrialSpec) -> Result<Cast, String> {
+    /// If a named CPU is not available.
+    pub(super) fn of(&self, trial: &TrialSpec) -> Result<TrialCpus, String> {
         let mut all = Self {
             allowed: self.allowed.clone(),
             subjects: self.subjects.clone(),
@@ -59,7 +59,7 @@ impl Casting {
         let generators: Vec<GeneratorPlace> = all.generators.iter().map(|(_, place)| place.clone()).collect();
         let placement = place(&self.allowed, &subjects, &generators)?;
         let named = |names: Vec<String>, cpus: Vec<Vec<usize>>| names.into_iter().zip(cpus).collect();
-        Ok(Cast {
+        Ok(TrialCpus {
             subjects: named(all.subjects.into_iter().map(|(name, _)| name).collect(), placement.subjects),
             generators: named(all.generators.into_iter().map(|(name, _)| name).collect(), placement.generators),
             notes: placement.notes,
@@ -67,7 +67,7 @@ impl Casting {
     }
 }
 
-impl Cast {
+impl TrialCpus {
     pub(super) fn of_subject(&self, name: &str) -> &[usize] {
         find(&self.subjects, name)
     }
@@ -77,7 +77,7 @@ impl Cast {
     }
 }
 
-/// Whoever has no part may run anywhere.
+/// Empty for a name without an assignment: it may run anywhere.
 fn find<'a>(parts: &'a [(String, Vec<usize>)], name: &str) -> &'a [usize] {
     parts.iter().find(|(part, _)| part == name).map_or(&[], |(_, cpus)| cpus)
 }

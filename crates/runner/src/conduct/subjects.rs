@@ -1,8 +1,8 @@
-//! The subjects that stand ready, from trial to trial.
+//! The running subjects, from trial to trial.
 //!
-//! A subject is started when a trial first needs it and stands until its time is over: for its block, for its trial, or
-//! for the run. One that has died, or that another level wants otherwise (`driver = "$driver"`), is started anew, and
-//! with it all that know its address.
+//! A subject is started when a trial first needs it and stopped at the end of its block, its trial, or the run. One
+//! that has died, or that another level configures differently (`driver = "$driver"`), is restarted, together with all
+//! subjects that refer to it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,18 +10,18 @@ use std::path::Path;
 use breme_experiment::placeholder;
 use breme_experiment::trial::{Fault, FaultAction, Reset, ResetAction, Restart, SubjectSpec, TrialSpec};
 
-use super::casting::Cast;
+use super::cpu_assignment::TrialCpus;
 use crate::instruments::Instruments;
-use crate::keeping::Kept;
+use crate::keeping::SupervisedProcess;
 use crate::subject::{Launcher, Names, Ports, Subject, pick_ports};
 
-/// Something that a subject or a generator did wrong.
+/// A failure of a subject or a generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     /// The subject's or the workload's name.
     pub(super) who: String,
     pub(super) what: String,
-    /// The end of what it had printed.
+    /// The end of its output.
     pub(super) printed: String,
 }
 
@@ -31,12 +31,12 @@ impl Failure {
     }
 }
 
-/// All that stand.
-pub(super) struct Standing<'a> {
+/// The running subjects.
+pub(super) struct RunningSubjects<'a> {
     launcher: &'a Launcher,
     instruments: &'a Instruments,
-    standing: Vec<Stands>,
-    /// By subject: the ports that others have named before it was started, and that are its own from then on.
+    running_subjects: Vec<Stands>,
+    /// Ports that others named before their subject was started, by subject.
     promised: BTreeMap<String, Ports>,
 }
 
@@ -44,39 +44,39 @@ struct Stands {
     spec: SubjectSpec,
     subject: Subject,
     block: u32,
-    /// A fault has hit it, so that it is started anew for the next trial.
-    is_hit: bool,
-    /// A fault has killed processes of it: its end is no failure.
+    /// A fault was injected, so it is restarted for the next trial.
+    had_fault: bool,
+    /// A fault has killed processes of it, so its exit is no failure.
     is_killed: bool,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> RunningSubjects<'a> {
     pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments) -> Self {
-        Self { launcher, instruments, standing: Vec::new(), promised: BTreeMap::new() }
+        Self { launcher, instruments, running_subjects: Vec::new(), promised: BTreeMap::new() }
     }
 
-    /// Makes all subjects of a trial stand ready. `folder` is where those that are started write.
-    pub(super) fn make_ready(&mut self, trial: &TrialSpec, folder: &Path, cast: &Cast) -> Result<(), Failure> {
+    /// Starts the subjects of a trial. `folder` is their working folder.
+    pub(super) fn start_all(&mut self, trial: &TrialSpec, folder: &Path, cast: &TrialCpus) -> Result<(), Failure> {
         self.end_those_whose_time_is_over(trial)?;
         for spec in &trial.subjects {
             if self.subject(&spec.name).is_none() {
                 let cpus = cast.of_subject(&spec.name);
-                self.promise_ports(spec, trial)?;
+                self.reserve_ports(spec, trial)?;
                 let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
                 let folder = folder.join(&spec.name);
                 let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
                 let subject = started.map_err(|fault| Failure::new(&spec.name, fault.0, ""))?;
-                let stands =
-                    Stands { spec: spec.clone(), subject, block: trial.key.block, is_hit: false, is_killed: false };
-                stands.watch(self.instruments)?;
-                self.standing.push(stands);
+                let running_subject =
+                    Stands { spec: spec.clone(), subject, block: trial.key.block, had_fault: false, is_killed: false };
+                running_subject.watch(self.instruments)?;
+                self.running_subjects.push(running_subject);
             }
         }
         trial.resets.iter().try_for_each(|reset| self.reset(reset))
     }
 
-    /// Chooses the ports that a subject names of others that are started after it.
-    fn promise_ports(&mut self, spec: &SubjectSpec, trial: &TrialSpec) -> Result<(), Failure> {
+    /// Reserves the ports that a subject names of subjects started after it.
+    fn reserve_ports(&mut self, spec: &SubjectSpec, trial: &TrialSpec) -> Result<(), Failure> {
         for (other, port) in ports_of_others(spec) {
             let later = trial.subjects.iter().find(|subject| subject.name == other && self.subject(&other).is_none());
             let ports = later.and_then(|subject| subject.kind.process()).map_or(&[][..], |process| &process.ports);
@@ -91,13 +91,13 @@ impl<'a> Standing<'a> {
 
     fn end_those_whose_time_is_over(&mut self, trial: &TrialSpec) -> Result<(), Failure> {
         let mut ending: Vec<String> = Vec::new();
-        for stands in &self.standing {
-            let knows_one_that_ends = ending.iter().any(|name| stands.knows(name));
-            if knows_one_that_ends || stands.time_is_over(trial) {
-                ending.push(stands.spec.name.clone());
+        for running_subject in &self.running_subjects {
+            let knows_one_that_ends = ending.iter().any(|name| running_subject.knows(name));
+            if knows_one_that_ends || running_subject.time_is_over(trial) {
+                ending.push(running_subject.spec.name.clone());
             }
         }
-        // Who knows others ends before them.
+        // Subjects that refer to others stop first.
         for name in ending.iter().rev() {
             self.end(name)?;
         }
@@ -105,38 +105,49 @@ impl<'a> Standing<'a> {
     }
 
     fn end(&mut self, name: &str) -> Result<(), Failure> {
-        let Some(position) = self.standing.iter().position(|stands| stands.spec.name == name) else { return Ok(()) };
-        let mut stands = self.standing.remove(position);
+        let Some(position) = self.running_subjects.iter().position(|running_subject| running_subject.spec.name == name)
+        else {
+            return Ok(());
+        };
+        let mut running_subject = self.running_subjects.remove(position);
         self.instruments.forget(name, None);
-        stands.subject.stop().map(drop).map_err(|problem| Failure::new(name, problem, stands.subject.printed()))
+        running_subject
+            .subject
+            .stop()
+            .map(drop)
+            .map_err(|problem| Failure::new(name, problem, running_subject.subject.printed()))
     }
 
-    /// Ends all of them.
-    pub(super) fn end_all(&mut self) -> Result<(), Failure> {
-        let names: Vec<String> = self.standing.iter().rev().map(|stands| stands.spec.name.clone()).collect();
-        // None is left out because another did not end well.
+    /// Stops all subjects.
+    pub(super) fn stop_all(&mut self) -> Result<(), Failure> {
+        let names: Vec<String> =
+            self.running_subjects.iter().rev().map(|running_subject| running_subject.spec.name.clone()).collect();
+        // All are stopped, even if one of them fails.
         let results: Vec<_> = names.iter().map(|name| self.end(name)).collect();
         results.into_iter().collect()
     }
 
     fn reset(&mut self, reset: &Reset) -> Result<(), Failure> {
         let names = self.names();
-        let stands = self.standing.iter_mut().find(|stands| stands.spec.name == reset.subject);
-        let Some(stands) = stands else { return Ok(()) }; // this trial does not need it
-        let done = stands.subject.reset(&reset.action, self.launcher, &names);
+        let running_subject =
+            self.running_subjects.iter_mut().find(|running_subject| running_subject.spec.name == reset.subject);
+        let Some(running_subject) = running_subject else { return Ok(()) }; // this trial does not need it
+        let done = running_subject.subject.reset(&reset.action, self.launcher, &names);
         done.map_err(|problem| {
             let what = format!("its reset `{}` failed: {problem}", reset.name);
-            Failure::new(&reset.subject, what, stands.subject.printed())
+            Failure::new(&reset.subject, what, running_subject.subject.printed())
         })?;
-        // Started anew, it has other processes.
-        if reset.action == ResetAction::Restart { stands.watch(self.instruments) } else { Ok(()) }
+        // After a restart it has other processes.
+        if reset.action == ResetAction::Restart { running_subject.watch(self.instruments) } else { Ok(()) }
     }
 
-    /// What texts may say of them: `${NAME.url}`.
+    /// The names available to texts: `${NAME.url}`.
     pub(super) fn names(&self) -> Names {
         let mut names = Names::default();
         self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &Names::of_ports(ports)));
-        self.standing.iter().for_each(|stands| names.extend(&stands.spec.name, stands.subject.names()));
+        self.running_subjects
+            .iter()
+            .for_each(|running_subject| names.extend(&running_subject.spec.name, running_subject.subject.names()));
         names
     }
 
@@ -145,51 +156,61 @@ impl<'a> Standing<'a> {
     }
 
     pub(super) fn subjects(&self) -> impl Iterator<Item = &Subject> {
-        self.standing.iter().map(|stands| &stands.subject)
+        self.running_subjects.iter().map(|running_subject| &running_subject.subject)
     }
 
-    /// Lets a fault happen. To how many processes.
-    pub(super) fn hit(&mut self, fault: &Fault) -> Result<usize, Failure> {
+    /// Injects a fault. Returns the number of processes.
+    pub(super) fn apply_fault(&mut self, fault: &Fault) -> Result<usize, Failure> {
         let others = self.names();
-        let Some(stands) = self.standing.iter_mut().find(|stands| stands.spec.name == fault.subject) else {
+        let Some(running_subject) =
+            self.running_subjects.iter_mut().find(|running_subject| running_subject.spec.name == fault.subject)
+        else {
             return Err(Failure::new(&fault.subject, format!("the fault `{fault}` has no such subject"), ""));
         };
-        stands.is_hit = true;
-        stands.is_killed |= fault.action == FaultAction::Kill;
-        let (subject, words) = (&mut stands.subject, fault.process.as_deref());
+        running_subject.had_fault = true;
+        running_subject.is_killed |= fault.action == FaultAction::Kill;
+        let (subject, words) = (&mut running_subject.subject, fault.process.as_deref());
         let done = match fault.action {
             FaultAction::Kill => subject.kill(words),
             FaultAction::Start => subject.start(self.launcher, &others).map(|()| 1),
             FaultAction::Freeze | FaultAction::Partition => subject.freeze(words),
             FaultAction::Thaw | FaultAction::Heal => Ok(subject.thaw(words)),
         };
-        let hit = done.map_err(|problem| {
-            Failure::new(&fault.subject, format!("the fault `{fault}` failed: {problem}"), stands.subject.printed())
+        let apply_fault = done.map_err(|problem| {
+            Failure::new(
+                &fault.subject,
+                format!("the fault `{fault}` failed: {problem}"),
+                running_subject.subject.printed(),
+            )
         })?;
         match fault.action {
             FaultAction::Kill if words.is_none() => {
-                let cpu_time = stands.subject.kept().and_then(Kept::cpu_time);
+                let cpu_time = running_subject.subject.kept().and_then(SupervisedProcess::cpu_time);
                 self.instruments.forget(&fault.subject, cpu_time);
             }
             FaultAction::Start => {
-                stands.is_killed = false;
-                stands.watch(self.instruments)?;
+                running_subject.is_killed = false;
+                running_subject.watch(self.instruments)?;
             }
             _ => {}
         }
-        Ok(hit)
+        Ok(apply_fault)
     }
 
-    /// Resumes all that faults have suspended.
-    pub(super) fn thaw_all(&mut self) {
-        for stands in &mut self.standing {
-            stands.subject.thaw(None);
+    /// Resumes all processes suspended by faults.
+    pub(super) fn resume_all(&mut self) {
+        for running_subject in &mut self.running_subjects {
+            running_subject.subject.thaw(None);
         }
     }
 
-    /// The first that has ended though nobody asked it to.
-    pub(super) fn fallen(&self) -> Option<Failure> {
-        let subjects = self.standing.iter().filter(|stands| !stands.is_killed).map(|stands| &stands.subject);
+    /// The first subject that exited unexpectedly.
+    pub(super) fn failed(&self) -> Option<Failure> {
+        let subjects = self
+            .running_subjects
+            .iter()
+            .filter(|running_subject| !running_subject.is_killed)
+            .map(|running_subject| &running_subject.subject);
         subjects.into_iter().find_map(|subject| {
             subject.ended().map(|ending| Failure::new(subject.name(), ending.to_string(), ending.printed))
         })
@@ -210,17 +231,17 @@ impl Stands {
             Restart::Trial => true,
             Restart::Never => false,
         };
-        is_past || self.is_hit || self.subject.ended().is_some() || wanted.is_some_and(|spec| *spec != self.spec)
+        is_past || self.had_fault || self.subject.ended().is_some() || wanted.is_some_and(|spec| *spec != self.spec)
     }
 
     /// Whether one of its texts names the other: `${NAME.…}`.
     fn knows(&self, name: &str) -> bool {
-        // All of a subject's texts stand in its debug form, whatever fields it has or will have.
+        // The debug form contains all texts of a subject, whatever its fields.
         format!("{:?}", self.spec).contains(&format!("${{{name}."))
     }
 }
 
-/// The ports of other subjects that its texts name, each with its subject.
+/// The ports of other subjects named in its texts.
 fn ports_of_others(spec: &SubjectSpec) -> Vec<(String, String)> {
     let texts = spec.texts();
     let names = texts.iter().flat_map(|text| placeholder::find(text)).filter(|found| !found.is_escaped);

@@ -6,10 +6,10 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderMap, StatusCode, Uri};
 
-use super::caching::insert;
 use super::guard::{Visitor, session_cookie, set_cookie};
 use super::problem::Problem;
 use super::submission::{query, read_form};
+use super::validators::insert;
 use super::{Outcome, Shared, see_other};
 use crate::accounts::{self, AccountError};
 use crate::views;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
 
-/// Blocks running in which a combination may fail before the run ends.
+/// Consecutive blocks in which a combination may fail before the run ends.
 const BLOCKS_MAX: u32 = 2;
 /// Trials that may fail at the start of a session before the run ends, if none was completed.
 const FIRST_TRIALS_MAX: u32 = 2;
@@ -17,14 +17,14 @@ const FIRST_TRIALS_MAX: u32 = 2;
 /// The failures of this session.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// By combination: the newest block in which it failed, and how many blocks running that makes.
+    /// By combination: the last block in which it failed, and the number of consecutive blocks.
     of_combination: BTreeMap<u32, (u32, u32)>,
     has_completed: bool,
     failed_count: u32,
 }
 
 impl Failures {
-    /// Takes notice of a trial of this session. True: the run should end.
+    /// Records a trial of this session. Returns whether the run should end.
     pub(super) fn take(&mut self, record: &TrialRecord) -> bool {
         if record.purpose != Purpose::Block {
             return false; // to a search, a subject that dies is an answer

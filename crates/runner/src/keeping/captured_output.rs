@@ -1,23 +1,23 @@
-//! What a program prints, within bounds: into a file that begins anew when it is full (the one before is kept), and its
-//! beginning and end in memory, for messages.
+//! Captures the output of a program within bounds: in a rotated file (one old file is kept), and its end in memory for
+//! messages.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// The longest a file gets. There are at most two of them.
+/// The longest file; there are at most two.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// How much of the end is kept for messages.
+/// Bytes of the end kept for messages.
 const TAIL_BYTES_MAX: usize = 16 << 10;
-/// How long a line may be in which something is searched; the rest of it is passed over.
+/// Bytes of a line that are searched; the rest is ignored.
 const LINE_BYTES_MAX: usize = 16 << 10;
-/// How many lines a message shows.
+/// Lines shown in a message.
 const LINES_SHOWN: usize = 20;
 
-/// What was printed until now.
+/// The output so far.
 #[derive(Debug)]
-pub(super) struct Printed {
+pub(super) struct CapturedOutput {
     path: PathBuf,
     file: Option<File>,
     file_bytes: u64,
@@ -26,15 +26,15 @@ pub(super) struct Printed {
     wanted: Vec<Wanted>,
 }
 
-/// A line that somebody waits for.
+/// A text to look for.
 #[derive(Debug)]
 struct Wanted {
     text: String,
     found: Option<String>,
 }
 
-impl Printed {
-    /// Into this file, behind what is in it already. The lines that hold one of `wanted` are noted, the first of each.
+impl CapturedOutput {
+    /// Appends to this file. Records the first line that contains each of `wanted`.
     pub(super) fn new(path: PathBuf, wanted: &[String]) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
         let file_bytes = file.metadata()?.len();
@@ -42,7 +42,7 @@ impl Printed {
         Ok(Self { path, file: Some(file), file_bytes, tail: VecDeque::new(), line: Vec::new(), wanted })
     }
 
-    /// Takes what came.
+    /// Appends output.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.write(bytes);
         let kept = &bytes[bytes.len().saturating_sub(TAIL_BYTES_MAX)..];
@@ -52,7 +52,7 @@ impl Printed {
         self.search(bytes);
     }
 
-    /// A disk that is full must not end a trial: then only the end is known.
+    /// A full disk must not end a trial: then only the end is kept.
     fn write(&mut self, bytes: &[u8]) {
         if self.file_bytes + bytes.len() as u64 > FILE_BYTES_MAX {
             self.file = self.begin_anew().ok();
@@ -94,7 +94,7 @@ impl Printed {
         }
     }
 
-    /// The first line that held the wanted text of this position.
+    /// The first line with the wanted text at this index.
     pub(super) fn found(&self, position: usize) -> Option<String> {
         self.wanted.get(position)?.found.clone()
     }
@@ -112,10 +112,10 @@ impl Printed {
 mod tests {
     use super::*;
 
-    fn printed(wanted: &[&str]) -> (tempfile::TempDir, Printed) {
+    fn printed(wanted: &[&str]) -> (tempfile::TempDir, CapturedOutput) {
         let folder = tempfile::tempdir().unwrap();
         let wanted: Vec<String> = wanted.iter().map(|&text| text.to_owned()).collect();
-        let printed = Printed::new(folder.path().join("out"), &wanted).unwrap();
+        let printed = CapturedOutput::new(folder.path().join("out"), &wanted).unwrap();
         (folder, printed)
     }
 

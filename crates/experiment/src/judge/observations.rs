@@ -14,7 +14,7 @@ use crate::judge::measure::{Lack, Reader};
 use crate::record::{Purpose, TrialRecord};
 
 /// The values of some measures in all trials of the design.
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     measures: Vec<Measure>,
     combinations: BTreeMap<Levels, BTreeMap<u32, Block>>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Seen {
 /// The trials of one combination in one block, by replicate. Of a trial that was run twice, the later one stands.
 type Block = BTreeMap<u32, Vec<Result<f64, Lack>>>;
 
-impl Seen {
+impl Observations {
     pub(crate) fn new(measures: Vec<Measure>, records: &[TrialRecord]) -> Self {
         let mut combinations: BTreeMap<Levels, BTreeMap<u32, Block>> = BTreeMap::new();
         for record in records.iter().filter(|record| record.purpose == Purpose::Block) {

@@ -17,7 +17,7 @@ use super::access_log::Log;
 use super::arguments::{Args, command, in_force, is_one_of};
 use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
-use super::secured::Clients;
+use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
 use crate::admin::{ReloadStatus, Token};
 use crate::configuration::changed;

@@ -6,7 +6,7 @@
 
 use crate::expression::{Claim, Expression, Operation, Relation, Unit};
 use crate::judge::levels::Levels;
-use crate::judge::seen::overridden;
+use crate::judge::observations::overridden;
 use crate::judge::words::{self, amount};
 use crate::judgement::{Case, Effect, Finding, FindingKind, Scale};
 

@@ -124,7 +124,7 @@ mod tests {
     use breme_proxy::{HostRule, Mode, Parts, Settings as ProxySettings};
 
     use super::*;
-    use crate::proxy::secured::Clients;
+    use crate::proxy::upstream_tls::Clients;
     use crate::proxy::upstreams::Upstreams;
 
     fn kept() -> Kept {

@@ -9,7 +9,7 @@ use breme_experiment::judge::{
 use breme_experiment::plan::{Gate, Plan};
 use clap::ValueEnum;
 
-use super::stored::{self, Judged};
+use super::stored_run::{self, Judged};
 use super::{experiment, output};
 use crate::checks::{self, Check, CheckResult, Checks};
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ fn margin(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
-    let (before, after) = (stored::read(&args.before)?, stored::read(&args.after)?);
+    let (before, after) = (stored_run::read(&args.before)?, stored_run::read(&args.after)?);
     let rules = CompareRules {
         confidence: after.question.confidence,
         equal_within: after.question.equal_within,

@@ -8,7 +8,7 @@ use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
-use super::{output, stored};
+use super::{output, stored_run};
 use crate::checks::{self, Checks};
 use crate::failure::Failure;
 
@@ -58,7 +58,7 @@ pub enum Format {
 }
 
 pub(super) fn report(args: &Args) -> Result<u8, Failure> {
-    let judged = stored::read(&args.run)?;
+    let judged = stored_run::read(&args.run)?;
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     write_page(&run, &journal::report_path(&judged.run.folder))?;

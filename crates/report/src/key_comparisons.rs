@@ -16,17 +16,17 @@ const COMPARISONS_MAX: usize = 12;
 /// The comparisons, in the order of measures and levels.
 pub(crate) fn comparisons(judgement: &Judgement) -> Vec<&Comparison> {
     let is_zero = |of: &Comparison| of.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0);
-    let mut telling: Vec<&Comparison> = judgement.comparisons.iter().filter(|of| !is_zero(of)).collect();
-    if telling.iter().any(|of| is_named(of)) {
-        telling.retain(|of| is_named(of));
+    let mut shown: Vec<&Comparison> = judgement.comparisons.iter().filter(|of| !is_zero(of)).collect();
+    if shown.iter().any(|of| is_named(of)) {
+        shown.retain(|of| is_named(of));
     } else {
-        let lefts: BTreeSet<(&str, &str)> = telling.iter().map(|of| (of.factor.as_str(), of.left.as_str())).collect();
+        let lefts: BTreeSet<(&str, &str)> = shown.iter().map(|of| (of.factor.as_str(), of.left.as_str())).collect();
         // The first level is never on the left.
-        telling.retain(|of| !lefts.contains(&(of.factor.as_str(), of.right.as_str())));
+        shown.retain(|of| !lefts.contains(&(of.factor.as_str(), of.right.as_str())));
     }
-    telling.sort_by_key(|of| order(judgement, of));
-    telling.truncate(COMPARISONS_MAX);
-    telling
+    shown.sort_by_key(|of| order(judgement, of));
+    shown.truncate(COMPARISONS_MAX);
+    shown
 }
 
 /// What hypotheses are about first, words before numbers, then the plan's order.

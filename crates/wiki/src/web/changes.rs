@@ -9,12 +9,12 @@ use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
-use super::caching::{insert, page_tag, revision_of_tag, tags};
 use super::guard::{Visitor, require_writer};
 use super::negotiation::names_html;
+use super::pages::{existing, missing_links};
 use super::problem::Problem;
-use super::reading::{existing, missing_links};
 use super::submission::{Submission, query, read_form, read_submission};
+use super::validators::{insert, page_tag, revision_of_tag, tags};
 use super::{Outcome, PageName, SHORT_BYTES, Shared, Wiki, name, see_other};
 use crate::calendar::now;
 use crate::database::WriteError;
@@ -405,7 +405,7 @@ pub(crate) async fn delete_form(
     PageName(page): PageName,
 ) -> Outcome {
     let page = existing(&wiki, &page).await?;
-    let backlinks = wiki.database.backlinks(&page.name, None, super::reading::LINES).await?;
+    let backlinks = wiki.database.backlinks(&page.name, None, super::pages::LINES).await?;
     Ok(html(&views::delete(&wiki.frame(&visitor), &page, &backlinks)))
 }
 

@@ -1,25 +1,25 @@
-//! Files of the kernel that are read again and again: opened once, read from their beginning each time.
+//! Files of the kernel that are read repeatedly: opened once, read from the beginning each time.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The longest of them that is read; what follows is not needed.
+/// The maximum read; the rest is not needed.
 const BYTES_MAX: usize = 64 << 10;
 
-/// A file that stays open.
+/// An open file.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct KernelFile {
     file: File,
 }
 
-impl Reading {
+impl KernelFile {
     pub(super) fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self { file: File::open(path)? })
     }
 
-    /// What stands in it now. Of a process that has ended this fails, also when another has got its number.
+    /// Reads the current contents. Fails for a process that has exited, even if its pid was reused.
     pub(super) fn read<'b>(&self, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
         buffer.resize(BYTES_MAX, 0);
         let mut length = 0;
@@ -28,7 +28,7 @@ impl Reading {
                 0 => break,
                 count => length += count,
             }
-            // The kernel gives a short file at once; asking for its end would cost as much again.
+            // The kernel returns a short file at once; reading to its end would cost as much again.
             if length < 4096 {
                 break;
             }
@@ -41,13 +41,13 @@ impl Reading {
     }
 }
 
-/// The number behind a name, wherever it stands: `MemAvailable:    123 kB`.
+/// The number after a name: `MemAvailable:    123 kB`.
 pub(super) fn number_behind(text: &[u8], name: &[u8]) -> Option<u64> {
     let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
     number_at(&line[name.len()..])
 }
 
-/// The number that follows after spaces.
+/// The number after spaces.
 pub(super) fn number_at(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_start();
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_anew_each_time() {
-        let reading = Reading::open("/proc/self/status").unwrap();
+        let reading = KernelFile::open("/proc/self/status").unwrap();
         let mut buffer = Vec::new();
         for _ in 0..2 {
             let text = reading.read(&mut buffer).unwrap();

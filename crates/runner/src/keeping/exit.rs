@@ -1,22 +1,20 @@
-//! How a process ended, and in which words that is told.
+//! How a process exited.
 
 use std::fmt;
 
-/// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
-    /// Its exit code.
+pub struct ExitInfo {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// The kernel killed it, or one of its processes, because its limit of memory was reached.
+    /// The kernel killed it, or one of its processes, at its memory limit.
     pub is_out_of_memory: bool,
-    /// The end of what it had printed.
+    /// The end of its output.
     pub printed: String,
 }
 
-impl Ending {
-    /// Whether it ended by itself and without a complaint.
+impl ExitInfo {
+    /// Whether it exited by itself with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
@@ -24,7 +22,7 @@ impl Ending {
 }
 
 /// `ended with status 1`, `was killed by signal 9 (KILL)`.
-impl fmt::Display for Ending {
+impl fmt::Display for ExitInfo {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(formatter, "ended with status {code}")?,

@@ -10,13 +10,13 @@ use crate::judge::look::Look;
 use crate::judgement::{Effect, Scale};
 
 /// An effect on the scale on which it is judged: 0 is no difference.
-pub(crate) struct Standing<'a> {
+pub(crate) struct IntervalPosition<'a> {
     effect: &'a Effect,
     look: &'a Look,
     values: Vec<f64>,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> IntervalPosition<'a> {
     pub(crate) fn new(effect: &'a Effect, look: &'a Look) -> Self {
         Self { effect, look, values: values_of(effect.scale, &effect.blocks) }
     }
@@ -138,12 +138,12 @@ mod tests {
     fn a_clear_effect_is_believed_from_five_blocks_on() {
         for count in [5, 6] {
             let (clear, look) = effect(&LOW[..count], Some(1.05));
-            let standing = Standing::new(&clear, &look);
+            let standing = IntervalPosition::new(&clear, &look);
             assert!(standing.is_below() && standing.is_beyond_equal() && standing.p_of_direction() < 0.001);
         }
         for (count, more) in [(4, 1), (1, 4)] {
             let (few, look) = effect(&LOW[..count], Some(1.05));
-            let standing = Standing::new(&few, &look);
+            let standing = IntervalPosition::new(&few, &look);
             assert!(!standing.is_sure() && !standing.is_below());
             assert_eq!((standing.more_blocks(1), standing.p_of_direction()), (Some(more), 1.0));
         }
@@ -152,14 +152,14 @@ mod tests {
     #[test]
     fn an_effect_below_the_floor_is_noise() {
         let (noisy, look) = effect(&LOW, Some(1.3));
-        let standing = Standing::new(&noisy, &look);
+        let standing = IntervalPosition::new(&noisy, &look);
         assert!(!standing.is_below() && !standing.is_above() && standing.is_within_noise());
     }
 
     #[test]
     fn small_effects_are_equal_and_not_beyond() {
         let (small, look) = effect(&[1.001, 1.004, 0.999, 1.002, 1.003, 1.0], None);
-        let standing = Standing::new(&small, &look);
+        let standing = IntervalPosition::new(&small, &look);
         assert!(standing.is_equal() && !standing.is_beyond_equal());
         assert!(standing.p_of_equality() < 0.05);
     }

@@ -2,14 +2,14 @@
 
 use crate::expression::{Claim, Unit};
 use crate::judge::effect::typical;
-use crate::judge::hypotheses::finding;
+use crate::judge::hypotheses::case_result;
 use crate::judge::levels::Levels;
 use crate::judge::words::{amount, at_levels, count};
 use crate::judgement::{BlockPair, Case, Effect, FindingKind, Scale, Verdict};
 
 /// What is said of a hypothesis.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct VerdictText {
     /// All of it.
     pub(super) sentence: String,
     /// The number that decides: "At 1 user `rate(user)` with a is 1.01 times (0.99–1.10) that with b; claimed: more
@@ -19,11 +19,11 @@ pub(super) struct Said {
     pub(super) basis: String,
 }
 
-pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> Said {
+pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> VerdictText {
     let head = head_of(verdict);
     let same: Vec<&Case> = cases.iter().filter(|case| head_of(case.verdict) == head).collect();
     let Some(case) = telling(verdict, &same) else {
-        return Said { sentence: format!("{head}."), ..Said::default() };
+        return VerdictText { sentence: format!("{head}."), ..VerdictText::default() };
     };
     let share = share(same.len(), cases.len());
     let tail = tail_of(case);
@@ -31,7 +31,11 @@ pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> 
     let Some(found) = &case.finding else {
         let place = if at.is_empty() || cases.len() == 1 { String::new() } else { format!(", for example {at}") };
         let basis = tail.trim_start_matches(['(', ' ', ';']).trim_end_matches(')');
-        return Said { sentence: format!("{head}{share}{place}{tail}."), basis: sentence(basis), ..Said::default() };
+        return VerdictText {
+            sentence: format!("{head}{share}{place}{tail}."),
+            basis: sentence(basis),
+            ..VerdictText::default()
+        };
     };
     let place = match cases.len() {
         1 if at.is_empty() => String::new(),
@@ -40,7 +44,7 @@ pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> 
     };
     let found = format!("{}; claimed: {}", found.sentence, found.claimed);
     let measured = measured(claim, case);
-    Said {
+    VerdictText {
         sentence: format!("{head}{share}{place}: {found}; {measured}{tail}."),
         finding: if at.is_empty() { found } else { format!("{} {found}", capitalised(&at)) },
         basis: sentence(&match share.as_str() {
@@ -102,7 +106,7 @@ fn levels_beside(claim: &Claim, case: &Case) -> Levels {
     let measures = [claim.left.measures(), claim.right.measures()].concat();
     let is_named = |factor: &String| measures.iter().any(|(_, at)| at.iter().any(|(name, _)| name == factor));
     let mut levels = case.levels.clone();
-    if finding::says_levels(claim, case) {
+    if case_result::says_levels(claim, case) {
         levels.retain(|factor, _| !is_named(factor));
     }
     levels
@@ -125,7 +129,7 @@ fn measured(claim: &Claim, case: &Case) -> String {
         let value = typical(case.effect.blocks.iter().map(of));
         value.map(|value| amount(value / factor, unit)).unwrap_or_default()
     };
-    let (left, right) = finding::factors(claim, case.effect.scale);
+    let (left, right) = case_result::factors(claim, case.effect.scale);
     let left = side(|pair| pair.left, left, claim.left.unit());
     let right = side(|pair| pair.right, right, claim.right.unit());
     format!("{left} against {right} over {blocks}")

@@ -1,5 +1,5 @@
-//! Single requests to a subject: is it ready, empty its cache, what does it count. Rare and small, so a blocking client
-//! with time limits does; the load never comes from here.
+//! A blocking HTTP client for single requests to a subject: readiness, cache resets, counters. The load comes from
+//! generators.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,31 +9,30 @@ use ureq::AsSendBody;
 use ureq::http::{Request, Uri};
 use ureq::tls::TlsConfig;
 
-/// The most that is read of an answer's content.
+/// The longest response body read.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Asks.
+/// The client.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker {
-    /// Checks certificates.
+pub(crate) struct HttpClient {
+    /// Verifies certificates.
     strict: ureq::Agent,
     /// For subjects on this machine, whose certificates are often self-signed.
     lenient: ureq::Agent,
 }
 
-/// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content: Vec<u8>,
 }
 
-impl Asker {
+impl HttpClient {
     pub(crate) fn new() -> Self {
         Self { strict: agent(false), lenient: agent(true) }
     }
 
-    /// One request and its answer, whatever its status.
+    /// Sends a request without a body. A response of any status is a result.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -44,7 +43,7 @@ impl Asker {
         self.send(method, url, headers, (), within)
     }
 
-    /// A POST with content, and its answer.
+    /// Sends a POST with a body.
     pub(crate) fn post(
         &self,
         url: &str,
@@ -79,12 +78,12 @@ impl Asker {
     }
 }
 
-/// The content of a page, as text. The error says what is wrong, also with a status that is not 200.
+/// Fetches a page as text.
 ///
 /// # Errors
-/// When there is no such page, or it does not come in time.
+/// If the status is not 200, or no response arrives in time.
 pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
-    let answer = Asker::new().ask("GET", url, &[], within)?;
+    let answer = HttpClient::new().ask("GET", url, &[], within)?;
     match answer.status {
         200 => Ok(String::from_utf8_lossy(&answer.content).into_owned()),
         status => Err(format!("GET {url} returned status {status}, not 200")),
@@ -98,7 +97,7 @@ pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
 pub fn post(url: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Result<u16, String> {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Ok(Asker::new().send("POST", url, &headers, body, within)?.status)
+    Ok(HttpClient::new().send("POST", url, &headers, body, within)?.status)
 }
 
 /// Posts JSON.
@@ -119,15 +118,15 @@ fn agent(trusts_all: bool) -> ureq::Agent {
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        // A subject is asked itself, whatever the environment says.
+        // Requests go to the subject itself, whatever proxy the environment names.
         .proxy(None)
-        // A server that is not asked for seconds closes its connections, and the next request must not fail of it.
+        // Servers close connections that are idle for seconds, and the next request must not fail because of that.
         .max_idle_connections(0)
         .tls_config(tls.build());
     config.build().into()
 }
 
-/// Where a URL leads.
+/// Host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) host: String,
@@ -161,7 +160,7 @@ impl Target {
     }
 }
 
-/// A path behind a URL: `http://h:1/` and `/x` make `http://h:1/x`. What is a URL itself is left alone.
+/// Appends a path to a URL: `http://h:1/` and `/x` give `http://h:1/x`. A complete URL is returned unchanged.
 pub(crate) fn with_path(url: &str, path: &str) -> String {
     match path {
         path if path.contains("://") => path.to_owned(),

@@ -15,8 +15,8 @@ use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
-use super::reporting::{self, Format};
-use super::stored::{self, Judged, RUNS_FOLDER};
+use super::report::{self, Format};
+use super::stored_run::{self, Judged, RUNS_FOLDER};
 use super::{experiment, output, roles};
 use crate::checks::{self, Checks};
 use crate::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
@@ -95,7 +95,7 @@ Exit status:
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     if let Some(run) = &args.resume {
-        return resume(args, &stored::folder_of(run));
+        return resume(args, &stored_run::folder_of(run));
     }
     if args.storage.name.is_some() && args.experiments.len() > 1 {
         return Err(Failure::usage("--name is the name of one run; omit it to run several experiments"));
@@ -266,7 +266,7 @@ fn carry_out(args: &Storage, plan: &Plan, mut journal: Journal, recorded: Vec<Tr
     if let Err(fault) = journal.end(end, blocks_begun(&run.trials)) {
         eprintln!("{fault}"); // the answer is worth more than this
     }
-    let judged = stored::judged(plan, run);
+    let judged = stored_run::judged(plan, run);
     let checks = judged.checks(args.allow_undecided);
     tell(args, &judged, &checks, end)?;
     Ok(match end {
@@ -283,9 +283,9 @@ fn tell(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
     // The answer first: a full disk may cost the page, and never the answer.
-    output::write(|out| reporting::write(&run, checks, args.format, out))?;
+    output::write(|out| report::write(&run, checks, args.format, out))?;
     checks::annotate(checks);
-    reporting::write_page(&run, &report)?;
+    report::write_page(&run, &report)?;
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete | RunEnd::Decided => {}

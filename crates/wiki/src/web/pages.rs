@@ -9,11 +9,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::json;
 
-use super::caching::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
 use super::guard::Visitor;
 use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
 use super::submission::query;
+use super::validators::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
 use super::{Outcome, PageName, Shared, Wiki, name, redirect};
 use crate::calendar::rfc3339;
 use crate::database::keys;

@@ -1,4 +1,4 @@
-//! A subject from when it is ready until it has ended.
+//! A running subject.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::launch::Launcher;
 use super::ports::Ports;
 use super::template::Names;
 use super::token::Token;
-use crate::keeping::{Ending, Kept};
+use crate::keeping::{ExitInfo, SupervisedProcess};
 
-/// How long a program may take to end, if the experiment does not say.
+/// Default time limit of a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// A system under test that is ready. Dropped, it is killed with all that it started.
+/// A subject that is ready. Killed with its descendants on drop.
 #[derive(Debug)]
 pub struct Subject {
     pub(super) spec: SubjectSpec,
@@ -25,70 +25,67 @@ pub struct Subject {
     pub(super) url: String,
     pub(super) metrics_url: Option<String>,
     pub(super) token: Option<Token>,
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<SupervisedProcess>,
     pub(super) frozen: Vec<Frozen>,
     pub(super) stop_signal: i32,
     pub(super) ready_after: Duration,
 }
 
 impl Subject {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Where it is asked.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its counters are read, if they are.
+    /// The URL of its counters, if there is one.
     #[must_use]
     pub fn metrics_url(&self) -> Option<&str> {
         self.metrics_url.as_deref()
     }
 
-    /// Its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its ports, by name.
     #[must_use]
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// What its texts may say: `port`, `url`, `folder`, …
+    /// The variables of its texts: `port`, `url`, `folder`, …
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Its processes; none if it runs somewhere else.
+    /// Its processes; None if it runs elsewhere.
     #[must_use]
-    pub fn kept(&self) -> Option<&Kept> {
+    pub fn kept(&self) -> Option<&SupervisedProcess> {
         self.kept.as_ref()
     }
 
-    /// How long it took from its start until it was ready.
+    /// Time from its start until it was ready.
     #[must_use]
     pub fn ready_after(&self) -> Duration {
         self.ready_after
     }
 
-    /// How it ended, if it has.
+    /// Its exit, if it has exited.
     #[must_use]
-    pub fn ended(&self) -> Option<Ending> {
+    pub fn ended(&self) -> Option<ExitInfo> {
         self.kept.as_ref()?.ended()
     }
 
-    /// Waits for its end, at most so long. One that runs somewhere else never ends.
+    /// Waits for its exit. One that runs elsewhere never exits.
     #[must_use]
-    pub fn wait_ended(&self, timeout: Duration) -> Option<Ending> {
+    pub fn wait_ended(&self, timeout: Duration) -> Option<ExitInfo> {
         match &self.kept {
             Some(kept) => kept.wait_ended(timeout),
             None => {
@@ -98,18 +95,17 @@ impl Subject {
         }
     }
 
-    /// The end of what it has printed.
+    /// The end of its output.
     #[must_use]
     pub fn printed(&self) -> String {
-        self.kept.as_ref().map(Kept::printed).unwrap_or_default()
+        self.kept.as_ref().map(SupervisedProcess::printed).unwrap_or_default()
     }
 
-    /// Asks it to end, and kills what is left of it when its time is over. How it ended; nothing if it runs somewhere
-    /// else.
+    /// Stops it, and kills what is left after its time limit. None if it runs elsewhere.
     ///
     /// # Errors
-    /// When a process is left that could not be killed.
-    pub fn stop(&mut self) -> Result<Option<Ending>, String> {
+    /// If a process could not be killed.
+    pub fn stop(&mut self) -> Result<Option<ExitInfo>, String> {
         self.thaw(None);
         let within = self.process().and_then(|process| process.stop_within).unwrap_or(STOP_WITHIN);
         match &mut self.kept {
@@ -118,10 +114,10 @@ impl Subject {
         }
     }
 
-    /// Starts it again after it was killed, in its folder and on its ports.
+    /// Restarts it after it was killed, in its folder and on its ports.
     ///
     /// # Errors
-    /// When it is not ready again.
+    /// If it is not ready in time.
     pub fn start(&mut self, launcher: &Launcher, others: &Names) -> Result<(), String> {
         let started = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports);
         *self = started.map_err(|fault| fault.0)?;

@@ -1,4 +1,4 @@
-//! A kept process, as the laboratory sees it.
+//! A supervised process, as seen by the laboratory.
 
 use std::fmt;
 use std::fs::File;
@@ -14,49 +14,48 @@ use std::time::Duration;
 
 use breme_experiment::trial::ResourceLimits;
 
-use super::ending::Ending;
+use super::captured_output::CapturedOutput;
+use super::exit::ExitInfo;
 use super::message::{Program, Wish, send};
-use super::printed::Printed;
 use super::watcher::{Shared, Watcher};
 use super::{find_program, missing};
 use crate::control_group::{self, Group, Hierarchy, RunFolders};
 
-/// How long a keeper may take to start something: it has only to fork.
+/// Time limit of the keeper to start a program.
 const START_WITHIN: Duration = Duration::from_secs(20);
-/// How long a keeper may take to kill; it gives up itself a little before.
+/// Time limit of the keeper to kill; its own limit is slightly shorter.
 const KILL_WITHIN: Duration = Duration::from_secs(12);
 
-/// The program that keeps: this one, by a hidden command; or another.
+/// The keeper's program: this one with a hidden command, or another.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     program: PathBuf,
     arguments: Vec<String>,
 }
 
-/// What is to be started.
+/// What to start.
 #[derive(Clone, Debug, Default)]
-pub struct Order {
-    /// How messages call it.
+pub struct SpawnSpec {
+    /// Its name in messages.
     pub name: String,
-    /// Program and arguments.
     pub command: Vec<String>,
-    /// Beside this process's own.
+    /// In addition to this process's own.
     pub environment: Vec<(String, String)>,
-    /// Where it runs.
+    /// Its working folder.
     pub folder: PathBuf,
-    /// The file that gets what it prints: standard output and errors, in the order in which they come, within a bound.
+    /// The file for its output: stdout and stderr interleaved, bounded.
     pub output: PathBuf,
-    /// A file of its own for standard output, without a bound.
+    /// A separate file for stdout, unbounded.
     pub standard_output: Option<PathBuf>,
-    /// Its processors; all, if none are named.
+    /// Its CPUs; empty: all.
     pub cpus: Vec<usize>,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: ResourceLimits,
-    /// Texts that are looked for in what it prints.
+    /// Texts to look for in its output.
     pub wanted_lines: Vec<String>,
 }
 
-/// Why something could not be started.
+/// Why a program could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFault(pub String);
 
@@ -68,9 +67,9 @@ impl fmt::Display for StartFault {
 
 impl std::error::Error for StartFault {}
 
-/// A running process with all that it starts. Dropped, it is killed.
+/// A running process with its descendants, killed on drop.
 #[derive(Debug)]
-pub struct Kept {
+pub struct SupervisedProcess {
     name: String,
     pid: u32,
     keeper: Child,
@@ -78,15 +77,15 @@ pub struct Kept {
     shared: Arc<Shared>,
     watcher: Option<JoinHandle<()>>,
     group: Vec<PathBuf>,
-    /// Kept for as long as the group is in them.
+    /// Held as long as the group is in these folders.
     _run: Arc<RunFolders>,
 }
 
 impl Keeper {
-    /// This program itself, with these arguments.
+    /// This program with these arguments.
     #[must_use]
     pub fn this_program(arguments: &[&str]) -> Self {
-        // It stays the same program when the file is replaced while the laboratory runs.
+        // Remains the same program if the file is replaced meanwhile.
         Self {
             program: PathBuf::from("/proc/self/exe"),
             arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
@@ -99,11 +98,11 @@ impl Keeper {
         Self { program: path.to_owned(), arguments: Vec::new() }
     }
 
-    /// Starts a program and keeps it.
+    /// Starts a program under a keeper.
     ///
     /// # Errors
-    /// When it is not there, may not be started, or a limit cannot be set.
-    pub fn start(&self, order: &Order, hierarchy: &Hierarchy) -> Result<Kept, StartFault> {
+    /// If the program cannot be started, or a limit cannot be set.
+    pub fn start(&self, order: &SpawnSpec, hierarchy: &Hierarchy) -> Result<SupervisedProcess, StartFault> {
         let fault = |what: String| StartFault(format!("could not be started: {what}"));
         let command = order.command.first().map_or("", String::as_str);
         let Some(program) = find_program(command, &order.folder) else {
@@ -126,22 +125,22 @@ impl Keeper {
         }
     }
 
-    fn start_in(&self, order: &Order, program: &Path, group: &Group) -> io::Result<Kept> {
+    fn start_in(&self, order: &SpawnSpec, program: &Path, group: &Group) -> io::Result<SupervisedProcess> {
         let (channel, keepers_end) = UnixStream::pair()?;
         let (output, output_writer) = io::pipe()?;
         let standard_output = match &order.standard_output {
             Some(path) => Stdio::from(File::create(path)?),
             None => Stdio::from(output_writer.try_clone()?),
         };
-        let printed = Printed::new(order.output.clone(), &order.wanted_lines)?;
+        let printed = CapturedOutput::new(order.output.clone(), &order.wanted_lines)?;
         let mut command = Command::new(&self.program);
         command.arg0("subject-keeper").args(&self.arguments).process_group(0);
         command.stdin(OwnedFd::from(keepers_end)).stdout(standard_output).stderr(output_writer);
         let keeper = command.spawn()?;
-        // It holds our copies of what the keeper has; the end of the output is seen only when they are closed.
+        // Closes our copies of the keeper's files; otherwise the end of the output would not be seen.
         drop(command);
         let shared = Arc::new(Shared::new(printed));
-        let mut kept = Kept {
+        let mut kept = SupervisedProcess {
             name: order.name.clone(),
             pid: 0,
             keeper,
@@ -159,7 +158,7 @@ impl Keeper {
     }
 }
 
-impl Order {
+impl SpawnSpec {
     fn program(&self, program: &Path, group: &Group) -> Program {
         let mut command = self.command.clone();
         if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {
@@ -177,7 +176,7 @@ impl Order {
     }
 }
 
-/// A soft limit may be set up to the hard one; only root may go beyond.
+/// A soft limit may be raised to the hard one; only root may exceed it.
 fn check_open_files(limits: &ResourceLimits) -> Result<(), String> {
     let hard = breme_sys::descriptor_limit().hard;
     match limits.open_files {
@@ -188,7 +187,7 @@ fn check_open_files(limits: &ResourceLimits) -> Result<(), String> {
     }
 }
 
-fn explain(errno: Option<i32>, what: &str, program: &Path, order: &Order) -> String {
+fn explain(errno: Option<i32>, what: &str, program: &Path, order: &SpawnSpec) -> String {
     let path = program.display();
     match errno.map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::NOENT) if !order.folder.is_dir() => {
@@ -205,46 +204,45 @@ fn explain(errno: Option<i32>, what: &str, program: &Path, order: &Order) -> Str
     }
 }
 
-impl Kept {
-    /// The process.
+impl SupervisedProcess {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The keeper: all that it starts are its descendants.
+    /// The keeper, ancestor of all its processes.
     #[must_use]
     pub fn keeper_pid(&self) -> u32 {
         self.keeper.id()
     }
 
-    /// The folders of its control groups, that of version 2 first; empty where none could be made.
+    /// Its control group folders, version 2 first; empty if none could be created.
     #[must_use]
     pub fn control_groups(&self) -> &[PathBuf] {
         &self.group
     }
 
-    /// How it ended, if it has.
+    /// Its exit, if it has exited.
     #[must_use]
-    pub fn ended(&self) -> Option<Ending> {
+    pub fn ended(&self) -> Option<ExitInfo> {
         self.shared.lock().ended.clone()
     }
 
-    /// Waits for its end, at most so long.
+    /// Waits for its exit.
     #[must_use]
-    pub fn wait_ended(&self, timeout: Duration) -> Option<Ending> {
+    pub fn wait_ended(&self, timeout: Duration) -> Option<ExitInfo> {
         self.shared.wait(timeout, |state| state.ended.clone())
     }
 
-    /// Waits for a line with the wanted text of this position, or for the end; at most so long.
-    pub(crate) fn wait_line(&self, position: usize, timeout: Duration) -> Option<Result<String, Ending>> {
+    /// Waits for a line with the wanted text at this index, or for the exit.
+    pub(crate) fn wait_line(&self, position: usize, timeout: Duration) -> Option<Result<String, ExitInfo>> {
         self.shared.wait(timeout, |state| {
             let line = state.printed.found(position).map(Ok);
             line.or_else(|| state.ended.clone().map(Err))
         })
     }
 
-    /// The end of what it has printed until now.
+    /// The end of its output so far.
     #[must_use]
     pub fn printed(&self) -> String {
         self.shared.lock().printed.last_lines()
@@ -256,27 +254,27 @@ impl Kept {
         self.shared.lock().cpu
     }
 
-    /// Sends a signal to its process group, and kills what is left of it after `within`. How it ended.
+    /// Sends a signal to its process group, and kills what is left after `within`.
     ///
     /// # Errors
-    /// When a process is left that could not be killed.
-    pub fn stop(&mut self, signal: i32, within: Duration) -> Result<Ending, String> {
+    /// If a process could not be killed.
+    pub fn stop(&mut self, signal: i32, within: Duration) -> Result<ExitInfo, String> {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        // A keeper that is not there any more has nobody left to stop.
+        // If the keeper is gone, nothing is left to stop.
         let _ = send(&Wish::Stop { signal, within_ms }, &self.channel);
         self.wait_gone(within + KILL_WITHIN)
     }
 
-    /// Kills it, with all that it started. How it ended.
+    /// Kills it and its descendants.
     ///
     /// # Errors
-    /// When a process is left that could not be killed.
-    pub fn kill(&mut self) -> Result<Ending, String> {
+    /// If a process could not be killed.
+    pub fn kill(&mut self) -> Result<ExitInfo, String> {
         let _ = send(&Wish::Kill, &self.channel);
         self.wait_gone(KILL_WITHIN)
     }
 
-    fn wait_gone(&mut self, within: Duration) -> Result<Ending, String> {
+    fn wait_gone(&mut self, within: Duration) -> Result<ExitInfo, String> {
         let gone = self.shared.wait(within, |state| state.is_gone.then(|| (state.ended.clone(), state.stuck.clone())));
         let Some((ending, stuck)) = gone else {
             return Err(format!("{} could not be ended within {} s", self.name, within.as_secs()));
@@ -292,7 +290,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for SupervisedProcess {
     fn drop(&mut self) {
         if self.watcher.is_some() {
             let _ = self.kill();

@@ -8,7 +8,7 @@ use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
 use super::output;
-use super::stored::RUNS_FOLDER;
+use super::stored_run::RUNS_FOLDER;
 use crate::failure::Failure;
 
 /// List stored runs, newest first

@@ -1,15 +1,15 @@
-//! The trials of a search: one after another, each chosen by what those before it showed.
+//! The trials of a search, each chosen by the results of those before.
 
 use breme_experiment::judge::{Next, Question, Search, SearchQuestion};
 use breme_experiment::plan::{Diagnostics, Plan, SearchLength};
 use breme_experiment::record::{Purpose, TrialRecord};
 use breme_experiment::trial::TrialSpec;
 
-/// All searches of a plan: one for each combination of the other factors' levels.
+/// The searches of a plan: one for each combination of the other factors' levels.
 pub(super) struct Searches<'a> {
     plan: &'a Plan,
     questions: Vec<SearchQuestion>,
-    /// Of searches only.
+    /// Records of search trials.
     records: Vec<TrialRecord>,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Searches<'a> {
         }
     }
 
-    /// None: all is known.
+    /// The next trial; None: the search is complete.
     pub(super) fn next(&self) -> Option<NextTrial> {
         self.questions.iter().zip(0..).find_map(|(question, others)| {
             let Next::Try { level, is_confirmation, .. } = Search::from_records(question, &self.records).next() else {
@@ -40,8 +40,8 @@ impl<'a> Searches<'a> {
             } else {
                 (SearchLength::Short, Purpose::Search)
             };
-            // Each trial of a search is a block of its own: its subjects start anew, and nothing of the trial before is
-            // left.
+            // Each trial of a search is a block of its own: its subjects are restarted, so that nothing remains of the
+            // trial before.
             let block = self.plan.blocks.to_run() + 1 + u32::try_from(self.records.len()).unwrap_or(u32::MAX);
             Some(NextTrial { trial: self.plan.search_trial(others, level, length, block), purpose })
         })
@@ -52,7 +52,7 @@ impl<'a> Searches<'a> {
     }
 }
 
-/// A trial of each search, so that it is known who appears in them.
+/// A trial of each search, to know its subjects and generators.
 pub(crate) fn examples(plan: &Plan) -> Vec<TrialSpec> {
     let Some(search) = &plan.search else { return Vec::new() };
     let others = 0..u32::try_from(search.others.len()).unwrap_or(u32::MAX);

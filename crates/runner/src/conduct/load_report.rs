@@ -1,7 +1,7 @@
-//! What a generator tells of its run: the JSON of `breme load --json`, as far as a record needs it.
+//! The report of a generator: the JSON of `breme load --json`, as far as a record needs it.
 //!
-//! It is read as any other tool would read it (`schemas/load.schema.json`), so that the laboratory and the generator
-//! stay joined by a published format alone.
+//! Parsed as by any other tool (`schemas/load.schema.json`), so that laboratory and generator share only a published
+//! format.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use breme_experiment::record::{
 };
 use serde::Deserialize;
 
-/// The result of a generator.
+/// The report of a generator.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Told {
+pub(super) struct LoadReport {
     pub(super) started_at_unix_s: u64,
     pub(super) started_at_monotonic_ns: u64,
     pub(super) elapsed_ns: u64,
@@ -136,8 +136,8 @@ struct Time {
     max_ns: u64,
 }
 
-impl Told {
-    /// Errors by kind, with what an open loop never sent.
+impl LoadReport {
+    /// Errors by kind, including requests that an open loop never sent.
     pub(super) fn all_errors(&self) -> BTreeMap<String, u64> {
         let mut errors = self.errors.clone();
         if let Some(open_loop) = &self.open_loop {
@@ -150,7 +150,7 @@ impl Told {
         errors
     }
 
-    /// `fault_ns`: when the first fault of the trial happened, on the machine's monotonic clock.
+    /// `fault_ns`: the time of the first fault of the trial on the monotonic clock.
     pub(super) fn availability(&self, fault_ns: Option<u64>) -> Option<AvailabilityRecord> {
         let Availability { gap_ns, user_gap_ns, last_failure_ns, recovered_ns } = self.availability?;
         let recovery_ns = fault_ns.and_then(|fault_ns| {
@@ -163,7 +163,7 @@ impl Told {
         Some(AvailabilityRecord { gap_ns, user_gap_ns, recovery_ns })
     }
 
-    /// None if it had no scenario.
+    /// None without a scenario.
     pub(super) fn sessions(&self) -> Option<Sessions> {
         let sum = |of: fn(&Scenario) -> u64| self.scenarios.iter().map(of).sum();
         (!self.scenarios.is_empty()).then(|| Sessions {
@@ -173,7 +173,7 @@ impl Told {
         })
     }
 
-    /// Steps of scenarios by name.
+    /// Scenario steps by name.
     pub(super) fn step_records(&self) -> BTreeMap<String, StepRecord> {
         let record = |step: &Step| StepRecord {
             answered: step.answered,
@@ -206,7 +206,7 @@ impl Told {
     }
 }
 
-/// Several rows as one. Its quantiles are the largest of theirs: a peak must not vanish because a trial was long.
+/// Merges rows. Quantiles are the maximum, so that a peak does not vanish in a long trial.
 fn merged(rows: &[Row]) -> SeriesRow {
     let length_s: f64 = rows.iter().map(|row| row.length_s).sum();
     let per_second = |of: fn(&Row) -> u64| {
@@ -238,7 +238,7 @@ mod tests {
             response_p99_ns: if second == 7 { 900 } else { 9 },
             ..Row::default()
         };
-        let told = Told { series: (0..10).map(row).collect(), ..Told::default() };
+        let told = LoadReport { series: (0..10).map(row).collect(), ..LoadReport::default() };
         let series = told.series(4);
         assert_eq!(series.len(), 4, "3 + 3 + 3 + 1");
         assert!(series.iter().all(|row| (row.rate - 100.0).abs() < 1e-9));
@@ -250,7 +250,11 @@ mod tests {
     fn recovery_counts_from_the_fault_to_the_first_success_after_the_last_failure() {
         let recovery = |last_failure_ns, recovered_ns, fault_ns| {
             let availability = Availability { last_failure_ns, recovered_ns, ..Availability::default() };
-            let told = Told { started_at_monotonic_ns: 1_000, availability: Some(availability), ..Told::default() };
+            let told = LoadReport {
+                started_at_monotonic_ns: 1_000,
+                availability: Some(availability),
+                ..LoadReport::default()
+            };
             told.availability(fault_ns).unwrap().recovery_ns
         };
         assert_eq!(recovery(Some(70), Some(90), Some(1_020)), Some(70));
@@ -258,13 +262,13 @@ mod tests {
         assert_eq!(recovery(None, None, Some(1_020)), Some(0), "no request failed");
         assert_eq!(recovery(Some(10), Some(15), Some(1_020)), Some(0), "none after the fault");
         assert_eq!(recovery(Some(70), Some(90), None), None, "no fault");
-        assert_eq!(Told::default().availability(Some(5)), None);
+        assert_eq!(LoadReport::default().availability(Some(5)), None);
     }
 
     #[test]
     fn what_was_never_sent_is_an_error_too() {
         let text = r#"{"errors": {"reset": 2}, "open_loop": {"dropped": 3, "shed": 0}}"#;
-        let told: Told = serde_json::from_str(text).unwrap();
+        let told: LoadReport = serde_json::from_str(text).unwrap();
         let errors: Vec<(String, u64)> = told.all_errors().into_iter().collect();
         assert_eq!(errors, [("dropped".to_owned(), 3), ("reset".to_owned(), 2)]);
         assert_eq!(told.sessions(), None);
