@@ -117,7 +117,7 @@ impl Launcher {
     /// Runs a command to its end, in this folder; what it prints goes into `output`.
     ///
     /// # Errors
-    /// When it cannot be started, does not end well, or takes longer than [two minutes](COMMAND_WITHIN).
+    /// When it cannot be started, does not end well, or takes longer than two minutes.
     pub fn run(&self, command: &[String], folder: &Path, output: &Path, cpus: &[usize]) -> Result<(), String> {
         let order = SpawnSpec {
             name: format!("`{}`", command.join(" ")),
