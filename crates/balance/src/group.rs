@@ -96,6 +96,23 @@ impl Group {
         self.snapshot.load().affinity_cookies.is_some()
     }
 
+    /// Whether requests that wait for an upstream are aborted when it goes down ([`Group::is_lost`]).
+    #[must_use]
+    pub fn aborts_requests(&self) -> bool {
+        self.snapshot.load().rules.aborts_requests
+    }
+
+    /// Whether requests that wait for a response of this upstream are to be aborted: it failed its health checks, and
+    /// others serve in its place. If none is healthy, all upstreams are used, and none is lost.
+    #[must_use]
+    pub fn is_lost(&self, upstream: UpstreamId) -> bool {
+        let snapshot = self.snapshot.load();
+        let index = snapshot.slot(upstream).and_then(|slot| slot.index);
+        let member = index.and_then(|index| snapshot.members.get(index));
+        snapshot.rules.aborts_requests
+            && member.is_some_and(|member| member.is_down && member.admits == AdmittedClients::None)
+    }
+
     /// The balancer's cookie, which upstreams need not see; None without one.
     #[must_use]
     pub fn own_cookie(&self) -> Option<OwnCookie> {

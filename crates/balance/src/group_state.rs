@@ -386,7 +386,12 @@ impl UpstreamRecord {
             (false, false) if admitted_set == AdmittedSet::Unhealthy => AdmittedClients::All,
             (_, false) => AdmittedClients::None,
         };
-        Member { upstream: Arc::clone(&self.upstream), addresses: Arc::clone(&self.addresses), admits }
+        Member {
+            upstream: Arc::clone(&self.upstream),
+            addresses: Arc::clone(&self.addresses),
+            admits,
+            is_down: self.health.is_down,
+        }
     }
 
     /// Restores it as if it were new.
@@ -427,6 +432,7 @@ fn rules(settings: &GroupSettings) -> RequestRules {
         failure_statuses: ejection.map(|ejection| ejection.statuses.clone()),
         failures_in_row: ejection.map_or(0, |ejection| ejection.failures_in_row),
         checks_failure_share: ejection.is_some_and(|ejection| ejection.failure_percent > 0),
+        aborts_requests: settings.health.as_ref().is_some_and(|health| health.aborts_requests),
     }
 }
 

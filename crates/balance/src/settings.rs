@@ -78,6 +78,8 @@ pub struct HealthSettings {
     pub fall: u32,
     /// The statuses of a successful check.
     pub statuses: StatusSet,
+    /// Whether requests that wait for a response of an upstream are aborted when its checks take it out.
+    pub aborts_requests: bool,
 }
 
 impl Default for HealthSettings {
@@ -90,6 +92,7 @@ impl Default for HealthSettings {
             rise: 2,
             fall: 3,
             statuses: StatusSet::from_range(200..=399),
+            aborts_requests: false,
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct RequestRules {
     pub(crate) failures_in_row: u32,
     /// Each failure is checked for ejection.
     pub(crate) checks_failure_share: bool,
+    /// Requests do not wait for an upstream that failed its health checks.
+    pub(crate) aborts_requests: bool,
 }
 
 /// An upstream of the list.
@@ -52,6 +54,8 @@ pub(crate) struct Member {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) addresses: Arc<[SocketAddr]>,
     pub(crate) admits: AdmittedClients,
+    /// By its health checks.
+    pub(crate) is_down: bool,
 }
 
 /// Which clients an upstream gets.

@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     /// A required header field is invalid.
     Unsendable,
     HeadTimeout,
+    /// The upstream failed its health checks while the request waited for its response.
+    UpstreamDown,
     /// The upstream did not read the request body.
     SendTimeout,
     /// The response stopped arriving.
@@ -84,7 +86,7 @@ impl Failure {
     /// The `error` parameter of Proxy-Status; None for client errors and rules.
     pub(crate) fn error_type(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NoUpstream(_) => "destination_unavailable",
+            Self::NoUpstream(_) | Self::UpstreamDown => "destination_unavailable",
             Self::Connect(ConnectError::Refused) => "connection_refused",
             Self::Connect(ConnectError::TimedOut) => "connection_timeout",
             Self::Connect(ConnectError::Unreachable) => "destination_ip_unroutable",
@@ -174,6 +176,7 @@ impl fmt::Display for Reason<'_> {
             Failure::Answer(error) => return write!(formatter, "{error}"),
             Failure::Unsendable => "the request cannot be forwarded",
             Failure::HeadTimeout => "the upstream did not respond in time",
+            Failure::UpstreamDown => "the upstream did not respond, and failed its health checks",
             Failure::SendTimeout => "the upstream did not read the request body in time",
             Failure::ReadTimeout => "the upstream stopped sending its response",
             Failure::TotalTimeout => "the response was not complete in time",

@@ -23,6 +23,7 @@
 //! | `exchange_end`, `deadlines` | completion and failure; timeouts |
 //! | `tunnels` | CONNECT and upgrades |
 //! | `health` | active health checks |
+//! | `lost_upstream` | requests that wait for an upstream which goes down |
 //! | `relay_replay`, `hit_replay` | byte-identical requests: forwarded, or served from the store |
 //! | `log_entry` | entries of the access log |
 //! | `tables`, `context` | the records of a shard; one event in it |
@@ -36,6 +37,7 @@ mod followers;
 mod health;
 mod hit_replay;
 mod log_entry;
+mod lost_upstream;
 mod pool;
 mod purge;
 mod queue;

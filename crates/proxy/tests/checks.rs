@@ -10,9 +10,10 @@ use std::time::Duration;
 use breme_balance::{Group, GroupSettings, HealthSettings, UpstreamSettings, UpstreamStatus};
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Action, Actions, Close, CloseReason, Connected, ConnectionId, Node, Shard, ShardId};
-use breme_proxy::{Parts, Proxy, ProxyNode};
+use breme_proxy::{Parts, Proxy, ProxyCounts, ProxyNode};
 use breme_sim::Network;
 use breme_testkit::Script;
+use bytes::Bytes;
 use support::{Acts, Play, head, silent, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -118,6 +119,48 @@ fn good_checks_restore_upstream() {
 fn uses_all_upstreams_if_none_is_healthy() {
     let (_, group) = play(client(300, 2), vec![vec![check(0, BAD), requests(2)]]).run_balanced();
     assert_eq!(group.states(Instant::ZERO)[0].status, UpstreamStatus::Down);
+}
+
+/// An upstream that passes its first check, takes a request and freezes; and another one, which works.
+fn frozen(client: Script, request: Acts, second: Vec<Acts>, aborts_requests: bool) -> (ProxyCounts, Arc<Group>) {
+    let mut group = checked();
+    group.health = group.health.map(|health| HealthSettings { fall: 1, aborts_requests, ..health });
+    let first = vec![check(0, GOOD), request, Acts::new().anything()];
+    Play { group, ..play(client, vec![first, second]) }.run_balanced()
+}
+
+#[test]
+fn idempotent_request_leaves_an_upstream_that_goes_down() {
+    let second = vec![check(1, GOOD), check(1, GOOD), requests(1)];
+    let (counts, group) = frozen(client(300, 1), Acts::new().expect(GET).expect_end(), second, true);
+    assert_eq!((counts.second_choices, counts.bad_gateway), (1, 0));
+    assert_eq!(standings(&group), ["down", "up"]);
+}
+
+#[test]
+fn request_that_may_not_be_repeated_fails_when_its_upstream_goes_down() {
+    let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\nx";
+    let reason = "Proxy error: the upstream did not respond, and failed its health checks.\n";
+    let bad_gateway = head(&[
+        "HTTP/1.1 502 Bad Gateway",
+        &format!("Content-Length: {}", reason.len()),
+        "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=destination_unavailable",
+    ]) + reason;
+    let client =
+        Script::new().wait(Duration::from_millis(300)).connect().send(post).expect(Bytes::from(bad_gateway)).part();
+    let (counts, _) = frozen(client, Acts::new().expect(post).expect_end(), vec![check(1, GOOD), check(1, GOOD)], true);
+    assert_eq!((counts.second_choices, counts.bad_gateway), (0, 1));
+}
+
+#[test]
+fn request_waits_for_an_upstream_that_goes_down_unless_aborted() {
+    let late = Acts::new().expect(GET).wait(Duration::from_millis(1_500)).send(HELLO).expect_end();
+    let (counts, group) = frozen(client(300, 1), late, vec![check(1, GOOD), check(1, GOOD)], false);
+    assert_eq!((counts.second_choices, counts.bad_gateway), (0, 0));
+    assert_eq!(standings(&group), ["down", "up"]);
 }
 
 #[test]

@@ -151,6 +151,10 @@ impl Site {
         send_signal(&self.child, signal);
     }
 
+    pub(crate) fn freeze(&self) {
+        freeze(Pid::from_child(&self.child));
+    }
+
     /// What it says on its standard error, if that is wanted here.
     pub(crate) fn stderr(&mut self) -> BufReader<ChildStderr> {
         BufReader::new(self.child.stderr.take().unwrap())
@@ -280,6 +284,20 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
 /// At once: a program that sends it would have to be started first.
 pub(crate) fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Stops a process, and waits until each of its threads is stopped: the signal reaches them one after another.
+pub(crate) fn freeze(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
+    let threads = format!("/proc/{}/task", process.as_raw_nonzero());
+    let is_stopped = |thread: &Path| {
+        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        // The name before the state may contain anything.
+        stat.is_empty() || stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"))
+    };
+    wait_until("the process is not stopped", || {
+        fs::read_dir(&threads).unwrap().all(|thread| is_stopped(&thread.unwrap().path()))
+    });
 }
 
 pub(crate) fn wait(child: &mut Child) -> ExitStatus {

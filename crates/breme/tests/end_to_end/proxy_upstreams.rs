@@ -56,7 +56,7 @@ fn freeze(driver: &str, time: &str) -> Result<(), String> {
         }
     };
     require_own(3)?;
-    site.signal(Signal::STOP);
+    site.freeze();
     wait_stopped(site.pid());
     for length in 4..8 {
         let (status, content) = proxy.get(&format!("/bytes/{length}"));

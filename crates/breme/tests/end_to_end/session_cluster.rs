@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use breme_conformance::Answer;
+use rustix::process::Pid;
 
-use crate::harness::{Signal, Site, breme};
+use crate::harness::{Signal, Site, breme, freeze};
 use crate::wiki::send;
 
 /// A node, or a cluster, on free ports.
@@ -67,9 +68,16 @@ impl Node {
         Self { address: address.unwrap_or_else(|| panic!("printed {line:?}")), process }
     }
 
+    fn process(&self) -> Pid {
+        Pid::from_raw(self.process.unwrap()).unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        let process = rustix::process::Pid::from_raw(self.process.unwrap()).unwrap();
-        rustix::process::kill_process(process, signal).unwrap();
+        rustix::process::kill_process(self.process(), signal).unwrap();
+    }
+
+    pub(crate) fn freeze(&self) {
+        freeze(self.process());
     }
 }
 

@@ -50,7 +50,8 @@ pub(crate) fn send(address: SocketAddr, method: &str, path: &str, headers: &[&st
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
     );
-    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+    // A server may refuse a long body before all of it is sent.
+    let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat());
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     read_answers(&bytes, |_| method == "HEAD").unwrap().remove(0)
@@ -278,7 +279,7 @@ fn an_edge_that_was_frozen_gets_the_purges_that_it_missed() {
     let direct = cached.wiki.site.address;
     put(direct, "A", "0");
     assert_eq!(cached.read("A"), 0);
-    cached.proxy.signal(Signal::STOP);
+    cached.proxy.freeze();
     put(direct, "A", "1");
     put(direct, "A", "2");
     cached.proxy.signal(Signal::CONT);

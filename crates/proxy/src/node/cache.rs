@@ -269,7 +269,7 @@ impl Context<'_> {
             Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
                 FetchError::Unreachable(response_head)
             }
-            Failure::ConnectionLost | Failure::Answer(_) | Failure::HeadTimeout => {
+            Failure::ConnectionLost | Failure::UpstreamDown | Failure::Answer(_) | Failure::HeadTimeout => {
                 FetchError::NoResponse(response_head)
             }
             _ => FetchError::Request,

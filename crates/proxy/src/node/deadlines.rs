@@ -39,7 +39,7 @@ impl Context<'_> {
             ExchangeStage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
         };
         let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
-        Some(of_stage.min(of_all).min(self.pressure_deadline(key)))
+        Some(of_stage.min(of_all).min(self.pressure_deadline(key)).min(self.lost_upstream_deadline(exchange)))
     }
 
     /// When the client of an exchange is evicted under pressure: it sends too slowly, or has closed its side and may
@@ -84,6 +84,9 @@ impl Context<'_> {
     }
 
     pub(super) fn handle_exchange_deadline(&mut self, key: ExchangeKey) {
+        if self.leave_lost_upstream(key) {
+            return;
+        }
         let Some(deadline) = self.exchange_deadline(key) else { return };
         if deadline > self.now {
             return self.set_exchange_deadline(key);

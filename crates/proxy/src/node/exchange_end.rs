@@ -179,7 +179,7 @@ impl Exchange {
 fn failure_outcome(failure: &Failure) -> Outcome {
     match failure {
         Failure::HeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => Outcome::TimedOut,
-        Failure::ConnectionLost | Failure::Answer(_) => Outcome::ConnectionLost,
+        Failure::ConnectionLost | Failure::UpstreamDown | Failure::Answer(_) => Outcome::ConnectionLost,
         _ => Outcome::Abandoned,
     }
 }

@@ -17,7 +17,7 @@ use crate::targets::{TargetRefusal, TargetRules, split_authority};
 /// Addresses tried of one host.
 const ADDRESSES_TRIED_MAX: usize = 4;
 /// Upstreams tried for one request, if connecting fails.
-const UPSTREAMS_TRIED_MAX: usize = 3;
+pub(super) const UPSTREAMS_TRIED_MAX: usize = 3;
 /// Cookie lines evaluated by the balancer.
 const COOKIE_LINES_MAX: usize = 8;
 /// Joins Cookie lines into one.
@@ -121,7 +121,7 @@ pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
 /// Reverse proxy: upstreams.
 impl Context<'_> {
     /// Chooses another upstream, if there is one and the retry budget permits.
-    fn choose_again(&mut self, key: ExchangeKey) -> bool {
+    pub(super) fn choose_again(&mut self, key: ExchangeKey) -> bool {
         if !self.has_other(key) || !self.take_retry() {
             return false;
         }

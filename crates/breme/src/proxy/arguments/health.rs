@@ -39,6 +39,11 @@ pub struct HealthFlags {
     /// Response statuses that pass a health check
     #[arg(long, hide_short_help = true, value_name = "LIST", default_value = "200-399", help_heading = HEADING)]
     health_status: StatusSet,
+
+    /// When an upstream fails its health checks, abort the requests that wait for its response: those that are
+    /// idempotent and have no body go to another upstream, the others get 502
+    #[arg(long, hide_short_help = true, help_heading = HEADING)]
+    health_abort: bool,
 }
 
 impl HealthFlags {
@@ -52,6 +57,7 @@ impl HealthFlags {
             rise: self.health_rise,
             fall: self.health_fall,
             statuses: self.health_status.clone(),
+            aborts_requests: self.health_abort,
         })
     }
 }

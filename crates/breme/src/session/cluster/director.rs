@@ -72,6 +72,19 @@ fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsStrin
     for NodePlace { name, place, .. } in nodes {
         add("--upstream", format!("{}://{},route={name}", place.scheme(), place.address).into());
     }
+    // A frozen node keeps its connections open. It is out after at most 3 s, when its lease (3 s) expires, so that its
+    // requests meet nodes that may own its sessions. A page that does not exist is a response as well.
+    for (flag, value) in [
+        ("--health-path", "/"),
+        ("--health-status", "200-499"),
+        ("--health-interval", "500ms"),
+        ("--health-timeout", "1200ms"),
+        ("--health-fall", "2"),
+        // While a node restarts, all requests for its sessions are failovers; checks end that after a second.
+        ("--retry-budget", "0"),
+    ] {
+        add(flag, value.into());
+    }
     add("--affinity", format!("follow:{}", Cookies::name_of(args.has_secure_cookies())).into());
     if let Some(threads) = args.threads {
         add("--threads", threads.to_string().into());
@@ -79,6 +92,7 @@ fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsStrin
     for (flag, path) in [("--tls-cert", &args.tls.tls_cert), ("--tls-key", &args.tls.tls_key)] {
         path.iter().for_each(|path| add(flag, path.into()));
     }
+    arguments.push("--health-abort".into());
     if args.tls.has_tls() {
         // The nodes are on this machine, at addresses that their certificate need not name.
         arguments.push("--upstream-insecure".into());

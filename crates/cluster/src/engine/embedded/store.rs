@@ -18,6 +18,8 @@ const VERSION: i32 = 1;
 const LOG_BYTES_MAX: i64 = 64 << 20;
 /// Expired registers deleted at a time, so that requests do not wait long.
 const PURGE_MAX: usize = 1_000;
+/// The same error is reported at most this often: on a full disk, small transactions succeed between those that fail.
+const REPORT_INTERVAL_MS: i64 = 10_000;
 
 /// The index is written with each change of a session. It is a twelfth of the bytes if 8 changes share a transaction, a
 /// fifth if each has its own, next to nothing in larger ones, and at most 6 µs of CPU time for each change; without it,
@@ -49,8 +51,8 @@ pub(super) struct Store {
     clock: Clock,
     /// `None` after an error of a commit, until it is opened again: only the file knows what took effect.
     connection: Option<Connection>,
-    /// The last error that was reported; the same is not reported again.
-    reported: Option<String>,
+    /// The last error that was reported, and when.
+    reported: Option<(String, i64)>,
 }
 
 /// The time since 1970 in milliseconds, without the jumps of the system's clock while the process runs: a jump must not
@@ -84,10 +86,7 @@ impl Store {
     pub(super) fn execute(&mut self, requests: &[EngineRequest]) -> Vec<EngineResponse> {
         let now = self.clock.now();
         match self.connected().and_then(|connection| transact(connection, now, requests)) {
-            Ok(responses) => {
-                self.reported = None;
-                responses
-            }
+            Ok(responses) => responses,
             Err(failure) => {
                 if failure.in_commit {
                     self.connection = None;
@@ -122,9 +121,11 @@ impl Store {
     }
 
     fn report(&mut self, error: &str) {
-        if self.reported.as_deref() != Some(error) {
+        let now = self.clock.now();
+        let is_known = |(known, at): &(String, i64)| known == error && now - at < REPORT_INTERVAL_MS;
+        if !self.reported.as_ref().is_some_and(is_known) {
             eprintln!("breme session: {}: {error}", self.path.display());
-            self.reported = Some(error.to_owned());
+            self.reported = Some((error.to_owned(), now));
         }
     }
 }

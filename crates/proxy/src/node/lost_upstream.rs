@@ -1,0 +1,71 @@
+//! Requests that wait for an upstream when its health checks take it out (`HealthSettings::aborts_requests`): a frozen
+//! server keeps its connections open, and would keep these requests until the response timeout.
+
+use std::time::Duration;
+
+use breme_balance::Outcome;
+use breme_base::Instant;
+use breme_node::Close;
+
+use super::context::Context;
+use super::route::UPSTREAMS_TRIED_MAX;
+use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
+use crate::failure::Failure;
+use crate::shared::Role;
+
+/// Waiting requests learn of a change within this time.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+impl Context<'_> {
+    /// When to look whether the upstream of a waiting request is lost.
+    pub(super) fn lost_upstream_deadline(&self, exchange: &Exchange) -> Instant {
+        match &self.shared.role {
+            Role::Reverse { group, .. } if group.aborts_requests() && exchange.waits_for_head() => {
+                self.now + LOOK_INTERVAL
+            }
+            _ => Instant::FAR,
+        }
+    }
+
+    /// Takes a waiting request away from a lost upstream: to another one, if sending it twice does no harm, or with an
+    /// error to its client. Returns whether the upstream is lost.
+    pub(super) fn leave_lost_upstream(&mut self, key: ExchangeKey) -> bool {
+        let Role::Reverse { group, .. } = &self.shared.role else { return false };
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return false };
+        let Route::Upstream { choice, tried, .. } = &exchange.route else { return false };
+        if !exchange.waits_for_head() || !group.is_lost(choice.upstream) {
+            return false;
+        }
+        let may_move = exchange.may_be_sent_elsewhere() && tried.len() + 1 < UPSTREAMS_TRIED_MAX;
+        let upstream = exchange.upstream.take();
+        if let Some(connecting) = exchange.connecting.take().and_then(|it| self.node.connecting.get_mut(it.index())) {
+            connecting.exchange = None;
+        }
+        if let Some(upstream) = upstream {
+            self.drop_upstream(upstream, Close::Abort);
+        }
+        self.report_outcome(key, Outcome::ConnectionLost);
+        let moved =
+            if may_move && self.choose_again(key) { self.connect_upstream(key) } else { Err(Failure::UpstreamDown) };
+        if let Err(failure) = moved {
+            self.fail(key, &failure);
+        }
+        true
+    }
+}
+
+impl Exchange {
+    fn waits_for_head(&self) -> bool {
+        match self.stage {
+            ExchangeStage::Connecting => true,
+            ExchangeStage::Requesting => self.is_request_complete && !self.response_began,
+            _ => false,
+        }
+    }
+
+    /// It was not sent yet, or is idempotent (RFC 9110, section 9.2.2) and has no body, which would be gone.
+    fn may_be_sent_elsewhere(&self) -> bool {
+        self.stage == ExchangeStage::Connecting
+            || (self.request_info.is_idempotent && self.request_body == BodyMode::None)
+    }
+}
