@@ -225,14 +225,17 @@ fn a_rolling_restart_loses_nothing() {
             wait_until("the node is not started again", || {
                 read("breme_session_node_ends_total") == f64::from(ended) && read("breme_session_nodes") == 3.0
             });
+            // It takes sessions once it is a member: if the others left before, nobody could.
+            wait_until("the node does not join the cluster", || {
+                User::default().send(node.address, "GET", "/session?name=a&value=1", "").status == 200
+            });
         }
         more_requests();
         is_over.store(true, Ordering::SeqCst);
         users.into_iter().map(|user| user.join().unwrap()).collect::<Vec<_>>()
     });
     for (mut user, expected, refused) in ends {
-        // Without other load none is. On a machine that is busy with other tests, one in some thousand requests is "not
-        // done": refused in so many words, and not in the session.
+        // Known defect: under load, rarely, one request meets the end of its node and is "not done". Nothing is lost.
         let is_not_done = |text: &String| text == "the session is not available now: not done\n";
         assert!(refused.len() <= 1 && refused.iter().all(is_not_done), "{refused:?}");
         for node in &cluster.nodes {
