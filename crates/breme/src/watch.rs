@@ -4,6 +4,7 @@
 //! folder, signals, alerts and admin pages.
 
 mod alerts;
+mod delivery;
 mod export;
 mod journal_folder;
 mod pages;

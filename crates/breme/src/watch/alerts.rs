@@ -1,17 +1,16 @@
-//! Alerts: lines of JSON in a file, POST requests to a webhook; on a thread, so that no interval waits for them.
+//! Alerts: lines of JSON in a file, POST requests to a webhook.
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use breme_watch::Alert;
 use breme_watch::objective::AlertEvent;
 use serde_json::{Value, json};
 
+use super::delivery::Delivery;
 use crate::failure::Failure;
 
 /// Longest queue; further alerts go to standard error only.
@@ -21,13 +20,9 @@ const ATTEMPTS: u32 = 4;
 const WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The thread. Dropping it sends the queued alerts.
+/// Dropping it sends the queued alerts.
 #[derive(Debug)]
-pub(super) struct Alerts {
-    sender: Option<SyncSender<Value>>,
-    thread: Option<JoinHandle<()>>,
-    is_ending: Arc<AtomicBool>,
-}
+pub(super) struct Alerts(Delivery<Value>);
 
 impl Alerts {
     pub(super) fn start(alert: &Alert) -> Result<Self, Failure> {
@@ -35,14 +30,11 @@ impl Alerts {
         if let Some(file) = &alert.file {
             append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: {error}")))?;
         }
-        let (sender, receiver) = sync_channel(WAITING_MAX);
         let (webhook, file) = (alert.webhook.clone(), alert.file.clone());
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let ending = Arc::clone(&is_ending);
-        let send = move || send_all(&receiver, webhook.as_deref(), file.as_deref(), &ending);
-        let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(send);
-        let thread = thread.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
-        Ok(Self { sender: Some(sender), thread: Some(thread), is_ending })
+        let deliver = move |alerts: &Receiver<Value>, is_ending: &AtomicBool| {
+            send_all(alerts, webhook.as_deref(), file.as_deref(), is_ending);
+        };
+        Delivery::start("alerts", WAITING_MAX, deliver).map(Self)
     }
 
     /// Sends an alert, and prints it to standard error.
@@ -62,21 +54,8 @@ impl Alerts {
         };
         eprintln!("breme watch: {time}: {text}");
         let alert = json!({ "time": time, "target": target, "state": state, "cause": cause, "text": text });
-        if let Some(sender) = &self.sender
-            && sender.try_send(alert).is_err()
-        {
+        if !self.0.queue(alert) {
             eprintln!("breme watch: {WAITING_MAX} alerts are queued for the webhook; this one is not sent");
-        }
-    }
-}
-
-impl Drop for Alerts {
-    fn drop(&mut self) {
-        self.is_ending.store(true, Ordering::SeqCst);
-        self.sender.take();
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
         }
     }
 }

@@ -1,15 +1,14 @@
 //! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics` after each interval, with the interval's
-//! start as their time. On a thread, so that no interval waits for the receiver.
+//! start as their time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
+use super::delivery::Delivery;
 use crate::failure::Failure;
 
 /// Most intervals that wait for the receiver; further ones are not sent.
@@ -28,24 +27,17 @@ const HEADERS: [(&str, &str); 3] = [
     ("X-Prometheus-Remote-Write-Version", "0.1.0"),
 ];
 
-/// The thread. Dropping it sends what is queued, until an attempt fails.
+/// Dropping it sends what is queued, until an attempt fails.
 pub(super) struct RemoteWriter {
     registry: Registry,
-    sender: Option<SyncSender<Vec<u8>>>,
-    thread: Option<JoinHandle<()>>,
-    is_ending: Arc<AtomicBool>,
+    delivery: Delivery<Vec<u8>>,
 }
 
 impl RemoteWriter {
     pub(super) fn start(url: &str, registry: Registry) -> Result<Self, Failure> {
-        let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let (url, ending) = (url.to_owned(), Arc::clone(&is_ending));
-        let thread = std::thread::Builder::new().name("remote write".to_owned());
-        let thread = thread
-            .spawn(move || send_all(&receiver, &url, &ending))
-            .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
-        Ok(Self { registry, sender: Some(sender), thread: Some(thread), is_ending })
+        let url = url.to_owned();
+        let deliver = move |bodies: &Receiver<Vec<u8>>, is_ending: &AtomicBool| send_all(bodies, &url, is_ending);
+        Ok(Self { registry, delivery: Delivery::start("remote write", QUEUE_MAX, deliver)? })
     }
 
     /// Queues the current values; a problem if that is not possible.
@@ -55,19 +47,8 @@ impl RemoteWriter {
             return Some(String::from("remote_write: cannot encode the metrics"));
         }
         let body = compressed(&write_request(&exposition, wall_ms));
-        let queued = self.sender.as_ref().is_some_and(|sender| sender.try_send(body).is_ok());
-        (!queued).then(|| format!("remote_write: {QUEUE_MAX} intervals are queued; this one is not sent"))
-    }
-}
-
-impl Drop for RemoteWriter {
-    fn drop(&mut self) {
-        self.is_ending.store(true, Ordering::SeqCst);
-        self.sender.take();
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
+        (!self.delivery.queue(body))
+            .then(|| format!("remote_write: {QUEUE_MAX} intervals are queued; this one is not sent"))
     }
 }
 

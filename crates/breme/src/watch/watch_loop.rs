@@ -249,24 +249,19 @@ impl WatchLoop<'_> {
             let mut history =
                 TargetHistory { up: target.up, down: target.down, unknown: target.unknown, ..TargetHistory::default() };
             (history.counts.requests, history.counts.ok) = (target.requests, target.good);
-            let availability = self.file.objective.availability;
-            let code = match Compliance::of(&history, availability) {
-                None => NO_VERDICT,
-                Some(compliance) if compliance.is_met => 0,
-                Some(_) => AGAINST,
-            };
+            let compliance = Compliance::of(&history, self.file.objective.availability);
+            let code = compliance.as_ref().map_or(NO_VERDICT, |it| if it.is_met { 0 } else { AGAINST });
             // A missed objective outweighs a target without measurements.
             worst = if worst == AGAINST || code == 0 { worst } else { code };
-            let verdict = Compliance::of(&history, availability);
-            let summary = verdict.map_or_else(
+            let summary = compliance.map_or_else(
                 || String::from("no up or down interval"),
-                |verdict| {
+                |compliance| {
                     format!(
                         "up in {} of {} intervals, {:.3} % of requests good: objective {}",
                         target.up,
                         target.up + target.down,
-                        verdict.good * 100.0,
-                        if verdict.is_met { "met" } else { "missed" }
+                        compliance.good * 100.0,
+                        if compliance.is_met { "met" } else { "missed" }
                     )
                 },
             );

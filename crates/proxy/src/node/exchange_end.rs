@@ -33,9 +33,7 @@ impl Context<'_> {
         }
         self.log_exchange(&exchange, completion);
         self.node.keep_buffer(std::mem::take(&mut exchange.request));
-        if let Some(connecting) = exchange.connecting.and_then(|key| self.node.connecting.get_mut(key.index())) {
-            connecting.exchange = None;
-        }
+        self.detach_connecting(exchange.connecting);
         if let Some(upstream) = exchange.upstream {
             match is_upstream_clean {
                 true => self.release_upstream(upstream, exchange.reuse, exchange.client),

@@ -8,7 +8,6 @@ use breme_base::Instant;
 use breme_node::Close;
 
 use super::context::Context;
-use super::route::UPSTREAMS_TRIED_MAX;
 use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
 use crate::failure::Failure;
 use crate::shared::Role;
@@ -20,7 +19,7 @@ impl Context<'_> {
     /// When to look whether the upstream of a waiting request is lost.
     pub(super) fn lost_upstream_deadline(&self, exchange: &Exchange) -> Instant {
         match &self.shared.role {
-            Role::Reverse { group, .. } if group.aborts_requests() && exchange.waits_for_head() => {
+            Role::Reverse { group, .. } if exchange.waits_for_head() && group.aborts_requests() => {
                 self.now + LOOK_INTERVAL
             }
             _ => Instant::FAR,
@@ -32,24 +31,19 @@ impl Context<'_> {
     pub(super) fn leave_lost_upstream(&mut self, key: ExchangeKey) -> bool {
         let Role::Reverse { group, .. } = &self.shared.role else { return false };
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return false };
-        let Route::Upstream { choice, tried, .. } = &exchange.route else { return false };
+        let Route::Upstream { choice, .. } = &exchange.route else { return false };
         if !exchange.waits_for_head() || !group.is_lost(choice.upstream) {
             return false;
         }
-        let may_move = exchange.may_be_sent_elsewhere() && tried.len() + 1 < UPSTREAMS_TRIED_MAX;
-        let upstream = exchange.upstream.take();
-        if let Some(connecting) = exchange.connecting.take().and_then(|it| self.node.connecting.get_mut(it.index())) {
-            connecting.exchange = None;
-        }
+        let may_move = exchange.may_be_sent_elsewhere();
+        let (upstream, connecting) = (exchange.upstream.take(), exchange.connecting.take());
+        self.detach_connecting(connecting);
         if let Some(upstream) = upstream {
             self.drop_upstream(upstream, Close::Abort);
         }
         self.report_outcome(key, Outcome::ConnectionLost);
-        let moved =
-            if may_move && self.choose_again(key) { self.connect_upstream(key) } else { Err(Failure::UpstreamDown) };
-        if let Err(failure) = moved {
-            self.fail(key, &failure);
-        }
+        let has_next = may_move && self.choose_again(key);
+        self.connect_or_fail(key, has_next, Failure::UpstreamDown);
         true
     }
 }

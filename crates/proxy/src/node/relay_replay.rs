@@ -37,16 +37,7 @@ pub(crate) struct RelayReplayCache {
 #[derive(Debug)]
 pub(crate) struct RelayReplay {
     number: u64,
-    pub(crate) is_secured: bool,
-    /// The head sent upstream, up to the fields that describe the client.
-    pub(crate) front: Box<[u8]>,
-    pub(crate) authority: Option<Box<str>>,
-    pub(crate) request_info: RequestInfo,
-    pub(crate) needs_host: bool,
-    pub(crate) key_hash: u64,
-    /// Cookies for the balancer, which evaluates them for each request.
-    pub(crate) cookies: Option<Arc<[u8]>>,
-    pub(super) logged_request: Option<Arc<LoggedRequest>>,
+    request: RelayedRequest,
     /// The upstream's last response head.
     pub(crate) response: ReplayHead,
     /// What was sent to the client for it.
@@ -56,15 +47,17 @@ pub(crate) struct RelayReplay {
 }
 
 #[derive(Debug)]
-pub(crate) struct NewRelay {
-    pub(crate) is_secured: bool,
-    pub(crate) front: Box<[u8]>,
-    pub(crate) authority: Option<Box<str>>,
-    pub(crate) request_info: RequestInfo,
-    pub(crate) needs_host: bool,
-    pub(crate) key_hash: u64,
-    pub(crate) cookies: Option<Arc<[u8]>>,
-    pub(super) logged_request: Option<Arc<LoggedRequest>>,
+struct RelayedRequest {
+    is_secured: bool,
+    /// The head sent upstream, up to the fields that describe the client.
+    front: Box<[u8]>,
+    authority: Option<Box<str>>,
+    request_info: RequestInfo,
+    needs_host: bool,
+    key_hash: u64,
+    /// Cookies for the balancer, which evaluates them for each request.
+    cookies: Option<Arc<[u8]>>,
+    logged_request: Option<Arc<LoggedRequest>>,
 }
 
 impl RelayReplayCache {
@@ -75,7 +68,7 @@ impl RelayReplayCache {
     /// The entry for the request at the start of `input`, and the length of its head.
     #[inline]
     pub(crate) fn find(&mut self, input: &[u8], is_secured: bool) -> Option<(ReplayKey, usize)> {
-        let (position, request) = self.requests.find(input, |replay| replay.is_secured == is_secured)?;
+        let (position, request) = self.requests.find(input, |replay| replay.request.is_secured == is_secured)?;
         Some((ReplayKey { position, number: request.value.number }, request.head_bytes()))
     }
 
@@ -89,22 +82,13 @@ impl RelayReplayCache {
         self.requests.should_insert(head, |_| false)
     }
 
-    pub(crate) fn insert(&mut self, head: &[u8], new_entry: NewRelay) -> Option<ReplayKey> {
-        let NewRelay { is_secured, front, authority, request_info, needs_host, key_hash, cookies, logged_request } =
-            new_entry;
+    fn insert(&mut self, head: &[u8], request: RelayedRequest) -> Option<ReplayKey> {
         self.count += 1;
         let number = self.count;
-        let value_bytes = front.len();
+        let value_bytes = request.front.len();
         let replay = RelayReplay {
             number,
-            is_secured,
-            front,
-            authority,
-            request_info,
-            needs_host,
-            key_hash,
-            cookies,
-            logged_request,
+            request,
             response: ReplayHead::new(),
             response_head: Vec::new(),
             sets_affinity: false,
@@ -130,7 +114,7 @@ impl Context<'_> {
             return None;
         }
         let (known_key, taken) = self.node.relay_replay.find(input, client.is_secured)?;
-        let replay = self.node.relay_replay.replay(known_key)?;
+        let replay = &self.node.relay_replay.replay(known_key)?.request;
         self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
         let mut exchange = Exchange::new(self.node.exchange_count, Some(client_key), self.now, replay.request_info);
         (exchange.needs_host, exchange.key_hash, exchange.replay) =
@@ -198,7 +182,7 @@ impl Context<'_> {
         let Some(front) = exchange.request.strip_suffix(&said[..]) else { return };
         exchange.replay = self.node.relay_replay.insert(
             bytes,
-            NewRelay {
+            RelayedRequest {
                 is_secured: client.is_secured,
                 front: front.into(),
                 authority: head.authority.map(Box::from),

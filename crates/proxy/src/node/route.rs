@@ -17,7 +17,7 @@ use crate::targets::{TargetRefusal, TargetRules, split_authority};
 /// Addresses tried of one host.
 const ADDRESSES_TRIED_MAX: usize = 4;
 /// Upstreams tried for one request, if connecting fails.
-pub(super) const UPSTREAMS_TRIED_MAX: usize = 3;
+const UPSTREAMS_TRIED_MAX: usize = 3;
 /// Cookie lines evaluated by the balancer.
 const COOKIE_LINES_MAX: usize = 8;
 /// Joins Cookie lines into one.
@@ -97,15 +97,20 @@ impl Context<'_> {
         let Some(exchange) = self.exchange(key) else { return };
         let has_next = match &mut exchange.route {
             // If no upstream is left, the last failure is reported.
-            Route::Upstream { tried, .. } if tried.len() + 1 < UPSTREAMS_TRIED_MAX => self.choose_again(key),
+            Route::Upstream { .. } => self.choose_again(key),
             Route::Host { rest, .. } => {
                 rest.pop();
                 !rest.is_empty()
             }
-            Route::Upstream { .. } | Route::None => false,
+            Route::None => false,
         };
-        let reached = if has_next { self.connect_upstream(key) } else { Err(failure) };
-        if let Err(failure) = reached {
+        self.connect_or_fail(key, has_next, failure);
+    }
+
+    /// Goes to the new route of an exchange; if it has none, ends it with the failure of the last one.
+    pub(super) fn connect_or_fail(&mut self, key: ExchangeKey, has_next: bool, failure: Failure) {
+        let connected = if has_next { self.connect_upstream(key) } else { Err(failure) };
+        if let Err(failure) = connected {
             self.fail(key, &failure);
         }
     }
@@ -120,7 +125,7 @@ pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
 
 /// Reverse proxy: upstreams.
 impl Context<'_> {
-    /// Chooses another upstream, if there is one and the retry budget permits.
+    /// Chooses another upstream, if there is one, few were tried, and the retry budget permits.
     pub(super) fn choose_again(&mut self, key: ExchangeKey) -> bool {
         if !self.has_other(key) || !self.take_retry() {
             return false;
@@ -138,7 +143,9 @@ impl Context<'_> {
     fn has_other(&self, key: ExchangeKey) -> bool {
         let exchange = self.node.exchanges.get(key.index());
         match (&self.shared.role, exchange.map(|exchange| &exchange.route)) {
-            (Role::Reverse { group, .. }, Some(Route::Upstream { choice, tried, .. })) => {
+            (Role::Reverse { group, .. }, Some(Route::Upstream { choice, tried, .. }))
+                if tried.len() + 1 < UPSTREAMS_TRIED_MAX =>
+            {
                 group.has_other(&[&tried[..], &[choice.upstream]].concat())
             }
             _ => false,

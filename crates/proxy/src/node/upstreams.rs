@@ -197,6 +197,13 @@ impl Context<'_> {
         true
     }
 
+    /// Leaves an attempt to connect to itself: its connection will serve another request.
+    pub(super) fn detach_connecting(&mut self, key: Option<ConnectingKey>) {
+        if let Some(connecting) = key.and_then(|key| self.node.connecting.get_mut(key.index())) {
+            connecting.exchange = None;
+        }
+    }
+
     /// Closes a connection without an exchange.
     pub(super) fn drop_upstream(&mut self, key: UpstreamKey, how: Close) {
         if let Some(id) = self.upstream(key).map(|upstream| upstream.id) {
