@@ -189,14 +189,14 @@ impl Settings {
         }
     }
 
-    /// The request has no session. A node that leaves begins none: another node runs the request, if there is one.
+    /// The request has no session. A node that drains begins none: another node runs the request, if there is one.
     async fn serve_new<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
     where
         S: Service<Request<Body>, Error = Infallible> + Send,
         S::Response: IntoResponse,
         S::Future: Send,
     {
-        if !self.node.is_leaving() {
+        if !self.node.is_draining() {
             return self.serve_without(handler, request).await;
         }
         match self.place(Target::New(new_id()?.key()), request).await? {
@@ -289,13 +289,14 @@ impl Settings {
     }
 
     async fn store(&self, id: &SessionId, body: Bytes) -> Result<(), Refused> {
-        match self.node.begin(Target::New(id.key()), Access::Exclusive, 0).turn().await {
+        // The handler has run, so that no other node can run it.
+        let hops = self.node.settings().hops_max;
+        match self.node.begin(Target::New(id.key()), Access::Exclusive, hops).turn().await {
             Turn::Run(running) => match running.finish(Change::Write(body)).await {
                 Outcome::Done => Ok(()),
                 outcome => Err(self.replacement(outcome)),
             },
             Turn::Refused { why, retry_after } => Err(refusal(why, retry_after)),
-            // A node that leaves begins no sessions; the handler has run, so that no other node can run it.
             Turn::Forward(_) | Turn::Absent => Err(self.replacement(Outcome::NotDone)),
             Turn::Ended(outcome) => Err(self.replacement(outcome)),
         }

@@ -70,7 +70,7 @@ struct Shared {
     wake: Arc<Notify>,
     membership: watch::Sender<Membership>,
     events: broadcast::Sender<Event>,
-    is_leaving: AtomicBool,
+    is_draining: AtomicBool,
     /// Nodes whose lives have ended.
     over: broadcast::Sender<NodeName>,
 }
@@ -120,7 +120,7 @@ impl Node {
             wake: Arc::new(Notify::new()),
             membership: watch::Sender::new(Membership::Joining),
             events: broadcast::Sender::new(EVENTS_MAX),
-            is_leaving: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
             over: broadcast::Sender::new(EVENTS_MAX),
         }));
         tokio::spawn(keep_time(Arc::downgrade(&node.0), Arc::clone(&node.0.wake)));
@@ -183,15 +183,22 @@ impl Node {
         self.0.take_in(|_| Some(Input::Exited { node, nonce }));
     }
 
-    /// Begins to give all sessions away; [`Membership::Left`] says that it is done.
+    /// Begins to give all sessions away. The node remains a member: it still serves what no other node takes.
     pub fn drain(&self) {
-        self.0.is_leaving.store(true, Ordering::Relaxed);
+        self.0.is_draining.store(true, Ordering::Relaxed);
         self.0.take_in(|_| Some(Input::Drain));
     }
 
+    /// Begins to give all sessions away and to leave; [`Membership::Left`] says that it is done. Requests that come
+    /// after that are refused if no other node takes them, so a server stops listening before.
+    pub fn leave(&self) {
+        self.0.is_draining.store(true, Ordering::Relaxed);
+        self.0.take_in(|_| Some(Input::Leave));
+    }
+
     /// Whether it gives its sessions away, or has.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.0.is_leaving.load(Ordering::Relaxed)
+    pub(crate) fn is_draining(&self) -> bool {
+        self.0.is_draining.load(Ordering::Relaxed)
     }
 
     /// Whether it is a member, and news of it.

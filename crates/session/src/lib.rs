@@ -29,14 +29,15 @@
 //! | [`Output::Engine`] | asks the engine; brings the response with the ticket ([`Input::Engine`]), `Unknown` if the connection broke, `Refused` if nothing was sent. It may also say nothing: after [`Settings::response_max`] the machine looks the outcome up. |
 //! | [`Output::Run`] | runs the handler on the body, then [`Input::Finish`], **always**, also if the client has gone or the handler has panicked (`Unchanged`). The moment of `Finish` is read after the handler has ended. |
 //! | [`Output::Release`] | `Done`: sends the response, with a new cookie if this node is not in the route part of the old one or the id is new. `NotDone`, `Unknown`: 503 with Retry-After in its place; `TooLarge`: 413. |
-//! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and begins with [`Target::New`]. |
+//! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and begins with [`Target::New`] and [`Settings::hops_max`]: no other node can run what has run. |
 //! | [`Output::Refuse`] | 503 with Retry-After. |
 //! | [`Output::Forward`] | sends the request to that node with `hops + 1`, passes the response on, then [`Input::ForwardEnded`]: `Unreachable` only if no byte of the request was sent, else `Broken`. A response says on which node the request ran. |
 //! | [`Output::Ask`], [`Output::Answer`] | carries them between nodes ([`Input::Asked`], [`Input::Answered`]), at most once; losing one is harmless. |
 //! | [`Output::Event`] | logs it. |
 //!
 //! It also calls [`Input::Time`] at each deadline, passes on what watches report ([`Input::Watched`]; all nodes'
-//! registers, and, as it likes, those of sessions), what supervisors know ([`Input::Exited`]), and [`Input::Drain`].
+//! registers, and, as it likes, those of sessions), what supervisors know ([`Input::Exited`]), [`Input::Drain`] and
+//! [`Input::Leave`].
 //! The clock is one that neither stops while the machine sleeps nor jumps: `CLOCK_BOOTTIME`.
 //!
 //! # Why it holds

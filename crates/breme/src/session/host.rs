@@ -117,7 +117,7 @@ impl Host {
             }
         };
         let is_finished = serve(listeners, Clients(router), limits, leave).await;
-        node.drain();
+        node.leave();
         let mut membership = node.membership();
         let has_left = membership.wait_for(|membership| *membership == Membership::Left);
         timeout(limits.drain_timeout, has_left).await.is_ok() && is_finished

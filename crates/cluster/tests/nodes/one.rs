@@ -81,7 +81,7 @@ async fn a_restart_keeps_sessions() {
     assert_eq!(tokens(&response.body), [1, 2, 3]);
 
     // In order: it gives them up, and the next process has nothing to wait for.
-    host.node.drain();
+    host.node.leave();
     host.node.membership().wait_for(|membership| *membership == Membership::Left).await.unwrap();
     assert_eq!(host.node.gauges().owned, 0);
 }

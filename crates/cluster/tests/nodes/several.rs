@@ -157,7 +157,7 @@ async fn a_node_that_leaves_gives_its_sessions_away() {
         client.send(leaving.address, "begin/1").await.unwrap();
     }
     assert_eq!(leaving.node.gauges().owned, 10);
-    leaving.node.drain();
+    leaving.node.leave();
     leaving.node.membership().wait_for(|membership| *membership == Membership::Left).await.unwrap();
     for client in &clients {
         let response = client.send(staying.address, "append/2").await.unwrap();
@@ -178,7 +178,7 @@ async fn a_node_that_leaves_begins_no_sessions() {
     hanging.send(address, "begin/1").await.unwrap();
     let hanging = tokio::spawn(async move { hanging.send(address, "hang/2").await.map(drop) });
     leaving.hanging.recv().await.unwrap();
-    leaving.node.drain();
+    leaving.node.leave();
     for step in 0..2 {
         let client = Client::new();
         let response = client.send(leaving.address, "begin/3").await.unwrap();
@@ -229,7 +229,7 @@ async fn the_last_node_begins_sessions_until_it_has_left() {
     hanging.send(address, "begin/1").await.unwrap();
     let hanging = tokio::spawn(async move { hanging.send(address, "hang/2").await.map(drop) });
     leaving.hanging.recv().await.unwrap();
-    leaving.node.drain();
+    leaving.node.leave();
     let response = Client::new().send(address, "begin/3").await.unwrap();
     assert_eq!((response.status, tokens(&response.body)), (StatusCode::OK, vec![3]));
     hanging.abort();

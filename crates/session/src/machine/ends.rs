@@ -17,6 +17,8 @@ pub(crate) struct Drain {
     cursor: Option<SessionKey>,
     /// How many are being given up.
     active: usize,
+    /// The node leaves when nothing is left.
+    is_leaving: bool,
     /// Nothing is left; the node leaves.
     pub(crate) is_done: bool,
 }
@@ -108,6 +110,13 @@ impl Machine {
         }
     }
 
+    pub(crate) fn start_leaving(&mut self, at: Moment) {
+        self.start_drain(at);
+        if let Some(drain) = &mut self.drain {
+            drain.is_leaving = true;
+        }
+    }
+
     pub(crate) fn count_freed(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.active = drain.active.saturating_sub(1);
@@ -124,7 +133,7 @@ impl Machine {
         }
         let is_empty = self.owned == 0 && self.requests.is_empty();
         let Some(drain) = &mut self.drain else { return };
-        if drain.active == 0 && is_empty {
+        if drain.is_leaving && drain.active == 0 && is_empty {
             drain.is_done = true;
         }
         if drain.is_done {

@@ -232,7 +232,7 @@ impl Machine {
     }
 
     /// Whether a request that may not be forwarded any more waits for the session.
-    fn is_needed_here(&self, key: SessionKey) -> bool {
+    pub(crate) fn is_needed_here(&self, key: SessionKey) -> bool {
         let queue = self.sessions.get(&key).map(|session| &session.queue);
         queue.is_some_and(|queue| queue.iter().any(|request| self.is_tired(*request)))
     }

@@ -115,7 +115,8 @@ pub enum Input {
         session: Target,
         /// What it may do.
         access: Access,
-        /// How often it has been forwarded: 0 if it came from a client or a director.
+        /// How often it has been forwarded: 0 if it came from a client or a director. With
+        /// [`Settings::hops_max`](crate::Settings::hops_max) it runs on this node or not at all.
         hops: u8,
     },
     /// A request that ran has ended. **The moment must be read after it ended.** Every request that was run must be
@@ -177,8 +178,10 @@ pub enum Input {
         /// The process, by the nonce of its lives.
         nonce: u64,
     },
-    /// The node is to give all its sessions away and leave.
+    /// The node is to give all its sessions away. It remains a member: it serves what no other node takes.
     Drain,
+    /// The node is to give all its sessions away and to leave when its requests have ended.
+    Leave,
     /// Time has passed. Needed at the start and at each [`Machine::deadline`](crate::Machine::deadline).
     Time,
 }

@@ -123,6 +123,7 @@ impl Machine {
             Input::Answered { call, answer } => self.take_answer(at, call, answer),
             Input::Exited { node, nonce } => self.take_exit(at, node, nonce),
             Input::Drain => self.start_drain(at),
+            Input::Leave => self.start_leaving(at),
             Input::Time => {}
         }
         while let Some(timer) = self.agenda.pop_due(at.now) {

@@ -25,7 +25,7 @@ enum Applied {
 impl Machine {
     /// A new session: this node owns it, and nothing is stored until something is written.
     pub(crate) fn start_fresh(&mut self, at: Moment, key: SessionKey) {
-        if self.drain.is_some() && self.other_node(at, &key).is_some() {
+        if self.drain.is_some() && self.other_node(at, &key).is_some() && !self.is_needed_here(key) {
             self.forward_away(at, key);
             return;
         }
@@ -173,8 +173,10 @@ impl Machine {
     /// Logging out and logging in go before whatever else was to become of the session.
     fn change_leaving(&mut self, key: SessionKey, leaving: Leaving) {
         let Some(tenure) = self.tenure_mut(key) else { return };
-        if let Some(former) = tenure.leaving.replace(Box::new(leaving)) {
-            self.abandon_hand_over(&former);
+        match tenure.leaving.replace(Box::new(leaving)).as_deref() {
+            Some(Leaving::Free) => self.count_freed(),
+            Some(former) => self.abandon_hand_over(former),
+            None => {}
         }
     }
 

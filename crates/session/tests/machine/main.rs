@@ -374,11 +374,11 @@ fn the_word_of_a_supervisor_saves_the_wait() {
 }
 
 #[test]
-fn a_node_that_drains_gives_all_away_and_leaves() {
+fn a_node_that_leaves_gives_all_away_first() {
     let mut lab = Lab::new(&settings(), 2);
     lab.create(0, "x");
     let running = lab.begin(0);
-    lab.input(0, Input::Drain);
+    lab.input(0, Input::Leave);
     assert!(!lab.has_left(0));
     lab.write(0, running, "y");
     assert_eq!(lab.ends(running), done("x"));
@@ -391,11 +391,11 @@ fn a_node_that_drains_gives_all_away_and_leaves() {
 }
 
 #[test]
-fn a_node_that_drains_serves_new_sessions_if_nobody_else_can() {
+fn a_node_that_leaves_serves_new_sessions_if_nobody_else_can() {
     let mut lab = Lab::new(&settings(), 2);
     lab.create(0, "x");
     let running = lab.begin(0);
-    lab.input(0, Input::Drain);
+    lab.input(0, Input::Leave);
     let new = lab.begin_with(0, Target::New(NEW), Access::Exclusive, 0);
     assert_eq!(lab.ends(new), [End::Forwarded(name(1))]);
     lab.input(0, Input::ForwardEnded { request: new, result: ForwardResult::Unreachable });
@@ -405,6 +405,39 @@ fn a_node_that_drains_serves_new_sessions_if_nobody_else_can() {
     lab.finish(0, running, Change::Unchanged);
     assert!(lab.has_left(0));
     assert_eq!(lab.record(NEW).unwrap().state, SessionState::Free);
+}
+
+/// It gives its sessions away, but serves what must run here, and does not leave.
+#[test]
+fn a_node_that_drains_remains_a_member() {
+    let mut lab = Lab::new(&settings(), 2);
+    lab.create(0, "x");
+    lab.input(0, Input::Drain);
+    assert_eq!(lab.record(KEY).unwrap().state, SessionState::Free);
+    let stored = lab.begin_with(0, Target::New(NEW), Access::Exclusive, settings().hops_max);
+    lab.write(0, stored, "y");
+    assert_eq!(lab.ends(stored), done(""), "the handler has run here before");
+    assert_eq!(lab.record(NEW).unwrap().state, SessionState::Free);
+    let existing = lab.begin(0);
+    assert_eq!(lab.ends(existing), [End::Forwarded(name(1))]);
+    lab.input(0, Input::ForwardEnded { request: existing, result: ForwardResult::Unreachable });
+    assert_eq!(lab.ends(existing), [End::Run("x".into())]);
+    lab.finish(0, existing, Change::Unchanged);
+    assert_eq!(lab.ends(existing), [End::Released(Outcome::Done)]);
+    assert!(!lab.has_left(0));
+    lab.input(0, Input::Leave);
+    assert!(lab.has_left(0));
+}
+
+#[test]
+fn a_session_that_ends_while_its_node_leaves_does_not_keep_it() {
+    let mut lab = Lab::new(&settings(), 2);
+    lab.create(0, "x");
+    let running = lab.begin(0);
+    lab.input(0, Input::Leave);
+    lab.finish(0, running, Change::Destroy);
+    assert_eq!(lab.ends(running), done("x"));
+    assert!(lab.has_left(0));
 }
 
 #[test]

@@ -24,7 +24,9 @@ pub enum Fault {
     Part(usize, usize, bool),
     EngineAway(bool),
     PowerLoss,
+    /// A node gives its sessions away, and goes on.
     Drain(usize),
+    Leave(usize),
 }
 
 impl World {
@@ -47,7 +49,8 @@ impl World {
                 5 => (Fault::Part(node, other, true), Fault::Part(node, other, false)),
                 6 => (Fault::EngineAway(true), Fault::EngineAway(false)),
                 _ if self.random.chance(0.5) => (Fault::PowerLoss, Fault::PowerLoss),
-                _ => (Fault::Drain(node), Fault::Restart(node)),
+                _ if self.random.chance(0.5) => (Fault::Drain(node), Fault::Leave(node)),
+                _ => (Fault::Leave(node), Fault::Restart(node)),
             };
             self.agenda.after(Duration::from_millis(at), Event::Fault(begin));
             self.agenda.after(Duration::from_millis(at + lasts), Event::Fault(end));
@@ -80,11 +83,14 @@ impl World {
             }
             Fault::EngineAway(is_away) => self.is_engine_away = is_away,
             Fault::PowerLoss => self.engine.lose_power(),
-            Fault::Drain(node) => {
-                let process = self.hosts[node].process;
-                self.agenda.after(Duration::ZERO, Event::Inside { node, process, what: Inside::Input(Input::Drain) });
-            }
+            Fault::Drain(node) => self.input_now(node, Input::Drain),
+            Fault::Leave(node) => self.input_now(node, Input::Leave),
         }
+    }
+
+    fn input_now(&mut self, node: usize, input: Input) {
+        let process = self.hosts[node].process;
+        self.agenda.after(Duration::ZERO, Event::Inside { node, process, what: Inside::Input(input) });
     }
 
     fn freeze_busy(&mut self, millis: u64, tries: u32) {
