@@ -135,6 +135,8 @@ fn history() -> History {
     History {
         targets: BTreeMap::from([(0, shop.target()), (1, feed.target())]),
         gaps: vec![gap],
+        gaps_more: 0,
+        gaps_more_ms: 0,
         clock_steps: Vec::new(),
         from_ms: MONDAY_MS,
         to_ms: MONDAY_MS + (WEEK_MINUTES - 1) * MINUTE_MS,

@@ -120,6 +120,10 @@ pub struct History {
     pub targets: BTreeMap<u32, TargetHistory>,
     /// Unmeasured times.
     pub gaps: Vec<Gap>,
+    /// Number of unmeasured times beyond the limits of the lists.
+    pub gaps_more: u64,
+    /// Their total length, milliseconds.
+    pub gaps_more_ms: u64,
     /// Steps of the wall clock.
     pub clock_steps: Vec<ClockStep>,
     /// Start of the first interval, Unix time in milliseconds; 0 without any.
@@ -187,6 +191,18 @@ impl History {
         Ok(history)
     }
 
+    /// Number of unmeasured times.
+    #[must_use]
+    pub fn gap_count(&self) -> u64 {
+        self.gaps.len() as u64 + self.gaps_more
+    }
+
+    /// Total length of the unmeasured times, milliseconds.
+    #[must_use]
+    pub fn unmeasured_ms(&self) -> u64 {
+        self.gaps.iter().map(|gap| gap.length_ms).sum::<u64>() + self.gaps_more_ms
+    }
+
     fn add_incomplete(&mut self, rollups: RollupBuilder) {
         let (minute, hours) = rollups.into_incomplete();
         minute.iter().for_each(|minute| self.add_minute(minute));
@@ -200,6 +216,8 @@ impl History {
         self.last = self.last.max(rollup.last);
         self.to_ms = rollup.last_wall_ms();
         self.gaps.extend(&rollup.gaps);
+        self.gaps_more += rollup.gaps_more;
+        self.gaps_more_ms += rollup.gaps_more_ms;
         self.clock_steps.extend(&rollup.clock_steps);
         for target in self.targets.values_mut() {
             target.ongoing = None;
@@ -240,6 +258,9 @@ impl History {
     }
 
     fn bound(&mut self) {
+        let dropped = &self.gaps[..self.gaps.len().saturating_sub(OUTAGES_MAX)];
+        self.gaps_more += dropped.len() as u64;
+        self.gaps_more_ms += dropped.iter().map(|gap| gap.length_ms).sum::<u64>();
         keep_last(&mut self.gaps, OUTAGES_MAX);
         keep_last(&mut self.clock_steps, OUTAGES_MAX);
         for target in self.targets.values_mut() {

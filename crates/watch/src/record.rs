@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Most outages listed in one rollup; further ones are only counted.
 pub const OUTAGES_PER_ROLLUP_MAX: usize = 64;
-/// Most gaps and clock steps in one rollup.
+/// Most gaps and clock steps listed in one rollup; further gaps are only counted and added up.
 pub const GAPS_PER_ROLLUP_MAX: usize = 64;
 /// Longest cause, bytes.
 pub const CAUSE_BYTES_MAX: usize = 120;
@@ -308,6 +308,12 @@ pub struct Rollup {
     /// Unmeasured times.
     #[serde(rename = "g", default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Gap>,
+    /// Number of unmeasured times beyond [`GAPS_PER_ROLLUP_MAX`].
+    #[serde(rename = "G", default, skip_serializing_if = "is_zero")]
+    pub gaps_more: u64,
+    /// Total length of the unmeasured times beyond [`GAPS_PER_ROLLUP_MAX`], milliseconds.
+    #[serde(rename = "L", default, skip_serializing_if = "is_zero")]
+    pub gaps_more_ms: u64,
     /// Steps of the wall clock.
     #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
     pub clock_steps: Vec<ClockStep>,

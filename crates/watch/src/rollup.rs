@@ -107,8 +107,8 @@ impl OpenRollup {
         let rollup = &mut self.rollup;
         (rollup.last, rollup.length_ms) = (interval.number, interval.wall_ms - rollup.wall_ms);
         (rollup.last_boot_ms, rollup.boot) = (interval.boot_ms, interval.boot);
-        if interval.gap_ms > 0 && rollup.gaps.len() < GAPS_PER_ROLLUP_MAX {
-            rollup.gaps.push(Gap { until_ms: interval.wall_ms, length_ms: interval.gap_ms });
+        if interval.gap_ms > 0 {
+            rollup.push_gap(Gap { until_ms: interval.wall_ms, length_ms: interval.gap_ms });
         }
         if interval.clock_step_ms != 0 && rollup.clock_steps.len() < GAPS_PER_ROLLUP_MAX {
             rollup.clock_steps.push(ClockStep { at_ms: interval.wall_ms, step_ms: interval.clock_step_ms });
@@ -157,9 +157,11 @@ impl OpenRollup {
         let rollup = &mut self.rollup;
         (rollup.last, rollup.length_ms) = (other.last, other.last_wall_ms() - rollup.wall_ms);
         (rollup.last_boot_ms, rollup.boot) = (other.last_boot_ms, other.boot);
-        let free = |len: usize| GAPS_PER_ROLLUP_MAX.saturating_sub(len);
-        rollup.gaps.extend(other.gaps.iter().take(free(rollup.gaps.len())));
-        rollup.clock_steps.extend(other.clock_steps.iter().take(free(rollup.clock_steps.len())));
+        other.gaps.iter().for_each(|gap| rollup.push_gap(*gap));
+        rollup.gaps_more += other.gaps_more;
+        rollup.gaps_more_ms += other.gaps_more_ms;
+        let free = GAPS_PER_ROLLUP_MAX.saturating_sub(rollup.clock_steps.len());
+        rollup.clock_steps.extend(other.clock_steps.iter().take(free));
         rollup.targets.iter_mut().for_each(|target| target.ongoing = None);
         for from in &other.targets {
             let index = self.index_of(from.target);
@@ -196,6 +198,17 @@ impl OpenRollup {
             };
         }
         self.rollup
+    }
+}
+
+impl Rollup {
+    fn push_gap(&mut self, gap: Gap) {
+        if self.gaps.len() < GAPS_PER_ROLLUP_MAX {
+            self.gaps.push(gap);
+        } else {
+            self.gaps_more += 1;
+            self.gaps_more_ms += gap.length_ms;
+        }
     }
 }
 

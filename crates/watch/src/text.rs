@@ -133,10 +133,9 @@ pub fn response_times(target: &TargetHistory) -> String {
 #[must_use]
 pub fn gaps(history: &History) -> Vec<String> {
     let mut sentences = Vec::new();
-    if !history.gaps.is_empty() {
-        let unknown_ms = history.gaps.iter().map(|gap| gap.length_ms).sum();
-        let count = breme_base::plural(history.gaps.len() as u64, "gap");
-        sentences.push(format!("{count}, {} in total: neither up nor down.", length(unknown_ms)));
+    if history.gap_count() > 0 {
+        let count = breme_base::plural(history.gap_count(), "gap");
+        sentences.push(format!("{count}, {} in total: neither up nor down.", length(history.unmeasured_ms())));
     }
     if !history.clock_steps.is_empty() {
         let count = breme_base::plural(history.clock_steps.len() as u64, "time");

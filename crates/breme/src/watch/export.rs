@@ -182,13 +182,12 @@ pub(super) fn document(journal: &LoadedJournal) -> Value {
             })
         })
         .collect();
-    let unknown_ms: u64 = history.gaps.iter().map(|gap| gap.length_ms).sum();
     json!({
         "schema_version": 1,
         "from": text::time(history.from_ms, zone),
         "to": text::time(history.to_ms, zone),
         "intervals": history.last,
-        "unknown_ms": unknown_ms,
+        "unknown_ms": history.unmeasured_ms(),
         "objective": { "availability": info.availability, "within_ms": info.within_ms },
         "targets": targets,
     })

@@ -199,6 +199,24 @@ fn gap_is_neither_up_nor_down_and_ends_an_outage() {
     assert_eq!((outage.length_ms, outage.intervals, outage.has_end), (4_000, 5, false));
 }
 
+/// A watch that restarts every few seconds: a rollup lists 64 gaps, and adds up all of them.
+#[test]
+fn every_gap_counts_as_unmeasured_time() {
+    const GAPS: u64 = 200;
+    let mut memory = Memory::default();
+    for restart in 0..=GAPS {
+        open(&mut memory).append(reading(restart * 5), vec![probe(Ok(1))]).unwrap();
+        if restart % 50 == 7 {
+            let history = History::read(&&mut memory).unwrap();
+            assert_eq!((history.gap_count(), history.unmeasured_ms()), (restart, restart * 4_000));
+        }
+    }
+    let history = History::read(&&mut memory).unwrap();
+    assert_eq!((history.gap_count(), history.unmeasured_ms(), history.last), (GAPS, GAPS * 4_000, GAPS + 1));
+    assert!(history.gaps.len() < 64 * 4, "{} listed", history.gaps.len());
+    assert_eq!(breme_watch::text::gaps(&history), ["200 gaps, 13 min 20 s in total: neither up nor down."]);
+}
+
 /// The clock is set forward by a year and back.
 #[test]
 fn clock_steps_change_no_length_and_remove_nothing() {
