@@ -21,6 +21,8 @@ mod laboratory;
 mod link;
 mod load;
 mod proxy;
+#[cfg(target_os = "linux")]
+mod push;
 mod roles;
 mod serving;
 #[cfg(feature = "applications")]

@@ -4,12 +4,10 @@
 //! folder, signals, alerts and admin pages.
 
 mod alerts;
-mod delivery;
 mod export;
 mod journal_folder;
 mod pages;
 mod prober;
-mod remote_write;
 mod status;
 mod watch_loop;
 

@@ -100,17 +100,6 @@ pub fn post(url: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) 
     Ok(HttpClient::new().send("POST", url, &headers, body, within)?.status)
 }
 
-/// Posts JSON.
-///
-/// # Errors
-/// No response within the time, or a status that is not 2xx.
-pub fn post_json(url: &str, body: &str, within: Duration) -> Result<(), String> {
-    match post(url, &[("Content-Type", "application/json")], body.as_bytes(), within)? {
-        200..300 => Ok(()),
-        status => Err(format!("POST {url} returned status {status}")),
-    }
-}
-
 fn agent(trusts_all: bool) -> ureq::Agent {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).disable_verification(trusts_all);

@@ -50,7 +50,7 @@ mod versions;
 
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
-pub use http_client::{fetch, post, post_json};
+pub use http_client::{fetch, post};
 pub use instruments::{
     ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings,
     Window, machine, scrape,

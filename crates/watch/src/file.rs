@@ -45,8 +45,8 @@ pub struct File {
     pub objective: Objective,
     pub retention: Retention,
     pub alert: Alert,
-    /// URL of a Prometheus remote-write receiver.
-    pub remote_write: Option<String>,
+    /// A Prometheus remote-write receiver.
+    pub remote_write: Option<Destination>,
     pub targets: Vec<Target>,
 }
 
@@ -79,14 +79,22 @@ impl Default for Retention {
 /// Alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alert {
-    /// URL to which alerts are posted as JSON.
-    pub webhook: Option<String>,
+    /// Alerts are posted to it as JSON.
+    pub webhook: Option<Destination>,
     /// File to which alerts are appended as lines of JSON.
     pub file: Option<String>,
     /// Consecutive down intervals until a target counts as down.
     pub down_after: u64,
     /// Burn rate of the error budget, over an hour and over five minutes.
     pub burn_rate: f64,
+}
+
+/// Where messages are posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    pub url: String,
+    /// File with the Authorization header.
+    pub auth_file: Option<String>,
 }
 
 /// A target.
@@ -135,6 +143,10 @@ struct FileToml {
     /// URL of a Prometheus remote-write receiver, which gets the metrics of each interval.
     #[schemars(with = "Option<String>")]
     remote_write: Option<Spanned<String>>,
+    /// File with `Bearer TOKEN` or `Basic USER:PASSWORD` for the Authorization header of `remote_write`; read for each
+    /// message.
+    #[schemars(with = "Option<String>")]
+    remote_write_auth_file: Option<Spanned<String>>,
     /// Targets; all are measured at the same time.
     #[schemars(with = "Vec<TargetToml>")]
     target: Spanned<Vec<Spanned<TargetToml>>>,
@@ -174,6 +186,10 @@ struct AlertToml {
     /// URL to which each alert is posted as JSON.
     #[schemars(with = "Option<String>")]
     webhook: Option<Spanned<String>>,
+    /// File with `Bearer TOKEN` or `Basic USER:PASSWORD` for the Authorization header of `webhook`; read for each
+    /// message.
+    #[schemars(with = "Option<String>")]
+    webhook_auth_file: Option<Spanned<String>>,
     /// File to which each alert is appended as a line of JSON.
     file: Option<String>,
     /// Consecutive down intervals until a target counts as down [default: 3].
@@ -252,7 +268,7 @@ impl File {
             objective: objective(written.objective.as_ref(), timeout, collector),
             retention: retention(written.retention.as_ref(), collector),
             alert: alert(written.alert, collector),
-            remote_write: url(written.remote_write, collector),
+            remote_write: destination(written.remote_write, written.remote_write_auth_file, collector),
             targets,
         }
     }
@@ -315,7 +331,28 @@ fn alert(written: Option<AlertToml>, collector: &mut Collector) -> Alert {
         }
         rate.into_inner()
     });
-    Alert { webhook: url(written.webhook, collector), file: written.file, down_after, burn_rate }
+    let webhook = destination(written.webhook, written.webhook_auth_file, collector);
+    Alert { webhook, file: written.file, down_after, burn_rate }
+}
+
+fn destination(
+    written: Option<Spanned<String>>,
+    auth_file: Option<Spanned<String>>,
+    collector: &mut Collector,
+) -> Option<Destination> {
+    if let (None, Some(auth_file)) = (&written, &auth_file) {
+        collector.note(&auth_file.span(), "there is no URL for which to use it");
+    }
+    if let Some(written) = &written
+        && written.get_ref().split('/').nth(2).is_some_and(|authority| authority.contains('@'))
+    {
+        collector.note(
+            &written.span(),
+            "messages would show the password in this URL; write it to a file, and name that as the …_auth_file",
+        );
+    }
+    let url = url(written, collector)?;
+    Some(Destination { url, auth_file: auth_file.map(Spanned::into_inner) })
 }
 
 fn url(written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
@@ -442,6 +479,8 @@ mod tests {
         }
         let message = problems(&format!("remote_write = 'localhost:9090'\n{SMALL}metrics = 'http:///'\n"));
         assert!(message.contains("line 1") && message.contains("line 6"), "{message}");
+        let message = problems(&format!("remote_write = 'http://a:b@c/'\n{SMALL}[alert]\nwebhook_auth_file = 'x'\n"));
+        assert!(message.contains("…_auth_file") && message.contains("no URL for which"), "{message}");
         let message = problems(&format!("{SMALL}load = {{ json = true }}\n"));
         assert!(message.contains("--json has no use"), "{message}");
         let message = File::parse(SMALL, |_, _| Err(String::from("no"))).unwrap_err().to_string();

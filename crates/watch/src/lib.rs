@@ -32,5 +32,6 @@ mod rollup;
 pub mod text;
 
 pub use file::{
-    Alert, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX, Target, WATCH_FILE_BYTES_MAX,
+    Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX, Target,
+    WATCH_FILE_BYTES_MAX,
 };

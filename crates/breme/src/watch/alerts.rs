@@ -3,21 +3,19 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc;
 use std::time::Duration;
 
-use breme_watch::Alert;
 use breme_watch::objective::AlertEvent;
 use serde_json::{Value, json};
 
-use super::delivery::Delivery;
 use crate::failure::Failure;
+use crate::push::{Delivery, Receiver};
 
 /// Longest queue; further alerts go to standard error only.
 const WAITING_MAX: usize = 64;
-/// Attempts per alert, time limit of each, and the pause after the first, which doubles.
+/// Attempts per alert, and the pause after the first, which doubles.
 const ATTEMPTS: u32 = 4;
-const WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Dropping it sends the queued alerts.
@@ -25,14 +23,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Alerts(Delivery<Value>);
 
 impl Alerts {
-    pub(super) fn start(alert: &Alert) -> Result<Self, Failure> {
+    pub(super) fn start(webhook: Option<Receiver>, file: Option<String>) -> Result<Self, Failure> {
         // Report an unwritable file at the start, not with the first alert.
-        if let Some(file) = &alert.file {
+        if let Some(file) = &file {
             append(file, "").map_err(|error| Failure::run(format!("alert.file {file}: {error}")))?;
         }
-        let (webhook, file) = (alert.webhook.clone(), alert.file.clone());
-        let deliver = move |alerts: &Receiver<Value>, is_ending: &AtomicBool| {
-            send_all(alerts, webhook.as_deref(), file.as_deref(), is_ending);
+        let deliver = move |alerts: &mpsc::Receiver<Value>, is_ending: &AtomicBool| {
+            send_all(alerts, webhook.as_ref(), file.as_deref(), is_ending);
         };
         Delivery::start("alerts", WAITING_MAX, deliver).map(Self)
     }
@@ -60,7 +57,7 @@ impl Alerts {
     }
 }
 
-fn send_all(alerts: &Receiver<Value>, webhook: Option<&str>, file: Option<&str>, is_ending: &AtomicBool) {
+fn send_all(alerts: &mpsc::Receiver<Value>, webhook: Option<&Receiver>, file: Option<&str>, is_ending: &AtomicBool) {
     let mut is_reachable = true;
     for alert in alerts {
         if let Some(file) = file
@@ -69,8 +66,8 @@ fn send_all(alerts: &Receiver<Value>, webhook: Option<&str>, file: Option<&str>,
             eprintln!("breme watch: alert.file {file}: {error}");
         }
         // At the end an unreachable webhook delays the exit once, not once per alert.
-        if let Some(url) = webhook.filter(|_| is_reachable || !is_ending.load(Ordering::SeqCst)) {
-            is_reachable = post(url, &alert.to_string(), is_ending);
+        if let Some(receiver) = webhook.filter(|_| is_reachable || !is_ending.load(Ordering::SeqCst)) {
+            is_reachable = post(receiver, &alert.to_string(), is_ending);
         }
     }
 }
@@ -80,10 +77,14 @@ fn append(file: &str, line: &str) -> std::io::Result<()> {
 }
 
 /// Whether the webhook took it. At the end of the watch the attempt in progress is the last one.
-fn post(url: &str, body: &str, is_ending: &AtomicBool) -> bool {
+fn post(receiver: &Receiver, body: &str, is_ending: &AtomicBool) -> bool {
     let mut pause = PAUSE;
     for attempt in 1..=ATTEMPTS {
-        let Err(problem) = breme_runner::post_json(url, body, WITHIN) else { return true };
+        let problem = match receiver.post(&[("Content-Type", "application/json")], body.as_bytes()) {
+            Ok(200..300) => return true,
+            Ok(status) => format!("POST {} returned status {status}", receiver.url()),
+            Err(problem) => problem,
+        };
         if attempt == ATTEMPTS || is_ending.load(Ordering::SeqCst) {
             eprintln!(
                 "breme watch: alert.webhook: {problem}; given up after {}",

@@ -1,7 +1,7 @@
 //! The loop of a watch: each interval measures all targets and is durable before the next one begins.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,7 +12,7 @@ use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
 use breme_watch::objective::{Compliance, ObjectiveMonitor};
 use breme_watch::record::{ClockReading, Interval};
-use breme_watch::{File, Target, WATCH_FILE_BYTES_MAX, text};
+use breme_watch::{Destination, File, Target, WATCH_FILE_BYTES_MAX, text};
 use jiff::tz::TimeZone;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,11 +22,11 @@ use super::alerts::Alerts;
 use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
-use super::remote_write::RemoteWriter;
 use super::status::{Status, WatchMetrics};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
+use crate::push::{Receiver as PushReceiver, RemoteWriter};
 
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
@@ -45,10 +45,12 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
     let stop = Arc::new(Cancellation::default());
     let stopped = catch_signals(Arc::clone(&stop))?;
     let admin = start_admin(args, process, &status, &folder_path)?;
-    let alerts = Alerts::start(&file.alert)?;
+    let webhook = receiver("alert.webhook", file.alert.webhook.as_ref())?;
+    let alerts = Alerts::start(webhook, file.alert.file.clone())?;
     let metrics =
         || application_registry("watch", ProcessMetrics::starting_now(), [Box::new(WatchMetrics(status.clone()))]);
-    let remote_writer = file.remote_write.as_deref().map(|url| RemoteWriter::start(url, metrics())).transpose()?;
+    let remote_writer = receiver("remote_write", file.remote_write.as_ref())?;
+    let remote_writer = remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics())).transpose()?;
     let monitor = || ObjectiveMonitor::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
     let mut watch = WatchLoop {
         monitors: probers.iter().map(|_| monitor()).collect(),
@@ -91,6 +93,12 @@ fn check(target: &Target, file: &File) -> Result<(), String> {
             "several requests one after another have no time limit together; add a duration to the load",
         )),
     }
+}
+
+fn receiver(key: &str, destination: Option<&Destination>) -> Result<Option<PushReceiver>, Failure> {
+    let Some(Destination { url, auth_file }) = destination else { return Ok(None) };
+    let receiver = PushReceiver::new(url.clone(), auth_file.as_ref().map(PathBuf::from));
+    receiver.map(Some).map_err(|problem| Failure::run(format!("{key}_auth_file {problem}")))
 }
 
 pub(super) fn zone(name: Option<&str>) -> Result<TimeZone, Failure> {

@@ -236,6 +236,18 @@ fn watch_file_errors_name_place_and_remedy() {
         String::from_utf8(output.stderr).unwrap()
     };
     let target = "[[target]]\nname = 'a'\nurl = 'http://127.0.0.1:1/'\n";
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let output = breme()
+        .arg("watch")
+        .arg(file(
+            folder.path(),
+            &format!("remote_write = 'http://a/'\nremote_write_auth_file = '{}'\n{target}", empty.display()),
+        ))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("`Basic USER:PASSWORD`"), "{output:?}");
     for (text, parts) in [
         (format!("intervl = '1s'\n{target}"), vec!["did you mean `interval`", "line 1"]),
         (format!("{target}load = {{ conections = 5 }}\n"), vec!["target a", "--connections"]),

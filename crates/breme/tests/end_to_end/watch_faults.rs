@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -131,6 +131,7 @@ fn webhook(statuses: &'static [u16]) -> (SocketAddr, Receiver<Value>) {
         while let Ok(Some(head)) = read_head(&mut input) {
             let lower = head.to_ascii_lowercase();
             assert!(lower.starts_with("post /alerts ") && lower.contains("content-type: application/json"), "{head}");
+            assert!(lower.contains("\r\nauthorization: bearer alerts.token\r\n"), "{head}");
             let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
             let mut body = vec![0; length.unwrap()];
             input.read_exact(&mut body).unwrap();
@@ -146,13 +147,28 @@ fn webhook(statuses: &'static [u16]) -> (SocketAddr, Receiver<Value>) {
     (address, bodies)
 }
 
+fn secret(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("secret");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn shows(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
 #[test]
 fn webhook_gets_each_alert_in_spite_of_errors() {
     let folder = tempfile::tempdir().unwrap();
     let site = Site::lab("events");
     let address = site.address;
     let (webhook, alerts) = webhook(&[503, 500]);
-    let more = format!("[alert]\ndown_after = 2\nburn_rate = 1000000\nwebhook = 'http://{webhook}/alerts'\n");
+    let token = secret(folder.path(), "Bearer alerts.token\n");
+    let more = format!(
+        "[alert]\ndown_after = 2\nburn_rate = 1000000\nwebhook = 'http://{webhook}/alerts'\n\
+         webhook_auth_file = '{}'\n",
+        token.display()
+    );
     let watch = Watch::start(&file(folder.path(), &one_target(&site, &more)), &[]);
     watch.until("up", |report| number(report, "/targets/0/intervals/up") >= 1);
     drop(site);
@@ -162,7 +178,15 @@ fn webhook_gets_each_alert_in_spite_of_errors() {
     let up = alerts.recv_timeout(PATIENCE).unwrap();
     assert_eq!((&up["state"], &up["text"]), (&"up".into(), &"shop is up again".into()));
     assert!(up["time"].as_str() > down["time"].as_str(), "{down} {up}");
+    let line = std::fs::read(format!("/proc/{}/cmdline", watch.pid().as_raw_nonzero())).unwrap();
+    assert!(!shows(&line, "alerts.token"), "the process list shows the token");
     assert_eq!(watch.stop(), Some(0));
+    let journal = folder.path().join("shop.watch");
+    for file in std::fs::read_dir(&journal).unwrap() {
+        assert!(!shows(&std::fs::read(file.unwrap().path()).unwrap(), "alerts.token"), "the journal shows the token");
+    }
+    let page = breme().args(["watch", "report", "--format", "html"]).arg(&journal).output().unwrap();
+    assert!(page.status.success() && !shows(&page.stdout, "alerts.token"), "the page shows the token");
 }
 
 /// The fields of a protobuf message: number, and bytes, or the value as bytes.
@@ -212,7 +236,8 @@ fn up_sample(body: &[u8]) -> (f64, u64) {
     let series = fields(&uncompressed(body)).into_iter().map(|(_, series)| fields(&series));
     let is_up = |labels: &[(u64, Vec<u8>)]| {
         let texts: Vec<Vec<u8>> = labels.iter().flat_map(|(_, label)| fields(label)).map(|(_, text)| text).collect();
-        texts == [&b"__name__"[..], b"breme_watch_up", b"target", b"shop"]
+        let host = rustix::system::uname().nodename().to_bytes().to_vec();
+        texts == [&b"__name__"[..], b"breme_watch_up", b"instance", &host, b"job", b"breme-watch", b"target", b"shop"]
     };
     let found = series.filter(|series| is_up(&series[..series.len() - 1])).collect::<Vec<_>>();
     let sample = fields(&found[0].last().unwrap().1);
@@ -234,6 +259,8 @@ fn remote_write_sends_each_interval() {
             for header in ["content-encoding: snappy", "content-type: application/x-protobuf"] {
                 assert!(lower.contains(header), "{head}");
             }
+            // alice:open sesame
+            assert!(head.contains("Basic YWxpY2U6b3BlbiBzZXNhbWU=\r\n"), "{head}");
             let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
             let mut body = vec![0; length.unwrap()];
             input.read_exact(&mut body).unwrap();
@@ -247,7 +274,9 @@ fn remote_write_sends_each_interval() {
             let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
         }
     });
-    let more = format!("remote_write = 'http://{receiver}/api/v1/write'\n");
+    let password = secret(folder.path(), "Basic alice:open sesame\n");
+    let more =
+        format!("remote_write = 'http://{receiver}/api/v1/write'\nremote_write_auth_file = '{}'\n", password.display());
     let watch = Watch::start(&file(folder.path(), &one_target(&site, &more)), &[]);
     let samples: Vec<(f64, u64)> = (0..4).map(|_| up_sample(&bodies.recv_timeout(PATIENCE).unwrap())).collect();
     assert_eq!(watch.stop(), Some(0));

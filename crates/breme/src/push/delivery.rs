@@ -1,4 +1,4 @@
-//! Delivery to a receiver on a thread, so that no interval waits for it.
+//! Delivery to a receiver on a thread, so that no measurement waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use crate::failure::Failure;
 /// The thread and its queue. Dropping it waits until the thread has handled what is queued; a pause of the thread
 /// (`park_timeout`) ends then.
 #[derive(Debug)]
-pub(super) struct Delivery<T> {
+pub struct Delivery<T> {
     sender: Option<SyncSender<T>>,
     thread: Option<JoinHandle<()>>,
     is_ending: Arc<AtomicBool>,
 }
 
 impl<T: Send + 'static> Delivery<T> {
-    /// Starts a thread for a queue of at most `queue_max`. `deliver` also gets whether the watch is ending.
-    pub(super) fn start(
+    /// Starts a thread for a queue of at most `queue_max`. `deliver` also gets whether the command is ending.
+    pub fn start(
         name: &str,
         queue_max: usize,
         deliver: impl FnOnce(&Receiver<T>, &AtomicBool) + Send + 'static,
@@ -32,7 +32,7 @@ impl<T: Send + 'static> Delivery<T> {
     }
 
     /// Returns whether there was room in the queue.
-    pub(super) fn queue(&self, item: T) -> bool {
+    pub fn queue(&self, item: T) -> bool {
         self.sender.as_ref().is_some_and(|sender| sender.try_send(item).is_ok())
     }
 }

@@ -1,26 +1,21 @@
-//! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics` after each interval, with the interval's
-//! start as their time.
+//! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics`, with a time of the sender's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use super::delivery::Delivery;
+use super::{Delivery, Receiver};
 use crate::failure::Failure;
 
-/// Most intervals that wait for the receiver; further ones are not sent.
+/// Most messages that wait for the receiver; further ones are not sent.
 const QUEUE_MAX: usize = 600;
-/// Time limit of a request.
-const WITHIN: Duration = Duration::from_secs(5);
 /// Pause after a failed attempt; it doubles.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const TOO_MANY_REQUESTS: u16 = 429;
-/// Series of other prefixes describe this process, not the targets.
-const PREFIX: &str = "breme_watch_";
 const HEADERS: [(&str, &str); 3] = [
     ("Content-Type", "application/x-protobuf"),
     ("Content-Encoding", "snappy"),
@@ -28,58 +23,83 @@ const HEADERS: [(&str, &str); 3] = [
 ];
 
 /// Dropping it sends what is queued, until an attempt fails.
-pub(super) struct RemoteWriter {
+pub struct RemoteWriter {
+    source: Source,
     registry: Registry,
     delivery: Delivery<Vec<u8>>,
 }
 
-impl RemoteWriter {
-    pub(super) fn start(url: &str, registry: Registry) -> Result<Self, Failure> {
-        let url = url.to_owned();
-        let deliver = move |bodies: &Receiver<Vec<u8>>, is_ending: &AtomicBool| send_all(bodies, &url, is_ending);
-        Ok(Self { registry, delivery: Delivery::start("remote write", QUEUE_MAX, deliver)? })
-    }
+/// Who sends.
+#[derive(Clone, Debug)]
+struct Source {
+    /// Series of other prefixes describe this process.
+    prefix: String,
+    /// Labels of every series, as a server that scrapes would add them.
+    labels: [(&'static str, String); 2],
+}
 
-    /// Queues the current values; a problem if that is not possible.
-    pub(super) fn send(&self, wall_ms: i64) -> Option<String> {
-        let mut exposition = String::new();
-        if text::encode(&mut exposition, &self.registry).is_err() {
-            return Some(String::from("remote_write: cannot encode the metrics"));
-        }
-        let body = compressed(&write_request(&exposition, wall_ms));
-        (!self.delivery.queue(body))
-            .then(|| format!("remote_write: {QUEUE_MAX} intervals are queued; this one is not sent"))
+impl Source {
+    fn new(command: &'static str) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let labels = [("instance", host), ("job", format!("breme-{command}"))];
+        Self { prefix: format!("breme_{command}_"), labels }
     }
 }
 
-fn send_all(bodies: &Receiver<Vec<u8>>, url: &str, is_ending: &AtomicBool) {
+impl RemoteWriter {
+    /// Sends the metrics `breme_COMMAND_*` of `registry`.
+    pub fn start(command: &'static str, receiver: Receiver, registry: Registry) -> Result<Self, Failure> {
+        let deliver = move |bodies: &mpsc::Receiver<Vec<u8>>, is_ending: &AtomicBool| {
+            send_all(bodies, command, &receiver, is_ending);
+        };
+        Ok(Self {
+            source: Source::new(command),
+            registry,
+            delivery: Delivery::start("remote write", QUEUE_MAX, deliver)?,
+        })
+    }
+
+    /// Queues the current values; a problem if that is not possible.
+    pub fn send(&self, wall_ms: i64) -> Option<String> {
+        let mut exposition = String::new();
+        if text::encode(&mut exposition, &self.registry).is_err() {
+            return Some(String::from("remote write: cannot encode the metrics"));
+        }
+        let body = compressed(&write_request(&exposition, &self.source, wall_ms));
+        (!self.delivery.queue(body))
+            .then(|| format!("remote write: {QUEUE_MAX} messages are queued; this one is not sent"))
+    }
+}
+
+fn send_all(bodies: &mpsc::Receiver<Vec<u8>>, command: &str, receiver: &Receiver, is_ending: &AtomicBool) {
     for body in bodies {
-        if !send_one(&body, url, is_ending) {
+        if !send_one(&body, command, receiver, is_ending) {
             return;
         }
     }
 }
 
-/// Repeats until the receiver accepts or rejects the body; false if the watch ended before that.
-fn send_one(body: &[u8], url: &str, is_ending: &AtomicBool) -> bool {
+/// Repeats until the receiver accepts or rejects the body; false if the command ended before that.
+fn send_one(body: &[u8], command: &str, receiver: &Receiver, is_ending: &AtomicBool) -> bool {
+    let url = receiver.url();
     let mut pause = PAUSE_MIN;
     loop {
-        let problem = match breme_runner::post(url, &HEADERS, body, WITHIN) {
+        let problem = match receiver.post(&HEADERS, body) {
             Ok(200..300) => return true,
             // The receiver would reject it again.
             Ok(status) if (300..500).contains(&status) && status != TOO_MANY_REQUESTS => {
-                eprintln!("breme watch: remote_write: {url} rejects an interval with status {status}");
+                eprintln!("breme {command}: remote write: {url} rejects a message with status {status}");
                 return true;
             }
             Ok(status) => format!("{url} returned status {status}"),
             Err(problem) => problem,
         };
         if is_ending.load(Ordering::SeqCst) {
-            eprintln!("breme watch: remote_write: {problem}; the queued intervals are not sent");
+            eprintln!("breme {command}: remote write: {problem}; the queued messages are not sent");
             return false;
         }
         if pause == PAUSE_MIN {
-            eprintln!("breme watch: remote_write: {problem}; retrying");
+            eprintln!("breme {command}: remote write: {problem}; retrying");
         }
         std::thread::park_timeout(pause);
         pause = (pause * 2).min(PAUSE_MAX);
@@ -87,9 +107,9 @@ fn send_one(body: &[u8], url: &str, is_ending: &AtomicBool) -> bool {
 }
 
 /// The protobuf message `prometheus.WriteRequest`: repeated series (1), each with labels (1) and one sample (2).
-fn write_request(exposition: &str, wall_ms: i64) -> Vec<u8> {
+fn write_request(exposition: &str, source: &Source, wall_ms: i64) -> Vec<u8> {
     let mut request = Vec::new();
-    for (labels, value) in exposition.lines().filter_map(series) {
+    for (labels, value) in exposition.lines().filter_map(|line| series(line, source)) {
         let mut message = Vec::new();
         for (name, value) in labels {
             let mut label = Vec::new();
@@ -107,9 +127,9 @@ fn write_request(exposition: &str, wall_ms: i64) -> Vec<u8> {
     request
 }
 
-/// Labels in their order, the name first, and the value of a line of the watch's own metrics.
-fn series(line: &str) -> Option<(Vec<(String, String)>, f64)> {
-    let (series, value) = line.starts_with(PREFIX).then(|| line.rsplit_once(' '))??;
+/// Labels in their order, the name first, and the value of a line of the command's own metrics.
+fn series(line: &str, source: &Source) -> Option<(Vec<(String, String)>, f64)> {
+    let (series, value) = line.starts_with(&source.prefix).then(|| line.rsplit_once(' '))??;
     let (name, mut rest) = series.split_once('{').unwrap_or((series, "}"));
     let mut labels = vec![(String::from("__name__"), name.to_owned())];
     while let Some((label, quoted)) = rest.split_once("=\"") {
@@ -128,6 +148,7 @@ fn series(line: &str) -> Option<(Vec<(String, String)>, f64)> {
         labels.push((label.to_owned(), value));
         rest = quoted[end + 1..].trim_start_matches(',');
     }
+    labels.extend(source.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
     labels.sort();
     Some((labels, value.parse().ok()?))
 }
@@ -165,25 +186,38 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn source() -> Source {
+        let labels = [("instance", String::from("h")), ("job", String::from("j"))];
+        Source { prefix: String::from("breme_watch_"), labels }
+    }
+
     #[test]
     fn labels_are_unescaped_and_sorted() {
         let line = "breme_watch_up{target=\"a \\\"b\\\" \\\\ {c}, \\n\",state=\"up\"} 1.5";
-        let (labels, value) = series(line).unwrap();
+        let (labels, value) = series(line, &source()).unwrap();
         let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(labels, [("__name__", "breme_watch_up"), ("state", "up"), ("target", "a \"b\" \\ {c}, \n")]);
+        let expected = [
+            ("__name__", "breme_watch_up"),
+            ("instance", "h"),
+            ("job", "j"),
+            ("state", "up"),
+            ("target", "a \"b\" \\ {c}, \n"),
+        ];
+        assert_eq!(labels, expected);
         assert_eq!(value, 1.5);
-        assert!(series("process_threads 3").is_none() && series("# EOF").is_none());
-        assert_eq!(series("breme_watch_x 2").unwrap().0.len(), 1);
+        assert!(series("process_threads 3", &source()).is_none() && series("# EOF", &source()).is_none());
+        assert_eq!(series("breme_watch_x 2", &source()).unwrap().0.len(), 3);
     }
 
     /// By hand, from the specification of protobuf.
     #[test]
     fn request_is_protobuf() {
-        let request = write_request("breme_watch_x 2\n", 300);
-        let mut expected = vec![0x0a, 46, 0x0a, 25, 0x0a, 8];
+        let request = write_request("breme_watch_x 2\n", &source(), 300);
+        let mut expected = vec![0x0a, 0, 0x0a, 25, 0x0a, 8];
         expected.extend(b"__name__");
         expected.extend([0x12, 13]);
         expected.extend(b"breme_watch_x");
+        expected.extend(*b"\x0a\x0d\x0a\x08instance\x12\x01h\x0a\x08\x0a\x03job\x12\x01j");
         expected.extend([0x12, 12, 0x09, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x10, 0xac, 0x02]);
         expected[1] = u8::try_from(expected.len() - 2).unwrap();
         assert_eq!(request, expected);

@@ -1,0 +1,84 @@
+//! The Authorization header of a request, from a file: neither a process list nor a message shows it.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// Longest file.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
+
+/// A file with `Bearer TOKEN`, `Basic USER:PASSWORD`, or another value of the header (RFC 9110, 11.6.2).
+#[derive(Clone, Debug)]
+pub struct AuthorizationFile(PathBuf);
+
+impl AuthorizationFile {
+    /// Checks the file.
+    pub fn new(path: PathBuf) -> Result<Self, String> {
+        let file = Self(path);
+        file.value().map(|_| file)
+    }
+
+    /// The header's value at present. An error does not show what the file holds.
+    pub fn value(&self) -> Result<String, String> {
+        let failed = |problem: &str| format!("{}: {problem}", self.0.display());
+        let bytes = crate::files::read_bounded(&self.0, FILE_BYTES_MAX).map_err(|error| failed(&error.to_string()))?;
+        std::str::from_utf8(&bytes).ok().and_then(header_value).ok_or_else(|| {
+            failed(
+                "it must hold one line: `Bearer TOKEN`, `Basic USER:PASSWORD`, or another scheme and its credentials",
+            )
+        })
+    }
+}
+
+/// None unless it is a scheme and credentials. `USER:PASSWORD` is encoded (RFC 7617).
+fn header_value(text: &str) -> Option<String> {
+    let (scheme, credentials) = text.trim().split_once(' ')?;
+    let credentials = credentials.trim_start();
+    let is_token = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte));
+    if !is_token(scheme) || credentials.is_empty() || credentials.chars().any(char::is_control) {
+        return None;
+    }
+    if scheme.eq_ignore_ascii_case("Basic") && credentials.contains(':') {
+        return Some(format!("Basic {}", STANDARD.encode(credentials)));
+    }
+    credentials.is_ascii().then(|| format!("{scheme} {credentials}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_has_a_scheme_and_credentials() {
+        for (text, value) in [
+            ("Bearer abc.def\n", Some("Bearer abc.def")),
+            ("bearer  x", Some("bearer x")),
+            // The example of RFC 7617, section 2.
+            ("Basic Aladdin:open sesame\n", Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")),
+            ("Basic test:123£", Some("Basic dGVzdDoxMjPCow==")),
+            ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")),
+            ("abc.def", None),
+            ("Bearer ", None),
+            ("", None),
+            ("Bearer a\nX-Other: b", None),
+            ("Bearer ü", None),
+            ("user:pass word", None),
+        ] {
+            assert_eq!(header_value(text).as_deref(), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn file_is_read_again_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "Bearer first").unwrap();
+        let file = AuthorizationFile::new(path.clone()).unwrap();
+        std::fs::write(&path, "Bearer second").unwrap();
+        assert_eq!(file.value().unwrap(), "Bearer second");
+        std::fs::write(&path, "secret").unwrap();
+        let problem = file.value().unwrap_err();
+        assert!(problem.contains("Bearer TOKEN") && !problem.contains("secret"), "{problem}");
+    }
+}
