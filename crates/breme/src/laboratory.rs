@@ -1,4 +1,4 @@
-//! `breme run`, `versus`, `compare`, `report` and `runs`: the laboratory on the command line.
+//! `breme demo`, `init`, `run`, `versus`, `compare`, `report` and `runs`: the laboratory on the command line.
 //!
 //! ```text
 //!  file ──► plan ──► runner::conduct ──► journal ──► judge ──► report
@@ -7,7 +7,9 @@
 //! Results go to standard output and, complete, to the run's folder.
 
 mod compare;
+mod demo;
 mod experiment;
+mod init;
 mod output;
 mod progress;
 mod report;
@@ -20,6 +22,8 @@ mod versus;
 use std::process::ExitCode;
 
 pub use compare::Args as CompareArgs;
+pub use demo::Args as DemoArgs;
+pub use init::Args as InitArgs;
 pub use report::Args as ReportArgs;
 pub use run::Args as RunArgs;
 pub use runs::Args as RunsArgs;
@@ -35,27 +39,37 @@ impl From<breme_runner::journal::JournalError> for Failure {
 
 /// `breme run`.
 pub fn run(args: &RunArgs) -> ExitCode {
-    told("run", run::run(args))
+    finish("run", run::run(args))
+}
+
+/// `breme demo`.
+pub fn demo(args: &DemoArgs) -> ExitCode {
+    finish("demo", demo::demo(args))
+}
+
+/// `breme init`.
+pub fn init(args: &InitArgs) -> ExitCode {
+    finish("init", init::init(args))
 }
 
 /// `breme versus`.
 pub fn versus(args: &VersusArgs) -> ExitCode {
-    told("versus", versus::versus(args))
+    finish("versus", versus::versus(args))
 }
 
 /// `breme compare`.
 pub fn compare(args: &CompareArgs) -> ExitCode {
-    told("compare", compare::compare(args))
+    finish("compare", compare::compare(args))
 }
 
 /// `breme report`.
 pub fn report(args: &ReportArgs) -> ExitCode {
-    told("report", report::report(args))
+    finish("report", report::report(args))
 }
 
 /// `breme runs`.
 pub fn runs(args: &RunsArgs) -> ExitCode {
-    told("runs", runs::list(args))
+    finish("runs", runs::list(args))
 }
 
 /// Keeps the processes of a subject; only the laboratory starts this.
@@ -63,6 +77,6 @@ pub fn keep() -> ExitCode {
     breme_runner::keep()
 }
 
-fn told(command: &str, result: Result<u8, Failure>) -> ExitCode {
+fn finish(command: &str, result: Result<u8, Failure>) -> ExitCode {
     exit(command, result.map(ExitCode::from))
 }

@@ -49,6 +49,7 @@ const EXAMPLES: &str = "Examples:
   breme wiki                                       # wiki in ./wiki.db, on port 8083
   breme session                                    # session application in ./sessions, on port 8084
   breme versus http://a:8080/ http://b:8080/       # compare two servers
+  breme init                                       # write an experiment to begin with
   breme run experiment.toml                        # compare servers in a repeatable experiment
   breme watch watch.toml                           # measure servers periodically, for days or weeks
 
@@ -67,6 +68,12 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Role(RoleCommand),
+    /// Compare two drivers of breme's own server, in half a minute.
+    #[cfg(target_os = "linux")]
+    Demo(laboratory::DemoArgs),
+    /// Write an experiment file to begin with.
+    #[cfg(target_os = "linux")]
+    Init(laboratory::InitArgs),
     /// Run experiments and judge their hypotheses.
     #[cfg(target_os = "linux")]
     Run(laboratory::RunArgs),
@@ -105,6 +112,10 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::try_parse().unwrap_or_else(|error| load::tips::improve(error).exit()).command {
         Command::Role(role) => role.run(),
+        #[cfg(target_os = "linux")]
+        Command::Demo(args) => laboratory::demo(&args),
+        #[cfg(target_os = "linux")]
+        Command::Init(args) => laboratory::init(&args),
         #[cfg(target_os = "linux")]
         Command::Run(args) => laboratory::run(&args),
         #[cfg(target_os = "linux")]

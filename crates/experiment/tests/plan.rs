@@ -404,6 +404,33 @@ design.blocks = 2
 }
 
 #[test]
+fn an_experiment_without_a_quick_profile_gets_fewer_blocks_and_shorter_trials() {
+    for (top, design, load, least, most, seconds) in [
+        ("", "", "", 6, 12, 1.0),
+        ("", "duration = 60", "", 6, 12, 1.0),
+        ("", "duration = \"200ms\"\nblocks = 3", "", 3, 3, 0.2),
+        ("", "blocks = { least = 8, most = 40 }", "", 6, 12, 1.0),
+        ("", "warm_up = \"2s\"", "", 6, 12, 10.0),
+        ("", "", "start_after = \"2s\"", 6, 12, 10.0),
+        ("fault = { kill = \"s\", at = \"3s\" }", "warm_up = \"none\"", "", 6, 12, 10.0),
+    ] {
+        let text = format!(
+            "{top}\n[subject.s]\nkind = \"site\"\n[workload.u]\nrequest = \"/\"\n{load}\n[design]\n{design}\n\
+             [[hypothesis]]\nsays = \"fast\"\nexpect = \"mean(u) < 1 s\"\n"
+        );
+        let plan = world::read(&text, Some("quick")).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
+        assert_eq!((plan.blocks.least, plan.blocks.most), (least, most), "{text}");
+        assert_eq!(trial(&plan, 0).duration.as_secs_f64(), seconds, "{text}");
+    }
+    let text = "subject.s = { url = \"http://h\" }\nworkload.u = { request = \"/\", duration = \"5s\" }\n\
+                workload.v = { request = \"/\", requests = 100 }\n";
+    let plan = world::read(text, Some("quick")).unwrap_or_else(|faults| panic!("{faults}"));
+    let trial = trial(&plan, 0);
+    assert_eq!(workload(&trial, "u").duration, Some(Duration::from_secs(1)));
+    assert_eq!((workload(&trial, "v").duration, workload(&trial, "v").requests), (None, Some(100)));
+}
+
+#[test]
 fn the_time_of_a_run_is_estimated() {
     let text = "subject.s = { url = \"http://h\" }\nworkload.u = { duration = \"10s\", request = \"/\" }\n[design]\nblocks = 6\naa = false\npause = 1\n";
     let known = Duration::from_secs(6) * 11 + Duration::from_secs(6) / 2 + Duration::from_secs(6);

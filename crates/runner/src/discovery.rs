@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use procfs::net::{TcpState, tcp, tcp6};
+use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
 use procfs::process::{FDTarget, Process};
 
-use crate::http_client::with_path;
+use crate::http_client::{HttpClient, with_path};
 use crate::keeping::{SpawnSpec, SupervisedProcess};
 use crate::process_table::{descendants_of, everyone};
 use crate::subject::Launcher;
@@ -42,7 +42,7 @@ impl Launcher {
         let deadline = Instant::now() + SERVES_WITHIN;
         let mut seen = String::from("it listens on no TCP port");
         loop {
-            for port in listening_ports(process.keeper_pid()) {
+            for port in listening_ports_below(process.keeper_pid()) {
                 let url = format!("http://127.0.0.1:{port}");
                 match self.http_client.ask("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
                     Ok(response) if response.status < 400 => return Ok(url),
@@ -71,13 +71,29 @@ fn with_output(problem: &str, printed: &str) -> String {
     }
 }
 
+/// The TCP ports on which any process of this network namespace listens.
+#[must_use]
+pub fn listening_ports() -> BTreeSet<u16> {
+    listening().map(|entry| entry.local_address.port()).collect()
+}
+
+/// Whether `GET /` gets a response of any status.
+#[must_use]
+pub fn serves_http(url: &str, within: Duration) -> bool {
+    HttpClient::new().ask("GET", &with_path(url, "/"), &[], within).is_ok()
+}
+
 /// The TCP ports on which the descendants of a process listen.
-fn listening_ports(root: u32) -> BTreeSet<u16> {
+fn listening_ports_below(root: u32) -> BTreeSet<u16> {
     let everyone = everyone();
     let sockets: HashSet<u64> = descendants_of(root, &everyone).iter().flat_map(|stat| sockets_of(stat.pid)).collect();
+    listening().filter(|entry| sockets.contains(&entry.inode)).map(|entry| entry.local_address.port()).collect()
+}
+
+/// Listening sockets, of IPv4 and IPv6.
+pub(crate) fn listening() -> impl Iterator<Item = TcpNetEntry> {
     let entries = [tcp(), tcp6()].into_iter().flatten().flatten();
-    let listening = entries.filter(|entry| entry.state == TcpState::Listen && sockets.contains(&entry.inode));
-    listening.map(|entry| entry.local_address.port()).collect()
+    entries.filter(|entry| entry.state == TcpState::Listen)
 }
 
 /// A process that has ended meanwhile, or belongs to another user, has none.
@@ -102,7 +118,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let parent = Process::myself().unwrap().stat().unwrap().ppid;
-        assert!(listening_ports(u32::try_from(parent).unwrap()).contains(&port));
-        assert!(!listening_ports(std::process::id()).contains(&port), "the process itself is no descendant");
+        assert!(listening_ports_below(u32::try_from(parent).unwrap()).contains(&port));
+        assert!(listening_ports().contains(&port));
+        assert!(!listening_ports_below(std::process::id()).contains(&port), "the process itself is no descendant");
     }
 }

@@ -8,7 +8,7 @@
 //! | `placement` | assignment of CPUs |
 //! | `instruments` | what subjects, generators and the machine use meanwhile |
 //! | [`journal`] | the folder of a run, to which is only added |
-//! | `discovery` | the address at which a command serves, found by starting it once |
+//! | `discovery` | the address at which a command serves, found by starting it once; ports that listen |
 //! | `conduct` | the run: trial after trial |
 //! | `http_client` | single requests: is it ready, what does it count |
 //! | `process_table` | `/proc` |
@@ -50,12 +50,13 @@ mod versions;
 
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
+pub use discovery::{listening_ports, serves_http};
 pub use http_client::{fetch, post};
 pub use instruments::{
     ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings,
     Window, machine, scrape,
 };
-pub use keeping::{ExitInfo, Keeper, SpawnSpec, StartFault, SupervisedProcess, keep};
+pub use keeping::{ExitInfo, Keeper, SpawnSpec, StartFault, SupervisedProcess, find_program, keep};
 pub use placement::{GeneratorPlace, Placement, place};
 pub use preflight::{CheckFiles, preflight};
 pub use subject::{Launcher, Names, Ports, Subject};

@@ -19,6 +19,7 @@ mod model;
 mod names;
 mod order;
 mod questions;
+mod quick;
 mod read;
 mod repeats;
 mod request;

@@ -17,6 +17,7 @@ use super::foreign;
 use super::gate::Gate;
 use super::model::{Plan, PlanFactor};
 use super::questions::{self, Questions};
+use super::quick;
 use super::resolve::Resolved;
 use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
 use super::roles::Roles;
@@ -103,6 +104,9 @@ fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -
             collector.note(&node.span, format!("profiles are tables, [profile.NAME], not {}", node.value.describe()));
         }
         None => {}
+    }
+    if wanted == Some(quick::NAME) && profiles.iter().all(|entry| entry.key != quick::NAME) {
+        profiles.push(quick::profile(tree));
     }
     if let Some(wanted) = wanted.filter(|wanted| !profiles.iter().any(|entry| entry.key == *wanted)) {
         let hint = suggest_or_list(wanted, profiles.iter().map(|entry| entry.key.as_str()));

@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
-use procfs::net::{TcpState, tcp, tcp6};
-
 use super::members::{as_ns, own_time};
 use super::process::Process;
-use crate::discovery::sockets_of;
+use crate::discovery::{listening, sockets_of};
 use crate::process_table::{descendants_of, everyone};
 
 /// Most processes of one server.
@@ -117,9 +115,8 @@ impl ExternalProcesses {
 }
 
 fn listening_on(port: u16, pids: impl Iterator<Item = u32>) -> BTreeSet<u32> {
-    let entries = [tcp(), tcp6()].into_iter().flatten().flatten();
-    let listening = entries.filter(|entry| entry.state == TcpState::Listen && entry.local_address.port() == port);
-    let sockets: BTreeSet<u64> = listening.map(|entry| entry.inode).collect();
+    let on_port = listening().filter(|entry| entry.local_address.port() == port);
+    let sockets: BTreeSet<u64> = on_port.map(|entry| entry.inode).collect();
     if sockets.is_empty() {
         return BTreeSet::new();
     }

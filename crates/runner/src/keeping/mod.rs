@@ -25,5 +25,6 @@ mod watcher;
 
 pub use exit::ExitInfo;
 pub use keeper::keep;
-pub(crate) use program::{find_program, missing};
+pub use program::find_program;
+pub(crate) use program::missing;
 pub use supervised_process::{Keeper, SpawnSpec, StartFault, SupervisedProcess};

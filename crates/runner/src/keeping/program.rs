@@ -34,8 +34,9 @@ const PACKAGES: &[(&str, &str)] = &[
 /// Folders in which servers lie, and which are not in an ordinary user's PATH.
 const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Where the program of this name is; a name with a slash counts from `folder`.
-pub(crate) fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
+/// The path of a program in PATH or a folder of system programs; a name with a slash is relative to `folder`.
+#[must_use]
+pub fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(folder.join(name)).filter(|path| is_program(path));
     }

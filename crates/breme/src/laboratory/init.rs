@@ -1,0 +1,143 @@
+//! `breme init`: an experiment file to begin with, about what is on this machine.
+//!
+//! A web server that runs here is measured as it is; else one that is installed is compared with `breme site`; else two
+//! drivers of `breme site` are compared.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breme_runner::{find_program, listening_ports, serves_http};
+
+use super::output;
+use crate::failure::Failure;
+
+/// Write an experiment file to begin with
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// File to write; an existing one is not overwritten
+    #[arg(value_name = "FILE", default_value = "experiment.toml")]
+    file: PathBuf,
+}
+
+const AFTER_HELP: &str =
+    "The experiment measures the web servers that listen on this machine (ports 80, 443, 3000 to 5999 and
+8000 to 9999 are tried); without one, it compares breme site with nginx or Node.js, if installed.
+
+Example:
+  breme init && breme run --quick experiment.toml";
+
+const WITH_NGINX: &str = include_str!("init/nginx.toml");
+const WITH_NODE: &str = include_str!("init/node.toml");
+/// Needs no other program.
+pub(super) const ALONE: &str = include_str!("init/alone.toml");
+const ONE_SERVER: &str = include_str!("init/one_server.toml");
+const TWO_SERVERS: &str = include_str!("init/two_servers.toml");
+
+/// Only ports on which web servers usually listen get a request: other services may not like one.
+const USUAL_PORTS: [std::ops::RangeInclusive<u16>; 4] = [80..=80, 443..=443, 3000..=5999, 8000..=9999];
+/// More listening ports are not tried.
+const TRIED_MAX: usize = 32;
+const RESPONSE_WITHIN: Duration = Duration::from_millis(500);
+
+pub(super) fn init(args: &Args) -> Result<u8, Failure> {
+    let found = Found::here();
+    let name = args.file.display();
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(|error| {
+        Failure::run(match error.kind() {
+            ErrorKind::AlreadyExists => format!("{name} exists; give another name, `breme init FILE`"),
+            _ => format!("{name}: {error}"),
+        })
+    })?;
+    file.write_all(found.experiment().as_bytes()).map_err(|error| Failure::run(format!("{name}: {error}")))?;
+    output::print(&format!(
+        "found   {}\nwrote   {name}: {}\nnext    breme run --quick {name}\n",
+        found.in_words(),
+        found.question()
+    ))?;
+    Ok(0)
+}
+
+/// What there is to measure.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// URLs of servers that respond.
+    Running(Vec<String>),
+    Nginx,
+    Node,
+    Nothing,
+}
+
+impl Found {
+    fn here() -> Self {
+        let is_usual = |port: &u16| USUAL_PORTS.iter().any(|ports| ports.contains(port));
+        let urls = listening_ports().into_iter().filter(is_usual).take(TRIED_MAX).filter_map(url_of).take(2);
+        let urls: Vec<String> = urls.collect();
+        if !urls.is_empty() {
+            return Self::Running(urls);
+        }
+        let here = std::path::Path::new(".");
+        match () {
+            () if find_program("nginx", here).is_some() => Self::Nginx,
+            () if find_program("node", here).is_some() => Self::Node,
+            () => Self::Nothing,
+        }
+    }
+
+    fn in_words(&self) -> String {
+        match self {
+            Self::Running(urls) => urls.join(", "),
+            Self::Nginx => String::from("nginx"),
+            Self::Node => String::from("Node.js"),
+            Self::Nothing => String::from("no other web server"),
+        }
+    }
+
+    fn question(&self) -> &'static str {
+        match self {
+            Self::Running(urls) if urls.len() > 1 => "which of the two serves more requests per second?",
+            Self::Running(_) => "does its rate grow with the number of users?",
+            Self::Nginx => "which costs less CPU time, breme site or nginx?",
+            Self::Node => "which costs less CPU time, breme site or Node.js?",
+            Self::Nothing => "threads or events?",
+        }
+    }
+
+    fn experiment(&self) -> String {
+        match self {
+            Self::Running(urls) => match urls.as_slice() {
+                [one] => ONE_SERVER.replace("URL", one),
+                [one, two, ..] => TWO_SERVERS.replace("URL_A", one).replace("URL_B", two),
+                [] => ALONE.to_owned(),
+            },
+            Self::Nginx => WITH_NGINX.to_owned(),
+            Self::Node => WITH_NODE.to_owned(),
+            Self::Nothing => ALONE.to_owned(),
+        }
+    }
+}
+
+fn url_of(port: u16) -> Option<String> {
+    let schemes = if port == 443 || port == 8443 { ["https", "http"] } else { ["http", "https"] };
+    let urls = schemes.map(|scheme| format!("{scheme}://127.0.0.1:{port}"));
+    urls.into_iter().find(|url| serves_http(url, RESPONSE_WITHIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_an_experiment() {
+        let urls = |count: usize| (1..=count).map(|port| format!("http://127.0.0.1:{port}")).collect();
+        for found in [Found::Running(urls(1)), Found::Running(urls(2)), Found::Nginx, Found::Node, Found::Nothing] {
+            let text = found.experiment();
+            let plan = super::super::experiment::read_text(&text, std::path::Path::new("/"));
+            let plan = plan.unwrap_or_else(|failure| panic!("{found:?}: {failure:?}"));
+            assert!(!plan.hypotheses.is_empty() && plan.warnings.is_empty(), "{found:?}: {:?}", plan.warnings);
+            assert!(!text.contains("\"URL"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The profile `quick` of an experiment that defines none: a first answer in a fraction of the time.
+
+use std::time::Duration;
+
+use breme_toml::{Collector, Entry, Node, Table, Value, read};
+
+use super::blocks::Blocks;
+use crate::file::values::Time;
+
+/// Its name.
+pub(super) const NAME: &str = "quick";
+/// Longer trials are cut to this.
+const DURATION: Duration = Duration::from_secs(1);
+/// As it is written in an experiment.
+const DURATION_TEXT: &str = "1s";
+/// More blocks are not run; 6 suffice for a verdict where the difference is clear.
+const BLOCKS: Blocks = Blocks { least: 6, most: 12, extended_to: None };
+
+/// Keys of a workload that give it a course: when it starts, what rate it has when.
+const TIMED: [&str; 4] = ["start_after", "over", "stages", "ramp"];
+
+/// The profile, which never makes an experiment longer. Loads that end by a number of requests keep it, and trials in
+/// which something happens at a given time keep their length.
+pub(super) fn profile(experiment: &Table) -> Entry {
+    let mut design = Vec::new();
+    if blocks(experiment).is_none_or(|blocks| blocks.most > BLOCKS.most) {
+        let range = [("least", BLOCKS.least), ("most", BLOCKS.most)];
+        design.push(table("blocks", range.map(|(key, count)| entry(key, Value::Integer(i64::from(count)))).into()));
+    }
+    let mut workloads = Vec::new();
+    if !has_instants(experiment) {
+        if is_longer(experiment.table("design")) {
+            design.push(duration());
+        }
+        let with_own = experiment.table("workload").iter().filter(|workload| match &workload.node.value {
+            Value::Table(table) => table.get("duration").is_some() && is_longer(&table.entries),
+            _ => false,
+        });
+        workloads.extend(with_own.map(|workload| table(&workload.key, vec![duration()])));
+    }
+    table(NAME, vec![table("design", design), table("workload", workloads)])
+}
+
+fn blocks(experiment: &Table) -> Option<Blocks> {
+    let written = experiment.table("design").iter().find(|entry| entry.key == "blocks");
+    Blocks::read(written.map(|entry| &entry.node), &mut Collector::new(""))
+}
+
+/// Whether something in a trial has its time: a warm-up, a fault, a stage of a load.
+fn has_instants(experiment: &Table) -> bool {
+    let design = experiment.table("design").iter();
+    let has_warm_up = design.filter(|entry| entry.key == "warm_up").any(|entry| time(&entry.node).is_some());
+    let is_timed = |workload: &Entry| match &workload.node.value {
+        Value::Table(table) => table.keys().any(|key| TIMED.contains(&key)),
+        _ => false,
+    };
+    let has_faults =
+        experiment.get("fault").is_some() || experiment.table("factor").iter().any(|factor| factor.key == "fault");
+    has_warm_up || has_faults || experiment.table("workload").iter().any(is_timed)
+}
+
+/// Whether the `duration` among these entries, or the default of 10 s, is longer. One that depends on a factor stays.
+fn is_longer(entries: &[Entry]) -> bool {
+    let written = entries.iter().find(|entry| entry.key == "duration");
+    written.is_none_or(|written| time(&written.node).is_some_and(|time| time > DURATION))
+}
+
+fn time(node: &Node) -> Option<Duration> {
+    read::<Time>(node, &mut Collector::new("")).map(|time| time.0)
+}
+
+fn duration() -> Entry {
+    entry("duration", Value::Text(DURATION_TEXT.to_owned()))
+}
+
+fn table(key: &str, entries: Vec<Entry>) -> Entry {
+    entry(key, Value::Table(Table { entries }))
+}
+
+fn entry(key: &str, value: Value) -> Entry {
+    Entry { key: key.to_owned(), key_span: 0..0, node: Node { span: 0..0, value } }
+}
