@@ -8,9 +8,11 @@
 //! | `cargo xtask arrows`, `width` | one of these checks |
 //! | `cargo xtask bench [NAME…]` | measures breme against the peers that have a goal, and prints the results |
 //! | `cargo xtask peers [NAME…]` | measures breme against all peers, and writes `docs/PEERS.md` |
+//! | `cargo xtask dist [ARCH…]` | builds what users install: static binaries, packages, checksums |
 //! | `cargo xtask packages` | installs the packages that tests, benchmarks and studies need |
 
 mod arrows;
+mod dist;
 mod go;
 mod npm;
 mod packages;
@@ -32,6 +34,7 @@ Commands:
   arrows          Check the dependencies between crates
   width           Check that comments and documents have at most 120 columns
   packages        Install the packages that tests, benchmarks and studies need
+  dist [ARCH…]    Build what users install into target/dist: static binaries, packages, checksums
   bench [NAME…]   Measure breme against the peers that have a goal (see bench --help)
   peers [NAME…]   Measure breme against all peers and write docs/PEERS.md (see peers --help)
 ";
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
             .and_then(|()| npm::install(&npm::WIKI_PEER, &target()))
             .and_then(|()| go::install_nats(&target())),
         "check" => check(),
+        "dist" => dist::build(rest),
         "arrows" => arrows::check(),
         "width" => width::check(),
         "help" | "--help" | "-h" => {
