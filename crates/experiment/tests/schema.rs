@@ -1,4 +1,4 @@
-//! The published schemas of experiment files, records, judgements and comparisons of runs are those of the code.
+//! The published schemas of records, judgements and comparisons of runs are those of the code.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -10,11 +10,6 @@ use serde::Serialize;
 
 fn check(name: &str, schema: &impl Serialize) {
     check_published(name, &serde_json::to_string_pretty(schema).unwrap(), "breme-experiment", "schema");
-}
-
-#[test]
-fn the_published_schema_of_experiments_is_that_of_the_code() {
-    check("experiment.schema.json", &breme_experiment::plan::schema());
 }
 
 #[test]

@@ -16,6 +16,6 @@ pub fn check_published(name: &str, schema: &str, package: &str, test: &str) {
         std::fs::write(&path, &schema).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
-    let remedy = format!("{RENEW}=1 cargo test -p {package} --test {test}");
+    let remedy = format!("{RENEW}=1 cargo test -p {package} {test}");
     assert!(published == schema, "schemas/{name} is stale; renew it with: {remedy}");
 }

@@ -1,10 +1,10 @@
-//! `cargo xtask dist`: what users install, in `target/dist`.
+//! `cargo xtask dist`: what users install, in `target/packages`.
 //!
 //! | file | what |
 //! |---|---|
 //! | `breme-VERSION-ARCH-linux.tar.gz` | a static binary (musl), completions, manual pages, a systemd unit, licences |
 //! | `breme_VERSION_ARCH.deb` | the same as a package of Debian |
-//! | `Containerfile` and `breme-ARCH` | an image from the binary alone: `docker build --build-arg ARCH=x86_64 target/dist` |
+//! | `Containerfile` and `breme-ARCH` | an image from the binary alone: `docker build --build-arg ARCH=x86_64 target/packages` |
 //! | `breme-VERSION.cdx.json` | the crates in the binary (SBOM, CycloneDX) |
 //! | `SHA256SUMS` | checksums of all of them |
 //!
@@ -22,8 +22,8 @@ const ZIG: &str = "ziglang==0.17.1";
 const ZIGBUILD: (&str, &str) = ("cargo-zigbuild", "0.24.1");
 const SBOM: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 
-/// No binary may be larger.
-const BINARY_BYTES_MAX: u64 = 20_000_000;
+/// No binary may be larger. Most of it is code, of the databases and TLS too.
+const BINARY_BYTES_MAX: u64 = 30_000_000;
 
 struct Architecture {
     name: &'static str,
@@ -40,7 +40,7 @@ const ARCHITECTURES: [Architecture; 2] = [
 pub(crate) fn build(names: &[String]) -> Outcome {
     let chosen = choose(names)?;
     let tools = Tools::install()?;
-    let folder = target().join("dist");
+    let folder = target().join("packages");
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
@@ -126,21 +126,16 @@ impl Tools {
 
     fn list_crates(&self, file: &Path) -> Outcome {
         let mut list = Command::new(self.program("cargo-cyclonedx"));
-        list.args([
-            "cyclonedx",
-            "--format",
-            "json",
-            "--manifest-path",
-            "crates/breme/Cargo.toml",
-            "--describe",
-            "crate",
-        ]);
+        list.args(["cyclonedx", "--format", "json", "--manifest-path", "crates/breme/Cargo.toml"]);
         list.args(["--override-filename", "sbom"]).current_dir(root());
         step("list of crates", list)?;
-        // It writes beside each manifest of the workspace.
-        let written = root().join("crates/breme/sbom.json");
-        copy(&written, file)?;
-        fs::remove_file(&written).map_err(|error| format!("{}: {error}", written.display()))
+        // It writes a list beside each manifest of the workspace, with the path of this folder in it.
+        let lists = fs::read_dir(root().join("crates")).map_err(|error| format!("crates: {error}"))?;
+        let lists: Vec<PathBuf> = lists.flatten().map(|entry| entry.path().join("sbom.json")).collect();
+        let own = root().join("crates/breme/sbom.json");
+        let text = fs::read_to_string(&own).map_err(|error| format!("{}: {error}", own.display()))?;
+        lists.iter().for_each(|list| drop(fs::remove_file(list)));
+        write(file, text.replace(&format!("{}/", root().display()), "").as_bytes())
     }
 }
 

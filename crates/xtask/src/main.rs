@@ -34,7 +34,7 @@ Commands:
   arrows          Check the dependencies between crates
   width           Check that comments and documents have at most 120 columns
   packages        Install the packages that tests, benchmarks and studies need
-  dist [ARCH…]    Build what users install into target/dist: static binaries, packages, checksums
+  dist [ARCH…]    Build what users install into target/packages: static binaries, packages, checksums
   bench [NAME…]   Measure breme against the peers that have a goal (see bench --help)
   peers [NAME…]   Measure breme against all peers and write docs/PEERS.md (see peers --help)
 ";

@@ -57,6 +57,7 @@ fn flag(argument: &Arg) -> Flag {
         takes_value,
         is_path: argument.get_value_parser().type_id() == TypeId::of::<PathBuf>(),
         is_upstream: argument.get_long().is_some_and(|name| UPSTREAMS.contains(&name)),
+        help: argument.get_help().map(ToString::to_string).unwrap_or_default(),
         values: if takes_value { values.iter().map(|value| value.get_name().to_owned()).collect() } else { Vec::new() },
     }
 }
@@ -92,6 +93,14 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its published schema has the flags of the servers, applications included.
+    #[cfg(feature = "applications")]
+    #[test]
+    fn the_published_schema_of_experiments_is_that_of_the_code() {
+        let schema = serde_json::to_string_pretty(&breme_experiment::plan::schema(&roles())).unwrap();
+        breme_testkit::check_published("experiment.schema.json", &schema, "breme", "published_schema");
+    }
 
     #[test]
     fn a_servers_flags_are_those_of_its_command() {

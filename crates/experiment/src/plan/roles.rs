@@ -46,6 +46,8 @@ pub struct Flag {
     pub is_upstream: bool,
     /// The only values that it takes, if there are but a few.
     pub values: Vec<String>,
+    /// Its help text.
+    pub help: String,
 }
 
 /// Flags that are made by the laboratory.
