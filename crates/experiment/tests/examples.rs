@@ -27,7 +27,6 @@ fn examples_are_read_in_every_profile() {
             continue;
         }
         count += 1;
-        let text = file(&name).unwrap();
         for profile in [None, Some("quick")] {
             let plan = plan(&name, profile);
             assert!(!plan.trials().is_empty() || plan.search.is_some(), "{name}");
