@@ -171,7 +171,7 @@ fn check_binary(binary: &Path) -> Outcome {
     if bytes.windows(7).any(|window| window == b"/ld-mus" || window == b"/ld-lin") {
         return Err(format!("{} is not static: it names a dynamic linker", binary.display()));
     }
-    eprintln!("   {} bytes", size);
+    eprintln!("   {size} bytes");
     Ok(())
 }
 
