@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::Random;
-use breme_http1::{FieldBlock, Method};
+use breme_http::{FieldBlock, Method};
 
 use crate::CacheSettings;
 use crate::fields;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_base::Instant;
-use breme_http1::{ByteRange, FieldBlock, Framing};
+use breme_http::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
 use crate::Now;

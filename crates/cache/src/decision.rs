@@ -5,7 +5,7 @@ mod reuse;
 
 use std::sync::Arc;
 
-use breme_http1::{Fields, Method};
+use breme_http::{Fields, Method};
 
 use reuse::{Reuse, find};
 

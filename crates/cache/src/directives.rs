@@ -3,7 +3,7 @@
 //! An invalid number counts as 0, since a response with an invalid lifetime is stale (4.2.1). Of duplicate directives
 //! the smallest value counts. Values may be tokens or quoted strings.
 
-use breme_http1::list_members;
+use breme_http::list_members;
 
 use crate::fields::FieldValues;
 

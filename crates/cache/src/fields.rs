@@ -1,6 +1,6 @@
 //! Access to header values in a received head, in stored lines or in a saved request.
 
-use breme_http1::{FieldBlock, Fields};
+use breme_http::{FieldBlock, Fields};
 
 use crate::request::Request;
 

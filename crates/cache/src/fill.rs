@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use breme_http1::FieldBlock;
+use breme_http::FieldBlock;
 
 use crate::fields::SavedFields;
 use crate::groups::{GroupId, Groups};

@@ -9,7 +9,7 @@ mod head;
 use std::sync::Arc;
 
 use breme_base::Instant;
-use breme_http1::FieldBlock;
+use breme_http::FieldBlock;
 
 use crate::cache::Cache;
 use crate::fill::{Fill, FillOutcome, Shard};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixSeconds};
-use breme_http1::list_members;
+use breme_http::list_members;
 
 use crate::CacheSettings;
 use crate::dates;

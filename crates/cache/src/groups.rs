@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use breme_http1::FieldBlock;
+use breme_http::FieldBlock;
 
 use crate::key::KeyHasher;
 use crate::structured::PurgeNames;

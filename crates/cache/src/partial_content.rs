@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::{ByteRange, FieldBlock, Ranges, is_targeted_cache_control, only_tag, parse_ranges};
+use breme_http::{ByteRange, FieldBlock, Ranges, is_targeted_cache_control, only_tag, parse_ranges};
 
 use crate::fields::{FieldValues, lines};
 use crate::ranges::describes_sent_bytes;

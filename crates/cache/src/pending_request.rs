@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_base::Instant;
-use breme_http1::Method;
+use breme_http::Method;
 
 use crate::cached_response::ResponseOptions;
 use crate::directives::RequestDirectives;

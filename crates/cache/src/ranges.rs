@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use breme_http1::{ByteRange, FieldBlock, Ranges, parse_ranges};
+use breme_http::{ByteRange, FieldBlock, Ranges, parse_ranges};
 use bytes::Bytes;
 
 use crate::fields::{FieldValues, lines};

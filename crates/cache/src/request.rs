@@ -6,7 +6,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use breme_base::{Instant, UnixSeconds};
-use breme_http1::{FieldBlock, Fields, Method};
+use breme_http::{FieldBlock, Fields, Method};
 
 use crate::key::Scheme;
 

@@ -1,6 +1,6 @@
 //! Cache-Status (RFC 9211).
 
-use breme_http1::push_decimal;
+use breme_http::push_decimal;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus {

@@ -4,7 +4,7 @@
 //! requests do not wait for each other in vain.
 
 use breme_base::Random;
-use breme_http1::{list_members, reason_phrase};
+use breme_http::{list_members, reason_phrase};
 
 use crate::CacheSettings;
 use crate::directives::{ResponseDirectives, qualified_names};
@@ -183,14 +183,14 @@ impl StoredFields {
 
 /// The header lines to store, allocated with their exact size: growing and shrinking would leave holes in the heap, 80
 /// bytes for each response.
-pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlock {
+pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http::FieldBlock {
     /// `: ` and CRLF.
     const AROUND_BYTES: usize = 4;
     let stored = StoredFields::new(&head.fields);
     let fields = || head.fields.iter().filter(|field| stored.has(field.name.as_bytes()));
     let bytes: usize = fields().map(|field| field.name.len() + field.value.len() + AROUND_BYTES).sum();
     let capacity = bytes + head.added.as_bytes().len();
-    let mut lines = breme_http1::FieldBlock::with_capacity(capacity);
+    let mut lines = breme_http::FieldBlock::with_capacity(capacity);
     for field in fields() {
         let _ = lines.push(field.name, field.value);
     }

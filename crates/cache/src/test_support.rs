@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use breme_base::UnixSeconds;
-use breme_http1::{ClientConnection, ClientProgress, FieldBlock, FieldStorage, Fields, Limits, Method};
+use breme_http::{FieldBlock, Fields, Limits, Method};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage};
 
 use crate::store::{ReuseTerms, StoredLayout, StoredResponse};
 

@@ -1,6 +1,6 @@
 //! Conditional requests: evaluation for clients, conditions for upstream, updates by 304 (RFC 9111, 4.3).
 
-use breme_http1::{FieldBlock, Fields, any_tag, only_tag};
+use breme_http::{FieldBlock, Fields, any_tag, only_tag};
 
 use crate::dates::{date, parse_date};
 use crate::fields::{FieldValues, lines};

@@ -4,7 +4,7 @@
 //! are case and order. A variant is encoded as `name NUL value LF`, or `name LF` for an absent header; names and values
 //! contain neither NUL nor LF, so selects_variants are equal if their bytes are.
 
-use breme_http1::list_members;
+use breme_http::list_members;
 
 use crate::CacheSettings;
 use crate::fields::FieldValues;

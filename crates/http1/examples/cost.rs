@@ -7,10 +7,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use breme_http1::{
-    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ResponseBody,
-    ServerConnection,
-};
+use breme_http::{FieldBlock, Framing, Limits, Method};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Progress, ResponseBody, ServerConnection};
 
 const ROUNDS: usize = 15;
 const MESSAGES_PER_ROUND: usize = 200_000;
@@ -83,7 +81,7 @@ fn fetch(connection: &mut ClientConnection, input: &[u8], limits: &Limits) {
     }
 }
 
-fn main() -> Result<(), breme_http1::InvalidField> {
+fn main() -> Result<(), breme_http::InvalidField> {
     let limits = Limits::default();
     let mut fields = FieldBlock::new();
     fields.push("Content-Type", b"text/plain")?;

@@ -1,12 +1,12 @@
 //! The client side of a connection.
 
+use breme_http::{Field, Fields, Limits, Method, RefusalReason, ResponseHead};
+
 use crate::content::{ContentDecoder, ContentStep};
-use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
-use crate::refusal::RefusalReason;
+use crate::head::{FieldStorage, HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
 use crate::request_line::LineVersion;
 use crate::semantics;
 use crate::status_line::StatusLine;
-use crate::{Field, FieldStorage, Fields, Limits, Method, ResponseHead};
 
 /// Reads the responses of one connection, in the order of the requests sent on it.
 ///

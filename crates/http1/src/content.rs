@@ -3,11 +3,11 @@
 //! Chunk framing is consumed byte by byte: none of it stays in the driver, and a size line that arrives in a thousand
 //! segments is read once. Only an incomplete trailer line is left unconsumed, because its name must be checked whole.
 
+use breme_http::syntax::{is_blank, is_token_byte, is_value_byte};
+use breme_http::trailers::is_refused;
+use breme_http::{Field, Framing, Limits, RefusalReason};
+
 use crate::head::{field_count_max, split_field_line};
-use crate::refusal::RefusalReason;
-use crate::syntax::{is_blank, is_token_byte, is_value_byte};
-use crate::trailers::is_refused;
-use crate::{Field, Framing, Limits};
 
 /// A size with more digits is rejected, even if they are zeros.
 const SIZE_DIGITS_MAX: u32 = 16;

@@ -1,9 +1,10 @@
 //! Encodes request heads. Requests are built once and sent often, so this need not be fast.
 
-use crate::fields::push_field_line;
+use breme_http::fields::push_field_line;
+use breme_http::syntax::is_token;
+use breme_http::{FieldBlock, Framing, InvalidField, Method, Version};
+
 use crate::status::push_framing;
-use crate::syntax::is_token;
-use crate::{FieldBlock, Framing, InvalidField, Method, Version};
 
 /// Builds the bytes of a request; writes framing and Host itself.
 #[derive(Debug)]

@@ -10,9 +10,30 @@
 //! The strict path decides every refusal, by the first error in byte order. So the verdict does not depend on the
 //! segmentation, and a head that arrives byte by byte is scanned once.
 
-use crate::refusal::RefusalReason;
-use crate::syntax::{token_run, trim, value_run};
-use crate::{FieldStorage, Limits};
+use std::mem::MaybeUninit;
+
+use breme_http::syntax::{token_run, trim, value_run};
+use breme_http::{FIELD_COUNT_MAX, Field, Limits, RefusalReason};
+
+/// Storage for the fields of one head, on the caller's stack.
+#[derive(Debug)]
+pub struct FieldStorage<'a> {
+    pub(crate) headers: [MaybeUninit<Field<'a>>; FIELD_COUNT_MAX],
+}
+
+impl FieldStorage<'_> {
+    /// Uninitialised, so that it costs nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { headers: [const { MaybeUninit::uninit() }; FIELD_COUNT_MAX] }
+    }
+}
+
+impl Default for FieldStorage<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// Progress in an incomplete head. Offsets count from its first byte.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +46,7 @@ pub(crate) struct HeadScan {
 }
 
 /// The fields of a head and the length of the head in bytes.
-pub(crate) type Section<'a, 'f> = (&'f [httparse::Header<'a>], usize);
+pub(crate) type Section<'a, 'f> = (&'f [Field<'a>], usize);
 
 /// The first line of a head, which differs between the roles.
 pub(crate) trait FirstLine {
@@ -101,9 +122,9 @@ pub(crate) fn within<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
     &input[..input.len().min(limits.head_bytes_max).min(HEAD_BYTES_MAX)]
 }
 
-/// The limit, at most the capacity of the storage.
+/// The limit, at most the capacity of a [`FieldStorage`].
 pub(crate) fn field_count_max(limits: &Limits) -> usize {
-    limits.field_count_max.min(FieldStorage::CAPACITY)
+    limits.field_count_max.min(FIELD_COUNT_MAX)
 }
 
 /// Name and value of a field line (RFC 9112, 5), or its first error. `line` ends with its line feed.
@@ -139,7 +160,7 @@ fn why_no_name(name_len: usize, rest: &[u8]) -> RefusalReason {
 /// Whether every line of a tokenised head ends with CRLF: the tokeniser accepts a bare line feed.
 ///
 /// Names are slices of `head` and begin a line, so two loads per field suffice. The caller has checked the first line.
-pub(crate) fn lines_are_strict(head: &[u8], headers: &[httparse::Header<'_>]) -> bool {
+pub(crate) fn lines_are_strict(head: &[u8], headers: &[Field<'_>]) -> bool {
     let base = head.as_ptr().addr();
     head.ends_with(b"\r\n\r\n")
         && headers.iter().all(|header| {
@@ -154,13 +175,13 @@ pub(crate) fn split_fields<'a, 'f>(
     first_line_len: usize,
     storage: &'f mut FieldStorage<'a>,
 ) -> Result<Section<'a, 'f>, RefusalReason> {
-    let mut headers = [httparse::EMPTY_HEADER; FieldStorage::CAPACITY];
+    let mut headers = [httparse::EMPTY_HEADER; FIELD_COUNT_MAX];
     let mut count = 0;
     let lines = head.get(first_line_len..head.len().saturating_sub(2)).ok_or(RefusalReason::Malformed)?;
     for line in lines.split_inclusive(|&byte| byte == b'\n') {
         let (name, value) = split_field_line(line)?;
         let name = std::str::from_utf8(name).map_err(|_| RefusalReason::BadFieldName)?;
-        *headers.get_mut(count).ok_or(RefusalReason::TooManyFields)? = httparse::Header { name, value };
+        *headers.get_mut(count).ok_or(RefusalReason::TooManyFields)? = Field { name, value };
         count += 1;
     }
     Ok((storage.headers[..count].write_copy_of_slice(&headers[..count]), head.len()))

@@ -1,4 +1,5 @@
-//! HTTP/1.0 and HTTP/1.1 (RFC 9110, RFC 9112): bytes to messages of **one connection** and back.
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112): bytes to messages of **one connection** and back. What the messages mean is in
+//! `breme_http`.
 //!
 //! Both roles: [`ServerConnection`] reads requests and writes responses, [`ClientConnection`] the reverse. Neither
 //! knows sockets, clocks or the contract between nodes and drivers. The caller owns the received bytes: each call
@@ -12,16 +13,16 @@
 //!             └─► content    content and trailers from Content-Length or chunks
 //!   server, client           the state of the connection; refusals and errors
 //!   request_replay, response_replay   caches of request and response heads, byte for byte
-//!   byte_ranges, entity_tags  values that caches and servers parse
-//!   status, fields, encoder  messages ─► bytes; names and values are checked in one place
-//!   relay, trailers      forwarded messages
+//!   status, encoder      messages ─► bytes; names and values are checked in one place, `breme_http::fields`
+//!   relay, last_chunk    forwarded messages
 //! ```
 //!
-//! Ambiguous messages are rejected (RFC 9112, 11.2), each with a [`RefusalReason`]. The verdict on a message does not
+//! Ambiguous messages are rejected (RFC 9112, 11.2), each with a [`breme_http::RefusalReason`]. The verdict on a message does not
 //! depend on how its bytes were segmented.
 //!
 //! ```
-//! use breme_http1::{ResponseBody, FieldStorage, Framing, Limits, Progress, ServerConnection};
+//! use breme_http::{Framing, Limits};
+//! use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
 //!
 //! let (mut connection, limits, mut out) = (ServerConnection::new(), Limits::default(), Vec::new());
 //! let input = b"GET /greeting HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -38,20 +39,14 @@
 //!     connection.content_sent();
 //! }
 //! assert!(out.starts_with(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun,"));
-//! # Ok::<(), breme_http1::InvalidField>(())
+//! # Ok::<(), breme_http::InvalidField>(())
 //! ```
 
-mod byte_ranges;
 mod client;
 mod content;
-mod date;
 mod encoder;
-mod entity_tags;
-mod fields;
 mod head;
-mod limits;
-mod message;
-mod refusal;
+mod last_chunk;
 mod relay;
 mod request_line;
 mod request_replay;
@@ -60,22 +55,12 @@ mod semantics;
 mod server;
 mod status;
 mod status_line;
-mod syntax;
-mod trailers;
 
-pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
 pub use client::{ClientConnection, ClientError, ClientProgress};
-pub use date::http_date;
 pub use encoder::RequestEncoder;
-pub use entity_tags::{EntityTag, any_tag, only_tag};
-pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_members};
-pub use limits::Limits;
-pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
-pub use refusal::{Refusal, RefusalReason};
-pub use relay::{FieldName, FieldWriter, HopByHop, RelayedRequest, push_chunk};
-pub use request_line::is_authority;
+pub use head::FieldStorage;
+pub use last_chunk::LastChunk;
+pub use relay::{FieldName, FieldWriter, RelayedRequest, push_chunk};
 pub use request_replay::{ReplayCache, ReplayEntry};
 pub use response_replay::{ReplayHead, WholeResponse};
 pub use server::{Progress, ResponseBody, ResponseWriter, ServerConnection};
-pub use status::{push_decimal, reason_phrase};
-pub use trailers::{LastChunk, is_targeted_cache_control};

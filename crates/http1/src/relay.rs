@@ -1,79 +1,18 @@
-//! Forwarded messages: hop-by-hop fields, and serialisation of the others.
+//! Serialisation of forwarded messages.
 //!
 //! Nothing of the sender's framing is forwarded. Field lines are written from name and value; framing and connection
 //! management are written by this crate (RFC 9110, 7.6.1; RFC 9112, 11.2).
 
-use crate::fields::{is_sendable, push_checked_line, push_field_line};
+use breme_http::fields::{is_sendable, push_checked_line, push_field_line};
+use breme_http::syntax::is_token;
+use breme_http::trailers::announced;
+use breme_http::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version, push_decimal};
+
 use crate::head::split_field_line;
-use crate::status::{push_decimal, push_framing, push_hexadecimal};
-use crate::syntax::{is_token, trim};
-use crate::trailers::{announced, is_relayed};
-use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
+use crate::status::{push_framing, push_hexadecimal};
 
 /// Reserved for the fields of a forwarded message.
 const FIELDS_BYTES: usize = 512;
-
-/// The hop-by-hop fields of a message (RFC 9110, 7.6.1).
-#[derive(Clone, Copy, Debug)]
-pub struct HopByHop<'a, 'f> {
-    fields: Fields<'a, 'f>,
-    /// Connection lists field names.
-    names_fields: bool,
-}
-
-impl<'a, 'f> Fields<'a, 'f> {
-    #[must_use]
-    pub fn hop_by_hop(self) -> HopByHop<'a, 'f> {
-        let is_known =
-            |option: &[u8]| option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close");
-        let names_fields = self.all("Connection").any(|value| !is_known(value));
-        HopByHop { fields: self, names_fields }
-    }
-
-    /// Whether the sender of this request accepts trailers (RFC 9110, 10.1.4).
-    #[must_use]
-    pub fn accept_trailers(self) -> bool {
-        self.list("TE").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
-    }
-
-    /// Whether the trailers of this message may be forwarded. Connection can list trailers too (RFC 9110, 7.6.1), and
-    /// its value is gone when they arrive: if it lists a name that would be forwarded, all trailers are dropped.
-    #[must_use]
-    pub fn keep_trailers(self) -> bool {
-        let names = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
-        !names.filter_map(|name| std::str::from_utf8(name).ok()).any(|name| !name.is_empty() && is_relayed(name))
-    }
-}
-
-impl HopByHop<'_, '_> {
-    /// Whether a field of this name is hop-by-hop. Includes framing, which is written anew, and Trailer, since only the
-    /// new framing decides whether trailers can be forwarded.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        let is_known = match name.len() {
-            2 => is("TE"),
-            7 => is("Upgrade") || is("Trailer"),
-            10 => is("Connection") || is("Keep-Alive"),
-            14 => is("Content-Length"),
-            16 => is("Proxy-Connection"),
-            17 => is("Transfer-Encoding"),
-            _ => false,
-        };
-        is_known || (self.names_fields && self.is_named(name))
-    }
-
-    /// Options are tokens: quotation marks do not group them, so that no recipient sees more names than are removed.
-    /// CDN-Loop cannot be removed (RFC 8586, 2).
-    #[cold]
-    fn is_named(&self, name: &str) -> bool {
-        if name.eq_ignore_ascii_case("CDN-Loop") {
-            return false;
-        }
-        let options = self.fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
-        options.into_iter().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
-    }
-}
 
 /// A field name checked at compile time. Never a framing field.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +102,7 @@ impl<'o> FieldWriter<'o> {
         self.out.extend_from_slice(block.as_bytes());
     }
 
-    /// Forwards the fields of another message that are not [hop-by-hop](HopByHop) and for which `keeps` returns true.
+    /// Forwards the fields of another message that are not [hop-by-hop](breme_http::HopByHop) and for which `keeps` returns true.
     /// They were validated on receipt.
     pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
         let hop_by_hop = fields.hop_by_hop();
@@ -309,7 +248,9 @@ fn push_target(target: Target<'_>, out: &mut Vec<u8>) -> Result<(), InvalidField
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientConnection, ClientProgress, FieldStorage, Limits, Progress, ServerConnection};
+    use breme_http::Limits;
+
+    use crate::{ClientConnection, ClientProgress, FieldStorage, Progress, ServerConnection};
 
     const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 

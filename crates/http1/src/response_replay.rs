@@ -4,8 +4,9 @@
 //! head and, if they are equal and the whole body is there, consumes the response in one step. Everything else, and
 //! every error, is left to the parser.
 
+use breme_http::{Framing, ResponseHead, Version};
+
 use crate::client::ClientConnection;
-use crate::{Framing, ResponseHead, Version};
 
 /// The last response head with a known length, for all connections to one server.
 #[derive(Debug, Default)]
@@ -98,7 +99,9 @@ impl ClientConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientProgress, FieldStorage, Limits, Method};
+    use breme_http::{Limits, Method};
+
+    use crate::{ClientProgress, FieldStorage};
 
     const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: 5\r\n\r\nhello";
 

@@ -3,12 +3,9 @@
 //! Requests are read strictly: an ambiguous one is rejected, since a proxy in front may have read it the other way (RFC
 //! 9112, 11.2). Responses may repeat a Content-Length.
 
-use httparse::Header;
-
-use crate::refusal::RefusalReason;
-use crate::request_line::Authority;
-use crate::syntax::{decimal, is_token, members, trim};
-use crate::{Framing, Limits, Method, Target, Version};
+use breme_http::authority::Authority;
+use breme_http::syntax::{decimal, is_token, members, trim};
+use breme_http::{Field, Framing, Limits, Method, RefusalReason, Target, Version};
 
 /// What the header fields of a request say about its connection.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +61,7 @@ impl ConnectionOptions {
 
 impl<'a> FramingFields<'a> {
     /// Selects by the length of the name, so that most fields cost one jump.
-    fn new(headers: &[Header<'a>]) -> Self {
+    fn new(headers: &[Field<'a>]) -> Self {
         let mut found = Self::default();
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -89,7 +86,7 @@ pub(crate) fn request<'a>(
     method: Method<'_>,
     target: Target<'a>,
     version: Version,
-    headers: &[Header<'a>],
+    headers: &[Field<'a>],
     limits: &Limits,
 ) -> Result<RequestSemantics<'a>, RefusalReason> {
     let found = FramingFields::new(headers);
@@ -127,7 +124,7 @@ pub(crate) fn request<'a>(
 
 /// Rejects fields that a proxy in front may interpret differently. Rare, so kept off the hot path.
 #[cold]
-fn check_odd_fields(headers: &[Header<'_>]) -> Result<(), RefusalReason> {
+fn check_odd_fields(headers: &[Field<'_>]) -> Result<(), RefusalReason> {
     if headers.iter().any(|header| looks_alike(header.name)) {
         return Err(RefusalReason::LookalikeField);
     }
@@ -177,7 +174,7 @@ fn request_host<'a>(found: &FramingFields<'a>, version: Version) -> Result<Optio
 fn request_framing(
     found: &FramingFields<'_>,
     version: Version,
-    headers: &[Header<'_>],
+    headers: &[Field<'_>],
     limits: &Limits,
 ) -> Result<Framing, RefusalReason> {
     match (found.coding, found.length) {
@@ -207,7 +204,7 @@ fn is_chunked(coding: &[u8]) -> bool {
 }
 
 /// Why a Transfer-Encoding other than `chunked` is rejected: ambiguous (400), or valid and unknown (501).
-fn why_not_chunked(headers: &[Header<'_>]) -> RefusalReason {
+fn why_not_chunked(headers: &[Field<'_>]) -> RefusalReason {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Transfer-Encoding"));
     let mut ends_in_chunked = false;
     for coding in lines.flat_map(|header| header.value.split(|&byte| byte == b',')).map(trim) {
@@ -231,7 +228,7 @@ fn is_coding(coding: &[u8]) -> bool {
 }
 
 /// RFC 9110, 10.1.1: whether the client waits for 100 (Continue); an error for any other expectation.
-fn meets_expectations(headers: &[Header<'_>], framing: Framing) -> Result<bool, RefusalReason> {
+fn meets_expectations(headers: &[Field<'_>], framing: Framing) -> Result<bool, RefusalReason> {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Expect"));
     let mut asked = false;
     for expectation in lines.flat_map(|header| members(header.value)) {
@@ -247,7 +244,7 @@ fn meets_expectations(headers: &[Header<'_>], framing: Framing) -> Result<bool, 
 pub(crate) fn response(
     version: Version,
     has_no_content: bool,
-    headers: &[Header<'_>],
+    headers: &[Field<'_>],
 ) -> Result<(Framing, bool), RefusalReason> {
     let found = FramingFields::new(headers);
     let framing = if has_no_content { Framing::None } else { response_framing(&found, version, headers)? };
@@ -258,7 +255,7 @@ pub(crate) fn response(
 fn response_framing(
     found: &FramingFields<'_>,
     version: Version,
-    headers: &[Header<'_>],
+    headers: &[Field<'_>],
 ) -> Result<Framing, RefusalReason> {
     match (found.coding, found.length) {
         (None, None) => Ok(Framing::UntilClose),
@@ -272,7 +269,7 @@ fn response_framing(
 }
 
 /// Lines that repeat the same length count as one (RFC 9112, 6.3).
-fn same_length(length: &[u8], headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
+fn same_length(length: &[u8], headers: &[Field<'_>]) -> Result<Framing, RefusalReason> {
     let mut lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Content-Length"));
     if lines.any(|header| header.value != length) {
         return Err(RefusalReason::SeveralContentLengths);

@@ -1,10 +1,10 @@
 //! The status line of a response (RFC 9112, 4).
 
+use breme_http::syntax::value_run;
+use breme_http::{Limits, RefusalReason, Version};
+
 use crate::head::FirstLine;
-use crate::refusal::RefusalReason;
 use crate::request_line::LineVersion;
-use crate::syntax::value_run;
-use crate::{Limits, Version};
 
 /// `HTTP/1.1 200`
 const FIXED_BYTES: usize = 12;

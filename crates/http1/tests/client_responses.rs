@@ -4,7 +4,8 @@
 
 mod transcript;
 
-use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Limits, Method};
+use breme_http::{Limits, Method};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage};
 use transcript::{fetch_every_way, small_limits};
 
 #[track_caller]

@@ -5,9 +5,9 @@
 mod transcript;
 
 use breme_base::Random;
+use breme_http::{FieldBlock, Framing, Limits, Method, Version};
 use breme_http1::{
-    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, RequestEncoder,
-    ResponseBody, ServerConnection, Version,
+    ClientConnection, ClientProgress, FieldStorage, Progress, RequestEncoder, ResponseBody, ServerConnection,
 };
 use transcript::DATE;
 

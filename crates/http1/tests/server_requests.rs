@@ -6,7 +6,7 @@ mod transcript;
 
 use RefusalReason::*;
 use breme_base::Random;
-use breme_http1::{Limits, RefusalReason};
+use breme_http::{Limits, RefusalReason};
 use proptest::prelude::*;
 use transcript::{Answer, Even, check_that_it_stays_one_message, serve, serve_every_way, small_limits};
 

@@ -4,10 +4,8 @@
 
 mod transcript;
 
-use breme_http1::{
-    Field, FieldBlock, FieldStorage, Framing, Limits, Progress, Refusal, RefusalReason, ResponseBody, ServerConnection,
-    reason_phrase,
-};
+use breme_http::{Field, FieldBlock, Framing, Limits, Refusal, RefusalReason, reason_phrase};
+use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
 use transcript::{DATE, small_limits};
 
 /// A connection that has just parsed this head; the input contains nothing else.

@@ -2,7 +2,7 @@
 
 use sfv::{BareItem, List, ListEntry, Parser};
 
-use breme_http1::Fields;
+use breme_http::Fields;
 
 /// What caches say of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -436,7 +436,7 @@ mod tests {
         settings.targets.push(Target { method: Some("HEAD".into()), ..Target::url("http://a/x") });
         let plan = Plan::new(settings).unwrap();
         let heads: Vec<bool> =
-            (0..4).map(|ordinal| plan.request(ordinal).method() == breme_http1::Method::Head).collect();
+            (0..4).map(|ordinal| plan.request(ordinal).method() == breme_http::Method::Head).collect();
         assert_eq!(heads, [false, true, false, true]);
     }
 
@@ -444,6 +444,6 @@ mod tests {
     fn content_makes_a_post() {
         let mut settings = Settings::new("http://a/");
         settings.content = Some(b"x".to_vec());
-        assert_eq!(Plan::new(settings).unwrap().request(0).method(), breme_http1::Method::Post);
+        assert_eq!(Plan::new(settings).unwrap().request(0).method(), breme_http::Method::Post);
     }
 }

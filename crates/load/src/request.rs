@@ -5,7 +5,8 @@
 //! pieces.
 
 use breme_base::Instant;
-use breme_http1::{FieldBlock, Method, RequestEncoder, Version};
+use breme_http::{FieldBlock, Method, Version};
+use breme_http1::RequestEncoder;
 use breme_node::{Actions, ConnectionId};
 use bytes::Bytes;
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_http1::Fields;
+use breme_http::Fields;
 
 use crate::pairs::Pairs;
 use crate::scenario::{CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Operation, Scenario, Scenarios, Step, VALUE_BYTES_MAX};

@@ -6,7 +6,7 @@
 use std::time::UNIX_EPOCH;
 
 use breme_base::UnixSeconds;
-use breme_http1::{EntityTag, any_tag, only_tag};
+use breme_http::{EntityTag, any_tag, only_tag};
 
 /// The validators of a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@
 //! ```
 
 use breme_base::Instant;
-use breme_http1::{FieldBlock, Limits, RefusalReason, ServerConnection, Version};
+use breme_http::{FieldBlock, Limits, RefusalReason, Version};
+use breme_http1::ServerConnection;
 use breme_node::{ConnectionId, Pressure};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_base::{Count, PerShard, SharedCounts};
-use breme_http1::{RefusalReason, Version};
+use breme_http::{RefusalReason, Version};
 
 /// The classes of response statuses, 2xx to 5xx.
 const CLASS_COUNT: usize = 4;

@@ -1,7 +1,7 @@
 //! The Date header, formatted once per second.
 
 use breme_base::{Instant, UnixSeconds, WallClock};
-use breme_http1::http_date;
+use breme_http::http_date;
 
 /// Reading interval of the wall clock: the greatest error of Date.
 const ASKED_EVERY_NS: u64 = 10_000_000;

@@ -1,6 +1,6 @@
 //! Directory listings in HTML. Names may come from untrusted users, so each is escaped for its context.
 
-use breme_http1::http_date;
+use breme_http::http_date;
 
 use crate::path::{push_escaped, url_path};
 use crate::root::{DirectoryEntry, DirectoryListing};

@@ -124,7 +124,7 @@ fn is_within(revalidated: u64, revalidate_after_ns: u64, now: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use breme_http1::FieldBlock;
+    use breme_http::FieldBlock;
 
     use super::*;
     use crate::encodings::Coding;

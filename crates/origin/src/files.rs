@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::{ByteRange, FieldBlock, Fields, Ranges, parse_ranges};
+use breme_http::{ByteRange, FieldBlock, Fields, Ranges, parse_ranges};
 use breme_node::FileRange;
 use bytes::Bytes;
 

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use breme_http1::RequestHead;
+use breme_http::RequestHead;
 
 use crate::cookies;
 use crate::response::{Body, CacheControl, HeaderLines, Response};

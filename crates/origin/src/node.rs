@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
-use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead, Version};
+use breme_http::{Framing, Method, Refusal, RefusalReason, RequestHead, Version};
+use breme_http1::{FieldStorage, Progress};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
 
 use crate::connection::{Connection, ConnectionState, ContentPlan, Echo, RequestContent};

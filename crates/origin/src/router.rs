@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixSeconds};
-use breme_http1::{FieldBlock, Method, RequestHead, Target};
+use breme_http::{FieldBlock, Method, RequestHead, Target};
 
 use crate::cookies;
 use crate::directory_page::{self, LISTING_ENTRIES_MAX};

@@ -1,7 +1,8 @@
 //! Sends responses: small bodies are copied after their head and leave in one write; large ones are sent without a
 //! copy.
 
-use breme_http1::{FieldBlock, Framing, ResponseBody, ResponseWriter, ServerConnection};
+use breme_http::{FieldBlock, Framing};
+use breme_http1::{ResponseBody, ResponseWriter, ServerConnection};
 use breme_node::{Actions, COPIED_BYTES_MAX, ConnectionId};
 use bytes::Bytes;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_base::WallClock;
-use breme_http1::{FieldBlock, RefusalReason};
+use breme_http::{FieldBlock, RefusalReason};
 use breme_node::Shard;
 
 use crate::counters::{Counters, ResponseCount};

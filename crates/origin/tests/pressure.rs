@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_http1::Limits;
+use breme_http::Limits;
 use breme_node::{
     Actions, Close, CloseReason, Node, PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN,
 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{UnixSeconds, WallClock};
-use breme_http1::Limits;
+use breme_http::Limits;
 use breme_node::CloseReason;
 use breme_origin::{FileCacheLimits, MemoryRoot, Settings, Site, SiteCounts};
 use proptest::prelude::*;

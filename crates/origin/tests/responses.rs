@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use breme_http1::{Limits, RefusalReason, Version};
+use breme_http::{Limits, RefusalReason, Version};
 use breme_node::{Close, CloseReason};
 use breme_origin::{MemoryRoot, Settings, Site, Visitors};
 use support::{Peer, Response, THEN_NS, ask, lab, node, request, site};

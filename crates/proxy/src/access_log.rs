@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use breme_base::UnixMillis;
-use breme_http1::Version;
+use breme_http::Version;
 use breme_node::ListenerId;
 
 /// Records exchanges. Called on the shard's thread, so it must neither block nor take long.

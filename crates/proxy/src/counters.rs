@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_base::{Count, PerShard, SharedCounts, nanos};
 use breme_cache::{CacheStatus, Forwarded};
-use breme_http1::{Method, RefusalReason};
+use breme_http::{Method, RefusalReason};
 
 /// Upper bounds of the histogram buckets in seconds; the last bucket is unbounded.
 pub const TIME_BOUNDS: [f64; 16] =

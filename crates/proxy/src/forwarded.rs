@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use breme_http1::Fields;
+use breme_http::Fields;
 
 /// The named client; None if there is none, or it has no address. X-Forwarded-For takes precedence over Forwarded:
 /// proxies that write only one mostly write that, and pass the other on unchanged.
@@ -69,7 +69,8 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
+    use breme_http::Limits;
+    use breme_http1::{FieldStorage, Progress, ServerConnection};
 
     use super::*;
     use crate::networks::Network;

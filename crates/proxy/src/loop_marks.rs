@@ -6,7 +6,8 @@
 
 use std::hash::BuildHasher;
 
-use breme_http1::{FieldWriter, Fields, Version, is_authority};
+use breme_http::{Fields, Version, is_authority};
+use breme_http1::FieldWriter;
 use foldhash::fast::FixedState;
 use memchr::memmem;
 
@@ -69,7 +70,8 @@ fn mark(seed: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
+    use breme_http::Limits;
+    use breme_http1::{FieldStorage, Progress, ServerConnection};
 
     use super::*;
     use crate::settings::{HostRule, Identity, Mode};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_http1::Limits;
+use breme_http::Limits;
 use breme_node::ListenerId;
 
 use crate::error_pages::ErrorPages;

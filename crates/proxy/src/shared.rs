@@ -7,7 +7,7 @@ use std::sync::Arc;
 use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
-use breme_http1::{Fields, is_authority};
+use breme_http::{Fields, is_authority};
 
 use crate::access_log::AccessLog;
 use crate::client_limits::ClientTable;

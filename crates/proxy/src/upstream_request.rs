@@ -4,9 +4,8 @@
 //! only from trusted clients (RFC 7239, 8.1). The rest is forwarded unchanged.
 
 use breme_balance::OwnCookie;
-use breme_http1::{
-    FieldBlock, FieldName, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead,
-};
+use breme_http::{FieldBlock, Fields, Framing, InvalidField, Method, RequestHead};
+use breme_http1::{FieldName, FieldWriter, RelayedRequest};
 
 use crate::settings::Identity;
 use crate::shared::{Role, Shared};
@@ -264,7 +263,8 @@ mod tests {
 
     use breme_balance::{Group, GroupSettings, UpstreamSettings};
     use breme_base::{UnixSeconds, WallClock};
-    use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
+    use breme_http::Limits;
+    use breme_http1::{FieldStorage, Progress, ServerConnection};
 
     use super::*;
     use crate::parts::Parts;

@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings};
 use breme_base::{Instant, Random, UnixSeconds, WallClock};
-use breme_http1::{
-    ClientConnection, ClientProgress, FieldStorage, Framing, Limits, Method, Progress, ResponseBody, ServerConnection,
-    Target,
-};
+use breme_http::{Framing, Limits, Method, Target};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Progress, ResponseBody, ServerConnection};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
     Received,

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use breme_http1::Limits;
+use breme_http::Limits;
 use breme_node::{Close, PRESSURE_IDLE_TIMEOUT, PRESSURE_TURN};
 use breme_proxy::Settings;
 use breme_testkit::{Ending, Script};

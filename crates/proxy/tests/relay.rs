@@ -359,7 +359,7 @@ fn failure(status: u16, error: &str, reason: &str) -> String {
 /// The same at another second.
 fn failure_at(second: &str, status: u16, error: &str, reason: &str) -> String {
     let content = format!("Proxy error: {reason}.\n");
-    let phrase = breme_http1::reason_phrase(status);
+    let phrase = breme_http::reason_phrase(status);
     head(&[
         &format!("HTTP/1.1 {status} {phrase}"),
         &format!("Content-Length: {}", content.len()),

@@ -11,9 +11,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("node", &["base"]),
     // pure cores: no node, no driver
-    ("http1", &[]),
+    ("http", &[]),
+    ("http1", &["http"]),
     ("stats", &["base"]),
-    ("cache", &["base", "http1"]),
+    ("cache", &["base", "http"]),
     ("balance", &["base"]),
     ("toml", &["base"]),
     ("session", &["base"]),
@@ -21,9 +22,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("watch", &["base", "stats", "toml"]),
     ("report", &["base", "experiment", "stats", "watch"]),
     // roles: never a driver, never the operating system
-    ("origin", &["base", "node", "http1"]),
-    ("load", &["base", "node", "http1", "stats", "toml"]),
-    ("proxy", &["base", "node", "http1", "cache", "balance"]),
+    ("origin", &["base", "node", "http", "http1"]),
+    ("load", &["base", "node", "http", "http1", "stats", "toml"]),
+    ("proxy", &["base", "node", "http", "http1", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
     ("serving", &[]),
@@ -40,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "base",
             "node",
+            "http",
             "http1",
             "stats",
             "toml",
@@ -71,6 +73,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Additional crates that the tests of a crate may depend on.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
+    ("cache", &["http1"]),
     ("experiment", &["testkit"]),
     ("report", &["testkit"]),
     ("watch", &["testkit"]),

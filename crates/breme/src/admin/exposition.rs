@@ -4,7 +4,7 @@
 //! Metrics are written as OpenMetrics and translated where 0.0.4 is wanted. The formats differ in what is written here:
 //! the family of a counter is named as its samples (`…_total`), there are neither units nor infos nor an end mark.
 
-use breme_http1::Fields;
+use breme_http::Fields;
 
 /// How `/metrics` is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,8 @@ fn ending_of(kind: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
+    use breme_http::Limits;
+    use breme_http1::{FieldStorage, Progress, ServerConnection};
 
     use super::*;
 

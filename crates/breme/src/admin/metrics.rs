@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_driver::{CloseKind, CounterReader, ShardCounters};
-use breme_http1::RefusalReason;
+use breme_http::RefusalReason;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;

@@ -6,9 +6,8 @@
 use std::time::Duration;
 
 use breme_base::{Instant, Timers, WallClock};
-use breme_http1::{
-    FieldStorage, Framing, Limits, Method, Progress, RequestHead, ResponseBody, ServerConnection, Target, http_date,
-};
+use breme_http::{Framing, Limits, Method, RequestHead, Target, http_date};
+use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;

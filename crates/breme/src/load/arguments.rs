@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use breme_http1::Version;
+use breme_http::Version;
 use breme_load::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Spread, Stage, StatusSet,
     Target, ThinkTime, Variables, WAITING_MAX, parse_sha256,

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use balancer::{BalancingFlags, locate_in_group};
 use breme_cache::CacheSettings;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
-use breme_http1::Limits;
+use breme_http::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Timeouts};
 pub use cache::CachingFlags;
 use clap::{ArgMatches, Command};

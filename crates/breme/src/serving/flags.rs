@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_driver::DriverSettings;
-use breme_http1::{FieldStorage, Limits};
+use breme_http::Limits;
+use breme_http1::FieldStorage;
 
 use super::place::resolve;
 use crate::driver::DriverChoice;
@@ -199,10 +200,10 @@ pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 
 fn field_count(text: &str) -> Result<usize, String> {
     let count = at_least_one(text)?;
-    if count <= FieldStorage::CAPACITY {
+    if count <= breme_http::FIELD_COUNT_MAX {
         Ok(count)
     } else {
-        Err(format!("it must be at most {}", FieldStorage::CAPACITY))
+        Err(format!("it must be at most {}", breme_http::FIELD_COUNT_MAX))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_driver::DriverSettings;
-use breme_http1::Limits;
+use breme_http::Limits;
 use breme_origin::{FileCacheLimits, Settings};
 
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use breme_http1::Version;
+use breme_http::Version;
 use breme_origin::{ResponseCount, Site, SiteCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;

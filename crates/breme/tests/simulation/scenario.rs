@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_http1::{Limits, Version};
+use breme_http::{Limits, Version};
 use breme_load::{Arrivals, Expectations, OpenLoop, Pace, Settings, Target, ThinkTime};
 use breme_origin::{FileCacheLimits, Settings as SiteSettings};
 use bytes::Bytes;

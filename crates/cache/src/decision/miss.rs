@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::FieldBlock;
+use breme_http::FieldBlock;
 
 use super::reuse::{Reuse, find};
 use crate::fill::{FILL_BYTES, Fill, Shard, register};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_base::Instant;
-use breme_http1::FieldBlock;
+use breme_http::FieldBlock;
 
 use super::{Fetch, FetchKind};
 use crate::CachedResponse;

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 
 use breme_base::Instant;
-use breme_http1::FieldBlock;
+use breme_http::FieldBlock;
 use bytes::Bytes;
 
 /// Two-bit use counter (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).

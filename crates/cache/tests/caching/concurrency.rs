@@ -9,9 +9,8 @@ use breme_cache::{
     BodyRead, Cache, CacheDecision, CacheSettings, CachedResponse, FetchError, Follower, FollowerPoll, Forward, Now,
     Purge, PurgeMode, Request, ResponseBody, ResponseHead, Scheme, Waiter, Wakes,
 };
-use breme_http1::{
-    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
-};
+use breme_http::{FieldBlock, Limits, Method};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Progress, ServerConnection};
 
 const PAGES: u64 = 6;
 const THREADS: u64 = 4;

@@ -8,10 +8,8 @@ use breme_cache::{
     Cache, CacheDecision, CacheSettings, CachedResponse, FetchError, Follower, Forward, HeadAction, Now, Request,
     ResponseBody, ResponseHead, Scheme, Waiter, Wakes,
 };
-use breme_http1::{
-    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ServerConnection,
-    Target,
-};
+use breme_http::{FieldBlock, Framing, Limits, Method, Target};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Progress, ServerConnection};
 
 const START: u64 = 1_600_000_000;
 

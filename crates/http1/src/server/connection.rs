@@ -2,7 +2,7 @@
 
 use crate::content::ContentDecoder;
 use crate::head::HeadScan;
-use crate::trailers::LastChunk;
+use crate::last_chunk::LastChunk;
 
 /// Reads requests and writes responses of one connection, one exchange after another.
 ///

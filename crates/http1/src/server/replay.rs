@@ -5,7 +5,7 @@
 //! had parsed the request and written the response.
 
 use super::connection::{RequestProperties, RequestState, ResponseState, ServerConnection};
-use crate::{Framing, Limits, RequestHead, Version};
+use breme_http::Limits;
 
 impl ServerConnection {
     /// Whether the meaning of the next request follows from its bytes alone: none of it was received, the previous
@@ -24,7 +24,7 @@ impl ServerConnection {
 
     /// Records an exchange that was not parsed here. Its request is at the start of the input, byte for byte equal to
     /// one parsed with the same limits on a connection that [could replay](Self::can_replay) it before and after, and
-    /// it is [replayable](RequestHead::is_replayable). Its response equals the earlier one except for the date.
+    /// it is [replayable](breme_http::RequestHead::is_replayable). Its response equals the earlier one except for the date.
     /// Requires [`can_replay`](Self::can_replay).
     #[inline]
     pub fn replay_exchange(&mut self) {
@@ -72,18 +72,12 @@ impl ServerConnection {
     }
 }
 
-impl RequestHead<'_, '_> {
-    /// Whether the request has no content and is HTTP/1.1.
-    #[must_use]
-    pub fn is_replayable(&self) -> bool {
-        self.version == Version::Http11 && self.framing == Framing::None && !self.expects_continue
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FieldStorage, Progress, Refusal};
+    use breme_http::{Framing, Refusal};
+
+    use crate::{FieldStorage, Progress};
 
     const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 

@@ -1,13 +1,13 @@
 //! Parses requests.
 
+use breme_http::{Field, Fields, Limits, Method, Refusal, RefusalReason, RequestHead, Version};
+
 use super::connection::{RequestProperties, RequestState, ResponseState, ServerConnection};
 use crate::content::{ContentDecoder, ContentStep};
-use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
-use crate::refusal::{Refusal, RefusalReason};
+use crate::head::{FieldStorage, HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
+use crate::last_chunk::LastChunk;
 use crate::request_line::{LineVersion, RequestLine};
 use crate::semantics::{self, RequestSemantics};
-use crate::trailers::LastChunk;
-use crate::{Field, FieldStorage, Fields, Limits, Method, RequestHead, Version};
 
 /// Empty lines skipped before a request line (RFC 9112, 2.2: at least one).
 const EMPTY_LINES_MAX: u8 = 1;
@@ -174,7 +174,7 @@ impl ServerConnection {
     fn begin_request<'a, 'f>(
         &mut self,
         line: &RequestLine<'a>,
-        headers: &'f [httparse::Header<'a>],
+        headers: &'f [Field<'a>],
         limits: &Limits,
     ) -> Result<RequestHead<'a, 'f>, RefusalReason> {
         let (target, version) = (line.target()?, line.version.spoken());

@@ -1,10 +1,10 @@
 //! Writes responses: head, framing, persistence.
 
+use breme_http::{Field, FieldBlock, Fields, Framing, InvalidField, Refusal, Version, push_decimal};
+
 use super::connection::{RequestProperties, RequestState, ResponseState, ServerConnection};
-use crate::refusal::Refusal;
 use crate::relay::{FieldName, FieldWriter, push_chunk};
-use crate::status::{push_decimal, push_framing, push_status_line};
-use crate::{Field, FieldBlock, Fields, Framing, InvalidField, Version};
+use crate::status::{push_framing, push_status_line};
 
 /// Reserved for a response head.
 const RESPONSE_HEAD_BYTES: usize = 256;
@@ -29,7 +29,7 @@ impl ServerConnection {
 
     /// Begins the response: status line, framing and Connection. `framing` is `Length`, `Chunked` (close-delimited for
     /// an HTTP/1.0 client) or `None` (no content: no length for 204, 304 and HEAD, else a length of 0). `date` is the
-    /// value of Date, as [`http_date`](crate::http_date) formats it.
+    /// value of Date, as [`http_date`](breme_http::http_date) formats it.
     ///
     /// Requires a request without a response, and a final status (200 to 999).
     pub fn respond<'o>(
@@ -71,7 +71,7 @@ impl ServerConnection {
     }
 
     /// Begins the response that turns this connection into a tunnel: 101 to a request that [requested an
-    /// upgrade](crate::RequestHead::requests_upgrade), or 2xx to CONNECT. Bytes after the request and after this head
+    /// upgrade](breme_http::RequestHead::requests_upgrade), or 2xx to CONNECT. Bytes after the request and after this head
     /// belong to the caller.
     pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> FieldWriter<'o> {
         debug_assert_eq!(self.response_state, ResponseState::Due, "begin_tunnel: no request waits for an answer");

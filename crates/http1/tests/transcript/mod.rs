@@ -4,9 +4,9 @@
 
 #![allow(dead_code)] // each test binary uses a part of it
 
+use breme_http::{Field, FieldBlock, Framing, Limits, Method, RequestHead, Target};
 use breme_http1::{
-    ClientConnection, ClientProgress, Field, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
-    RequestEncoder, RequestHead, ResponseBody, ServerConnection, Target,
+    ClientConnection, ClientProgress, FieldStorage, Progress, RequestEncoder, ResponseBody, ServerConnection,
 };
 
 pub const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
@@ -200,7 +200,7 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
             Err(refusal) => {
                 assert_eq!(refusal.status, refusal.reason.status());
                 // The two parsers of a head must agree.
-                assert_ne!(refusal.reason, breme_http1::RefusalReason::Malformed, "{}", input.escape_ascii());
+                assert_ne!(refusal.reason, breme_http::RefusalReason::Malformed, "{}", input.escape_ascii());
                 served.events.push(format!("refused {} {:?}", refusal.status, refusal.reason));
                 connection.refuse(refusal, DATE, &mut served.sent);
                 assert!(connection.will_close());
@@ -250,7 +250,7 @@ pub fn check_that_it_stays_one_message(request: &Accepted, limits: &Limits) {
     let encoder = RequestEncoder {
         method: Method::from_token(request.method.as_bytes()).expect("an accepted method is a token"),
         target: &request.target,
-        version: breme_http1::Version::Http11,
+        version: breme_http::Version::Http11,
         authority: request.authority.as_deref().unwrap_or("host.example"),
         fields: &fields,
         keep_alive: true,

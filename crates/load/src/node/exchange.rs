@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_http1::{ClientProgress, FieldStorage, Method, ResponseHead, WholeResponse};
+use breme_http::{Method, ResponseHead};
+use breme_http1::{ClientProgress, FieldStorage, WholeResponse};
 use breme_node::{Actions, ConnectionId, Received};
 
 use super::connections::Loss;

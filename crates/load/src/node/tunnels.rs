@@ -5,7 +5,8 @@
 //! connection to the proxy.
 
 use breme_base::Instant;
-use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Method};
+use breme_http::Method;
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage};
 use breme_node::{Actions, Close, ConnectionId, Received};
 
 use super::connections::{ticket, tls_client};

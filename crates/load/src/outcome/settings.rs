@@ -1,7 +1,7 @@
 //! What was asked for, so that a result can be understood, and repeated, without the command that made it.
 
 use breme_base::nanos;
-use breme_http1::Version;
+use breme_http::Version;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_http1::Version;
+use breme_http::Version;
 
 use super::settings::{OpenLoop, Settings};
 use crate::schedule::{RATE_MAX, STAGE_COUNT_MAX};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_http1::Version;
+use breme_http::Version;
 
 use crate::checks::Expectations;
 use crate::scenario::Scenarios;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use breme_http1::{FieldBlock, http_date};
+use breme_http::{FieldBlock, http_date};
 use bytes::Bytes;
 
 use crate::conditional::Validators;

@@ -1,6 +1,6 @@
 //! Replays [cached responses](crate::replay_cache).
 
-use breme_http1::{RequestHead, Version};
+use breme_http::{RequestHead, Version};
 use breme_node::{Action, COPIED_BYTES_MAX};
 
 use super::Context;

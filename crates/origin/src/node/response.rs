@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_http1::{Framing, Refusal};
+use breme_http::{Framing, Refusal};
 use breme_node::Close;
 
 use super::Context;

@@ -1,7 +1,8 @@
 //! Timeouts of connections.
 
 use breme_base::Instant;
-use breme_http1::{FieldStorage, Progress, Refusal, RefusalReason};
+use breme_http::{Refusal, RefusalReason};
+use breme_http1::{FieldStorage, Progress};
 use breme_node::Close;
 
 use super::Context;

@@ -23,7 +23,8 @@ use breme_cache::{
     Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, Follower, Forward, HeadAction, Now,
     Request, ResponseBody, Scheme, Waiter, Wakes,
 };
-use breme_http1::{FieldBlock, FieldName, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
+use breme_http::{FieldBlock, Framing, RequestHead, ResponseHead, Target, Version};
+use breme_http1::{FieldName, ResponseWriter};
 use breme_node::ShardId;
 use bytes::Bytes;
 

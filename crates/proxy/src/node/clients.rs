@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
+use breme_http::{Field, Refusal, RefusalReason};
+use breme_http1::{FieldStorage, Progress, push_chunk};
 use breme_node::{Close, CloseReason, Pressure, Received};
 
 use super::context::Context;

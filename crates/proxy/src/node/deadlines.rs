@@ -2,7 +2,7 @@
 
 use breme_balance::NoChoice;
 use breme_base::Instant;
-use breme_http1::RefusalReason;
+use breme_http::RefusalReason;
 use breme_node::Close;
 
 use super::context::Context;

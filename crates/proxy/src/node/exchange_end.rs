@@ -1,7 +1,8 @@
 //! The end of exchanges: completion, client loss, upstream loss, failure.
 
 use breme_balance::Outcome;
-use breme_http1::{Framing, ResponseBody};
+use breme_http::Framing;
+use breme_http1::ResponseBody;
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::context::Context;

@@ -11,7 +11,7 @@
 //! fetched at the pace of its client.
 
 use breme_cache::{BodyRead, CacheDecision, Follower, FollowerPoll, StreamedHead, Waiter};
-use breme_http1::Framing;
+use breme_http::Framing;
 
 use super::cache::{CacheState, write_age, write_cache_status};
 use super::context::Context;

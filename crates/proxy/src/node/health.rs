@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use breme_balance::{Check, CheckOutcome, Group, HealthSettings};
 use breme_base::Instant;
-use breme_http1::{
-    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, RequestEncoder, Version,
-};
+use breme_http::{FieldBlock, Limits, Method, Version};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage, RequestEncoder};
 use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
 
 use super::context::Context;
@@ -170,7 +169,7 @@ fn read_status(http: &mut ClientConnection, received: Received<'_>, limits: &Lim
     }
 }
 
-fn write_request(settings: &HealthSettings, name: &str, out: &mut Vec<u8>) -> Result<(), breme_http1::InvalidField> {
+fn write_request(settings: &HealthSettings, name: &str, out: &mut Vec<u8>) -> Result<(), breme_http::InvalidField> {
     let mut fields = FieldBlock::new();
     fields.push("User-Agent", b"breme (health check)")?;
     fields.push("Accept", b"*/*")?;

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_cache::{CachedResponse, ResponseBody, Validity};
-use breme_http1::{ReplayCache, ReplayEntry, RequestHead};
+use breme_http::RequestHead;
+use breme_http1::{ReplayCache, ReplayEntry};
 use breme_node::{Action, COPIED_BYTES_MAX};
 use bytes::Bytes;
 use memchr::memmem;
@@ -321,9 +322,8 @@ mod tests {
     use breme_cache::{
         Cache, CacheDecision, CacheSettings, Now, Purge, PurgeMode, Request, ResponseBody, Scheme, Waiter, Wakes,
     };
-    use breme_http1::{
-        ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
-    };
+    use breme_http::{FieldBlock, Limits, Method};
+    use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Progress, ServerConnection};
 
     use super::*;
 

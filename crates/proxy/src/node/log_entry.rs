@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_base::UnixMillis;
 use breme_cache::CacheStatus;
-use breme_http1::{RequestHead, Target, Version};
+use breme_http::{RequestHead, Target, Version};
 use breme_node::ListenerId;
 
 use super::context::Context;

@@ -5,7 +5,7 @@
 //! identified by the address of their connection, which no header field can forge.
 
 use breme_cache::Purge;
-use breme_http1::{Framing, Method, RequestHead};
+use breme_http::{Framing, Method, RequestHead};
 use bytes::Bytes;
 
 use super::context::Context;

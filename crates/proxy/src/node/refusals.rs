@@ -1,6 +1,6 @@
 //! Requests that are malformed, too long or too slow.
 
-use breme_http1::{Refusal, RefusalReason};
+use breme_http::{Refusal, RefusalReason};
 use breme_node::Close;
 use memchr::memmem;
 

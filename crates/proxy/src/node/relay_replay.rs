@@ -10,7 +10,8 @@
 
 use std::sync::Arc;
 
-use breme_http1::{FieldWriter, Method, ReplayCache, ReplayHead, RequestHead, ResponseHead};
+use breme_http::{Method, RequestHead, ResponseHead};
+use breme_http1::{FieldWriter, ReplayCache, ReplayHead};
 
 use super::context::Context;
 use super::log_entry::LoggedRequest;

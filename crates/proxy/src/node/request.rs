@@ -4,7 +4,8 @@ use std::hash::BuildHasher;
 
 use breme_balance::OwnCookie;
 use breme_cache::{Scheme, normalise_authority};
-use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, ResponseWriter, Target, Version};
+use breme_http::{FieldBlock, Fields, Framing, Method, RequestHead, Target, Version};
+use breme_http1::{LastChunk, ResponseWriter};
 use foldhash::fast::FixedState;
 
 use super::cache::{CacheLookup, CacheState};

@@ -1,9 +1,7 @@
 //! Relays upstream responses: interim responses, head, body, trailers, end.
 
-use breme_http1::{
-    ClientError, ClientProgress, Field, FieldStorage, Fields, Framing, ResponseBody, ResponseHead, ResponseWriter,
-    is_targeted_cache_control,
-};
+use breme_http::{Field, Fields, Framing, ResponseHead, is_targeted_cache_control};
+use breme_http1::{ClientError, ClientProgress, FieldStorage, ResponseBody, ResponseWriter};
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
 use bytes::Bytes;
 

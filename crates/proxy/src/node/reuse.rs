@@ -15,7 +15,7 @@
 //! | `Expect: 100-continue`, and the final response came without a 100 | is closed |
 //! | the response's head came before the request was complete | is closed |
 
-use breme_http1::{Method, RequestHead};
+use breme_http::{Method, RequestHead};
 
 /// Who may use an upstream connection after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

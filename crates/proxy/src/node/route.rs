@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use breme_balance::{Hints, Outcome};
-use breme_http1::{Fields, RequestHead, Target};
+use breme_http::{Fields, RequestHead, Target};
 use breme_node::ConnectError;
 
 use super::context::Context;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
-use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
+use breme_http::{Limits, Method, RefusalReason};
+use breme_http1::{ClientConnection, LastChunk, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, Pressure, TlsClientId};
 
 use super::cache::CacheState;

@@ -1,6 +1,6 @@
 //! Tunnels: opaque bytes in both directions until both sides have closed (RFC 9110, 9.3.6 and 7.8).
 
-use breme_http1::Fields;
+use breme_http::Fields;
 use breme_node::{Close, Received};
 
 use super::context::Context;

@@ -1,6 +1,6 @@
 //! Connections to upstreams: taken from the pool or opened, assigned to exchanges, released.
 
-use breme_http1::Method;
+use breme_http::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
 use super::context::Context;

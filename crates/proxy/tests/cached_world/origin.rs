@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_http1::{
-    FieldStorage, Framing, Limits, Method, Progress, RequestHead, ResponseBody, ServerConnection, Target, http_date,
-};
+use breme_http::{Framing, Limits, Method, RequestHead, Target, http_date};
+use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 
 use super::THEN;

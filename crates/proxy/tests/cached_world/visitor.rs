@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random};
 use breme_cache::{Cache, Purge, PurgeMode};
-use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Fields, Limits, Method};
+use breme_http::{Fields, Limits, Method};
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
     Received,

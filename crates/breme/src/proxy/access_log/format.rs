@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use breme_base::{UnixMillis, UnixSeconds};
-use breme_http1::Version;
+use breme_http::Version;
 use breme_proxy::ExchangeRecord;
 use serde::Serialize as _;
 use serde_json::Serializer;

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The upper bound of [`Limits::field_count_max`].
+pub const FIELD_COUNT_MAX: usize = 256;
+
 /// What a peer may request of a connection. The defaults suit a public server.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -10,7 +13,7 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Bytes of a request target; past it 414.
     pub target_bytes_max: usize,
-    /// Fields of a head or trailer section; past it 431. At most [`crate::FieldStorage::CAPACITY`].
+    /// Fields of a head or trailer section; past it 431. At most [`FIELD_COUNT_MAX`].
     pub field_count_max: usize,
     /// Bytes of a request's content; past it 413.
     pub content_bytes_max: u64,

@@ -5,9 +5,6 @@
 //! the rest nothing is forwarded that RFC 9110, 6.5.1, reserves for heads, that a proxy vouches for, or that a
 //! recipient could mistake for another name.
 
-use crate::fields::push_checked_line;
-use crate::{Field, Fields};
-
 /// Needed before the content: a message with one of these as a trailer is rejected.
 const REFUSED: [&str; 17] = [
     "authorization",
@@ -85,12 +82,14 @@ pub fn is_targeted_cache_control(name: &str) -> bool {
 }
 
 /// Whether a message with this trailer is refused.
-pub(crate) fn is_refused(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_refused(name: &[u8]) -> bool {
     REFUSED.iter().any(|refused| refused.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Whether a trailer of this name is passed on.
-pub(crate) fn is_relayed(name: &str) -> bool {
+/// Whether a trailer of this name is forwarded.
+#[must_use]
+pub fn is_relayed(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // Some recipients treat `_` as `-` (RFC 3875, 4.1.18).
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -102,71 +101,19 @@ pub(crate) fn is_relayed(name: &str) -> bool {
 }
 
 /// The names in a Trailer field (RFC 9110, 6.6.2) that will be forwarded, as one value; None if there is none.
-pub(crate) fn announced<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
+#[must_use]
+pub fn announced<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let names = members.filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| is_relayed(name));
     let names: Vec<&str> = names.collect();
     (!names.is_empty()).then(|| names.join(", ").into_bytes())
-}
-
-/// The end of forwarded chunked content: last chunk, trailers, empty line (RFC 9112, 7.1.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LastChunk {
-    /// The last chunk is written; trailers may follow.
-    is_begun: bool,
-    /// Trailers are not forwarded.
-    is_bare: bool,
-}
-
-impl LastChunk {
-    const SIZE: &[u8] = b"0\r\n";
-
-    /// For a message with these fields; trailers are forwarded if they [may be](Fields::keep_trailers).
-    #[must_use]
-    pub fn from_fields(fields: Fields<'_, '_>) -> Self {
-        Self { is_begun: false, is_bare: !fields.keep_trailers() }
-    }
-
-    /// Forwards a received trailer, if its name permits.
-    pub fn relay(&mut self, trailer: Field<'_>, out: &mut Vec<u8>) {
-        if self.is_bare || !is_relayed(trailer.name) {
-            return;
-        }
-        if !std::mem::replace(&mut self.is_begun, true) {
-            out.extend_from_slice(Self::SIZE);
-        }
-        push_checked_line(out, trailer.name, trailer.value);
-    }
-
-    pub fn end(self, out: &mut Vec<u8>) {
-        if !self.is_begun {
-            out.extend_from_slice(Self::SIZE);
-        }
-        out.extend_from_slice(b"\r\n");
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn relayed(trailers: &[(&str, &str)]) -> String {
-        let (mut last, mut out) = (LastChunk::default(), Vec::new());
-        for &(name, value) in trailers {
-            last.relay(Field { name, value: value.as_bytes() }, &mut out);
-        }
-        last.end(&mut out);
-        String::from_utf8(out).unwrap()
-    }
-
     #[test]
-    fn writes_trailers_after_last_chunk() {
-        assert_eq!(relayed(&[]), "0\r\n\r\n");
-        assert_eq!(relayed(&[("X-A", "b"), ("grpc-status", "")]), "0\r\nX-A: b\r\ngrpc-status: \r\n\r\n");
-        assert_eq!(relayed(&[("Content-Digest", "sha-256=:x:")]), "0\r\nContent-Digest: sha-256=:x:\r\n\r\n");
-    }
-
-    #[test]
-    fn drops_header_only_fields_from_trailers() {
+    fn header_only_fields_are_not_forwarded() {
         for name in [
             "Content-Length",
             "Content_Length",
@@ -192,8 +139,7 @@ mod tests {
             "Close",
             "X!A",
         ] {
-            assert_eq!(relayed(&[("X-A", "b"), (name, "c")]), "0\r\nX-A: b\r\n\r\n", "{name}");
-            assert_eq!(relayed(&[(name, "c")]), "0\r\n\r\n", "{name}");
+            assert!(!is_relayed(name), "{name}");
             assert_eq!(announced([name.as_bytes(), b"X-A"].into_iter()), Some(b"X-A".to_vec()), "{name}");
         }
         assert_eq!(announced([&b"Host"[..], b"\xff"].into_iter()), None);

@@ -132,10 +132,16 @@ pub struct ResponseHead<'a, 'f> {
 }
 
 impl RequestHead<'_, '_> {
-    /// Whether [`crate::Progress::Content`] and [`crate::Progress::End`] follow. If not, the message is complete.
+    /// Whether content follows the head. If not, the message is complete.
     #[must_use]
     pub fn has_content(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
+    }
+
+    /// Whether the request has no content and is HTTP/1.1.
+    #[must_use]
+    pub fn is_replayable(&self) -> bool {
+        self.version == Version::Http11 && self.framing == Framing::None && !self.expects_continue
     }
 }
 

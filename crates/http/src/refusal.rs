@@ -2,7 +2,7 @@
 //!
 //! The client's side reads the same grammar, so it uses the reasons too and folds them into its few kinds of error.
 
-/// A request that cannot be served. Answer it with [`crate::ServerConnection::refuse`] and close gracefully.
+/// A request that cannot be served. The server responds with the status and closes gracefully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// 400, 408, 413, 414, 417, 431, 501 or 505.

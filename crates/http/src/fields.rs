@@ -1,45 +1,15 @@
 //! Field sections: borrowed ones that were received, and prepared blocks that are sent often.
 
-use std::mem::MaybeUninit;
-
 use crate::syntax::{is_blank, is_token, is_value, members};
 
-/// One field line as received.
-#[derive(Clone, Copy, Debug)]
-pub struct Field<'a> {
-    /// As received.
-    pub name: &'a str,
-    /// Without surrounding white space.
-    pub value: &'a [u8],
-}
-
-/// Storage for the fields of one head, on the caller's stack.
-#[derive(Debug)]
-pub struct FieldStorage<'a> {
-    pub(crate) headers: [MaybeUninit<httparse::Header<'a>>; FieldStorage::CAPACITY],
-}
-
-impl FieldStorage<'_> {
-    /// Upper bound of [`crate::Limits::field_count_max`].
-    pub const CAPACITY: usize = 256;
-
-    /// Uninitialised, so that it costs nothing.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { headers: [const { MaybeUninit::uninit() }; Self::CAPACITY] }
-    }
-}
-
-impl Default for FieldStorage<'_> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// A field line: a name as received, and a value without surrounding white space. It is the tokeniser's type, so that
+/// HTTP/1 fills it without a copy.
+pub use httparse::Header as Field;
 
 /// A received field section.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a, 'f> {
-    headers: &'f [httparse::Header<'a>],
+    headers: &'f [Field<'a>],
     names: NameSet,
 }
 
@@ -69,7 +39,8 @@ impl NameSet {
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
-    pub(crate) fn new(headers: &'f [httparse::Header<'a>]) -> Self {
+    #[must_use]
+    pub fn new(headers: &'f [Field<'a>]) -> Self {
         let mut names = NameSet::default();
         headers.iter().for_each(|header| names.add(header.name));
         Self { headers, names }
@@ -77,13 +48,13 @@ impl<'a, 'f> Fields<'a, 'f> {
 
     /// The field lines of this name, in any case.
     #[inline]
-    fn named<'n>(self, name: &'n str) -> impl Iterator<Item = &'f httparse::Header<'a>> + use<'a, 'f, 'n> {
+    fn named<'n>(self, name: &'n str) -> impl Iterator<Item = &'f Field<'a>> + use<'a, 'f, 'n> {
         let headers = if self.names.may_contain(name) { self.headers } else { &[] };
         headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name))
     }
 
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> + 'f {
-        self.headers.iter().map(|header| Field { name: header.name, value: header.value })
+        self.headers.iter().copied()
     }
 
     #[must_use]
@@ -127,7 +98,8 @@ pub struct InvalidField {
 }
 
 impl InvalidField {
-    pub(crate) fn new(name: &str) -> Self {
+    #[must_use]
+    pub fn new(name: &str) -> Self {
         Self { name: name.to_owned() }
     }
 }
@@ -144,9 +116,12 @@ impl std::fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// Writes a field line. All fields from outside this crate pass here, so that a name or value that would end its line
-/// cannot be written (RFC 9110, 5.5).
-pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), InvalidField> {
+/// Writes a field line as in HTTP/1. All fields that were not received pass here or [`is_sendable`], so that a name or
+/// value that would end its line cannot be written (RFC 9110, 5.5).
+///
+/// # Errors
+/// As [`FieldBlock::push`]; nothing is written then.
+pub fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), InvalidField> {
     if !is_token(name.as_bytes()) || !is_sendable(value) {
         return Err(InvalidField::new(name));
     }
@@ -155,7 +130,7 @@ pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Re
 }
 
 /// Writes a field line whose name and value the caller has validated.
-pub(crate) fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+pub fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -164,15 +139,16 @@ pub(crate) fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// Whether a recipient would read this value unchanged.
-pub(crate) fn is_sendable(value: &[u8]) -> bool {
+#[must_use]
+pub fn is_sendable(value: &[u8]) -> bool {
     let at_an_end = |byte: Option<&u8>| byte.is_some_and(|&byte| is_blank(byte));
     is_value(value) && !at_an_end(value.first()) && !at_an_end(value.last())
 }
 
-/// Serialised and validated field lines, built once and sent often.
+/// Validated field lines in the form of HTTP/1, built once and sent often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldBlock {
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl FieldBlock {
@@ -230,7 +206,7 @@ mod tests {
 
     #[test]
     fn lists_join_all_lines_of_a_field() {
-        let header = |name, value| httparse::Header { name, value };
+        let header = |name, value| Field { name, value };
         let headers = [
             header("Accept", b"a, b" as &[u8]),
             header("Other", b"x"),
@@ -248,7 +224,7 @@ mod tests {
     #[test]
     fn finds_names_in_any_case() {
         let names = ["Host", "User-Agent", "Accept", "Accept-Language", "Cookie", "X-Forwarded-For", "X", "~"];
-        let headers = names.map(|name| httparse::Header { name, value: name.as_bytes() });
+        let headers = names.map(|name| Field { name, value: name.as_bytes() });
         let fields = Fields::new(&headers);
         for name in names {
             for asked in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {

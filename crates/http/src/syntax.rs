@@ -62,29 +62,35 @@ fn run(bytes: &[u8], class: u8) -> usize {
     bytes.iter().position(|&byte| !is(byte, class)).unwrap_or(bytes.len())
 }
 
-pub(crate) fn token_run(bytes: &[u8]) -> usize {
+#[must_use]
+pub fn token_run(bytes: &[u8]) -> usize {
     run(bytes, TOKEN)
 }
 
-pub(crate) fn value_run(bytes: &[u8]) -> usize {
+#[must_use]
+pub fn value_run(bytes: &[u8]) -> usize {
     run(bytes, VALUE)
 }
 
-pub(crate) fn path_run(bytes: &[u8]) -> usize {
+#[must_use]
+pub fn path_run(bytes: &[u8]) -> usize {
     run(bytes, PATH)
 }
 
-pub(crate) fn query_run(bytes: &[u8]) -> usize {
+#[must_use]
+pub fn query_run(bytes: &[u8]) -> usize {
     run(bytes, QUERY)
 }
 
-pub(crate) fn host_run(bytes: &[u8]) -> usize {
+#[must_use]
+pub fn host_run(bytes: &[u8]) -> usize {
     run(bytes, HOST)
 }
 
 /// Whether all bytes may appear in a field value. Long values are checked 16 bytes at a time; the last block overlaps
 /// the previous one.
-pub(crate) fn is_value(bytes: &[u8]) -> bool {
+#[must_use]
+pub fn is_value(bytes: &[u8]) -> bool {
     match bytes.last_chunk::<WIDE>() {
         Some(rest) => bytes.as_chunks::<WIDE>().0.iter().all(are_value_bytes) && are_value_bytes(rest),
         None => match (bytes.first_chunk::<NARROW>(), bytes.last_chunk::<NARROW>()) {
@@ -104,16 +110,19 @@ fn are_value_bytes<const LENGTH: usize>(bytes: &[u8; LENGTH]) -> bool {
     !bytes.iter().fold(false, |found, &byte| found | is_forbidden(byte))
 }
 
-pub(crate) fn is_token_byte(byte: u8) -> bool {
+#[must_use]
+pub fn is_token_byte(byte: u8) -> bool {
     is(byte, TOKEN)
 }
 
-pub(crate) fn is_value_byte(byte: u8) -> bool {
+#[must_use]
+pub fn is_value_byte(byte: u8) -> bool {
     is(byte, VALUE)
 }
 
 /// RFC 9110, 5.6.2.
-pub(crate) const fn is_token(bytes: &[u8]) -> bool {
+#[must_use]
+pub const fn is_token(bytes: &[u8]) -> bool {
     let mut index = 0;
     while index < bytes.len() {
         if CLASSES[bytes[index] as usize] & TOKEN == 0 {
@@ -125,12 +134,14 @@ pub(crate) const fn is_token(bytes: &[u8]) -> bool {
 }
 
 /// Optional white space (RFC 9110, 5.6.3).
-pub(crate) const fn is_blank(byte: u8) -> bool {
+#[must_use]
+pub const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 /// Removes optional white space from both ends.
-pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+#[must_use]
+pub fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
         && is_blank(*first)
     {
@@ -146,13 +157,14 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 
 /// The members of a comma-separated list (RFC 9110, 5.6.1), trimmed, empty ones left out. A comma inside a quoted
 /// string does not separate.
-pub(crate) fn members(value: &[u8]) -> Members<'_> {
+#[must_use]
+pub fn members(value: &[u8]) -> Members<'_> {
     Members { rest: value }
 }
 
 /// See [`members`].
 #[derive(Clone, Debug)]
-pub(crate) struct Members<'a> {
+pub struct Members<'a> {
     rest: &'a [u8],
 }
 
@@ -189,7 +201,8 @@ fn member_end(list: &[u8]) -> usize {
 }
 
 /// A number of 1 to 19 decimal digits; None for anything else.
-pub(crate) fn decimal(bytes: &[u8]) -> Option<u64> {
+#[must_use]
+pub fn decimal(bytes: &[u8]) -> Option<u64> {
     /// Every number of 19 digits fits into 64 bits.
     const DIGITS_MAX: usize = 19;
     if bytes.is_empty() || bytes.len() > DIGITS_MAX {

@@ -1,0 +1,36 @@
+//! The semantics of HTTP (RFC 9110): what messages mean, however they are framed.
+//!
+//! ```text
+//!   message      methods, targets, heads of requests and responses
+//!   fields       field sections: received ones, borrowed; prepared ones that are sent often
+//!   hop_by_hop, trailers    what a proxy does not forward
+//!   byte_ranges, entity_tags, date, authority, status   values in fields and first lines
+//!   syntax       tokens, lists and character classes
+//!   refusal      why a request is refused, with its status and text
+//!   limits       what a peer may request of a connection
+//! ```
+
+pub mod authority;
+mod byte_ranges;
+mod date;
+mod entity_tags;
+pub mod fields;
+mod hop_by_hop;
+mod limits;
+mod message;
+mod refusal;
+mod status;
+pub mod syntax;
+pub mod trailers;
+
+pub use authority::is_authority;
+pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
+pub use date::http_date;
+pub use entity_tags::{EntityTag, any_tag, only_tag};
+pub use fields::{Field, FieldBlock, Fields, InvalidField, list_members};
+pub use hop_by_hop::HopByHop;
+pub use limits::{FIELD_COUNT_MAX, Limits};
+pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
+pub use refusal::{Refusal, RefusalReason};
+pub use status::{push_decimal, reason_phrase};
+pub use trailers::is_targeted_cache_control;
