@@ -5,12 +5,14 @@
 //! generator: the same seed gives the same run. [`Timers`] holds many deadlines and returns the nearest.
 //! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the word that was
 //! probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
-//! is the pause of a user between two requests. [`PerShard`] holds counters with one writer each.
+//! is the pause of a user between two requests. [`PerShard`] holds counters with one writer each, [`counters!`] defines
+//! them from a table.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
 
 mod counts;
 mod instant;
+mod metrics;
 mod quantity;
 mod random;
 mod text_position;
@@ -19,6 +21,7 @@ mod timers;
 
 pub use counts::{Count, PerShard, SharedCounts};
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
+pub use metrics::{LabelledValue, Metric, MetricKind};
 pub use quantity::{group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix};
 pub use random::Random;
 pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};

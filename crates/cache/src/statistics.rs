@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use breme_base::Instant;
+use breme_base::{Instant, Metric, metrics};
 
 use crate::cache::Cache;
 use crate::store::StoredResponse;
@@ -23,6 +23,19 @@ pub struct Statistics {
     pub purged: u64,
     /// Responses being fetched.
     pub fills: u64,
+}
+
+impl Statistics {
+    /// The metrics of these statistics.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        Gauge "cache_objects" "Stored responses." => |cache: &Self| cache.objects;
+        ByteGauge "cache_used" "Memory used by the cache." => |cache: &Self| cache.bytes;
+        ByteGauge "cache_size" "Memory limit of the cache." => |cache: &Self| cache.bytes_max;
+        Counter "cache_inserted" "Responses stored." => |cache: &Self| cache.inserted;
+        Counter "cache_evicted" "Responses evicted to free memory." => |cache: &Self| cache.evicted;
+        Counter "cache_purged" "Responses purged or invalidated." => |cache: &Self| cache.purged;
+        Gauge "cache_fills" "Responses being fetched into the cache." => |cache: &Self| cache.fills;
+    };
 }
 
 /// A frequently used response.

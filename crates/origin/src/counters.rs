@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use breme_base::{Count, PerShard, SharedCounts};
+use breme_base::{Count, Metric, PerShard, SharedCounts, counters, metrics};
 use breme_http::{RefusalReason, Version};
+
+use crate::file_cache::CachedFiles;
+use crate::visitors::VisitorTotals;
 
 /// The classes of response statuses, 2xx to 5xx.
 const CLASS_COUNT: usize = 4;
@@ -19,21 +22,39 @@ pub(crate) enum Source {
     Root,
 }
 
-/// The counters of one shard, on cache lines of their own: processors fetch them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct ShardCounts {
-    responses: [[Count; VERSIONS.len()]; CLASS_COUNT],
-    /// Requests of which a part had arrived before the previous response was complete.
-    pub(crate) pipelined: Count,
-    /// Requests served from the replay cache.
-    pub(crate) repeated: Count,
-    /// Client connections evicted under pressure.
-    pub(crate) evicted: Count,
-    /// File cache hits.
-    pub(crate) file_hits: Count,
-    /// File cache misses.
-    pub(crate) file_misses: Count,
+counters! {
+    /// The counters of one shard, on cache lines of their own: processors fetch them in pairs.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub(crate) struct ShardCounts {
+        responses: [[Count; VERSIONS.len()]; CLASS_COUNT],
+        pub(crate) file_hits: Count,
+        pub(crate) file_misses: Count,
+    }
+
+    /// The counters of a site.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct SiteCounts {
+        /// Complete responses by class and version; all combinations.
+        pub responses: Vec<ResponseCount>,
+        /// Rejected requests by reason; all reasons.
+        pub refusals: Vec<(RefusalReason, u64)>,
+        /// Of a site with files.
+        pub files: Option<FileCounts>,
+        /// Of a site that counts its visitors.
+        pub visitors: Option<VisitorTotals>,
+    }
+
+    per_shard {
+        Counter "requests_pipelined" "Pipelined requests: begun before the previous response was complete."
+            { pipelined }
+        Counter "requests_repeated"
+            "Requests handled by replay: byte-identical to an earlier one, and so not parsed again." { repeated }
+        Counter "clients_evicted" "Client connections closed early because others waited for a connection slot."
+            { evicted }
+    }
+    elsewhere {}
 }
 
 impl ShardCounts {
@@ -78,6 +99,28 @@ pub struct ResponseCount {
     pub count: u64,
 }
 
+/// Counters of the file cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Cache hits, including revalidated ones.
+    pub hits: u64,
+    /// Cache misses.
+    pub misses: u64,
+    /// Its current contents.
+    pub kept: CachedFiles,
+}
+
+impl FileCounts {
+    /// The metrics of these counters.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        Counter "file_cache_hits" "File lookups answered from the cache." => |files: &Self| files.hits;
+        Counter "file_cache_misses" "File lookups that read the file system." => |files: &Self| files.misses;
+        Gauge "file_cache_names" "Cached file names." => |files: &Self| files.kept.names as u64;
+        Gauge "file_cache_open_files" "Cached open files." => |files: &Self| files.kept.open_files as u64;
+        ByteGauge "file_cache" "File contents cached in memory." => |files: &Self| files.kept.bytes as u64;
+    };
+}
+
 impl Counters {
     /// Adds the counters of a shard, their only writer.
     pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
@@ -93,8 +136,18 @@ impl Counters {
         self.shards.sum(ShardCounts::responses_total)
     }
 
+    /// What the shards count, without the file cache.
+    pub(crate) fn counts(&self) -> SiteCounts {
+        SiteCounts { responses: self.responses(), refusals: self.refusals(), ..SiteCounts::sum(&self.shards) }
+    }
+
+    /// Hits and misses of the file cache.
+    pub(crate) fn file_counts(&self, kept: CachedFiles) -> FileCounts {
+        FileCounts { hits: self.sum(|shard| &shard.file_hits), misses: self.sum(|shard| &shard.file_misses), kept }
+    }
+
     /// Responses by class and version.
-    pub(crate) fn responses(&self) -> Vec<ResponseCount> {
+    fn responses(&self) -> Vec<ResponseCount> {
         let kinds = (0..CLASS_COUNT).flat_map(|class| (0..VERSIONS.len()).map(move |version| (class, version)));
         let count = |(class, version): (usize, usize)| ResponseCount {
             status_class: class as u8 + 2,
@@ -105,13 +158,12 @@ impl Counters {
     }
 
     /// All reasons with their counts.
-    pub(crate) fn refusals(&self) -> Vec<(RefusalReason, u64)> {
+    fn refusals(&self) -> Vec<(RefusalReason, u64)> {
         let count = |&reason: &RefusalReason| (reason, self.refusals.load(reason as usize));
         RefusalReason::ALL.iter().map(count).collect()
     }
 
-    /// Sums another counter over all shards.
-    pub(crate) fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
+    fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
         self.shards.sum(|shard| of(shard).load())
     }
 }

@@ -45,11 +45,11 @@ mod shared;
 mod site;
 mod visitors;
 
-pub use counters::ResponseCount;
+pub use counters::{FileCounts, ResponseCount, SiteCounts};
 pub use file_cache::{CachedFiles, EVICTED_HELD_MAX};
 pub use media_types::from_name as media_type_of_name;
 pub use node::Origin;
 pub use root::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, MemoryRoot, OpenError, OpenedFile, Root};
 pub use settings::{FileCacheLimits, Settings};
-pub use site::{FileCounts, SettingsError, Site, SiteCounts};
+pub use site::{SettingsError, Site};
 pub use visitors::{RandomSource, ShortKey, VISITOR_KEY_BYTES_MIN, VisitorTotals, Visitors};

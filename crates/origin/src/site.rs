@@ -4,53 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_base::WallClock;
-use breme_http::{FieldBlock, RefusalReason};
+use breme_http::FieldBlock;
 use breme_node::Shard;
 
-use crate::counters::{Counters, ResponseCount};
-use crate::file_cache::{CachedFiles, FileCache};
+use crate::counters::{Counters, SiteCounts};
+use crate::file_cache::FileCache;
 use crate::node::Origin;
 use crate::root::Root;
 use crate::send::SharedLines;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::visitors::{VisitorTotals, Visitors};
+use crate::visitors::Visitors;
 
 /// A site: settings, files, visitors and counters, for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Site {
     shared: Arc<Shared>,
-}
-
-/// The counters of a site.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SiteCounts {
-    /// Complete responses by class and version; all combinations.
-    pub responses: Vec<ResponseCount>,
-    /// Requests of which a part had arrived before the previous response was complete.
-    pub pipelined: u64,
-    /// Requests served from the replay cache.
-    pub repeated: u64,
-    /// Client connections evicted under pressure.
-    pub evicted: u64,
-    /// Rejected requests by reason; all reasons.
-    pub refusals: Vec<(RefusalReason, u64)>,
-    /// Of a site with files.
-    pub files: Option<FileCounts>,
-    /// Of a site that counts its visitors.
-    pub visitors: Option<VisitorTotals>,
-}
-
-/// Counters of the file cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileCounts {
-    /// Cache hits, including revalidated ones.
-    pub hits: u64,
-    /// Cache misses.
-    pub misses: u64,
-    /// Its current contents.
-    pub kept: CachedFiles,
 }
 
 /// Invalid settings.
@@ -122,17 +91,9 @@ impl Site {
     pub fn counts(&self) -> SiteCounts {
         let Shared { counters, files, visitors, .. } = &*self.shared;
         SiteCounts {
-            responses: counters.responses(),
-            pipelined: counters.sum(|shard| &shard.pipelined),
-            repeated: counters.sum(|shard| &shard.repeated),
-            evicted: counters.sum(|shard| &shard.evicted),
-            refusals: counters.refusals(),
-            files: files.as_ref().map(|cache| FileCounts {
-                hits: counters.sum(|shard| &shard.file_hits),
-                misses: counters.sum(|shard| &shard.file_misses),
-                kept: cache.kept(),
-            }),
+            files: files.as_ref().map(|cache| counters.file_counts(cache.kept())),
             visitors: visitors.as_ref().map(Visitors::totals),
+            ..counters.counts()
         }
     }
 }

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use breme_base::{Metric, metrics};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -170,6 +171,15 @@ pub struct VisitorTotals {
     pub requests: u64,
     /// Visitors evicted.
     pub forgotten: u64,
+}
+
+impl VisitorTotals {
+    /// The metrics of these counters.
+    pub const METRICS: &[Metric<Self>] = metrics! {
+        Gauge "visitors" "Visitors remembered." => |totals: &Self| totals.visitors;
+        Counter "visits" "Requests by visitors." => |totals: &Self| totals.requests;
+        Counter "visitors_forgotten" "Visitors forgotten to make room." => |totals: &Self| totals.forgotten;
+    };
 }
 
 impl VisitorTotals {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Count, PerShard, SharedCounts, nanos};
+use breme_base::{Count, PerShard, SharedCounts, counters, nanos};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http::{Method, RefusalReason};
 
@@ -39,88 +39,82 @@ const STATUS_COUNT: usize = 500;
 /// Methods counted separately; the last entry is all others.
 const METHODS: [&str; 10] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other"];
 
-/// The counters of all shards.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ProxyCounts {
-    /// Complete responses by status, ascending; only statuses that occurred.
-    pub answers: Vec<StatusCount>,
-    /// Valid requests by method: all methods of RFC 9110 and RFC 5789, and `other`.
-    pub requests_received: Vec<(&'static str, u64)>,
-    /// Rejected requests by reason; all reasons.
-    pub refusals: Vec<(RefusalReason, u64)>,
-    /// Exchanges in progress, including tunnels.
-    pub exchanges_open: u64,
-    /// Exchanges whose client left before the end.
-    pub clients_gone: u64,
-    /// Responses aborted after their head.
-    pub answers_cut: u64,
-    /// Connections opened to upstreams.
-    pub connects: u64,
-    /// Connections to upstreams that could not be opened.
-    pub connects_failed: u64,
-    /// Requests sent on reused connections.
-    pub reuses: u64,
-    /// Requests sent again.
-    pub retries: u64,
-    /// Requests sent to another upstream after a failed connect.
-    pub second_choices: u64,
-    /// Retries denied by the retry budget.
-    pub retries_denied: u64,
-    /// Requests forwarded from the replay cache.
-    pub requests_repeated: u64,
-    /// Responses relayed from the replay cache.
-    pub answers_repeated: u64,
-    /// Client connections evicted under pressure.
-    pub evicted: u64,
-    /// Idle connections to upstreams.
-    pub pool_idle: u64,
-    /// Connections to upstreams with a request.
-    pub pool_busy: u64,
-    /// The proxy's own 502 responses.
-    pub bad_gateway: u64,
-    /// The proxy's own 503 responses.
-    pub unavailable: u64,
-    /// The proxy's own 504 responses.
-    pub gateway_timeouts: u64,
-    /// Tunnels opened, by CONNECT or Upgrade.
-    pub tunnels: u64,
-    /// Tunnels currently open.
-    pub tunnels_open: u64,
-    /// Targets rejected by the rules of a forward proxy.
-    pub targets_refused: u64,
-    /// Requests rejected with 429.
-    pub requests_limited: u64,
-    /// Connections closed at once, since their client had too many.
-    pub connections_limited: u64,
-    /// Fresh responses from the store.
-    pub cache_hits: u64,
-    /// Of these, from the replay cache.
-    pub cache_repeated: u64,
-    /// Stale responses from the store: during a refresh, or because the upstream failed.
-    pub cache_stale: u64,
-    /// Stored responses revalidated by the upstream.
-    pub cache_revalidated: u64,
-    /// Responses from another request's fetch.
-    pub cache_collapsed: u64,
-    /// Requests forwarded to the upstream.
-    pub cache_misses: u64,
-    /// Requests that bypassed the cache.
-    pub cache_bypassed: u64,
-    /// Body bytes from the store.
-    pub cache_bytes: u64,
-    /// Requests queued because every upstream was at its limit.
-    pub requests_queued: u64,
-    /// Requests queued now.
-    pub queue_length: u64,
-    /// Body bytes to upstreams, including tunnels.
-    pub bytes_upstream: u64,
-    /// Body bytes to clients, including tunnels.
-    pub bytes_downstream: u64,
-    /// From a request sent upstream to its response head.
-    pub upstream_times: Histogram,
-    /// From a client's request head to the end of its response, by outcome; all outcomes.
-    pub request_times: Vec<(RequestOutcome, Histogram)>,
+counters! {
+    /// The counters of one shard, on cache lines of their own: processors fetch them in pairs.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub(crate) struct ShardCounts {
+        responses: Statuses,
+        requests_received: [Count; METHODS.len()],
+        upstream_times: TimeCounts,
+        request_times: [TimeCounts; RequestOutcome::ALL.len()],
+    }
+
+    /// The counters of all shards.
+    #[derive(Clone, Debug, Default)]
+    #[non_exhaustive]
+    pub struct ProxyCounts {
+        /// Complete responses by status, ascending; only statuses that occurred.
+        pub answers: Vec<StatusCount>,
+        /// Valid requests by method: all methods of RFC 9110 and RFC 5789, and `other`.
+        pub requests_received: Vec<(&'static str, u64)>,
+        /// Rejected requests by reason; all reasons.
+        pub refusals: Vec<(RefusalReason, u64)>,
+        /// From a request sent upstream to its response head.
+        pub upstream_times: Histogram,
+        /// From a client's request head to the end of its response, by outcome; all outcomes.
+        pub request_times: Vec<(RequestOutcome, Histogram)>,
+    }
+
+    per_shard {
+        Gauge "requests_in_flight" "Requests in progress, including tunnels." { exchanges_open }
+        Counter "requests_repeated"
+            "Requests handled by replay: byte-identical to an earlier one, and so not parsed again." { requests_repeated }
+        Counter "answers_repeated" "Relayed responses whose head was byte-identical to an earlier one."
+            { answers_repeated }
+        Counter "answers_cut" by "reason" "Incomplete responses, by reason."
+            { clients_gone = "client-gone", answers_cut = "upstream-failed" }
+        Counter "clients_evicted" "Client connections closed early because others waited for a connection slot."
+            { evicted }
+        Counter "targets_refused" "Targets refused by the rules of a forward proxy." { targets_refused }
+        Counter "tunnels" "Tunnels opened by CONNECT or Upgrade." { tunnels }
+        Gauge "tunnels_open" "Open tunnels." { tunnels_open }
+        Counter "upstream_connects" "Connections opened to upstreams." { connects }
+        Counter "upstream_reuses" "Requests sent on a reused connection." { reuses }
+        Counter "upstream_retries" "Requests sent again to the same upstream." { retries }
+        Counter "upstream_second_choices"
+            "Requests sent to another upstream because the first could not be reached." { second_choices }
+        Counter "upstream_errors" by "kind"
+            "Failed connections to upstreams, and error responses made by the proxy, by status." {
+            connects_failed = "connect",
+            bad_gateway = "502",
+            unavailable = "503",
+            gateway_timeouts = "504",
+        }
+        Gauge "upstream_connections" by "state" "Open connections to upstreams, by state."
+            { pool_idle = "idle", pool_busy = "busy" }
+        ByteCounter "upstream_sent" "Body bytes sent to upstreams, including tunnels." { bytes_upstream }
+        ByteCounter "downstream_sent" "Body bytes sent to clients, including tunnels." { bytes_downstream }
+        Counter "cache_requests" by "result" "Requests by cache result." {
+            cache_hits = "hit",
+            cache_stale = "stale",
+            cache_revalidated = "revalidated",
+            cache_collapsed = "collapsed",
+            cache_misses = "miss",
+            cache_bypassed = "bypass",
+        }
+        ByteCounter "cache_sent" "Body bytes served from the cache." { cache_bytes }
+    }
+
+    elsewhere {
+        Counter "clients_limited" by "kind" "Requests and connections over a client's limits."
+            { requests_limited = "requests", connections_limited = "connections" }
+        Counter "requests_queued" "Requests queued because every upstream was full." { requests_queued }
+        Gauge "queue_length" "Requests in the queue for an upstream." { queue_length }
+        Counter "upstream_retries_denied"
+            "Requests that failed without a retry because the retry budget was spent (--retry-budget)."
+            { retries_denied }
+    }
 }
 
 impl ProxyCounts {
@@ -228,50 +222,11 @@ impl Default for Statuses {
     }
 }
 
-/// The counters of one shard, on cache lines of their own: processors fetch them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct ShardCounts {
-    answers: Statuses,
-    requests_received: [Count; METHODS.len()],
-    upstream_times: TimeCounts,
-    request_times: [TimeCounts; RequestOutcome::ALL.len()],
-    pub(crate) exchanges_open: Count,
-    pub(crate) clients_gone: Count,
-    pub(crate) answers_cut: Count,
-    pub(crate) connects: Count,
-    pub(crate) connects_failed: Count,
-    pub(crate) reuses: Count,
-    pub(crate) retries: Count,
-    pub(crate) second_choices: Count,
-    pub(crate) requests_repeated: Count,
-    pub(crate) answers_repeated: Count,
-    pub(crate) evicted: Count,
-    pub(crate) pool_idle: Count,
-    pub(crate) upstreams_open: Count,
-    pub(crate) bad_gateway: Count,
-    pub(crate) unavailable: Count,
-    pub(crate) gateway_timeouts: Count,
-    pub(crate) tunnels: Count,
-    pub(crate) tunnels_open: Count,
-    pub(crate) targets_refused: Count,
-    cache_hits: Count,
-    cache_repeated: Count,
-    cache_stale: Count,
-    cache_revalidated: Count,
-    cache_collapsed: Count,
-    cache_misses: Count,
-    cache_bypassed: Count,
-    pub(crate) cache_bytes: Count,
-    pub(crate) bytes_upstream: Count,
-    pub(crate) bytes_downstream: Count,
-}
-
 impl ShardCounts {
     /// A response was sent completely.
     pub(crate) fn count_response(&self, status: u16) {
         let index = usize::from(status.saturating_sub(STATUS_MIN)).min(STATUS_COUNT - 1);
-        self.answers.0[index].add();
+        self.responses.0[index].add();
     }
 
     /// A request has a valid head.
@@ -313,8 +268,8 @@ impl ShardCounts {
     /// A stored response was replayed.
     pub(crate) fn count_replayed(&self, content_bytes: u64) {
         self.request_times[RequestOutcome::Hit as usize].buckets[0].add();
+        self.requests_repeated.add();
         self.cache_hits.add();
-        self.cache_repeated.add();
         self.cache_bytes.add_many(content_bytes);
         self.bytes_downstream.add_many(content_bytes);
     }
@@ -346,55 +301,21 @@ impl Counters {
         self.refusals.add(reason as usize);
     }
 
+    /// What the shards count.
     pub(crate) fn counts(&self) -> ProxyCounts {
-        let idle = self.sum(|shard| &shard.pool_idle);
         let times = |outcome: RequestOutcome| self.histogram(|shard| &shard.request_times[outcome as usize]);
         ProxyCounts {
             answers: self.answers(),
             requests_received: self.requests_received(),
             refusals: self.refusals(),
-            exchanges_open: self.sum(|shard| &shard.exchanges_open),
-            clients_gone: self.sum(|shard| &shard.clients_gone),
-            answers_cut: self.sum(|shard| &shard.answers_cut),
-            connects: self.sum(|shard| &shard.connects),
-            connects_failed: self.sum(|shard| &shard.connects_failed),
-            reuses: self.sum(|shard| &shard.reuses),
-            retries: self.sum(|shard| &shard.retries),
-            second_choices: self.sum(|shard| &shard.second_choices),
-            requests_repeated: self.sum(|shard| &shard.requests_repeated),
-            answers_repeated: self.sum(|shard| &shard.answers_repeated),
-            evicted: self.sum(|shard| &shard.evicted),
-            pool_idle: idle,
-            pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
-            bad_gateway: self.sum(|shard| &shard.bad_gateway),
-            unavailable: self.sum(|shard| &shard.unavailable),
-            gateway_timeouts: self.sum(|shard| &shard.gateway_timeouts),
-            tunnels: self.sum(|shard| &shard.tunnels),
-            tunnels_open: self.sum(|shard| &shard.tunnels_open),
-            targets_refused: self.sum(|shard| &shard.targets_refused),
-            // Counted elsewhere.
-            retries_denied: 0,
-            requests_limited: 0,
-            connections_limited: 0,
-            cache_hits: self.sum(|shard| &shard.cache_hits),
-            cache_repeated: self.sum(|shard| &shard.cache_repeated),
-            cache_stale: self.sum(|shard| &shard.cache_stale),
-            cache_revalidated: self.sum(|shard| &shard.cache_revalidated),
-            cache_collapsed: self.sum(|shard| &shard.cache_collapsed),
-            cache_misses: self.sum(|shard| &shard.cache_misses),
-            cache_bypassed: self.sum(|shard| &shard.cache_bypassed),
-            cache_bytes: self.sum(|shard| &shard.cache_bytes),
-            requests_queued: 0,
-            queue_length: 0,
-            bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
-            bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
             upstream_times: self.histogram(|shard| &shard.upstream_times),
             request_times: RequestOutcome::ALL.map(|outcome| (outcome, times(outcome))).into(),
+            ..ProxyCounts::sum(&self.shards)
         }
     }
 
     fn answers(&self) -> Vec<StatusCount> {
-        let count = |(index, status)| StatusCount { status, count: self.sum(|shard| &shard.answers.0[index]) };
+        let count = |(index, status)| StatusCount { status, count: self.sum(|shard| &shard.responses.0[index]) };
         (STATUS_MIN..).take(STATUS_COUNT).enumerate().map(count).filter(|answers| answers.count > 0).collect()
     }
 
@@ -470,7 +391,7 @@ mod tests {
         for (shard, status) in [101, 200, 304, 404, 599].into_iter().enumerate() {
             let counts = counters.add_shard();
             (0..=shard).for_each(|_| counts.count_response(status));
-            counts.upstreams_open.add_many(3);
+            counts.pool_busy.add_many(2);
             counts.pool_idle.add();
         }
         let counts = counters.counts();

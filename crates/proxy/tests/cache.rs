@@ -108,7 +108,7 @@ fn cached_clients_leave_after_a_turn_under_pressure() {
     let clients = vec![client.part_after_end()];
     let counts = Play { cache: Some(cache()), pressure, ..Play::new(clients, upstream) }.run();
     assert_eq!((counts.cache_hits, counts.evicted), (10, 1));
-    assert!(counts.cache_repeated > 0, "some of them were repeated");
+    assert!(counts.requests_repeated > 0, "some of them were repeated");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn repeated_and_pipelined_requests_hit_the_store() {
         .part();
     let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (40, 1, 200));
-    assert!(counts.cache_repeated >= 38, "{counts:?}");
+    assert!(counts.requests_repeated >= 38, "{counts:?}");
     assert_eq!(counts.answers_of_class(2), 41);
     let requests = |outcome| counts.requests(outcome);
     assert_eq!(RequestOutcome::ALL.map(requests), [40, 1, 0, 0], "hit, miss, relayed, error");
@@ -166,7 +166,7 @@ fn replay_ends_with_the_stored_response() {
     ];
     let counts = play_with(cache, silent(), vec![client], upstream);
     assert_eq!((counts.cache_hits, counts.cache_misses), (9, 3));
-    assert!(counts.cache_repeated >= 5, "{counts:?}");
+    assert!(counts.requests_repeated >= 5, "{counts:?}");
 }
 
 #[test]

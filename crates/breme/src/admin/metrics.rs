@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use breme_base::{Metric, MetricKind};
 use breme_driver::{CloseKind, CounterReader, ShardCounters};
 use breme_http::RefusalReason;
 use prometheus_client::collector::Collector;
@@ -39,10 +40,38 @@ impl<'a> Families<'a> {
         self.one(name, help, None, &ConstCounter::new(value))
     }
 
-    /// What every server counts of [pressure](breme_node::Node::handle_pressure).
-    pub fn evicted(&mut self, count: u64) -> fmt::Result {
-        let help = "Client connections closed early because others waited for a connection slot.";
-        self.counter("clients_evicted", help, count)
+    /// The families of a table.
+    pub fn table<'m, T: 'static>(
+        &mut self,
+        metrics: impl IntoIterator<Item = &'m Metric<T>>,
+        counts: &T,
+    ) -> fmt::Result {
+        metrics.into_iter().try_for_each(|metric| self.metric(metric, counts))
+    }
+
+    fn metric<T>(&mut self, metric: &Metric<T>, counts: &T) -> fmt::Result {
+        let (kind, unit) = match metric.kind {
+            MetricKind::Counter => (MetricType::Counter, None),
+            MetricKind::ByteCounter => (MetricType::Counter, Some(&Unit::Bytes)),
+            MetricKind::Gauge => (MetricType::Gauge, None),
+            MetricKind::ByteGauge => (MetricType::Gauge, Some(&Unit::Bytes)),
+        };
+        let mut family = self.0.encode_descriptor(metric.name, metric.help, unit, kind)?;
+        for (value, count) in metric.read(counts) {
+            match (kind, metric.label) {
+                (MetricType::Counter, "") => family.encode_counter::<NoLabelSet, u64, f64>(&count, None)?,
+                (_, "") => family.encode_gauge(&signed(count))?,
+                (kind, label) => {
+                    let labels = [(label, value)];
+                    let mut metric = family.encode_family(&labels)?;
+                    match kind {
+                        MetricType::Counter => metric.encode_counter::<NoLabelSet, u64, f64>(&count, None)?,
+                        _ => metric.encode_gauge(&signed(count))?,
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The same in a unit, which becomes a part of the name.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_driver::DriverSettings;
-use breme_http::Limits;
-use breme_http1::FieldStorage;
+use breme_http::{FIELD_COUNT_MAX, Limits};
 
 use super::place::resolve;
 use crate::driver::DriverChoice;
@@ -200,11 +199,7 @@ pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 
 fn field_count(text: &str) -> Result<usize, String> {
     let count = at_least_one(text)?;
-    if count <= breme_http::FIELD_COUNT_MAX {
-        Ok(count)
-    } else {
-        Err(format!("it must be at most {}", breme_http::FIELD_COUNT_MAX))
-    }
+    if count <= FIELD_COUNT_MAX { Ok(count) } else { Err(format!("it must be at most {FIELD_COUNT_MAX}")) }
 }
 
 /// Processors by number, in the order in which threads take them.

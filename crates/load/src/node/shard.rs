@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
-use breme_http::Limits;
-use breme_http1::{FieldStorage, ReplayHead};
+use breme_http::{FIELD_COUNT_MAX, Limits};
+use breme_http1::ReplayHead;
 use breme_node::{Actions, Close, ConnectionId, Shard};
 use breme_stats::Histogram;
 
@@ -302,7 +302,7 @@ fn client_limits() -> Limits {
     Limits {
         content_bytes_max: u64::MAX,
         head_bytes_max: 64 * 1024,
-        field_count_max: breme_http::FIELD_COUNT_MAX,
+        field_count_max: FIELD_COUNT_MAX,
         ..Limits::default()
     }
 }

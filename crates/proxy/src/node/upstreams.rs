@@ -21,6 +21,7 @@ impl Context<'_> {
         let client = exchange.client;
         if may_reuse && let Some(upstream_key) = self.take_idle(client, endpoint) {
             self.node.counts.pool_idle.remove();
+            self.node.counts.pool_busy.add();
             self.node.upstream_timers.clear(upstream_key.timer());
             self.assign_upstream(key, upstream_key);
             return Ok(());
@@ -84,7 +85,7 @@ impl Context<'_> {
         let key = UpstreamKey::new(self.node.upstreams.insert(upstream));
         self.node.set_owner(id, Owner::UpstreamConnection(key));
         self.node.pools.opened(endpoint);
-        self.node.counts.upstreams_open.add();
+        self.node.counts.pool_busy.add();
         key
     }
 
@@ -170,6 +171,7 @@ impl Context<'_> {
         if !is_kept {
             return self.drop_upstream(key, Close::Graceful);
         }
+        self.node.counts.pool_busy.remove();
         self.node.counts.pool_idle.add();
         self.node.upstream_timers.set(key.timer(), self.now + pool.idle_timeout);
         if let Some(upstream) = self.node.upstreams.get_mut(key.index())
@@ -215,15 +217,18 @@ impl Context<'_> {
     pub(super) fn remove_upstream(&mut self, key: UpstreamKey) {
         let Some(upstream) = self.node.upstreams.try_remove(key.index()) else { return };
         let client = upstream.own_client.and_then(|client| self.node.clients.get_mut(client.index()));
-        if client.is_some_and(|client| client.own_upstream.take_if(|own| *own == key).is_some()) {
+        let is_own = client.is_some_and(|client| client.own_upstream.take_if(|own| *own == key).is_some());
+        if is_own {
             self.node.pools.release_own();
-            self.node.counts.pool_idle.remove();
         }
-        if self.node.pools.remove(upstream.endpoint, key) {
-            self.node.counts.pool_idle.remove();
+        let is_pooled = self.node.pools.remove(upstream.endpoint, key);
+        let counts = &self.node.counts;
+        if is_own || is_pooled {
+            counts.pool_idle.remove();
+        } else {
+            counts.pool_busy.remove();
         }
         self.node.pools.closed(upstream.endpoint);
-        self.node.counts.upstreams_open.remove();
         self.node.upstream_timers.clear(key.timer());
         self.node.clear_owner(upstream.id);
     }

@@ -105,7 +105,7 @@ fn statistics(statistics: &Statistics, counts: &ProxyCounts) -> Value {
         "evicted": evicted,
         "purged": purged,
         "fills": fills,
-        "requests": results(counts).into_iter().collect::<BTreeMap<_, _>>(),
+        "requests": results(counts).collect::<BTreeMap<_, _>>(),
         "sent_bytes": counts.cache_bytes,
     })
 }
