@@ -35,10 +35,10 @@ pub enum MetricKind {
 
 /// Defines the counters of a server from one table.
 ///
-/// A row is a metric family: kind, name, label if there is one, help text, and a field for each value of the label. The
-/// macro defines the struct of one shard, with a [`Count`](crate::Count) for each field of `per_shard`; the struct of
-/// all shards, with a `u64` for each field of `per_shard` and `elsewhere`; its `sum` over the shards; and its `METRICS`.
-/// Both structs may have further fields.
+/// A row is a metric family: kind, name, label if there is one, help text, and a field for each value of the label.
+/// The macro defines the struct of one shard, with a [`Count`](crate::Count) for each field of `per_shard`; the struct
+/// of all shards, with a `u64` for each field of `per_shard` and `elsewhere`; its `sum` over the shards; and its
+/// `METRICS`. Both structs may have further fields.
 ///
 /// ```
 /// use breme_base::{Count, PerShard, counters};

@@ -17,8 +17,8 @@
 //!   relay, last_chunk    forwarded messages
 //! ```
 //!
-//! Ambiguous messages are rejected (RFC 9112, 11.2), each with a [`breme_http::RefusalReason`]. The verdict on a message does not
-//! depend on how its bytes were segmented.
+//! Ambiguous messages are rejected (RFC 9112, 11.2), each with a [`breme_http::RefusalReason`]. The verdict on a
+//! message does not depend on how its bytes were segmented.
 //!
 //! ```
 //! use breme_http::{Framing, Limits};

@@ -102,8 +102,8 @@ impl<'o> FieldWriter<'o> {
         self.out.extend_from_slice(block.as_bytes());
     }
 
-    /// Forwards the fields of another message that are not [hop-by-hop](breme_http::HopByHop) and for which `keeps` returns true.
-    /// They were validated on receipt.
+    /// Forwards the fields of another message that are not [hop-by-hop](breme_http::HopByHop) and for which `keeps`
+    /// returns true. They were validated on receipt.
     pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
         let hop_by_hop = fields.hop_by_hop();
         self.out.reserve(FIELDS_BYTES);

@@ -24,8 +24,8 @@ impl ServerConnection {
 
     /// Records an exchange that was not parsed here. Its request is at the start of the input, byte for byte equal to
     /// one parsed with the same limits on a connection that [could replay](Self::can_replay) it before and after, and
-    /// it is [replayable](breme_http::RequestHead::is_replayable). Its response equals the earlier one except for the date.
-    /// Requires [`can_replay`](Self::can_replay).
+    /// it is [replayable](breme_http::RequestHead::is_replayable). Its response equals the earlier one except for the
+    /// date. Requires [`can_replay`](Self::can_replay).
     #[inline]
     pub fn replay_exchange(&mut self) {
         debug_assert!(

@@ -71,8 +71,8 @@ impl ServerConnection {
     }
 
     /// Begins the response that turns this connection into a tunnel: 101 to a request that [requested an
-    /// upgrade](breme_http::RequestHead::requests_upgrade), or 2xx to CONNECT. Bytes after the request and after this head
-    /// belong to the caller.
+    /// upgrade](breme_http::RequestHead::requests_upgrade), or 2xx to CONNECT. Bytes after the request and after this
+    /// head belong to the caller.
     pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> FieldWriter<'o> {
         debug_assert_eq!(self.response_state, ResponseState::Due, "begin_tunnel: no request waits for an answer");
         push_status_line(out, status, false);
