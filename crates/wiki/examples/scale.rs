@@ -22,7 +22,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const PAGE_BYTES: usize = 5_000;
 const VOCABULARY: u64 = 60_000;
 const LINKS: u64 = 5;
-const IMPORT_CHUNK: u64 = 50_000;
+const IMPORT_CHUNK: u64 = 250_000;
 const READS: u64 = 50_000;
 const SEARCHES: u64 = 2_000;
 const WRITERS: u64 = 64;

@@ -18,12 +18,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::operation::{Import, Texts};
 use self::postgres::PostgresDatabase;
 use self::prepared_write::Prepared;
 use self::sqlite::SqliteDatabase;
+use self::sqlite::inversion::Inversion;
 use self::words::Rating;
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write};
+use crate::page::{Action, AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write};
 
 /// The most results that one call returns, whatever its `limit` says.
 pub const RESULTS_MAX: usize = 1000;
@@ -264,25 +266,25 @@ fn without_excerpts(names: Vec<Name>) -> Vec<Match> {
 }
 
 /// Prepares one write.
-async fn prepare(write: Write, to_prepared: fn(Write) -> Prepared) -> Result<Prepared, DatabaseError> {
+async fn prepare(write: Write, texts: Texts) -> Result<Prepared, DatabaseError> {
     if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
-        return Ok(to_prepared(write));
+        return Ok(Prepared::new(write, texts));
     }
-    let task = tokio::task::spawn_blocking(move || to_prepared(write));
+    let task = tokio::task::spawn_blocking(move || Prepared::new(write, texts));
     task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
 }
 
 /// Prepares writes for an import, one chunk while the one before is carried out.
-async fn in_chunks<F>(writes: Writes, carry_out: impl Fn(Vec<Prepared>) -> F) -> Result<u64, DatabaseError>
+async fn in_chunks<F>(writes: Writes, texts: Texts, carry_out: impl Fn(Import) -> F) -> Result<u64, DatabaseError>
 where
     F: Future<Output = Result<u64, DatabaseError>>,
 {
-    let prepare = |mut writes: Writes| tokio::task::spawn_blocking(move || (chunk(&mut writes), writes));
+    let prepare = |mut writes: Writes| tokio::task::spawn_blocking(move || (chunk(&mut writes, texts), writes));
     let mut next = prepare(writes);
     let mut count = 0;
     loop {
         let (chunk, rest) = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
-        if chunk.is_empty() {
+        if chunk.writes.is_empty() {
             return Ok(count);
         }
         next = prepare(rest);
@@ -291,16 +293,22 @@ where
 }
 
 /// The writes of one transaction.
-fn chunk(writes: &mut Writes) -> Vec<Prepared> {
+fn chunk(writes: &mut Writes, texts: Texts) -> Import {
     let mut chunk = Vec::new();
+    let mut words = Inversion::default();
     let mut bytes = 0;
     while chunk.len() < IMPORT_WRITES_MAX && bytes < IMPORT_BYTES_MAX {
         let Some(write) = writes.next() else { break };
-        let prepared = Prepared::with_words(Write { condition: Condition::Any, ..write });
+        let prepared = Prepared::new(Write { condition: Condition::Any, ..write }, texts);
         bytes += prepared.bytes();
         chunk.push(prepared);
+        if let (Texts::Together, Some(prepared)) = (texts, chunk.last())
+            && let Action::Save { content, .. } = &prepared.write.action
+        {
+            words.add(chunk.len() as u64, prepared.write.name.as_str(), &content.text);
+        }
     }
-    chunk
+    Import { writes: chunk, words: words.into_sorted() }
 }
 
 /// The best of the rated pages, the best first.
@@ -376,7 +384,7 @@ mod tests {
             let mut writes: Writes = Box::new((0..count).map(move |number| save(number, text)));
             let mut numbers = 0..;
             let mut length = || {
-                let chunk = chunk(&mut writes);
+                let chunk = chunk(&mut writes, Texts::OneByOne).writes;
                 let expected = numbers.by_ref().take(chunk.len()).map(|number| format!("P{number}"));
                 assert!(chunk.iter().map(|prepared| prepared.write.name.as_str().to_owned()).eq(expected));
                 chunk.len()

@@ -3,6 +3,7 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::prepared_write::Prepared;
+use super::sqlite::postings::Postings;
 use super::{DatabaseError, WriteError, Writes, in_chunks, prepare};
 use crate::page::{Committed, Write};
 
@@ -15,10 +16,26 @@ const BATCH_OPERATIONS_MAX: usize = 256;
 /// No operation is added to a transaction that has this many bytes of texts and attachments.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
+/// The writes of one transaction of an import.
+pub(crate) struct Import {
+    pub(crate) writes: Vec<Prepared>,
+    /// The words of all texts, each with the writes that have it, counted from 1; empty if each write has its words.
+    pub(crate) words: Vec<(Box<str>, Postings)>,
+}
+
+/// How an engine indexes the words of texts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Texts {
+    /// One by one, when they are written.
+    OneByOne,
+    /// Many at a time: those of an import with their transaction, others later.
+    Together,
+}
+
 /// What changes the database.
 pub(crate) enum Operation {
     Write(Box<Prepared>),
-    Import(Vec<Prepared>),
+    Import(Import),
     SetEdges(Vec<String>),
     Purge(String),
     Purged { edge: String, through: u64 },
@@ -47,7 +64,7 @@ impl Operation {
     fn bytes(&self) -> usize {
         match self {
             Self::Write(prepared) => prepared.bytes(),
-            Self::Import(writes) => writes.iter().map(Prepared::bytes).sum(),
+            Self::Import(import) => import.writes.iter().map(Prepared::bytes).sum(),
             Self::SetEdges(_) | Self::Purge(_) | Self::Purged { .. } | Self::SetValue { .. } => 0,
         }
     }
@@ -63,25 +80,24 @@ impl Job {
 /// The end of the queue at which operations are added.
 pub(crate) struct Queue {
     jobs: mpsc::Sender<Job>,
-    prepare: fn(Write) -> Prepared,
+    texts: Texts,
 }
 
 impl Queue {
-    /// A queue whose single writes are prepared by `prepare`; those of an import are prepared with their words.
-    pub(crate) fn new(prepare: fn(Write) -> Prepared) -> (Self, mpsc::Receiver<Job>) {
+    pub(crate) fn new(texts: Texts) -> (Self, mpsc::Receiver<Job>) {
         let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
-        (Self { jobs, prepare }, receiver)
+        (Self { jobs, texts }, receiver)
     }
 
     /// [`Database::write`](super::Database::write).
     pub(crate) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
-        let operation = Operation::Write(Box::new(prepare(write, self.prepare).await?));
+        let operation = Operation::Write(Box::new(prepare(write, self.texts).await?));
         Ok(self.carry_out(operation).await?.committed()?)
     }
 
     /// [`Database::import`](super::Database::import).
     pub(crate) async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
-        in_chunks(writes, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
+        in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
     }
 
     /// [`Database::purge`](super::Database::purge).

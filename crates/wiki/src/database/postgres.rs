@@ -30,6 +30,12 @@ const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may take to be made, and how long an operation waits for one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a read may take. A server that does not respond any more keeps its connections: nothing else ends them.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a transaction of writes may take, with its wait for those of other wikis. An import has no such limit.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A wiki in a PostgreSQL database, in the schema `wiki`.
 pub struct PostgresDatabase {
     pool: Pool,
@@ -41,6 +47,8 @@ pub struct PostgresDatabase {
 enum Error {
     Pool(PoolError),
     Postgres(tokio_postgres::Error),
+    /// It did not respond in this time.
+    Timeout(Duration),
     /// Something stored is not what the wiki stores.
     Content(String),
 }
@@ -62,6 +70,9 @@ impl Error {
         match self {
             Self::Pool(PoolError::Backend(error)) | Self::Postgres(error) => failure(action, error),
             Self::Pool(error) => DatabaseError::temporary(action, &error.to_string()),
+            Self::Timeout(limit) => {
+                DatabaseError::temporary(action, &format!("PostgreSQL did not respond within {limit:?}"))
+            }
             Self::Content(reason) => DatabaseError { action, reason: reason.clone(), is_temporary: false },
         }
     }
@@ -69,7 +80,7 @@ impl Error {
     /// Whether the connection failed, rather than a statement.
     fn is_connection(&self) -> bool {
         match self {
-            Self::Pool(_) => true,
+            Self::Pool(_) | Self::Timeout(_) => true,
             Self::Postgres(error) => error.as_db_error().is_none(),
             Self::Content(_) => false,
         }
@@ -126,6 +137,20 @@ async fn client(pool: &Pool, action: &'static str) -> Result<Object, DatabaseErr
     pool.get().await.map_err(|error| Error::from(error).describe(action))
 }
 
+/// What `work` yields, if it ends in time; otherwise its connection is closed.
+async fn within<T>(
+    limit: Duration,
+    client: Object,
+    work: impl AsyncFnOnce(&mut Object) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut client = client;
+    let ended = tokio::time::timeout(limit, work(&mut client)).await;
+    ended.unwrap_or_else(|_| {
+        drop(Object::take(client));
+        Err(Error::Timeout(limit))
+    })
+}
+
 fn pool(url: &str) -> Result<Pool, DatabaseError> {
     let refused = |reason: String| DatabaseError { action: "open the database", reason, is_temporary: false };
     let (mut config, tls) = tls::configure(url).map_err(refused)?;
@@ -138,7 +163,9 @@ fn pool(url: &str) -> Result<Pool, DatabaseError> {
 /// Carries out a read on a connection of the pool.
 macro_rules! read {
     ($self:ident, $action:literal, $read:ident $(, $argument:expr)*) => {
-        read::$read(&$self.client($action).await? $(, $argument)*).await.map_err(|error| error.describe($action))
+        within(READ_TIMEOUT, $self.client($action).await?, async |client| read::$read(&*client $(, $argument)*).await)
+            .await
+            .map_err(|error| error.describe($action))
     };
 }
 

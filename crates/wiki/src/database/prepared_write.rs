@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::operation::Texts;
 use super::words::{fold, index_grams, index_words};
 use crate::digest::sha256;
 use crate::name::Name;
@@ -72,18 +73,18 @@ impl Indexed {
 }
 
 impl Prepared {
-    /// With the words of a new text.
-    pub(crate) fn with_words(write: Write) -> Self {
-        let mut prepared = Self::new(write);
-        if let (Action::Save { content, .. }, Derived::Saved(indexed)) = (&prepared.write.action, &mut prepared.derived)
+    pub(crate) fn new(write: Write, texts: Texts) -> Self {
+        let mut prepared = Self::without_words(write);
+        if texts == Texts::OneByOne
+            && let (Action::Save { content, .. }, Derived::Saved(indexed)) =
+                (&prepared.write.action, &mut prepared.derived)
         {
             indexed.words = Some(index_words(prepared.write.name.as_str(), &content.text));
         }
         prepared
     }
 
-    /// Without the words of a new text.
-    pub(crate) fn new(mut write: Write) -> Self {
+    fn without_words(mut write: Write) -> Self {
         write.comment = without_nul(write.comment);
         write.author = write.author.map(without_nul);
         let derived = match &mut write.action {

@@ -5,6 +5,7 @@
 //! | `schema` | the tables and their versions |
 //! | `batch` | the statements of a transaction |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
+//! | `word_index`, `inversion`, `postings` | which pages have which words; how that is found of new texts, and written |
 //! | `writer` | the thread that writes, with group commit |
 //! | `read`, `search` | the statements of reads and searches |
 //! | `cache` | popular pages in memory |
@@ -13,10 +14,13 @@
 mod backlog;
 mod batch;
 mod cache;
+pub(super) mod inversion;
+pub(super) mod postings;
 mod read;
 mod schema;
 mod search;
 mod verify;
+mod word_index;
 mod writer;
 
 use std::fs::{File, TryLockError};
@@ -102,7 +106,11 @@ impl SqliteDatabase {
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let pages = Arc::new(Pages::new(cache_bytes));
-        let backlog = Backlog::of(&connection).map_err(failed)?;
+        let mut backlog = Backlog::of(&connection).map_err(failed)?;
+        if backlog.is_full() {
+            // A file of an earlier version: with so many texts to read, searches would be slow.
+            backlog.index(&mut connection).map_err(failed)?;
+        }
         let writer = Writer::start(connection, backlog, Arc::clone(&pages))?;
         Ok(Self { writer: Some(writer), readers: Readers::new(path), pages, _lock: Some(lock) })
     }

@@ -212,26 +212,46 @@ fn index_word(word: &str) -> Cow<'_, str> {
 /// The words of a page, each once, separated by spaces.
 pub(crate) fn index_words(name: &str, text: &str) -> String {
     let mut words = Words::new(text.len());
+    each_index_word(name, text, |word| {
+        words.add(word);
+        words.joined.len()
+    });
+    words.joined
+}
+
+/// Calls `add` for each word of a page as the index has it, also if it comes again. It returns the bytes of different
+/// words so far: those after [`INDEXED_BYTES_MAX`] are left out.
+pub(crate) fn each_index_word<'a>(name: &'a str, text: &'a str, mut add: impl FnMut(Cow<'a, str>) -> usize) {
     for part in [name, text] {
         for token in tokens(part) {
-            match token {
-                Token::Word(range) => words.add(index_word(&part[range])),
-                Token::Run(range) => {
-                    let characters: Vec<char> = fold(&part[range]).chars().collect();
-                    for at in 0..characters.len() {
-                        words.add(Cow::Owned(characters[at..=at].iter().collect()));
-                        if at + 1 < characters.len() {
-                            words.add(Cow::Owned(characters[at..=at + 1].iter().collect()));
-                        }
-                    }
-                }
-            }
-            if words.joined.len() > INDEXED_BYTES_MAX {
-                return words.joined;
+            let bytes = match token {
+                Token::Word(range) => match index_word(&part[range]) {
+                    word if word.is_empty() => continue,
+                    word => add(word),
+                },
+                Token::Run(range) => each_run_word(&part[range], &mut add),
+            };
+            if bytes > INDEXED_BYTES_MAX {
+                return;
             }
         }
     }
-    words.joined
+}
+
+/// The characters of a run, and each pair of neighbours.
+fn each_run_word<'a>(run: &str, mut add: impl FnMut(Cow<'a, str>) -> usize) -> usize {
+    let folded = fold(run);
+    let mut bytes = 0;
+    let mut before = None;
+    for (at, c) in folded.char_indices() {
+        let end = at + c.len_utf8();
+        if let Some(before) = before {
+            add(Cow::Owned(folded[before..end].to_owned()));
+        }
+        bytes = add(Cow::Owned(folded[at..end].to_owned()));
+        before = Some(at);
+    }
+    bytes
 }
 
 /// Distinct words, joined by spaces in the order in which they came.
@@ -246,7 +266,7 @@ impl<'a> Words<'a> {
     }
 
     fn add(&mut self, word: Cow<'a, str>) {
-        if word.is_empty() || self.seen.contains(&word) {
+        if self.seen.contains(&word) {
             return;
         }
         if !self.joined.is_empty() {

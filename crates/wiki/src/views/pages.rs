@@ -74,14 +74,20 @@ pub(super) fn fields(fields: &Fields) -> Markup {
 }
 
 fn field(key: &str, value: &Value) -> Markup {
-    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let shown = match value {
-        Value::Array(values) if !values.iter().any(|one| one.is_array() || one.is_object()) => {
-            values.iter().map(plain).collect::<Vec<_>>().join(", ")
-        }
-        other => plain(other),
-    };
+    match value {
+        Value::Array(values) if !values.iter().any(|one| one.is_array() || one.is_object()) => html! {
+            @for (index, one) in values.iter().enumerate() {
+                @if index > 0 { ", " }
+                (scalar(key, one))
+            }
+        },
+        other => scalar(key, other),
+    }
+}
+
+fn scalar(key: &str, value: &Value) -> Markup {
     let searched = value.to_string();
+    let shown = value.as_str().unwrap_or(&searched);
     html! {
         @if value.is_object() || value.is_array() || key.contains('.') {
             (shown)

@@ -88,6 +88,8 @@ pub struct Wiki {
     /// Without and with accounts.
     templates: [String; 2],
     has_accounts: AtomicBool,
+    /// Whether the first account was found, and the pages from before are not purged yet.
+    purge_due: AtomicBool,
     /// Password hashes computed at a time: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
     /// Merges, comparisons and long texts that are worked on at a time: each may take a core for a while.
@@ -117,6 +119,7 @@ impl Wiki {
             settings,
             templates,
             has_accounts,
+            purge_due: AtomicBool::new(false),
             hashing: tokio::sync::Semaphore::new(2),
             working: tokio::sync::Semaphore::new(2),
         }
@@ -144,17 +147,26 @@ impl Wiki {
         self.database.set_value(TEMPLATE_KEY, None, Some(self.template())).await.map(drop)
     }
 
-    /// Looks for the first account, which may be added while the wiki runs. Returns whether it found one.
+    /// Looks for the first account, which may be added while the wiki runs, and then purges all HTML. Returns whether
+    /// it did so.
     ///
     /// # Errors
     ///
     /// The database failed.
     pub async fn look_for_accounts(&self) -> Result<bool, DatabaseError> {
-        if self.has_accounts() || !accounts::exist(&*self.database).await? {
+        if !self.has_accounts() {
+            if !accounts::exist(&*self.database).await? {
+                return Ok(false);
+            }
+            self.purge_due.store(true, Ordering::Release);
+            self.has_accounts.store(true, Ordering::Release);
+        }
+        if !self.purge_due.load(Ordering::Acquire) {
             return Ok(false);
         }
-        self.has_accounts.store(true, Ordering::Release);
+        // If this fails, the next call tries it again.
         self.purge_templates().await?;
+        self.purge_due.store(false, Ordering::Release);
         Ok(true)
     }
 

@@ -365,8 +365,12 @@ async fn renaming_leaves_a_redirect() {
 #[tokio::test]
 async fn lists_searches_and_feeds() {
     let site = Site::new(Settings::default()).await;
-    site.form("/wiki/Ljubljanski_grad", &[], &[("text", "A castle above the river."), ("fields", "kind: castle")])
-        .await;
+    site.form(
+        "/wiki/Ljubljanski_grad",
+        &[],
+        &[("text", "A castle above the river."), ("fields", "kind: castle\nsee: [\"river\"]")],
+    )
+    .await;
     site.form("/wiki/Bled", &[], &[("text", "A lake."), ("comment", "the <lake>")]).await;
     assert_eq!(site.get("/pages", &[JSON]).await.json(), json!({"pages": ["Bled", "Ljubljanski grad"], "next": null}));
     assert_eq!(site.get("/suggest?q=grad", &[]).await.json(), json!(["grad", ["Ljubljanski grad"]]));
@@ -374,7 +378,9 @@ async fn lists_searches_and_feeds() {
     assert!(found.text.contains("<mark>castle</mark>"), "{}", found.text);
     let by_field = site.get("/search?field=kind&value=castle", &[JSON]).await.json();
     assert_eq!(by_field["texts"][0]["name"], "Ljubljanski grad");
-    assert!(site.get("/wiki/Ljubljanski_grad", &[]).await.text.contains("/search?field=kind&amp;value=%22castle%22"));
+    for link in ["/search?field=kind&amp;value=%22castle%22", "/search?field=see&amp;value=%22river%22"] {
+        assert!(site.get("/wiki/Ljubljanski_grad", &[]).await.text.contains(link), "{link}");
+    }
     assert!(site.get("/search?q=nowhere", &[HTML]).await.text.contains("Nothing was found"));
     let recent = site.get("/recent", &[HTML]).await;
     assert!(recent.text.contains("the &lt;lake&gt;") && recent.header(SURROGATE_KEY) == "wiki changes templates");

@@ -234,3 +234,26 @@ async fn acknowledged_writes_survive() {
     let fixture = Fixture::new().await;
     crate::crash::acknowledged_writes_survive(fixture.url()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_respond_delays_no_operation_for_ever() {
+    let fixture = Fixture::new().await;
+    let database = fixture.open().await;
+    database.write(save("A", "text")).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&fixture.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; LOCK TABLE wiki.pages").await.unwrap();
+    let reads: tokio::task::JoinSet<_> = (0..40)
+        .map(|_| {
+            let database = Arc::clone(&database);
+            async move { database.page(&name("A")).await.unwrap_err().to_string() }
+        })
+        .collect();
+    for message in reads.join_all().await {
+        // The others waited for a connection.
+        let is_late = message.contains("cannot read a page: PostgreSQL did not respond within 10s");
+        assert!(is_late || message.contains("Timeout occurred"), "{message}");
+    }
+    client.batch_execute("ROLLBACK").await.unwrap();
+    assert!(matches!(database.page(&name("A")).await.unwrap(), Found::Page(_)));
+}

@@ -52,7 +52,7 @@ async fn a_later_schema_is_refused_and_left_alone() {
     for result in [open(&fixture.path()), SqliteDatabase::open_to_read(&fixture.path()).map_err(|e| e.to_string())] {
         let message = result.err().unwrap();
         assert!(
-            message.contains("wiki.db has schema version 99, and this program knows versions up to 3"),
+            message.contains("wiki.db has schema version 99, and this program knows versions up to 4"),
             "{message}"
         );
     }
@@ -144,15 +144,21 @@ async fn verify_finds_planted_faults() {
         ("UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL", "fields are not valid JSON"),
         ("UPDATE pages SET red_links = 'C' WHERE name = 'A'", "A: the page's red links are not those"),
         ("UPDATE pages SET red_links = 'D' WHERE name = 'B'", "B: the page's red links are not those"),
-        ("DELETE FROM text_words WHERE rowid = 1", "A: the page is not in the full-text index"),
+        ("UPDATE pages SET generation = NULL WHERE name = 'A'", "A: the page is not in the full-text index"),
+        ("UPDATE pages SET generation = 99 WHERE name = 'A'", "A: the page is not in the full-text index"),
         ("DELETE FROM title_grams WHERE rowid = 1", "A: the page is not in the index of titles"),
-        ("INSERT INTO text_words (rowid, words) VALUES (99, 'x')", "number 99: the full-text index has a page"),
+        ("UPDATE pages SET generation = 1 WHERE live = 0", "C: the deleted page is in the full-text index"),
+        ("DELETE FROM text_words WHERE word = 'third'", "of the full-text index: words are missing"),
+        ("UPDATE text_words SET pages = x'ff' WHERE word = 'third'", "the list of the word \"third\" is damaged"),
+        ("UPDATE text_words SET pages = x'63' WHERE word = 'third'", "the list of the word \"third\" is damaged"),
+        ("INSERT INTO text_words VALUES (99, 'x', x'01')", "segment 99 of the full-text index: it has words, but"),
+        ("INSERT INTO text_segments SELECT 99, first, last, 0, 0, 0 FROM text_segments", "those of another one"),
         ("UPDATE blobs SET bytes = CAST('other' AS BLOB)", "the bytes of the attachment have another digest"),
         ("DELETE FROM attachments", "the bytes belong to no attachment"),
         ("DELETE FROM blobs", "refers to a row of blobs that does not exist"),
         ("INSERT INTO edges (edge, through) VALUES ('e', 999)", "e: the edge has confirmed purges"),
         ("INSERT INTO links (page, target) SELECT id, 'A' FROM pages WHERE live = 0", "the deleted page has links"),
-        ("UPDATE text_words_data SET block = CAST('broken' AS BLOB) WHERE id > 10", "text_words"),
+        ("UPDATE title_grams_data SET block = CAST('broken' AS BLOB) WHERE id > 10", "title_grams"),
     ] {
         let fixture = Fixture::new();
         let database = fixture.open();
@@ -232,7 +238,7 @@ async fn pages_that_a_killed_wiki_did_not_index_are_found_and_indexed_later() {
     drop(database);
     let connection = Connection::open(fixture.path()).unwrap();
     connection
-        .execute_batch("DELETE FROM text_words WHERE rowid = 1; INSERT INTO unindexed (page) VALUES (1), (99)")
+        .execute_batch("UPDATE pages SET generation = NULL WHERE id = 1; INSERT INTO unindexed (page) VALUES (1), (99)")
         .unwrap();
     drop(connection);
     let reader = SqliteDatabase::open_to_read(&fixture.path()).unwrap();
@@ -245,7 +251,7 @@ async fn pages_that_a_killed_wiki_did_not_index_are_found_and_indexed_later() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_earlier_version_has_its_red_links_afterwards() {
+async fn a_file_of_an_earlier_version_has_its_red_links_and_index_afterwards() {
     let fixture = Fixture::new();
     let database = fixture.open();
     for write in [save("A", "[[B]] [[C]] [[D]] [[A]]"), save("B", "[[A]]"), save("C", ""), delete("C")] {
@@ -254,7 +260,15 @@ async fn a_file_of_an_earlier_version_has_its_red_links_afterwards() {
     drop(database);
     let connection = Connection::open(fixture.path()).unwrap();
     connection
-        .execute_batch("ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed; PRAGMA user_version = 2")
+        .execute_batch(
+            "ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed;
+             DROP INDEX pages_generation; ALTER TABLE pages DROP COLUMN generation;
+             DROP TABLE text_segments; DROP TABLE text_words;
+             CREATE VIRTUAL TABLE text_words USING fts5 (
+                 words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii'
+             );
+             PRAGMA user_version = 2",
+        )
         .unwrap();
     drop(connection);
     let database = fixture.open();
@@ -262,6 +276,8 @@ async fn a_file_of_an_earlier_version_has_its_red_links_afterwards() {
         let Found::Page(page) = database.page(&name(page)).await.unwrap() else { panic!("the page exists") };
         assert_eq!(page.red_links, crate::write::names(red_links));
     }
+    assert_eq!(found(&*database, "a").await, ["A", "B"]);
+    assert_eq!(found(&*database, "c").await, ["A"], "C itself is deleted");
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }
 

@@ -50,7 +50,7 @@ impl<'a> Batch<'a> {
     pub(super) async fn carry_out(&mut self, operation: &Operation) -> Result<Answer, Error> {
         Ok(match operation {
             Operation::Write(prepared) => self.write(prepared).await?.map(Outcome::Committed),
-            Operation::Import(writes) => Ok(Outcome::Imported(self.import(writes).await?)),
+            Operation::Import(import) => Ok(Outcome::Imported(self.import(&import.writes).await?)),
             Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges).await?)),
             Operation::Purge(key) => {
                 self.effects.purge(key);

@@ -1,16 +1,17 @@
 //! The task that writes: it carries out everything that waits as one transaction, and answers after the commit.
 
-use deadpool_postgres::Pool;
+use std::time::Duration;
 
-use super::Error;
+use deadpool_postgres::{Object, Pool};
+
 use super::batch::Batch;
+use super::{Error, WRITE_TIMEOUT, within};
 use crate::database::WriteError;
-use crate::database::operation::{Answer, Job, Queue, batch};
-use crate::database::prepared_write::Prepared;
+use crate::database::operation::{Answer, Job, Operation, Queue, Texts, batch};
 
 /// Starts the task; it ends after the last of its jobs when the queue is dropped.
 pub(super) fn start(pool: Pool) -> Queue {
-    let (queue, mut jobs) = Queue::new(Prepared::with_words);
+    let (queue, mut jobs) = Queue::new(Texts::OneByOne);
     tokio::spawn(async move {
         while let Some(first) = jobs.recv().await {
             carry_out(&pool, batch(first, &mut jobs)).await;
@@ -51,8 +52,16 @@ fn refuse(error: &Error) -> Answer {
 }
 
 async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
+    let client = pool.get().await.map_err(|error| Failure::Before(error.into()))?;
+    let imports = jobs.iter().any(|job| matches!(job.operation, Operation::Import(_)));
+    let limit = if imports { Duration::MAX } else { WRITE_TIMEOUT };
+    within(limit, client, async |client| Ok(transact_on(client, jobs).await))
+        .await
+        .unwrap_or_else(|error| Err(Failure::AtCommit(error)))
+}
+
+async fn transact_on(client: &mut Object, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
     let before = |error: Error| Failure::Before(error);
-    let mut client = pool.get().await.map_err(|error| before(error.into()))?;
     let transaction = client.transaction().await.map_err(|error| before(error.into()))?;
     let mut batch = Batch::new(&transaction).await.map_err(before)?;
     let mut answers = Vec::with_capacity(jobs.len());

@@ -9,14 +9,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
+use super::inversion::Inversion;
 use super::read::rows;
-use crate::database::words::index_words;
+use super::word_index::{NewSegment, next_generation};
 
 /// The pages, and the bytes of their texts, that may wait; a transaction that is under way may add more.
 const PAGES_MAX: usize = 256;
 const BYTES_MAX: usize = 2 << 20;
+
+/// The most pages that are indexed in one transaction, and the bytes of their texts but for the last one: more may wait
+/// in a file of an earlier version.
+const INDEXED_PAGES_MAX: usize = 16_384;
+const INDEXED_BYTES_MAX: usize = 64 << 20;
 
 /// How long no write must come before fewer pages are indexed.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
@@ -47,34 +53,60 @@ impl Backlog {
         self.0.len() >= PAGES_MAX || self.0.values().sum::<usize>() >= BYTES_MAX
     }
 
-    /// Indexes the pages in a transaction of its own. If that fails, they go on waiting.
+    /// Indexes the pages, each time as many as may wait in a transaction of its own. If one fails, its pages and those
+    /// after it go on waiting.
     pub(super) fn index(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for page in self.0.keys() {
-            index_page(&transaction, *page)?;
+        while !self.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, length): &(&i64, &usize)| {
+                let fits = bytes < INDEXED_BYTES_MAX;
+                bytes += *length;
+                fits
+            };
+            let pages: Vec<i64> =
+                self.0.iter().take(INDEXED_PAGES_MAX).take_while(fits).map(|(page, _)| *page).collect();
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            index_pages(&transaction, &pages)?;
+            transaction.commit()?;
+            self.0.retain(|page, _| pages.binary_search(page).is_err());
         }
-        for page in self.0.keys() {
-            transaction.prepare_cached("DELETE FROM unindexed WHERE page = ?1")?.execute([page])?;
-        }
-        transaction.commit()?;
-        self.0.clear();
         Ok(())
     }
 }
 
-fn index_page(connection: &Connection, page: i64) -> rusqlite::Result<()> {
-    let words = connection
+/// Indexes pages, in ascending order.
+fn index_pages(connection: &Connection, pages: &[i64]) -> rusqlite::Result<()> {
+    let generation = next_generation(connection)?;
+    let mut words = Inversion::default();
+    for page in pages {
+        let is_live = add_words(connection, *page, &mut words)?;
+        connection
+            .prepare_cached("UPDATE pages SET generation = ?2 WHERE id = ?1")?
+            .execute((page, is_live.then_some(generation)))?;
+        connection.prepare_cached("DELETE FROM unindexed WHERE page = ?1")?.execute([page])?;
+    }
+    if words.pages() > 0 {
+        let pages = words.pages();
+        let mut segment = NewSegment::new(connection)?;
+        for (word, pages) in words.into_sorted() {
+            segment.add(&word, &pages)?;
+        }
+        segment.finish((generation, generation), pages)?;
+    }
+    Ok(())
+}
+
+/// Adds the words of the page; returns false if there is none any more.
+fn add_words(connection: &Connection, page: i64, words: &mut Inversion) -> rusqlite::Result<bool> {
+    let added = connection
         .prepare_cached(
             "SELECT p.name, r.text FROM pages p JOIN revisions r ON r.sequence = p.current
              WHERE p.id = ?1 AND p.live = 1",
         )?
-        .query_row([page], |row| Ok(index_words(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?)))
+        .query_row([page], |row| {
+            words.add(page.unsigned_abs(), row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+            Ok(())
+        })
         .optional()?;
-    match words {
-        Some(words) => connection
-            .prepare_cached("INSERT OR REPLACE INTO text_words (rowid, words) VALUES (?1, ?2)")?
-            .execute(params![page, words])?,
-        None => connection.prepare_cached("DELETE FROM text_words WHERE rowid = ?1")?.execute([page])?,
-    };
-    Ok(())
+    Ok(added.is_some())
 }

@@ -1,17 +1,19 @@
 //! The statements of one transaction, which carries out a batch of operations.
 //!
-//! Changes to the search indexes wait until the end of the transaction: FTS5 then writes one segment for the whole
+//! Changes to the index of titles wait until the end of the transaction: FTS5 then writes one segment for the whole
 //! batch, and statements with rollback of their own, which would make it write earlier, are over.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::postings::{Pages, Postings};
 use super::read::{found, one, rows};
+use super::word_index::{NewSegment, next_generation};
 use crate::database::effects::Effects;
-use crate::database::operation::{Answer, Operation, Outcome};
+use crate::database::operation::{Answer, Import, Operation, Outcome};
 use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
@@ -26,13 +28,21 @@ pub(super) struct Batch<'a> {
     /// The last one that is taken in the sequence of changes.
     sequence: u64,
     has_edges: bool,
-    /// The entries of imported pages in the index of words.
-    words: BTreeMap<i64, &'a str>,
+    imported: Option<Imported>,
     /// The pages whose names change: their entries in the index of titles, or `None` to remove them.
     grams: BTreeMap<i64, Option<Cow<'a, str>>>,
     /// The pages whose words are to be indexed later, with the lengths of their texts.
     unindexed: BTreeMap<i64, usize>,
     effects: Effects,
+}
+
+/// The pages of an import that is under way: their words are indexed with it.
+struct Imported {
+    generation: i64,
+    /// The number of the write that is carried out, from 1.
+    write: u64,
+    /// The last write of each page.
+    writes: HashMap<i64, u64>,
 }
 
 /// What a transaction changed, for what is in memory.
@@ -57,7 +67,7 @@ impl<'a> Batch<'a> {
             connection,
             sequence: one(connection, "SELECT coalesce(max(sequence), 0) FROM revisions", &[])?,
             has_edges: one(connection, "SELECT EXISTS (SELECT 1 FROM edges)", &[])?,
-            words: BTreeMap::new(),
+            imported: None,
             grams: BTreeMap::new(),
             unindexed: BTreeMap::new(),
             effects: Effects::default(),
@@ -67,7 +77,7 @@ impl<'a> Batch<'a> {
     pub(super) fn carry_out(&mut self, operation: &'a Operation) -> rusqlite::Result<Answer> {
         Ok(match operation {
             Operation::Write(prepared) => self.write(prepared)?.map(Outcome::Committed),
-            Operation::Import(writes) => Ok(Outcome::Imported(self.import(writes)?)),
+            Operation::Import(import) => Ok(Outcome::Imported(self.import(import)?)),
             Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges)?)),
             Operation::Purge(key) => {
                 self.effects.purge(key);
@@ -85,9 +95,6 @@ impl<'a> Batch<'a> {
     pub(super) fn finish(mut self) -> rusqlite::Result<Changed> {
         for page in self.unindexed.keys() {
             self.execute("INSERT OR IGNORE INTO unindexed (page) VALUES (?1)", [page])?;
-        }
-        for (page, words) in std::mem::take(&mut self.words) {
-            self.execute("INSERT OR REPLACE INTO text_words (rowid, words) VALUES (?1, ?2)", params![page, words])?;
         }
         for (page, grams) in std::mem::take(&mut self.grams) {
             match grams {
@@ -115,13 +122,41 @@ impl<'a> Batch<'a> {
             .optional()
     }
 
-    fn import(&mut self, writes: &'a [Prepared]) -> rusqlite::Result<u64> {
+    fn import(&mut self, import: &'a Import) -> rusqlite::Result<u64> {
+        let generation = next_generation(self.connection)?;
+        self.imported = Some(Imported { generation, write: 0, writes: HashMap::new() });
         let mut count = 0;
-        for prepared in writes {
+        for prepared in &import.writes {
             debug_assert_eq!(prepared.write.condition, Condition::Any);
+            if let Some(imported) = &mut self.imported {
+                imported.write += 1;
+            }
             count += u64::from(self.write(prepared)?.is_ok());
         }
+        match self.imported.take() {
+            Some(imported) if !imported.writes.is_empty() => self.index(&import.words, &imported)?,
+            _ => {}
+        }
         Ok(count)
+    }
+
+    /// Writes the words of an import; those of a text that the same import replaced are left out.
+    fn index(&self, words: &[(Box<str>, Postings)], imported: &Imported) -> rusqlite::Result<()> {
+        let mut page_of = vec![None; usize::try_from(imported.write).unwrap_or(usize::MAX) + 1];
+        for (page, write) in &imported.writes {
+            page_of[*write as usize] = Some(page.unsigned_abs());
+        }
+        let mut segment = NewSegment::new(self.connection)?;
+        for (word, writes) in words {
+            let pages = Pages::of(writes.bytes()).filter_map(|write| page_of.get(write as usize).copied().flatten());
+            let mut pages: Vec<u64> = pages.collect();
+            // New pages have ascending numbers; others are among them.
+            if !pages.is_sorted() {
+                pages.sort_unstable();
+            }
+            segment.add(word, &pages.into_iter().collect())?;
+        }
+        segment.finish((imported.generation, imported.generation), imported.writes.len() as u64)
     }
 
     fn write(&mut self, prepared: &'a Prepared) -> rusqlite::Result<WriteAnswer> {
@@ -155,14 +190,16 @@ impl<'a> Batch<'a> {
         let created = !state.is_some_and(|state| state.is_live);
         let revision = state.map_or(1, |state| state.revision + 1);
         self.sequence += 1;
+        let generation = self.imported.as_ref().map(|imported| imported.generation);
         let page = match state {
             Some(state) => {
-                let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1, red_links = NULL WHERE id = ?1";
-                self.execute(sql, params![state.id, revision, self.sequence])?;
+                let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1, red_links = NULL,
+                               generation = coalesce(?4, generation) WHERE id = ?1";
+                self.execute(sql, params![state.id, revision, self.sequence, generation])?;
                 self.forget(state.id)?;
                 state.id
             }
-            None => self.insert_page(&write.name, &indexed.folded, revision)?,
+            None => self.insert_page(&write.name, &indexed.folded, revision, generation)?,
         };
         let kind = if created { ChangeKind::Created } else { ChangeKind::Edited };
         self.insert_revision(page, revision, kind, write, Some((content, indexed.fields.as_deref())))?;
@@ -170,8 +207,8 @@ impl<'a> Batch<'a> {
         for (path, value) in &indexed.field_entries {
             self.execute("INSERT INTO fields (path, value, page) VALUES (?1, ?2, ?3)", params![path, value, page])?;
         }
-        match &indexed.words {
-            Some(words) => drop(self.words.insert(page, words)),
+        match &mut self.imported {
+            Some(imported) => drop(imported.writes.insert(page, imported.write)),
             None => drop(self.unindexed.insert(page, content.text.len())),
         }
         let mut changed = vec![write.name.clone()];
@@ -261,7 +298,7 @@ impl<'a> Batch<'a> {
         let content = Content { redirect: Some(to.clone()), ..Content::default() };
         let indexed = Indexed::new(&write.name, &content);
         self.sequence += 1;
-        let page = self.insert_page(&write.name, &indexed.folded, revision)?;
+        let page = self.insert_page(&write.name, &indexed.folded, revision, None)?;
         self.insert_revision(page, revision, ChangeKind::Created, write, Some((&content, None)))?;
         self.insert_links(page, std::slice::from_ref(to))?;
         self.unindexed.insert(page, content.text.len());
@@ -310,10 +347,11 @@ impl<'a> Batch<'a> {
         self.execute(sql, [digest]).map(|_| ())
     }
 
-    fn insert_page(&self, name: &Name, folded: &str, revision: u64) -> rusqlite::Result<i64> {
+    fn insert_page(&self, name: &Name, folded: &str, revision: u64, generation: Option<i64>) -> rusqlite::Result<i64> {
         self.execute(
-            "INSERT INTO pages (name, folded, revision, current, links_version, live) VALUES (?1, ?2, ?3, ?4, 0, 1)",
-            params![name.as_str(), folded, revision, self.sequence],
+            "INSERT INTO pages (name, folded, revision, current, links_version, live, generation)
+             VALUES (?1, ?2, ?3, ?4, 0, 1, ?5)",
+            params![name.as_str(), folded, revision, self.sequence, generation],
         )?;
         Ok(self.connection.last_insert_rowid())
     }

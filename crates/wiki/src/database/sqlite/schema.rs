@@ -10,8 +10,12 @@ use crate::database::DatabaseError;
 const APPLICATION: i64 = 0x6272_776b;
 
 /// The steps from an empty file to the present schema; `PRAGMA user_version` counts the steps that a file has.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/1.sql"),
+    include_str!("migrations/2.sql"),
+    include_str!("migrations/3.sql"),
+    include_str!("migrations/4.sql"),
+];
 
 /// Brings the file to the present version.
 ///

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use rusqlite::{Connection, Params, params};
 
 use super::read::rows;
+use super::word_index::Lists;
 use crate::database::words::{Rating, TextQuery, TitleQuery};
 use crate::database::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best, without_excerpts};
 use crate::name::Name;
@@ -63,13 +64,18 @@ pub(super) fn texts(
                          CROSS JOIN revisions r ON r.sequence = p.current
                      WHERE p.live = 1";
     rate_all(connection, unindexed, [], query, &mut rated)?;
-    let indexed = "SELECT p.name, r.text FROM text_words w CROSS JOIN pages p ON p.id = w.rowid
-                       CROSS JOIN revisions r ON r.sequence = p.current
-                   WHERE text_words MATCH ?1 AND p.live = 1
-                       AND NOT EXISTS (SELECT 1 FROM unindexed u WHERE u.page = w.rowid) LIMIT ?2";
-    let parameters = params![all_of(&query.index_words()), TEXT_CANDIDATES_MAX];
-    let candidates = rate_all(connection, indexed, parameters, query, &mut rated)?;
-    if let (true, Some(title)) = (candidates >= TEXT_CANDIDATES_MAX, title) {
+    let indexed = "SELECT p.name, r.text FROM pages p CROSS JOIN revisions r ON r.sequence = p.current
+                   WHERE p.id = ?1 AND p.live = 1 AND p.generation BETWEEN ?2 AND ?3
+                       AND NOT EXISTS (SELECT 1 FROM unindexed u WHERE u.page = ?1)";
+    let lists = Lists::of(connection, &query.index_words())?;
+    let mut compared = 0;
+    for (page, segment) in lists.pages() {
+        compared += rate_all(connection, indexed, params![page, segment.first, segment.last], query, &mut rated)?;
+        if compared >= TEXT_CANDIDATES_MAX {
+            break;
+        }
+    }
+    if let (true, Some(title)) = (compared >= TEXT_CANDIDATES_MAX, title) {
         add_titles(connection, query, title, limit, &mut rated)?;
     }
     Ok(best(rated, limit))

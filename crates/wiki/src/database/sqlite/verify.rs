@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 
 use super::read::rows;
+use super::word_index;
 use crate::database::FAULTS_MAX;
 use crate::digest::sha256;
 
@@ -53,17 +54,16 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "the page is not in the full-text index",
-        "SELECT name FROM pages WHERE live = 1 AND id NOT IN (SELECT id FROM text_words_docsize)
-             AND id NOT IN (SELECT page FROM unindexed)",
+        "SELECT name FROM pages WHERE live = 1 AND id NOT IN (SELECT page FROM unindexed)
+             AND NOT EXISTS (SELECT 1 FROM text_segments s WHERE pages.generation BETWEEN s.first AND s.last)",
     ),
     (
         "the page is not in the index of titles",
         "SELECT name FROM pages WHERE live = 1 AND id NOT IN (SELECT id FROM title_grams_docsize)",
     ),
     (
-        "the full-text index has a page that does not exist",
-        "SELECT 'number ' || id FROM text_words_docsize WHERE id NOT IN (SELECT id FROM pages WHERE live = 1)
-             AND id NOT IN (SELECT page FROM unindexed)",
+        "the deleted page is in the full-text index",
+        "SELECT name FROM pages WHERE live = 0 AND generation IS NOT NULL AND id NOT IN (SELECT page FROM unindexed)",
     ),
     (
         "the index of titles has a page that does not exist",
@@ -103,6 +103,7 @@ pub(super) fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         let places: Vec<String> = rows(connection, &format!("{sql} LIMIT {FAULTS_MAX}"), [], |row| row.get(0))?;
         faults.extend(places.iter().map(|place| format!("{place}: {rule}")));
     }
+    faults.extend(word_index::faults(connection)?);
     faults.extend(wrong_digests(connection)?);
     faults.truncate(FAULTS_MAX);
     Ok(faults)

@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use super::backlog::{Backlog, IDLE};
 use super::batch::{Batch, Changed};
 use super::cache::Pages;
+use super::word_index;
 use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
-use crate::database::operation::{Answer, Job, Operation, Queue, batch};
-use crate::database::prepared_write::Prepared;
+use crate::database::operation::{Answer, Job, Operation, Queue, Texts, batch};
 use crate::database::{DatabaseError, WriteError};
 
 /// The way to the thread; it ends after the last of its jobs when this is dropped.
@@ -25,7 +25,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the thread, which indexes the pages of `backlog` and those that are written.
     pub(super) fn start(connection: Connection, backlog: Backlog, pages: Arc<Pages>) -> Result<Self, DatabaseError> {
-        let (queue, jobs) = Queue::new(Prepared::new);
+        let (queue, jobs) = Queue::new(Texts::Together);
         let failed =
             |error: std::io::Error| DatabaseError::temporary("start the thread that writes", &error.to_string());
         let file = OpenFile { connection, backlog, pages };
@@ -92,6 +92,9 @@ fn run(mut file: OpenFile, runtime: &Runtime, mut queue: mpsc::Receiver<Job>) {
         if file.backlog.is_full() {
             file.index();
         }
+        if imports {
+            file.merge();
+        }
     }
     file.index();
     // Statistics for the planner of queries; without them, queries are only slower.
@@ -137,5 +140,11 @@ impl OpenFile {
     fn index(&mut self) {
         // If it fails, as on a full disk, the pages go on waiting, and searches go on reading them.
         let _ = self.backlog.index(&mut self.connection);
+        self.merge();
+    }
+
+    fn merge(&mut self) {
+        // If it fails, searches go on reading more segments.
+        let _ = word_index::merge(&mut self.connection);
     }
 }
