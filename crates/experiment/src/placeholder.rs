@@ -64,7 +64,7 @@ pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Resul
 pub fn stand_in(text: &str) -> String {
     let value = |name: &str| match name.rsplit('.').next() {
         Some("url") => "http://127.0.0.1:1",
-        Some("folder") => "/${folder}",
+        Some("folder" | "shared") => "/${folder}",
         _ => "1",
     };
     fill(text, |name| Some(value(name).to_owned())).unwrap_or_else(|_| text.to_owned())

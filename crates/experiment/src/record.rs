@@ -35,7 +35,8 @@ pub struct RunHead {
     pub breme_version: String,
     /// The machine that ran the trials.
     pub machine: Machine,
-    /// Versions of the subjects' programs, by subject, where a program reports one.
+    /// Versions of the programs of subjects and of other load generators, by subject or workload, where a program
+    /// reports one.
     pub subject_versions: BTreeMap<String, String>,
 }
 
@@ -500,6 +501,9 @@ pub struct SubjectRecord {
     pub memory_mean_bytes: u64,
     /// Peak resident memory, in bytes.
     pub memory_max_bytes: u64,
+    /// Resident memory at the beginning, in bytes; 0 in records of earlier versions.
+    #[serde(default)]
+    pub memory_begin_bytes: u64,
     /// Growth of the resident memory, in bytes per second, if it continued to the end of the trial; otherwise 0.
     #[serde(default)]
     pub memory_growth_per_s: f64,

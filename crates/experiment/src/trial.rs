@@ -337,10 +337,23 @@ pub struct WorkloadSpec {
     pub command: Option<GeneratorCommand>,
     /// Files that the arguments name: name → content, with `${…}`.
     pub files: BTreeMap<String, String>,
-    /// It starts so long after the others.
+    /// It starts so long after the others, or after the end of the workload in `after`.
     pub start_after: Duration,
+    /// The workload that must have ended before it starts.
+    pub after: Option<String>,
+    /// Its rate, where the arguments of `breme load` do not have it.
+    pub rate: Option<LoadRate>,
     /// On which processors the generator runs.
     pub cpus: Cpus,
+}
+
+/// Requests per second of a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadRate {
+    /// So many.
+    PerSecond(f64),
+    /// A share of the rate that the workload in `after` has reached.
+    ShareOfPredecessor(f64),
 }
 
 /// A foreign generator.

@@ -561,7 +561,19 @@ fn mistakes_of_commands() -> Vec<(String, &'static str)> {
         ),
         (file("-n", rate, "request = \"/\"\n"), "line 4, column 1: `request` is not for a command; put it among"),
         (file("-n", rate, "background = true\n"), "line 4, column 14: a command ends by itself"),
+        (file("${rate}", rate, ""), "line 2, column 11: workload `ab` uses ${rate}, but has no rate; add rate = 1000"),
+        (file("-n", rate, "rate = \"half of a\"\n"), "line 4, column 8: \"half of a\" is not a rate; write a number"),
+        (file("-n", rate, "rate = \"50 % of b\"\n"), "line 2, column 11: workload `ab`: there is no workload `b`"),
+        (file("-n", rate, "start_after = \"ab\"\n"), "line 2, column 11: workload `ab`: it waits for its own end"),
         (file("-n", rate, "server_count = \"x\"\n"), "line 4, column 16: the server's count is compared with"),
+        (
+            format!("{}[[hypothesis]]\nexpect = \"generator.cpu(ab) < 5 ms\"\n", file("-n", rate, "")),
+            "line 7, column 11: `generator.cpu` is not read from the output of `ab`; add count = { pattern = '…' } to [workload.ab.measures]",
+        ),
+        (
+            format!("prepare = [[\"x\", \"${{port}}\"]]\n{}", file("-n", rate, "")),
+            "line 1, column 19: ${port} is not known; there are ${experiment}, ${breme}, ${shared}",
+        ),
         (
             format!("{}[[hypothesis]]\nexpect = \"p99(ab) < 5 ms\"\n", file("-n", rate, "")),
             "line 7, column 11: `p99` is not read from the output of `ab`; add p99 = { pattern = '…' } to [workload.ab.measures]",

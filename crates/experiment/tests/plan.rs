@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_experiment::plan::{Estimate, Plan, SearchLength};
 use breme_experiment::trial::{
-    Cpus, ReadyCheck, ResetAction, Restart, SubjectKind, TrialKey, TrialSpec, WarmUp, WorkloadSpec,
+    Cpus, LoadRate, ReadyCheck, ResetAction, Restart, SubjectKind, TrialKey, TrialSpec, WarmUp, WorkloadSpec,
 };
 
 fn plan(text: &str) -> Plan {
@@ -335,6 +335,46 @@ body = "@home"
         (post.arguments.as_slice(), post.files["body"].as_str()),
         (&["--method=PUT".to_owned(), "--body=@${folder}/body".to_owned()][..], "@home")
     );
+}
+
+#[test]
+fn workloads_follow_each_other_at_a_share_of_a_rate() {
+    let plan = plan(
+        r#"
+prepare = [["sh", "${experiment}/pages.sh", "${shared}/www", "${breme}"]]
+[subject.server]
+command = ["server", "${port}", "${shared}/www"]
+reset.warm = { command = ["${breme}", "load", "${server.url}/"] }
+[workload.closed]
+connections = 5
+duration = "3s"
+request = "/"
+[workload.open]
+rate = "50 % of closed"
+duration = "4s"
+request = "/"
+[workload.other]
+command = ["other", "-R", "${rate}", "${shared}/requests"]
+rate = "20k"
+start_after = "open"
+duration = "1s"
+measures.rate = { pattern = '(\d+)' }
+[design]
+blocks = 1
+aa = false
+pause = "0s"
+reset = ["server.warm"]
+"#,
+    );
+    assert_eq!(plan.prepare, [["sh", "/lab/pages.sh", "${shared}/www", "${breme}"].map(str::to_owned).to_vec()]);
+    let trial = trial(&plan, 0);
+    let (closed, open, other) = (workload(&trial, "closed"), workload(&trial, "open"), workload(&trial, "other"));
+    assert_eq!((&closed.after, closed.rate), (&None, None));
+    assert_eq!((open.after.as_deref(), open.rate), (Some("closed"), Some(LoadRate::ShareOfPredecessor(0.5))));
+    assert!(open.is_open && open.arguments.iter().all(|argument| !argument.starts_with("--rate")), "{open:?}");
+    assert_eq!((other.after.as_deref(), other.rate), (Some("open"), Some(LoadRate::PerSecond(20_000.0))));
+    // One after the other, and starting and ending.
+    assert_eq!(plan.estimate(), Estimate { known: Duration::from_millis(8_000 + 500 + 1_000), requests: 0 });
 }
 
 #[test]

@@ -27,6 +27,9 @@ pub fn markdown(run: &Run<'_>) -> String {
     if !judgement.grounds.is_empty() {
         let _ = writeln!(out, "{}\n", prose(&judgement.grounds));
     }
+    for paragraph in run.notes().iter().flat_map(|notes| notes.split("\n\n")) {
+        let _ = writeln!(out, "{}\n", prose(paragraph));
+    }
     write_warnings(&mut out, judgement);
     write_table(&mut out, hypotheses(run));
     for (title, table) in text::study(judgement, text::MEASURES_ABREAST_MAX) {

@@ -24,8 +24,17 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// The question, as the plan has it.
     pub(crate) fn question(&self) -> Option<String> {
+        self.text("question")
+    }
+
+    /// What the experiment's author wants readers to know.
+    pub(crate) fn notes(&self) -> Option<String> {
+        self.text("notes")
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
         let plan: toml::Table = self.plan.parse().ok()?;
-        Some(plan.get("question")?.as_str()?.trim().to_owned()).filter(|question| !question.is_empty())
+        Some(plan.get(key)?.as_str()?.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
     /// The experiment's title, or the run's name.

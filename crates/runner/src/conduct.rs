@@ -38,7 +38,7 @@ use self::time::Time;
 use self::trial::Stage;
 use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
-use crate::subject::Launcher;
+use crate::subject::{Launcher, Names};
 
 /// What a run reports while it goes on.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,7 @@ pub fn conduct(
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RunEnd, RunFault> {
     let cpu_assignment = cpu_assignment(plan)?;
+    let names = prepare(plan, journal, launcher)?;
     let instruments = Instruments::start(&journal.instruments_path(), INTERVAL)
         .map_err(|error| RunFault::Laboratory(format!("the instruments cannot be started: {error}")))?;
     let mut run = Run {
@@ -104,7 +105,7 @@ pub fn conduct(
         journal,
         launcher,
         cpu_assignment,
-        running_subjects: RunningSubjects::new(launcher, &instruments),
+        running_subjects: RunningSubjects::new(launcher, &instruments, names),
         instruments: &instruments,
         last_number: 0,
         attempts: Attempts::default(),
@@ -121,6 +122,24 @@ pub fn conduct(
     // Whatever happened, nothing stays behind; what does not end well has no say any more.
     let _ = run.running_subjects.stop_all();
     end
+}
+
+/// What the file wants to be done once, before the first trial of a session; the names that all texts may use.
+fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names, RunFault> {
+    let mut names = Names::default();
+    names.set("breme", launcher.own_program.display().to_string());
+    if plan.prepare.is_empty() {
+        return Ok(names);
+    }
+    let folder = journal.shared_folder()?;
+    names.set("shared", folder.display().to_string());
+    for command in &plan.prepare {
+        let done = names
+            .fill_all(command, "prepare")
+            .and_then(|command| launcher.run(&command, &folder, &folder.join("prepare.log"), &[]));
+        done.map_err(|problem| RunFault::Laboratory(format!("prepare: {problem}")))?;
+    }
+    Ok(names)
 }
 
 /// Everybody who will appear.

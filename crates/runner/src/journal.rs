@@ -28,6 +28,8 @@ const PLAN: &str = "plan.toml";
 const TRIALS: &str = "trials.jsonl";
 const INSTRUMENTS: &str = "instruments.csv";
 const END: &str = "end.json";
+/// The folder of what was prepared once.
+const SHARED: &str = "shared";
 const RAW: &str = "trials";
 const REPORT: &str = "report.html";
 
@@ -175,12 +177,15 @@ impl Journal {
     /// # Errors
     /// What the file system says.
     pub fn trial_folder(&self, number: u32) -> Result<PathBuf, JournalError> {
-        let folder = self.folder.join(RAW).join(format!("{number:04}"));
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&folder)(error)),
-            _ => {}
-        }
-        fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(at(&folder))
+        empty(&self.folder.join(RAW).join(format!("{number:04}")))
+    }
+
+    /// An empty folder for what is prepared once and used by all trials.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn shared_folder(&self) -> Result<PathBuf, JournalError> {
+        empty(&self.folder.join(SHARED))
     }
 
     /// Where the instruments write.
@@ -188,6 +193,15 @@ impl Journal {
     pub fn instruments_path(&self) -> PathBuf {
         instruments_path(&self.folder)
     }
+}
+
+/// The folder without what was in it; its whole path.
+fn empty(folder: &Path) -> Result<PathBuf, JournalError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(folder)(error)),
+        _ => {}
+    }
+    fs::create_dir_all(folder).and_then(|()| folder.canonicalize()).map_err(at(folder))
 }
 
 /// Where a run's samples are.

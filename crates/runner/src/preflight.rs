@@ -28,8 +28,11 @@ pub fn preflight(plan: &Plan, check_files: &CheckFiles<'_>) -> Vec<String> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
     // Trials have most of their subjects in common, and some checks take seconds.
-    let checks: BTreeSet<(String, Check)> =
-        of_block.chain(search_examples(plan)).flat_map(|trial| checks(&trial)).collect();
+    let checks: BTreeSet<(String, Check)> = of_block
+        .chain(search_examples(plan))
+        .flat_map(|trial| checks(&trial))
+        .chain(plan.prepare.iter().filter_map(|command| program("prepare", command)))
+        .collect();
     let problem =
         |(what, check): (String, Check)| check.problem(check_files).map(|problem| format!("{what}: {problem}"));
     checks.into_iter().filter_map(problem).collect()

@@ -1,4 +1,4 @@
-//! Which versions of their programs the subjects of a plan are: what is compared in a year must be known by then.
+//! Which versions the programs of subjects and foreign generators are: what is compared in a year must be known by then.
 //!
 //! Programs are asked only if it is known how they tell it and that they then end: to start an unknown one "just to
 //! see" might start a server.
@@ -13,13 +13,15 @@ use breme_experiment::plan::Plan;
 use breme_experiment::trial::SubjectKind;
 
 /// How known programs are asked.
-const KNOWN: [(&str, &str); 20] = [
+const KNOWN: [(&str, &str); 23] = [
+    ("ab", "-V"),
     ("apache2", "-v"),
     ("caddy", "version"),
     ("deno", "--version"),
     ("envoy", "--version"),
     ("go", "version"),
     ("gunicorn", "--version"),
+    ("h2load", "--version"),
     ("h2o", "--version"),
     ("haproxy", "-v"),
     ("httpd", "-v"),
@@ -34,6 +36,7 @@ const KNOWN: [(&str, &str); 20] = [
     ("squid", "-v"),
     ("traefik", "version"),
     ("varnishd", "-V"),
+    ("wrk", "-v"),
 ];
 /// How long a program may take to tell.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -43,7 +46,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 const ANSWER_BYTES_MAX: u64 = 4_096;
 const KEPT_CHARACTERS_MAX: usize = 120;
 
-/// Subject → version, of those that tell. A subject with other programs at other levels tells all of them.
+/// Subject or workload → version, of those that tell. A subject with other programs at other levels tells all of them.
 #[must_use]
 pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
     let mut programs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -57,6 +60,10 @@ pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
                 SubjectKind::External => None,
             };
             programs.entry(subject.name).or_default().extend(version);
+        }
+        for workload in trial.workloads {
+            let program = workload.command.as_ref().and_then(|command| command.command.first());
+            programs.entry(workload.name).or_default().extend(program.and_then(|program| version_of(program)));
         }
     }
     let told = programs.into_iter().filter(|(_, versions)| !versions.is_empty());

@@ -70,6 +70,55 @@ fn ab_reports_as_many_responses_as_the_server_counts() {
     assert!(cpu_ns("cpu_user_ns") + cpu_ns("cpu_system_ns") > 0, "{trial}");
 }
 
+/// What is prepared once, a load that follows another at a share of its rate, and what its generator has used.
+#[test]
+fn a_load_follows_another_at_half_of_its_rate() {
+    let file = r#"
+title = "t"
+prepare = [["sh", "-c", "mkdir www; printf 0123456789 > www/ten"]]
+measures = ["rate(open)", "generator.cpu(open)", "generator.memory(open)", "memory.growth(site)"]
+[subject.site]
+kind = "site"
+directory = "${shared}/www"
+threads = 1
+reset.warm = { command = ["${breme}", "load", "-q", "-n", "5", "--expect-bytes", "10", "${site.url}/ten"] }
+[workload.closed]
+command = ["sh", "-c", "echo rate 400; sleep 0.3"]
+measures.rate = { pattern = 'rate (\d+)' }
+[workload.open]
+command = ["${breme}", "load", "--json", "-R", "${rate}", "-d", "${duration}", "${url}/ten"]
+rate = "50 % of closed"
+[workload.open.measures]
+rate = { pattern = '"offered_rate": ([\d.]+)' }
+count = { pattern = '"answered": (\d+)' }
+[workload.own]
+start_after = "open"
+rate = "25 % of open"
+duration = "1s"
+request = "/ten"
+[design]
+blocks = 1
+duration = "1s"
+warm_up = "none"
+pause = "0s"
+repeats = 0
+aa = false
+reset = ["site.warm"]
+"#;
+    let trial = trial(file);
+    let rate = |name: &str| trial["workloads"][name]["achieved_rate"].as_f64().unwrap_or_else(|| panic!("{trial}"));
+    assert!((rate("open") / 200.0 - 1.0).abs() < 0.05, "{trial}");
+    let offered = trial["workloads"]["own"]["offered_rate"].as_f64().unwrap_or_else(|| panic!("{trial}"));
+    assert!((offered / 50.0 - 1.0).abs() < 0.1, "{trial}");
+    // They ran one after the other.
+    assert!(trial["length_s"].as_f64().unwrap_or_default() > 2.2, "{trial}");
+    let generator = &trial["generators"]["open"];
+    assert!(generator["cpu_user_ns"].as_u64() > Some(0) && generator["memory_max_bytes"].as_u64() > Some(1 << 20));
+    let site = &trial["subjects"]["site"];
+    assert!(site["memory_begin_bytes"].as_u64() > Some(1 << 20), "{trial}");
+    assert!(site["memory_max_bytes"].as_u64() >= site["memory_begin_bytes"].as_u64(), "{trial}");
+}
+
 #[test]
 fn a_count_that_is_not_the_servers_makes_the_trial_invalid() {
     let script = "ab -q -n 200 -c 4 ${url}/bytes/100; ab -q -n 200 -c 4 ${url}/bytes/100";

@@ -5,7 +5,7 @@ use std::fmt;
 use super::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
 /// Quantities that have one name.
-const WORDS: [(&str, Quantity); 29] = [
+const WORDS: [(&str, Quantity); 33] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -28,9 +28,13 @@ const WORDS: [(&str, Quantity); 29] = [
     ("foreign", Quantity::Pairs(PairCount::Foreign)),
     ("shared_ids", Quantity::Pairs(PairCount::SharedIds)),
     ("unknown", Quantity::Pairs(PairCount::Unknown)),
+    ("generator.cpu", Quantity::GeneratorCpuPerRequest),
+    ("generator.cpu_share", Quantity::GeneratorCpuShare),
+    ("generator.memory", Quantity::GeneratorMemory),
     ("cpu", Quantity::CpuPerRequest),
     ("cpu_share", Quantity::CpuShare),
     ("memory", Quantity::Memory),
+    ("memory.growth", Quantity::MemoryGrowth),
     ("threads", Quantity::Threads),
     ("descriptors", Quantity::Descriptors),
     ("descriptors.share", Quantity::DescriptorShare),
@@ -64,7 +68,7 @@ const OTHER_WORDS: [(&str, &str); 20] = [
     ("user_gap", "gap.user"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, generator.cpu, generator.cpu_share, generator.memory, step.NAME.p99 of a workload, and cpu, cpu_share, memory, memory.growth, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +87,7 @@ impl Quantity {
             Self::CpuPerRequest
             | Self::CpuShare
             | Self::Memory
+            | Self::MemoryGrowth
             | Self::Threads
             | Self::Descriptors
             | Self::DescriptorShare
@@ -90,6 +95,12 @@ impl Quantity {
             | Self::Counter(_) => MeasuredOn::Subject,
             _ => MeasuredOn::Workload,
         }
+    }
+
+    /// Whether it is measured on the generator's process, and so of any generator.
+    #[must_use]
+    pub fn is_of_generator(&self) -> bool {
+        matches!(self, Self::GeneratorCpuPerRequest | Self::GeneratorCpuShare | Self::GeneratorMemory)
     }
 
     /// Reads a name as it is written: `p99.9`, `service.mean`.

@@ -91,6 +91,8 @@ pub enum Quantity {
     CpuShare,
     /// Of a subject: `memory`: the most resident memory. Bytes.
     Memory,
+    /// Of a subject: `memory.growth`: the most resident memory, less that at the beginning of the trial. Bytes.
+    MemoryGrowth,
     /// Of a subject: `threads`: the most.
     Threads,
     /// Of a subject: `descriptors`: the most open ones.
@@ -101,6 +103,12 @@ pub enum Quantity {
     Switches,
     /// Of a subject: `counter.NAME`: by how much it grew, all label sets together.
     Counter(String),
+    /// Of a workload: `generator.cpu`: CPU time of its generator per response. Seconds.
+    GeneratorCpuPerRequest,
+    /// Of a workload: `generator.cpu_share`: processors used by its generator.
+    GeneratorCpuShare,
+    /// Of a workload: `generator.memory`: the most resident memory of its generator. Bytes.
+    GeneratorMemory,
     /// Of a workload with scenarios: `sessions`: the share of sessions that completed.
     SessionShare,
     /// Of a workload with scenarios: `step.NAME.mean` and so on.

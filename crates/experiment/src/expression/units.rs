@@ -173,7 +173,8 @@ impl Quantity {
             | Self::Gap
             | Self::UserGap
             | Self::Recovery
-            | Self::CpuPerRequest => Unit::Seconds,
+            | Self::CpuPerRequest
+            | Self::GeneratorCpuPerRequest => Unit::Seconds,
             Self::Rate | Self::OfferedRate => Unit::PerSecond,
             Self::ByteRate => Unit::BytesPerSecond,
             Self::ErrorShare
@@ -184,7 +185,7 @@ impl Quantity {
             | Self::HitRatioByOrigin
             | Self::StaleRatio
             | Self::InconsistentRatio => Unit::Share,
-            Self::Memory => Unit::Bytes,
+            Self::Memory | Self::MemoryGrowth | Self::GeneratorMemory => Unit::Bytes,
             Self::Answered
             | Self::Failed
             | Self::Refused
@@ -192,6 +193,7 @@ impl Quantity {
             | Self::Pairs(_)
             | Self::Status(_)
             | Self::CpuShare
+            | Self::GeneratorCpuShare
             | Self::Threads
             | Self::Descriptors
             | Self::Switches

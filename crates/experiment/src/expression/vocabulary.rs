@@ -36,8 +36,9 @@ impl Vocabulary {
         let known = if is_of_workload { &self.workloads } else { &self.subjects };
         let meant_or_named = of.as_ref().map(|(name, _)| name.as_str()).or(self.workload_meant.as_deref());
         if let Some(name) = meant_or_named.filter(|name| is_of_workload && !self.is_captured(name, &quantity)) {
+            let needed = if quantity.is_of_generator() { &Quantity::Answered } else { &quantity };
             return Err(whole.fault(format!(
-                "`{quantity}` is not read from the output of `{name}`; add {quantity} = {{ pattern = '…' }} to \
+                "`{quantity}` is not read from the output of `{name}`; add {needed} = {{ pattern = '…' }} to \
                  [workload.{name}.measures]"
             )));
         }

@@ -33,7 +33,9 @@ pub(crate) const OF_SUBJECT: [&str; 3] = ["url", "port", "folder"];
 /// What it knows of the process that it starts.
 pub(crate) const OF_ITSELF: [&str; 2] = ["port", "folder"];
 /// What it knows of a foreign generator.
-pub(crate) const OF_GENERATOR: [&str; 5] = ["url", "connections", "duration", "seed", "folder"];
+pub(crate) const OF_GENERATOR: [&str; 6] = ["url", "connections", "rate", "duration", "seed", "folder"];
+/// What it knows everywhere: this program, and the folder of what was prepared once.
+pub(crate) const OF_RUN: [&str; 2] = ["breme", "shared"];
 
 impl Levels<'_> {
     /// Whether a factor has no levels here since it could not be read.
@@ -143,7 +145,9 @@ impl Levels<'_> {
         let (first, rest) = name.split_once('.').unwrap_or((name, ""));
         let is_own = self.own.contains(&first) && (rest.is_empty() || first == "port");
         let of_subject = rest.split('.').next().unwrap_or_default();
-        is_own || (self.subjects.iter().any(|subject| subject == first) && OF_SUBJECT.contains(&of_subject))
+        is_own
+            || OF_RUN.contains(&name)
+            || (self.subjects.iter().any(|subject| subject == first) && OF_SUBJECT.contains(&of_subject))
     }
 
     /// The value that `FACTOR` or `FACTOR.SETTING` stands for. A fault without words: there is no such factor.
@@ -171,7 +175,7 @@ impl Levels<'_> {
     /// What `${NAME}` could have meant.
     fn unknown(&self, name: &str) -> String {
         let of_subjects = self.subjects.iter().flat_map(|subject| OF_SUBJECT.map(|part| format!("{subject}.{part}")));
-        let own = self.own.iter().copied().chain([EXPERIMENT]).map(str::to_owned);
+        let own = self.own.iter().copied().chain([EXPERIMENT]).chain(OF_RUN).map(str::to_owned);
         let known: Vec<String> = self.factors.iter().cloned().chain(own).chain(of_subjects).collect();
         match breme_base::nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("${{{name}}} is not known; did you mean ${{{near}}}?"),

@@ -23,7 +23,9 @@ use serde_json::Value as Json;
 
 pub(crate) use self::forms::METHODS;
 use self::forms::{BlocksForm, Factor, FaultForm, FigureForm, Request, SameTwice};
-use self::values::{At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Text, Time};
+use self::values::{
+    At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Start, Text, Time,
+};
 
 /// An experiment: systems under test, loads, factors, hypotheses.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -37,6 +39,9 @@ pub struct File {
     pub(crate) notes: Option<String>,
     /// Base folder of relative paths, and the value of `${experiment}` [default: the folder of this file].
     pub(crate) folder: Option<String>,
+    /// Commands to run once before the first trial, in the folder `${shared}`; each must exit with status 0.
+    #[schemars(with = "Vec<Command>")]
+    pub(crate) prepare: Option<Raw>,
     /// The systems under test, by name.
     #[schemars(with = "BTreeMap<String, Subject>")]
     pub(crate) subject: Ordered<Raw>,
@@ -84,11 +89,12 @@ pub struct File {
 }
 
 /// The top-level keys of a file.
-pub(crate) const SECTIONS: [&str; 20] = [
+pub(crate) const SECTIONS: [&str; 21] = [
     "title",
     "question",
     "notes",
     "folder",
+    "prepare",
     "subject",
     "path",
     "workload",
@@ -238,8 +244,8 @@ pub struct Workload {
     /// The path or subject that receives its requests [default: `$path` if there is a factor of this name, else the
     /// only path, else the only subject].
     pub(crate) to: Option<At<String>>,
-    /// Another load generator: program and arguments, with `${url}`, `${connections}`, `${duration}` (seconds),
-    /// `${seed}` and `${folder}`.
+    /// Another load generator: program and arguments, with `${url}`, `${connections}`, `${rate}`, `${duration}`
+    /// (seconds), `${seed}` and `${folder}`.
     pub(crate) command: Option<At<Command>>,
     /// What the output of the command says, by measure: a pattern, or a list of patterns whose values are added.
     #[schemars(with = "BTreeMap<String, FigureForm>")]
@@ -263,9 +269,10 @@ pub struct Workload {
     pub(crate) duration: Option<At<Time>>,
     /// Whether it runs as long as the other workloads [default: true if it has no end and another one has].
     pub(crate) background: Option<At<bool>>,
-    /// Delay of its start after the others.
-    pub(crate) start_after: Option<Time>,
-    /// Open loop: requests per second, over all connections.
+    /// Delay of its start after the others, or the name of a workload: it starts when that one has ended.
+    pub(crate) start_after: Option<At<Start>>,
+    /// Open loop: requests per second, over all connections; `"50 % of NAME"` is half of the rate that another
+    /// workload has reached, and starts when that one has ended.
     pub(crate) rate: Option<At<Rate>>,
     /// Open loop: distribution of the arrivals, `even` or `poisson`.
     pub(crate) arrivals: Option<At<String>>,

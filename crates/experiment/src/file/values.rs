@@ -206,7 +206,7 @@ impl JsonSchema for Raw {
 macro_rules! written {
     ($(#[$doc:meta])* $name:ident($type:ty), $expected:literal, $schema:tt, $read:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq)]
         pub(crate) struct $name(pub $type);
 
         impl<'de> Deserialize<'de> for $name {
@@ -271,17 +271,84 @@ written! {
 }
 
 written! {
-    /// A rate a second.
-    Rate(f64), "a number per second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
+    /// A rate a second, or a share of that of another workload.
+    Rate(LoadRate), "a number per second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
-        Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0)),
-        Value::Float(number) => Ok(Some(*number).filter(|rate| *rate > 0.0 && rate.is_finite())),
-        Value::Text(text) => match measured(text) {
-            Some((rate, Unit::PerSecond | Unit::Plain)) if rate > 0.0 => Ok(Some(rate)),
-            _ => Err(format!("{text:?} is not a rate; write a number per second: 100, 0.5, 20k")),
-        },
+        Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0).map(LoadRate::PerSecond)),
+        Value::Float(number) => {
+            Ok(Some(*number).filter(|rate| *rate > 0.0 && rate.is_finite()).map(LoadRate::PerSecond))
+        }
+        Value::Text(text) => LoadRate::parse(text).map(Some),
         _ => Ok(None),
     }
+}
+
+impl Copy for Count {}
+impl Copy for Time {}
+impl Copy for Size {}
+impl Copy for Share {}
+impl Copy for Number {}
+
+/// The rate of an open loop.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LoadRate {
+    PerSecond(f64),
+    /// A share of the rate that another workload has reached.
+    OfWorkload {
+        share: f64,
+        workload: String,
+    },
+}
+
+impl LoadRate {
+    fn parse(text: &str) -> Result<Self, String> {
+        let problem = || {
+            format!(
+                "{text:?} is not a rate; write a number per second (100, 0.5, 20k), or a share of the rate of another \
+                 workload (50 % of NAME)"
+            )
+        };
+        if let Some((share, workload)) = text.split_once(" of ") {
+            return match measured(share) {
+                Some((share, Unit::Share | Unit::Plain)) if share > 0.0 && share.is_finite() => {
+                    Ok(Self::OfWorkload { share, workload: workload.trim().to_owned() })
+                }
+                _ => Err(problem()),
+            };
+        }
+        match measured(text) {
+            Some((rate, Unit::PerSecond | Unit::Plain)) if rate > 0.0 => Ok(Self::PerSecond(rate)),
+            _ => Err(problem()),
+        }
+    }
+
+    pub(crate) fn per_second(&self) -> Option<f64> {
+        match self {
+            Self::PerSecond(rate) => Some(*rate),
+            Self::OfWorkload { .. } => None,
+        }
+    }
+}
+
+written! {
+    /// When a workload starts: so long after the others, or when another one has ended.
+    Start(StartAfter), "a time such as \"10s\", or the name of a workload", { "type": ["number", "string"], "minimum": 0 },
+    |value| match value {
+        Value::Integer(number) => Ok(u64::try_from(*number).ok().map(Duration::from_secs).map(StartAfter::Time)),
+        Value::Float(number) => Ok(Duration::try_from_secs_f64(*number).ok().map(StartAfter::Time)),
+        Value::Text(text) if text.starts_with(|first: char| first.is_alphabetic()) => {
+            Ok(Some(StartAfter::Workload(text.clone())))
+        }
+        Value::Text(text) => time(text).map(StartAfter::Time).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// When a workload starts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum StartAfter {
+    Time(Duration),
+    Workload(String),
 }
 
 written! {

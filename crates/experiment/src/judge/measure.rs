@@ -89,6 +89,7 @@ impl<'a> Reader<'a> {
         if quantity.measured_on() == MeasuredOn::Workload
             && let Some(figures) = self.record.workloads.get(of).map(|workload| &workload.figures)
             && !figures.is_empty()
+            && !quantity.is_of_generator()
         {
             return captured(figures, quantity, of);
         }
@@ -98,6 +99,16 @@ impl<'a> Reader<'a> {
             Quantity::CpuPerRequest => self.per_answer(self.cpu_s(of)?),
             Quantity::CpuShare => Ok(self.cpu_s(of)? / positive(self.record.length_s, of)?),
             Quantity::Memory => Ok(self.subject(of)?.memory_max_bytes as f64),
+            Quantity::MemoryGrowth => {
+                let subject = self.subject(of)?;
+                Ok(subject.memory_max_bytes.saturating_sub(subject.memory_begin_bytes) as f64)
+            }
+            Quantity::GeneratorCpuPerRequest => {
+                let answered = positive(answered_in_trial(self.workload(of)?) as f64, of)?;
+                Ok(cpu_s(self.generator(of)?) / answered)
+            }
+            Quantity::GeneratorCpuShare => Ok(self.workload(of)?.generator_cpu_share),
+            Quantity::GeneratorMemory => Ok(self.generator(of)?.memory_max_bytes as f64),
             Quantity::Threads => Ok(self.subject(of)?.threads_max as f64),
             Quantity::Descriptors => Ok(self.subject(of)?.descriptors_max as f64),
             Quantity::DescriptorShare => Ok(self.subject(of)?.descriptors_share_max),
@@ -189,15 +200,23 @@ impl<'a> Reader<'a> {
         self.record.subjects.get(name).or_else(asked).ok_or_else(|| Lack::NoSubject(name.to_owned()))
     }
 
+    fn generator(&self, of: &str) -> Result<&'a SubjectRecord, Lack> {
+        self.workload(of)?;
+        self.record.generators.get(of).ok_or_else(|| Lack::NotKept(format!("the generator of `{of}`")))
+    }
+
     fn cpu_s(&self, of: &str) -> Result<f64, Lack> {
-        let subject = self.subject(of)?;
-        Ok((subject.cpu_user_ns + subject.cpu_system_ns) as f64 / NS_PER_S)
+        self.subject(of).map(cpu_s)
     }
 
     fn per_answer(&self, amount: f64) -> Result<f64, Lack> {
         let answered: u64 = self.record.workloads.values().map(answered_in_trial).sum();
         if answered == 0 { Err(Lack::NothingCounted("all workloads".to_owned())) } else { Ok(amount / answered as f64) }
     }
+}
+
+fn cpu_s(subject: &SubjectRecord) -> f64 {
+    (subject.cpu_user_ns + subject.cpu_system_ns) as f64 / NS_PER_S
 }
 
 /// Subjects are watched for the whole trial, so their use is divided by the answers of the whole trial, not of its
@@ -322,6 +341,7 @@ mod tests {
             achieved_rate: 40.0,
             response: distribution(&[1_000_000, 2_000_000, 3_000_000, 4_000_000]),
             connect: distribution(&[300_000]),
+            generator_cpu_share: 0.7,
             sessions: Some(Sessions { begun: 12, completed: 9, failed: 1 }),
             availability: Some(AvailabilityRecord {
                 gap_ns: 250_000_000,
@@ -349,6 +369,7 @@ mod tests {
         let subject = SubjectRecord {
             cpu_user_ns: 300_000_000,
             cpu_system_ns: 100_000_000,
+            memory_begin_bytes: 4_000,
             memory_max_bytes: 7_000,
             descriptors_share_max: 0.05,
             counters: BTreeMap::from([
@@ -358,9 +379,11 @@ mod tests {
             ]),
             ..SubjectRecord::default()
         };
+        let generator = SubjectRecord { cpu_user_ns: 200_000_000, memory_max_bytes: 900, ..SubjectRecord::default() };
         TrialRecord {
             length_s: 4.0,
             workloads: BTreeMap::from([("user".to_owned(), workload)]),
+            generators: BTreeMap::from([("user".to_owned(), generator)]),
             subjects: BTreeMap::from([("site".to_owned(), subject)]),
             ..TrialRecord::default()
         }
@@ -419,6 +442,10 @@ mod tests {
         check(&Quantity::CpuPerRequest, "user", 4e-3); // of the subject that it asks
         check(&Quantity::CpuShare, "site", 0.1);
         check(&Quantity::Memory, "site", 7_000.0);
+        check(&Quantity::MemoryGrowth, "site", 3_000.0);
+        check(&Quantity::GeneratorCpuPerRequest, "user", 2e-3);
+        check(&Quantity::GeneratorCpuShare, "user", 0.7);
+        check(&Quantity::GeneratorMemory, "user", 900.0);
         check(&Quantity::DescriptorShare, "site", 0.05);
         check(&Quantity::Counter("hits".to_owned()), "site", 7.0);
     }
@@ -449,6 +476,7 @@ mod tests {
         assert_eq!((value(Quantity::Rate), value(time(TimeFigure::Mean))), (Ok(38.5), Ok(0.026)));
         assert_eq!((value(Quantity::ErrorShare), value(Quantity::PassShare)), (Ok(0.1), Ok(0.9)));
         assert_eq!(value(Quantity::Answered), Ok(50.0));
+        assert_eq!(value(Quantity::GeneratorMemory), Ok(900.0), "the instruments measure its process");
         assert_eq!(value(time(TimeFigure::Quantile(0.99))), Err(Lack::NotKept("`p99` of `user`".into())));
         assert!(value(Quantity::CpuPerRequest).is_ok(), "the instruments measure the subject");
     }

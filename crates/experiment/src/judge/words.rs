@@ -34,6 +34,9 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::InconsistentRatio
         | Quantity::CpuPerRequest
         | Quantity::Memory
+        | Quantity::MemoryGrowth
+        | Quantity::GeneratorCpuPerRequest
+        | Quantity::GeneratorMemory
         | Quantity::Switches => Some(true),
         Quantity::Rate
         | Quantity::ByteRate
@@ -46,6 +49,7 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::Answered
         | Quantity::Status(_)
         | Quantity::CpuShare
+        | Quantity::GeneratorCpuShare
         | Quantity::Threads
         | Quantity::Descriptors
         | Quantity::DescriptorShare
@@ -191,8 +195,8 @@ fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
         Quantity::Time { .. } | Quantity::Step { .. } => Saying { verb: "is", faster: true, noun: String::new() },
         Quantity::Rate => of("answers", "requests per second"),
         Quantity::ByteRate => of("moves", "bytes per second"),
-        Quantity::CpuPerRequest => of("needs", "CPU time per request"),
-        Quantity::Memory => of("needs", "memory"),
+        Quantity::CpuPerRequest | Quantity::GeneratorCpuPerRequest => of("needs", "CPU time per request"),
+        Quantity::Memory | Quantity::MemoryGrowth | Quantity::GeneratorMemory => of("needs", "memory"),
         Quantity::Switches => of("makes", "context switches per request"),
         Quantity::Threads => of("has", "threads"),
         Quantity::Descriptors => of("has", "open descriptors"),

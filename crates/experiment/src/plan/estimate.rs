@@ -112,7 +112,9 @@ fn time_of_load(load: &WorkloadSpec, trial: &TrialSpec) -> Estimate {
         (Some(requests), None) => (thinking(load, requests), requests),
         (None, _) => (load.duration.unwrap_or(trial.duration), 0),
     };
-    Estimate { known: load.start_after.saturating_add(known), requests }
+    let own = Estimate { known: load.start_after.saturating_add(known), requests };
+    let before = load.after.as_ref().and_then(|name| trial.workloads.iter().find(|other| other.name == *name));
+    before.map_or(own, |before| time_of_load(before, trial).and(own))
 }
 
 /// Users share the requests, and think at the same time.

@@ -162,6 +162,7 @@ impl file::Fault {
 fn window(workloads: &[WorkloadSpec], design: &Design) -> Option<Duration> {
     let running = workloads.iter().filter(|workload| workload.connections > 0 && !workload.is_background);
     let length = |workload: &WorkloadSpec| match workload.requests {
+        _ if workload.after.is_some() => None,
         Some(_) => None,
         None => Some(workload.start_after + workload.duration.unwrap_or(design.duration)),
     };

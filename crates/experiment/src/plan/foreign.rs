@@ -6,18 +6,19 @@ use breme_toml::{Entry, Node, Value};
 
 use super::resolve::Route;
 use super::resolver::Resolver;
-use super::workload::{CONNECTIONS_DEFAULT, Found};
+use super::workload::{CONNECTIONS_DEFAULT, Found, load_rate, start_delay};
 use crate::expression::{Quantity, TimeKind};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
 use crate::file::levels::{OF_GENERATOR, OF_ITSELF};
 use crate::file::values::{At, Content, Ordered, Raw};
+use crate::placeholder;
 use crate::trial::{GeneratorCommand, WorkloadSpec};
 
 /// The keys of a workload that only a command has.
 const OF_COMMAND: [&str; 4] = ["measures", "files", "within", "server_count"];
 /// Those that it has in common with `breme load`.
-const IN_COMMON: [&str; 7] = ["command", "to", "connections", "duration", "background", "start_after", "cpus"];
+const IN_COMMON: [&str; 8] = ["command", "to", "connections", "rate", "duration", "background", "start_after", "cpus"];
 /// The most patterns of a figure.
 const PATTERN_COUNT_MAX: usize = 20;
 
@@ -75,10 +76,16 @@ impl Resolver<'_, '_> {
             arguments: Vec::new(),
             command: Some(command),
             files: self.files_of(&file.files),
-            start_after: file.start_after.map_or(std::time::Duration::ZERO, |after| after.0),
+            start_after: start_delay(&file),
+            after: self.predecessor(&file),
+            rate: load_rate(&file),
             cpus: self.cpus(file.cpus.as_ref()),
         };
         self.check_texts(&spec, &entry.key_span);
+        if spec.rate.is_none() && spec.texts().flat_map(placeholder::find).any(|found| found.name == "rate") {
+            let problem = format!("workload `{}` uses ${{rate}}, but has no rate; add rate = 1000", spec.name);
+            self.collector.note(&entry.key_span, problem);
+        }
         (self.collector.count() == before).then(|| Found { spec, subject: route.subject.clone(), background: None })
     }
 
@@ -209,8 +216,14 @@ pub(super) fn captured(workloads: &[Entry]) -> Vec<(String, Vec<Quantity>)> {
 /// With those that follow from others.
 fn with_derived(mut captured: Vec<Quantity>) -> Vec<Quantity> {
     let has = |quantity| captured.contains(&quantity);
-    if has(Quantity::Failed) && has(Quantity::Answered) || has(Quantity::ErrorShare) || has(Quantity::PassShare) {
+    let has_count = has(Quantity::Answered);
+    if has(Quantity::Failed) && has_count || has(Quantity::ErrorShare) || has(Quantity::PassShare) {
         captured.extend([Quantity::ErrorShare, Quantity::PassShare]);
+    }
+    // The instruments measure these.
+    captured.extend([Quantity::GeneratorCpuShare, Quantity::GeneratorMemory]);
+    if has_count {
+        captured.push(Quantity::GeneratorCpuPerRequest);
     }
     captured
 }

@@ -37,6 +37,8 @@ pub struct Plan {
     pub confidence: f64,
     /// Differences below this do not matter: 0.02 is ±2 %.
     pub equal_within: f64,
+    /// Commands that run once, before the first trial, with `${shared}` and `${breme}`.
+    pub prepare: Vec<Vec<String>>,
     /// What is varied, in the order of the file.
     pub factors: Vec<PlanFactor>,
     /// The combination that is tried twice in each block.

@@ -23,7 +23,8 @@ use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
 use super::roles::Roles;
 use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
 use crate::expression::Vocabulary;
-use crate::file::values::At;
+use crate::file::levels::Levels;
+use crate::file::values::{At, Command};
 use crate::file::{self, RestartText};
 
 /// The longest experiment file.
@@ -160,6 +161,7 @@ fn read_profile(
     };
     let combinations = combinations(&document.factors, collector)?;
     let run = Run::read(&document.tree, &combinations, collector);
+    let prepare = prepare(&document, collector);
     if document.tree.table("workload").is_empty() {
         collector.note_at_large(
             "there is no workload, so nothing can be measured; add [workload.NAME] with request = \"/\"",
@@ -179,6 +181,7 @@ fn read_profile(
         budget: None,
         confidence: CONFIDENCE_DEFAULT,
         equal_within: EQUAL_WITHIN_DEFAULT,
+        prepare,
         factors: document.factors.iter().map(plan_factor).collect(),
         aa: None,
         hypotheses: Vec::new(),
@@ -213,6 +216,15 @@ fn read_profile(
     }
     plan.warn_of_the_run();
     Some(plan)
+}
+
+/// The commands that run once. No factor has a level then, and no subject runs.
+fn prepare(document: &Document, collector: &mut Collector) -> Vec<Vec<String>> {
+    let Some(entry) = document.tree.get("prepare") else { return Vec::new() };
+    let levels = Levels { subjects: &[], own: &[], ..document.levels(Vec::new()) };
+    let Some(node) = levels.fill(&entry.node, &mut BTreeSet::new(), collector) else { return Vec::new() };
+    let commands: Option<Vec<Command>> = breme_toml::read(&node, collector);
+    commands.into_iter().flatten().map(|command| command.0).collect()
 }
 
 /// `memory(user)` and the names in a report's charts must say of whom they speak.

@@ -9,6 +9,7 @@ use breme_toml::{Entry, Node, Span, Table, Value};
 use super::names::check_name;
 use super::resolver::Resolver;
 use super::roles::{Role, Roles, Scope};
+use crate::file::levels::OF_RUN;
 use crate::file::values::{At, Text};
 use crate::file::{self, RestartText};
 use crate::placeholder;
@@ -399,6 +400,7 @@ impl<'a> Resolver<'a, '_> {
                         }
                     }
                     "folder" => {}
+                    first if rest.is_empty() && OF_RUN.contains(&first) => {}
                     subject if subject == spec.name => {}
                     subject => {
                         let is_port = placeholder::port_of_subject(found.name).is_some();

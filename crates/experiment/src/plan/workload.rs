@@ -13,9 +13,9 @@ use super::request::Request;
 use super::resolve::{DURATION_MAX, Design, Route, check_duration};
 use super::resolver::Resolver;
 use crate::file;
-use crate::file::values::{At, Content, Text};
+use crate::file::values::{At, Content, StartAfter, Text};
 use crate::placeholder;
-use crate::trial::WorkloadSpec;
+use crate::trial::{LoadRate, WorkloadSpec};
 
 /// The most workloads of an experiment.
 pub const WORKLOAD_COUNT_MAX: usize = 50;
@@ -76,6 +76,7 @@ impl Resolver<'_, '_> {
             return None;
         }
         self.settle_background(&mut specs);
+        self.check_sequence(&specs, entries);
         self.check_ends(&specs, entries, design);
         (self.collector.count() == before).then(|| specs.into_iter().map(|found| (found.spec, found.subject)).collect())
     }
@@ -120,7 +121,9 @@ impl Resolver<'_, '_> {
             arguments: std::mem::take(&mut arguments.0),
             command: None,
             files,
-            start_after: file.start_after.map_or(Duration::ZERO, |after| after.0),
+            start_after: start_delay(&file),
+            after: self.predecessor(&file),
+            rate: load_rate(&file).filter(|rate| matches!(rate, LoadRate::ShareOfPredecessor(_))),
             cpus: self.cpus(file.cpus.as_ref()),
         };
         self.check_texts(&spec, &entry.key_span);
@@ -332,7 +335,8 @@ impl Resolver<'_, '_> {
         arguments.value("--threads", count(&file.threads));
         arguments.value("--driver", file.driver.as_ref().map(|driver| driver.value.clone()));
         arguments.value("--over", time(&file.over));
-        arguments.value("--rate", file.rate.as_ref().map(|rate| rate.value.0.to_string()));
+        let rate = file.rate.as_ref().and_then(|rate| rate.value.0.per_second());
+        arguments.value("--rate", rate.map(|rate| rate.to_string()));
         arguments.value("--arrivals", file.arrivals.as_ref().map(|arrivals| arrivals.value.clone()));
         let stages: Vec<&str> = file.stages.0.iter().map(|stage| stage.value.as_str()).collect();
         arguments.value("--stages", (!stages.is_empty()).then(|| stages.join(",").replace(' ', "")));
@@ -428,6 +432,45 @@ impl Resolver<'_, '_> {
         }
     }
 
+    /// The workload whose end it waits for.
+    pub(super) fn predecessor(&mut self, file: &file::Workload) -> Option<String> {
+        let by_start = file.start_after.as_ref().and_then(|start| match &start.value.0 {
+            StartAfter::Workload(name) => Some((name, &start.span)),
+            StartAfter::Time(_) => None,
+        });
+        let by_rate = file.rate.as_ref().and_then(|rate| match &rate.value.0 {
+            file::values::LoadRate::OfWorkload { workload, .. } => Some((workload, &rate.span)),
+            file::values::LoadRate::PerSecond(_) => None,
+        });
+        if let (Some((start, span)), Some((rate, _))) = (by_start, by_rate)
+            && start != rate
+        {
+            let problem = format!("it starts when `{rate}` has ended, since its rate is a share of that of `{rate}`");
+            self.collector.note(span, problem);
+        }
+        by_start.or(by_rate).map(|(name, _)| name.clone())
+    }
+
+    /// Each workload that waits for another must see it end.
+    fn check_sequence(&mut self, specs: &[Found], entries: &[Entry]) {
+        for (found, entry) in specs.iter().zip(entries).filter(|(found, _)| found.spec.connections > 0) {
+            let find = |name: &str| specs.iter().find(|other| other.spec.name == name).map(|other| &other.spec);
+            let (name, Some(after)) = (&found.spec.name, &found.spec.after) else { continue };
+            let problem = match find(after) {
+                None => {
+                    let names = specs.iter().map(|other| other.spec.name.as_str()).filter(|other| other != name);
+                    format!("there is no workload `{after}`; {}", suggest_or_list(after, names))
+                }
+                Some(other) if other.connections == 0 => format!("workload `{after}` does not run at these levels"),
+                Some(other) if other.is_background => format!("workload `{after}` is in the background and has no end"),
+                Some(_) if found.spec.is_background => "it waits for another workload, so it needs an end".to_owned(),
+                Some(_) if waits_for_itself(&found.spec, find) => "it waits for its own end".to_owned(),
+                Some(_) => continue,
+            };
+            self.collector.note(&entry.key_span, format!("workload `{name}`: {problem}"));
+        }
+    }
+
     fn check_ends(&mut self, specs: &[Found], entries: &[Entry], design: Option<&Design>) {
         let Some(first) = entries.first() else { return };
         let running: Vec<&Found> = specs.iter().filter(|found| found.spec.connections > 0).collect();
@@ -455,6 +498,35 @@ impl Resolver<'_, '_> {
     }
 }
 
+/// Whether following those that it waits for leads back to it.
+fn waits_for_itself<'s>(spec: &'s WorkloadSpec, find: impl Fn(&str) -> Option<&'s WorkloadSpec>) -> bool {
+    let mut next = spec.after.as_deref().and_then(&find);
+    for _ in 0..WORKLOAD_COUNT_MAX {
+        let Some(other) = next else { return false };
+        if other.name == spec.name {
+            return true;
+        }
+        next = other.after.as_deref().and_then(&find);
+    }
+    true
+}
+
+/// How long it waits before it starts, besides the workload that it follows.
+pub(super) fn start_delay(file: &file::Workload) -> Duration {
+    match file.start_after.as_ref().map(|start| &start.value.0) {
+        Some(StartAfter::Time(delay)) => *delay,
+        Some(StartAfter::Workload(_)) | None => Duration::ZERO,
+    }
+}
+
+/// The rate of an open loop.
+pub(super) fn load_rate(file: &file::Workload) -> Option<LoadRate> {
+    file.rate.as_ref().map(|rate| match rate.value.0 {
+        file::values::LoadRate::PerSecond(rate) => LoadRate::PerSecond(rate),
+        file::values::LoadRate::OfWorkload { share, .. } => LoadRate::ShareOfPredecessor(share),
+    })
+}
+
 /// A workload on its way.
 pub(super) struct Found {
     pub(super) spec: WorkloadSpec,
@@ -465,9 +537,10 @@ pub(super) struct Found {
 /// How long a schedule takes to send the requests that it has to.
 fn spread(file: &file::Workload) -> Option<Duration> {
     let at_rate = |rate: f64, requests: u64| Duration::try_from_secs_f64(requests as f64 / rate).ok();
-    let of_rate = file.rate.as_ref().zip(file.requests.as_ref());
+    let rate = file.rate.as_ref().and_then(|rate| rate.value.0.per_second());
+    let of_rate = rate.zip(file.requests.as_ref());
     let over = file.over.as_ref().map(|over| over.value.0);
-    over.or_else(|| of_rate.and_then(|(rate, requests)| at_rate(rate.value.0, requests.value.0)))
+    over.or_else(|| of_rate.and_then(|(rate, requests)| at_rate(rate, requests.value.0)))
 }
 
 /// The fields of the path, and those of the workload, which take the place of the same names.
@@ -482,6 +555,7 @@ fn headers(route: &Route, own: &[(At<String>, Text)]) -> Vec<(String, String)> {
 fn command_line(spec: &WorkloadSpec) -> Vec<String> {
     let mut line = spec.arguments.clone();
     line.push(format!("--connections={}", spec.connections.max(1)));
+    line.extend(spec.rate.map(|_| "--rate=1".to_owned()));
     line.extend(spec.requests.map(|requests| format!("--requests={requests}")));
     if !spec.url.is_empty() {
         line.push(spec.url.clone());

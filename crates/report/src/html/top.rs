@@ -47,6 +47,9 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
                 li { (text::trial_counts(run)) }
                 li { (plural(u64::from(run.judgement.trials.blocks), "complete block")) }
             }
+            @for paragraph in run.notes().iter().flat_map(|notes| notes.split("\n\n")) {
+                p.remark { (prose(&words::one_line(paragraph))) }
+            }
             (warnings(run))
             noscript { p.remark { "The charts need the script in this file. Every number is in the tables too." } }
         }

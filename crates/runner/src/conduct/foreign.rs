@@ -21,7 +21,10 @@ const FAILED: &str = "failed";
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 /// What `${…}` in its command and its files may say, besides the subjects.
-pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &WorkloadSpec) {
+pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &WorkloadSpec, rate: Option<f64>) {
+    if let Some(rate) = rate {
+        names.set("rate", rate.to_string());
+    }
     names.set("url", workload.url.clone());
     names.set("connections", workload.connections.to_string());
     let seconds = workload.duration.unwrap_or(trial.duration).as_secs_f64();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::{Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
-use breme_experiment::trial::{GeneratorCommand, TrialSpec, WarmUp, WorkloadSpec};
+use breme_experiment::trial::{GeneratorCommand, LoadRate, TrialSpec, WarmUp, WorkloadSpec};
 
 use super::foreign;
 use super::load_report::LoadReport;
@@ -27,6 +27,9 @@ const RESULT_BYTES_MAX: u64 = 64 << 20;
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Exit codes of a run that has a result: done, nothing answered, an answer was not as expected.
 const RESULT_CODES: [i32; 3] = [0, 1, 3];
+
+/// From this rate on, a share of a rate is rounded.
+const RATE_WHOLE_MIN: f64 = 100.0;
 
 /// Flags of `breme load` by which the load changes on purpose.
 const CHANGING: [&str; 3] = ["--stages=", "--ramp=", "--over="];
@@ -59,6 +62,8 @@ pub(super) struct Place<'a> {
     pub(super) cpus: &'a [usize],
     /// What its texts may say of the subjects.
     pub(super) names: &'a Names,
+    /// Requests per second that the workload before it has reached, if it follows one.
+    pub(super) rate_before: Option<f64>,
 }
 
 impl Generator {
@@ -71,8 +76,11 @@ impl Generator {
         let mut workload = workload.clone();
         workload.url = names.fill(&workload.url, "its URL")?;
         workload.arguments = names.fill_all(&workload.arguments, "its arguments")?;
+        let rate = rate(&workload, place.rate_before)?;
         if workload.command.is_some() {
-            foreign::set_names(&mut names, trial, &workload);
+            foreign::set_names(&mut names, trial, &workload, rate);
+        } else {
+            workload.arguments.extend(rate.map(|rate| format!("--rate={rate}")));
         }
         for (name, content) in &workload.files {
             folder::write(&folder, name, &names.fill(content, name)?)?;
@@ -105,6 +113,11 @@ impl Generator {
 
     pub(super) fn kept(&self) -> &SupervisedProcess {
         &self.kept
+    }
+
+    /// How long ago it was started.
+    pub(super) fn running_for(&self) -> Duration {
+        self.started.at.elapsed()
     }
 
     pub(super) fn ended(&self) -> Option<ExitInfo> {
@@ -174,6 +187,21 @@ impl Started {
     fn now() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { unix_s: unix.as_secs(), monotonic_ns: breme_sys::monotonic_ns(), at: Instant::now() }
+    }
+}
+
+/// Requests per second, if the workload says so. A whole number where that loses nothing that could be measured: some
+/// generators take no other.
+fn rate(workload: &WorkloadSpec, before: Option<f64>) -> Result<Option<f64>, String> {
+    let whole = |rate: f64| if rate >= RATE_WHOLE_MIN { rate.round() } else { rate };
+    match (workload.rate, before) {
+        (None, _) => Ok(None),
+        (Some(LoadRate::PerSecond(rate)), _) => Ok(Some(rate)),
+        (Some(LoadRate::ShareOfPredecessor(share)), Some(before)) if before > 0.0 => Ok(Some(whole(share * before))),
+        (Some(LoadRate::ShareOfPredecessor(_)), _) => {
+            let name = workload.after.as_deref().unwrap_or_default();
+            Err(format!("its rate is a share of that of `{name}`, which has none"))
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct RunningSubjects<'a> {
     running_subjects: Vec<Stands>,
     /// Ports that others named before their subject was started, by subject.
     promised: BTreeMap<String, Ports>,
+    /// What all texts may use, besides the names of subjects.
+    names_of_run: Names,
 }
 
 struct Stands {
@@ -51,8 +53,8 @@ struct Stands {
 }
 
 impl<'a> RunningSubjects<'a> {
-    pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments) -> Self {
-        Self { launcher, instruments, running_subjects: Vec::new(), promised: BTreeMap::new() }
+    pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments, names_of_run: Names) -> Self {
+        Self { launcher, instruments, running_subjects: Vec::new(), promised: BTreeMap::new(), names_of_run }
     }
 
     /// Starts the subjects of a trial. `folder` is their working folder.
@@ -143,7 +145,7 @@ impl<'a> RunningSubjects<'a> {
 
     /// The names available to texts: `${NAME.url}`.
     pub(super) fn names(&self) -> Names {
-        let mut names = Names::default();
+        let mut names = self.names_of_run.clone();
         self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &Names::of_ports(ports)));
         self.running_subjects
             .iter()

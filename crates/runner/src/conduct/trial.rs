@@ -98,7 +98,7 @@ impl Stage<'_, '_> {
         // Those that stand for other trials have no part in this one.
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
-        take_in(record, seen?);
+        take_in(record, seen?, running(trial).any(|workload| workload.after.is_some()));
         foreign::complete(trial, record);
         record.faults = faults.records(record.started_monotonic_ns);
         record.invalid_reasons.extend(faults.missed());
@@ -109,7 +109,7 @@ impl Stage<'_, '_> {
     /// Everything between the instruments' first and last sample.
     fn load<'t>(&mut self, trial: &'t TrialSpec, faults: &mut Faults<'t>) -> Result<Vec<(String, Seen)>, Stop> {
         let mut loads = Vec::new();
-        let watched = self.start_loads(trial, &mut loads, faults).and_then(|()| self.watch(trial, &loads, faults));
+        let watched = self.start_loads(trial, &mut loads, faults).and_then(|()| self.watch(trial, &mut loads, faults));
         let seen = watched.and_then(|()| end(&mut loads, faults.first_ns()));
         self.running_subjects.resume_all();
         for load in &loads {
@@ -160,15 +160,12 @@ impl Stage<'_, '_> {
         loads: &mut Vec<Generator>,
         faults: &mut Faults<'_>,
     ) -> Result<(), Stop> {
-        let (background, foreground): (Vec<_>, Vec<_>) = trial
-            .workloads
-            .iter()
-            .filter(|workload| workload.connections > 0)
-            .partition(|workload| workload.is_background);
+        let (background, foreground): (Vec<_>, Vec<_>) =
+            running(trial).filter(|workload| workload.after.is_none()).partition(|workload| workload.is_background);
         let names = self.running_subjects.names();
         let has_background = !background.is_empty();
         for workload in background {
-            loads.push(self.start_load(trial, workload, &names)?);
+            loads.push(self.start_load(trial, workload, &names, None)?);
         }
         if has_background {
             let lead = match trial.warm_up {
@@ -179,15 +176,45 @@ impl Stage<'_, '_> {
         }
         for workload in foreground {
             self.rest(workload.start_after, faults)?;
-            loads.push(self.start_load(trial, workload, &names)?);
+            loads.push(self.start_load(trial, workload, &names, None)?);
             faults.begin(Instant::now() + generator::warm_up(trial, workload).given());
         }
         Ok(())
     }
 
-    fn start_load(&self, trial: &TrialSpec, workload: &WorkloadSpec, names: &Names) -> Result<Generator, Failure> {
-        let place =
-            Place { launcher: self.launcher, folder: self.folder, cpus: self.cast.of_generator(&workload.name), names };
+    /// Starts the workloads that have waited for the end of one of the `loads`.
+    fn start_followers(
+        &mut self,
+        trial: &TrialSpec,
+        loads: &mut Vec<Generator>,
+        faults: &mut Faults<'_>,
+    ) -> Result<(), Stop> {
+        for workload in running(trial).filter(|workload| workload.after.is_some()) {
+            let is_named = |load: &&Generator, name: &str| load.workload().name == name;
+            if loads.iter().any(|load| is_named(&load, &workload.name)) {
+                continue;
+            }
+            let before = loads.iter().find(|load| is_named(load, workload.after.as_deref().unwrap_or_default()));
+            let Some((before, ending)) = before.and_then(|load| Some((load, load.ended()?))) else { continue };
+            let seen = before
+                .result(&ending, None)
+                .map_err(|problem| Failure::new(&before.workload().name, problem, ending.printed.clone()))?;
+            self.rest(workload.start_after, faults)?;
+            let names = self.running_subjects.names();
+            loads.push(self.start_load(trial, workload, &names, Some(seen.record.achieved_rate))?);
+        }
+        Ok(())
+    }
+
+    fn start_load(
+        &self,
+        trial: &TrialSpec,
+        workload: &WorkloadSpec,
+        names: &Names,
+        rate_before: Option<f64>,
+    ) -> Result<Generator, Failure> {
+        let cpus = self.cast.of_generator(&workload.name);
+        let place = Place { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
         let load =
             Generator::start(trial, workload, place).map_err(|problem| Failure::new(&workload.name, problem, ""))?;
         self.instruments.watch_generator(&workload.name, load.kept());
@@ -195,24 +222,29 @@ impl Stage<'_, '_> {
     }
 
     /// Until all loads that have an end have ended.
-    fn watch(&mut self, trial: &TrialSpec, loads: &[Generator], faults: &mut Faults<'_>) -> Result<(), Stop> {
-        let begun = Instant::now();
+    fn watch(&mut self, trial: &TrialSpec, loads: &mut Vec<Generator>, faults: &mut Faults<'_>) -> Result<(), Stop> {
         loop {
             self.look_around()?;
             self.let_happen(faults)?;
-            let mut running = None;
-            for load in loads {
+            self.start_followers(trial, loads, faults)?;
+            let mut waited_for = None;
+            for load in loads.iter() {
                 match load.ended() {
                     Some(ending) if load.workload().is_background => {
                         let what = format!("the generator {ending}, before the other generators");
                         return Err(Failure::new(&load.workload().name, what, ending.printed).into());
                     }
-                    None if !load.workload().is_background => running = Some(load),
+                    None if !load.workload().is_background => waited_for = Some(load),
                     _ => {}
                 }
             }
-            let Some(load) = running else { return Ok(()) };
-            if begun.elapsed() > time_limit(trial, load.workload()) {
+            let Some(load) = waited_for else {
+                if loads.len() == running(trial).count() {
+                    return Ok(());
+                }
+                continue; // the last one has ended just now, and another waits for that
+            };
+            if load.running_for() > time_limit(trial, load.workload()) {
                 let what = match &load.workload().command {
                     Some(_) => "the command did not end in time and was killed; set within = \"5m\" if it needs longer",
                     None => "the load did not end in time; does the subject still respond?",
@@ -231,6 +263,11 @@ impl Stage<'_, '_> {
     }
 }
 
+/// The workloads that run in this trial.
+fn running(trial: &TrialSpec) -> impl Iterator<Item = &WorkloadSpec> {
+    trial.workloads.iter().filter(|workload| workload.connections > 0)
+}
+
 /// How long to wait before looking around again: the next fault is to be on time.
 fn glance(faults: &Faults<'_>) -> Duration {
     faults.next_in().map_or(GLANCE, |left| left.min(GLANCE))
@@ -238,10 +275,10 @@ fn glance(faults: &Faults<'_>) -> Duration {
 
 fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     if let Some(within) = workload.command.as_ref().and_then(|command| command.within) {
-        return workload.start_after + within;
+        return within;
     }
     let time = if workload.requests.is_some() { BY_REQUESTS_MAX } else { generator::length(trial, workload) };
-    time + workload.start_after + GRACE
+    time + GRACE
 }
 
 /// Ends all loads; what they saw.
@@ -262,11 +299,18 @@ fn sampling_interval(trial: &TrialSpec) -> Duration {
     (trial.duration / SAMPLES_MIN).min(INTERVAL)
 }
 
-fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>) {
-    if let Some((_, first)) = loads.iter().find(|(_, seen)| !seen.record.is_background) {
+fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>, is_sequence: bool) {
+    let mut foreground = loads.iter().filter(|(_, seen)| !seen.record.is_background).map(|(_, seen)| seen);
+    if let Some(first) = foreground.next() {
         record.started_unix_ms = first.started_unix_ms();
         record.started_monotonic_ns = first.started_monotonic_ns();
         record.length_s = first.elapsed_s();
+        // Those that follow others run within the same trial.
+        let begin_ns = first.started_monotonic_ns();
+        let end_s = |seen: &Seen| seen.started_monotonic_ns().saturating_sub(begin_ns) as f64 / 1e9 + seen.elapsed_s();
+        if is_sequence {
+            record.length_s = foreground.map(end_s).fold(record.length_s, f64::max);
+        }
     }
     for (name, seen) in loads {
         let of_load = |text: &String| format!("{name}: {text}");

@@ -21,6 +21,8 @@ const LOOKS_DENSE: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Process {
     stat: KernelFile,
+    /// Its pages. The counts in `stat` may lack up to 64 pages for each processor (Linux 6.2 and later).
+    memory: Option<KernelFile>,
     /// The folder of its descriptors; none if we may not look.
     descriptors: Option<KernelFile>,
     descriptors_limit: u64,
@@ -67,6 +69,7 @@ impl Process {
         let limits = fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
         Some(Self {
             stat: KernelFile::open(format!("/proc/{pid}/stat")).ok()?,
+            memory: KernelFile::open(format!("/proc/{pid}/statm")).ok(),
             descriptors: KernelFile::open(format!("/proc/{pid}/fd")).ok(),
             descriptors_limit: number_behind(&limits, b"Max open files").unwrap_or(u64::MAX),
             threads: BTreeMap::new(),
@@ -79,9 +82,11 @@ impl Process {
 
     /// Looks at it; false if it has ended.
     pub(super) fn sample(&mut self, pid: u32, buffer: &mut Vec<u8>) -> bool {
-        let Some(stat) = self.stat.read(buffer).ok().and_then(Stat::parse).filter(|stat| !stat.is_zombie()) else {
+        let Some(mut stat) = self.stat.read(buffer).ok().and_then(Stat::parse).filter(|stat| !stat.is_zombie()) else {
             return false;
         };
+        let memory = self.memory.as_ref().and_then(|memory| resident_pages(memory.read(buffer).ok()?));
+        stat.resident_pages = memory.unwrap_or(stat.resident_pages);
         let threads = stat.threads;
         self.sample_threads(pid, threads, buffer);
         let mut switches = self.ended;
@@ -140,6 +145,11 @@ impl Process {
         let mut links = entries.take(DESCRIPTORS_LOOKED_AT_MAX).filter_map(|entry| fs::read_link(entry.path()).ok());
         self.is_listening = links.any(|link| link.to_str().is_some_and(|link| listening.contains(link)));
     }
+}
+
+/// The second number of `/proc/PID/statm` (proc_pid_statm(5)).
+fn resident_pages(statm: &[u8]) -> Option<u64> {
+    std::str::from_utf8(statm).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 impl Switches {
@@ -204,6 +214,12 @@ mod tests {
             2: 0100007F:1F91 00000000:0000 0A 0:0 0:0 0 0 0 4713 1\n";
         assert_eq!(listening_in(table.as_bytes()), ["socket:[4711]"]);
         assert!(listening_in(&b""[..]).is_empty());
+    }
+
+    #[test]
+    fn resident_memory_is_the_second_number() {
+        assert_eq!(resident_pages(b"2000 321 100 50 0 400 0\n"), Some(321));
+        assert_eq!(resident_pages(b""), None);
     }
 
     #[test]

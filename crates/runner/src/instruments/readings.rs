@@ -182,6 +182,7 @@ impl WatchedReadings {
             cpu_system_ns: grown(|used| used.cpu_system_ns),
             memory_mean_bytes: (samples().map(|used| used.resident_bytes as f64).sum::<f64>() / count) as u64,
             memory_max_bytes: most(|used| used.resident_bytes),
+            memory_begin_bytes: from.resident_bytes,
             memory_growth_per_s: self.memory_growth(from_ns, to_ns),
             threads_max: most(|used| used.threads),
             descriptors_max: most(|used| used.descriptors),
@@ -235,7 +236,7 @@ mod tests {
     fn a_part_of_a_trial_has_its_part_of_the_counts() {
         let readings = readings();
         let whole = readings.window(0, 2_000).subjects["edge"].clone();
-        assert_eq!((whole.cpu_user_ns, whole.memory_max_bytes), (600, 30));
+        assert_eq!((whole.cpu_user_ns, whole.memory_begin_bytes, whole.memory_max_bytes), (600, 10, 30));
         let part = readings.window(500, 1_500).subjects["edge"].clone();
         assert_eq!(part.cpu_user_ns, 300);
         assert_eq!(readings.span_ns(), (0, 2_000));
