@@ -66,7 +66,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // workshop
     ("testkit", &["base", "node"]),
     ("conformance", &[]),
-    ("bench", &["base", "stats", "sys"]),
     ("xtask", &[]),
 ];
 

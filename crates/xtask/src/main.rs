@@ -6,8 +6,8 @@
 //! | `cargo xtask test` | installs the packages that the tests need, then runs `check` |
 //! | `cargo xtask check` | checks format, width of prose and crate dependencies, runs lints and all tests; installs nothing |
 //! | `cargo xtask arrows`, `width` | one of these checks |
-//! | `cargo xtask bench [NAME…]` | measures breme against the peers that have a goal, and prints the results |
-//! | `cargo xtask peers [NAME…]` | measures breme against all peers, and writes `docs/PEERS.md` |
+//! | `cargo xtask bench [NAME…] [FLAG…]` | runs experiments of `studies/peers` and prints the results |
+//! | `cargo xtask peers` | runs all of them and writes `docs/PEERS.md`; with names or flags it prints the reports |
 //! | `cargo xtask dist [ARCH…]` | builds what users install: static binaries, packages, checksums |
 //! | `cargo xtask packages` | installs the packages that tests, benchmarks and studies need |
 
@@ -16,6 +16,7 @@ mod dist;
 mod go;
 mod npm;
 mod packages;
+mod peers;
 mod steps;
 mod tests_run;
 mod width;
@@ -35,8 +36,8 @@ Commands:
   width           Check that comments and documents have at most 120 columns
   packages        Install the packages that tests, benchmarks and studies need
   dist [ARCH…]    Build what users install into target/packages: static binaries, packages, checksums
-  bench [NAME…]   Measure breme against the peers that have a goal (see bench --help)
-  peers [NAME…]   Measure breme against all peers and write docs/PEERS.md (see peers --help)
+  bench [NAME…]   Run experiments of studies/peers and print the results; flags are those of `breme run`
+  peers           Run all of them and write docs/PEERS.md; with names or flags, print the reports instead
 ";
 
 fn main() -> ExitCode {
@@ -47,10 +48,8 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "demo" => packages::install(packages::OF_DEMO).and_then(|()| demo()),
-        "bench" => packages::install(packages::PEERS).and_then(|()| bench(command, rest)),
-        "peers" => packages::install(packages::PEERS)
-            .and_then(|()| packages::install(packages::MORE_PEERS))
-            .and_then(|()| bench(command, rest)),
+        "bench" => install_peers().and_then(|()| peers::bench(rest)),
+        "peers" => install_peers().and_then(|()| peers::peers(rest)),
         "test" => packages::install(packages::PEERS)
             .and_then(|()| packages::install(packages::OF_TESTS))
             .and_then(|()| npm::install(&npm::CACHE_SUITE, &target()))
@@ -107,14 +106,6 @@ fn demo() -> Outcome {
     if matches!(status.code(), Some(0 | 3)) { Ok(()) } else { Err(format!("breme run ended with {status}")) }
 }
 
-/// The benchmarks are a separate program: they start and pin servers, and need release code.
-fn bench(what: &str, arguments: &[String]) -> Outcome {
-    step("build", cargo(&["build", "--release", "--package", "breme", "--package", "breme-bench"]))?;
-    let mut command = Command::new(release_binary("breme-bench"));
-    command.arg(what).args(arguments);
-    step(what, command)
-}
-
-fn release_binary(name: &str) -> std::path::PathBuf {
-    target().join("release").join(name)
+fn install_peers() -> Outcome {
+    [packages::PEERS, packages::MORE_PEERS].into_iter().try_for_each(packages::install)
 }

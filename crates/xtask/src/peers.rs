@@ -1,0 +1,303 @@
+//! `cargo xtask peers` and `bench`: the laboratory measures breme and its peers.
+//!
+//! The questions are the experiments in `studies/peers`; `breme run` asks them. `docs/PEERS.md` consists of what all of
+//! them have in common (the machine, the versions, the goals) and their reports.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::steps::{Outcome, cargo, root, step, target};
+
+/// The experiments, in the order of the document.
+const EXPERIMENTS: [&str; 11] = [
+    "generators",
+    "pipelining",
+    "open-loop",
+    "generator-memory",
+    "servers",
+    "tls",
+    "connections",
+    "proxies",
+    "caches",
+    "objects",
+    "misses",
+];
+const FOLDER: &str = "studies/peers";
+const DOCUMENT: &str = "docs/PEERS.md";
+/// What breme runs end with whose hypotheses are supported, refuted or undecided.
+const STATUSES_OF_RESULTS: [i32; 3] = [0, 3, 4];
+
+/// Runs the named experiments, or all, and prints their results. Arguments that begin with `-`, and those after them,
+/// are for `breme run`.
+pub(crate) fn bench(arguments: &[String]) -> Outcome {
+    let breme = build()?;
+    let (names, flags) = divided(arguments)?;
+    let files: Vec<PathBuf> = names.iter().map(|name| root().join(file(name))).collect();
+    let mut command = Command::new(breme);
+    command.arg("run").args(files).arg("--runs").arg(runs()).args(flags);
+    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    let is_result = status.code().is_some_and(|code| STATUSES_OF_RESULTS.contains(&code));
+    if is_result { Ok(()) } else { Err(format!("breme run ended with {status}")) }
+}
+
+/// Runs all experiments and writes the document. With names or flags it prints the reports instead.
+pub(crate) fn peers(arguments: &[String]) -> Outcome {
+    let breme = build()?;
+    let (names, flags) = divided(arguments)?;
+    let begun = Instant::now();
+    let mut results = Vec::new();
+    for name in &names {
+        eprintln!("── {name}");
+        results.push((*name, measure(&breme, name, flags)));
+    }
+    let text = document(&results, begun.elapsed());
+    if !arguments.is_empty() {
+        println!("{text}");
+        eprintln!("{DOCUMENT} is unchanged: it is written only if all experiments run, without flags.");
+        return Ok(());
+    }
+    let path = root().join(DOCUMENT);
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    eprintln!("written: {}", path.display());
+    Ok(())
+}
+
+/// With all optimisations, as users install it; the environment variable `BREME` names a program that is built already.
+fn build() -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os("BREME") {
+        return Ok(program.into());
+    }
+    step("build", cargo(&["build", "--release", "--package", "breme"]))?;
+    Ok(target().join("release/breme"))
+}
+
+fn file(name: &str) -> String {
+    format!("{FOLDER}/{name}.toml")
+}
+
+fn runs() -> PathBuf {
+    target().join("peers")
+}
+
+/// The names of experiments (all, if there are none), and the flags of `breme run`.
+fn divided(arguments: &[String]) -> Result<(Vec<&'static str>, &[String]), String> {
+    let first_flag = arguments.iter().position(|argument| argument.starts_with('-')).unwrap_or(arguments.len());
+    let (names, flags) = arguments.split_at(first_flag);
+    let known = |name: &String| EXPERIMENTS.into_iter().find(|known| known == name);
+    let unknown =
+        |name: &String| format!("there is no experiment {name:?} in {FOLDER}; there are {}", EXPERIMENTS.join(", "));
+    let names: Vec<&str> = names.iter().map(|name| known(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
+    Ok((if names.is_empty() { EXPERIMENTS.to_vec() } else { names }, flags))
+}
+
+/// A run: its report as Markdown and as JSON.
+struct Report {
+    markdown: String,
+    json: Value,
+}
+
+fn measure(breme: &Path, name: &str, flags: &[String]) -> Result<Report, String> {
+    let folder = runs().join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let mut command = Command::new(breme);
+    command.arg("run").arg(root().join(file(name))).arg("--runs").arg(runs()).args(["--name", name]);
+    let markdown = printed(command.args(["--format", "markdown"]).args(flags))?;
+    let mut command = Command::new(breme);
+    let json = printed(command.arg("report").arg(&folder).args(["--format", "json"]))?;
+    let json = serde_json::from_str(&json).map_err(|error| format!("the report of {name}: {error}"))?;
+    Ok(Report { markdown, json })
+}
+
+/// What a program prints on standard output, if it ends as a run with results does.
+fn printed(command: &mut Command) -> Result<String, String> {
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    let is_result = output.status.code().is_some_and(|code| STATUSES_OF_RESULTS.contains(&code));
+    if is_result {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("breme ended with {}", output.status))
+    }
+}
+
+type Results<'a> = [(&'a str, Result<Report, String>)];
+
+fn document(results: &Results<'_>, took: Duration) -> String {
+    let mut text = String::from(
+        "# breme and its peers\n\n\
+         Generated by `cargo xtask peers` from the experiments in [studies/peers](../studies/peers); do not edit.\n\n",
+    );
+    text.push_str(&head(results, took));
+    text.push_str(&goals(results));
+    for (name, result) in results {
+        text.push('\n');
+        match result {
+            Ok(report) => text.push_str(report.markdown.trim_end()),
+            Err(why) => {
+                let _ = write!(text, "## {name}\n\nNot measured: {why}.");
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str(&method());
+    text
+}
+
+/// Where, when and with what.
+fn head(results: &Results<'_>, took: Duration) -> String {
+    let heads = || results.iter().filter_map(|(_, result)| Some(&result.as_ref().ok()?.json["head"]));
+    let machine = heads().next().map_or(Value::Null, |head| head["machine"].clone());
+    let word = |key: &str| machine[key].as_str().unwrap_or("unknown").to_owned();
+    let versions = heads().filter_map(|head| head["subject_versions"].as_object());
+    let versions = versions.flat_map(|versions| versions.values()).filter_map(Value::as_str);
+    let versions: BTreeSet<&str> = versions.flat_map(|version| version.split("; ")).collect();
+    let processors = machine["processors"].as_u64().unwrap_or(0);
+    let guest = machine["virtualization"].as_str().map_or_else(String::new, |kind| format!(", virtual ({kind})"));
+    format!(
+        "| | |\n|---|---|\n\
+         | measured | {}, in {} minutes |\n\
+         | sources | git {} |\n\
+         | machine | {}, {processors} processors{guest} |\n\
+         | kernel | {} |\n\
+         | placement | servers on processor 0, generators and origins on processor 1 |\n\
+         | versions | {} |\n\n",
+        line_of("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        took.as_secs().div_ceil(60),
+        revision(),
+        word("processor"),
+        word("kernel"),
+        Vec::from_iter(versions).join("<br>"),
+    )
+}
+
+/// The hypotheses of all experiments that compare breme with a peer.
+fn goals(results: &Results<'_>) -> String {
+    let mut text = String::from("## The goals\n\n| goal | measured | verdict |\n|---|---|---|\n");
+    for (name, result) in results {
+        match result {
+            Ok(report) => report.json["judgement"]["hypotheses"].as_array().into_iter().flatten().for_each(|judged| {
+                let says = judged["says"].as_str().unwrap_or_default();
+                let _ = writeln!(text, "| {says} | {} | {} |", measured(judged), verdict(judged));
+            }),
+            Err(_) => {
+                let _ = writeln!(text, "| {name} | | not measured |");
+            }
+        }
+    }
+    text.push_str("\nEach figure is followed by its 95 % confidence interval, from the blocks of the run.\n");
+    text
+}
+
+/// `0.79 (0.75–0.84)`: what the claim compares with its bound.
+fn measured(judged: &Value) -> String {
+    let cases = judged["cases"].as_array().map_or(&[][..], Vec::as_slice);
+    let [case] = cases else { return format!("{} combinations", cases.len()) };
+    let number = |key: &str| case["finding"][key].as_f64();
+    let unit = case["finding"]["unit"].as_str().unwrap_or_default();
+    match (number("center"), number("low"), number("high")) {
+        (Some(center), Some(low), Some(high)) if unit.is_empty() => {
+            let digits = if center.abs() < 0.15 { 3 } else { 2 };
+            format!("{center:.digits$} ({low:.digits$}–{high:.digits$})")
+        }
+        _ => String::new(),
+    }
+}
+
+fn verdict(judged: &Value) -> &'static str {
+    match judged["verdict"]["verdict"].as_str() {
+        Some("supported") => "reached",
+        Some("refuted") => "**missed**",
+        Some("practically-equal") => "**missed**: practically equal",
+        Some("undecided") => "undecided",
+        _ => "no data",
+    }
+}
+
+/// The description of the method: that of the experiments' folder, without its title.
+fn method() -> String {
+    let text = fs::read_to_string(root().join(FOLDER).join("README.md")).unwrap_or_default();
+    text.split_once("\n\n").map_or_else(String::new, |(_, rest)| format!("\n{rest}"))
+}
+
+/// The commit, and whether the sources differ from it; the document itself does not count.
+fn revision() -> String {
+    let git = |arguments: &[&str]| line_of("git", &[&["-C", &root().display().to_string()], arguments].concat());
+    let changes = git(&["status", "--porcelain", "--", ".", ":!docs/PEERS.md"]);
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    if changes.is_empty() { commit } else { format!("{commit} with changes") }
+}
+
+/// The first line of what a program prints.
+fn line_of(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn report() -> Report {
+        let finding = json!({"center": 0.8321, "low": 0.79, "high": 0.884, "unit": ""});
+        let judged = |verdict: &str, cases: Value| json!({"says": "a needs less than b", "verdict": {"verdict": verdict}, "cases": cases});
+        Report {
+            markdown: "## Servers\n\nA sentence.\n\n".to_owned(),
+            json: json!({
+                "head": {
+                    "machine": {"processor": "A processor", "processors": 2, "kernel": "Linux 6.18", "virtualization": "kvm"},
+                    "subject_versions": {"site": "breme 0.1.0", "load": "wrk 4.1; ab 2.3"},
+                },
+                "judgement": {"hypotheses": [
+                    judged("supported", json!([{"finding": finding}])),
+                    judged("refuted", json!([{}, {}])),
+                ]},
+            }),
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_machine_the_goals_and_a_section_for_each_experiment() {
+        let results = [("servers", Ok(report())), ("tls", Err("no certificate".to_owned()))];
+        let text = document(&results, Duration::from_secs(61));
+        for part in [
+            ", in 2 minutes |\n",
+            "| machine | A processor, 2 processors, virtual (kvm) |\n",
+            "| versions | ab 2.3<br>breme 0.1.0<br>wrk 4.1 |\n",
+            "| a needs less than b | 0.83 (0.79–0.88) | reached |\n| a needs less than b | 2 combinations | **missed** |\n",
+            "| tls | | not measured |\n",
+            "\n## Servers\n\nA sentence.\n\n## tls\n\nNot measured: no certificate.\n",
+            "\n## How it is measured\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_experiment_of_the_folder_is_asked() {
+        let entries = fs::read_dir(root().join(FOLDER)).unwrap().flatten();
+        let found: BTreeSet<String> = entries
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
+            .collect();
+        assert_eq!(found, EXPERIMENTS.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn names_come_before_flags() {
+        let arguments = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let given = arguments("tls servers --quick");
+        assert_eq!(divided(&given), Ok((vec!["tls", "servers"], &given[2..])));
+        assert_eq!(divided(&[]).unwrap().0.len(), EXPERIMENTS.len());
+        assert!(divided(&arguments("site-1k")).unwrap_err().contains("there are generators, pipelining"));
+    }
+}
