@@ -4,12 +4,13 @@
 //! typical request costs a share of one wait, one receive and one send.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, ConnectionId, ListenerId, Node};
+use breme_sys::Destination;
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
@@ -60,8 +61,8 @@ impl Port for EventPort {
         self.register(socket, id)
     }
 
-    fn connect(&mut self, address: SocketAddr, id: ConnectionId) -> io::Result<Transport> {
-        breme_sys::connect(address).and_then(|socket| self.register(socket, id))
+    fn connect(&mut self, destination: Destination<'_>, id: ConnectionId) -> io::Result<Transport> {
+        breme_sys::connect(destination).and_then(|socket| self.register(socket, id))
     }
 }
 

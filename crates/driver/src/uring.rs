@@ -14,12 +14,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, ConnectionId, ListenerId, Node, ShardId};
+use breme_sys::Destination;
 use breme_sys::uring::{Completion, Key, Operation, PollEvent, ReceiveBuffer, Ring, RingSizes};
 use bytes::Bytes;
 use rustix::event::PollFlags;
@@ -120,10 +121,10 @@ impl Port for RingPort {
         Ok(Transport::new(Socket::with_completions(socket)))
     }
 
-    fn connect(&mut self, address: SocketAddr, id: ConnectionId) -> io::Result<Transport> {
+    fn connect(&mut self, destination: Destination<'_>, id: ConnectionId) -> io::Result<Transport> {
         check_index(id)?;
-        let socket = breme_sys::new_unconnected(address)?;
-        self.ring.connect(socket.as_fd(), address, key_of(id));
+        let socket = breme_sys::new_unconnected(destination)?;
+        self.ring.connect(socket.as_fd(), destination, key_of(id))?;
         Ok(Transport::new(Socket::with_completions(socket)))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `arguments` | hiding secrets among the arguments of this process |
 //! | `child` | child processes that end with their parent, pinned and limited; adopting orphans |
 //! | `clock` | monotonic and calendar time |
 //! | `cpu` | available processors, pinning threads |
@@ -16,6 +17,7 @@
 //!
 //! It knows no nodes, connections or HTTP: each function is one or two system calls.
 
+mod arguments;
 mod child;
 mod clock;
 mod cpu;
@@ -28,6 +30,7 @@ mod stamps;
 pub mod uring;
 mod usage;
 
+pub use arguments::conceal_argument;
 pub use child::{Confinement, adopt_orphans, confine, confine_within, rename_current_thread};
 pub use clock::{Clock, monotonic_ns};
 pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
@@ -39,7 +42,7 @@ pub use memory::{limit_retained_memory, trim_heap};
 pub use precise_wait::{set_min_timer_slack, wait_until_readable};
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{
-    accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close,
+    Destination, accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close,
     unacknowledged_bytes,
 };
 pub use stamps::{Stamp, Stamps, receive_with_stamp, stamp_arrivals};

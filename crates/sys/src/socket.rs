@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// A non-blocking, exclusive listener whose connections have TCP_NODELAY.
 ///
@@ -88,25 +89,55 @@ pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((socket.into(), peer))
 }
 
+/// Destination of a stream connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Destination<'a> {
+    Tcp(SocketAddr),
+    /// Path of a Unix domain socket.
+    Unix(&'a Path),
+}
+
+impl From<SocketAddr> for Destination<'_> {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl Destination<'_> {
+    pub(crate) fn socket_address(self) -> io::Result<SockAddr> {
+        match self {
+            Self::Tcp(address) => Ok(address.into()),
+            Self::Unix(path) => SockAddr::unix(path),
+        }
+    }
+}
+
 /// Starts to connect without blocking; see [`connect_outcome`].
 ///
 /// # Errors
-/// Immediate ones: no descriptor, port or route, or (for local addresses) refused.
-pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = Socket::from(new_unconnected(address)?);
-    match socket.connect(&address.into()) {
+/// Immediate ones: no descriptor, port or route, (for local addresses) refused, or a full queue of a Unix socket.
+pub fn connect<'a>(destination: impl Into<Destination<'a>>) -> io::Result<OwnedFd> {
+    let destination = destination.into();
+    let socket = Socket::from(new_unconnected(destination)?);
+    match socket.connect(&destination.socket_address()?) {
         Err(error) if !is_in_progress(&error) => Err(error),
         _ => Ok(socket.into()),
     }
 }
 
-/// A non-blocking socket with TCP_NODELAY.
+/// A non-blocking socket, for TCP with TCP_NODELAY.
 ///
 /// # Errors
 /// No descriptor, or no memory.
-pub fn new_unconnected(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = new_connecting_socket(address)?;
-    socket.set_tcp_nodelay(true)?;
+pub fn new_unconnected<'a>(destination: impl Into<Destination<'a>>) -> io::Result<OwnedFd> {
+    let socket = match destination.into() {
+        Destination::Unix(_) => new_connecting_socket(Domain::UNIX, None)?,
+        Destination::Tcp(address) => {
+            let socket = new_connecting_socket(Domain::for_address(address), Some(Protocol::TCP))?;
+            socket.set_tcp_nodelay(true)?;
+            socket
+        }
+    };
     Ok(socket.into())
 }
 
@@ -120,14 +151,14 @@ pub fn peer_of(socket: impl AsFd) -> io::Result<SocketAddr> {
 }
 
 #[cfg(target_os = "linux")]
-fn new_connecting_socket(address: SocketAddr) -> io::Result<Socket> {
+fn new_connecting_socket(domain: Domain, protocol: Option<Protocol>) -> io::Result<Socket> {
     // The flags save system calls.
-    Socket::new_raw(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
+    Socket::new_raw(domain, Type::STREAM.nonblocking().cloexec(), protocol)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn new_connecting_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn new_connecting_socket(domain: Domain, protocol: Option<Protocol>) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, protocol)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -230,6 +261,25 @@ mod tests {
             },
         };
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn unix_sockets_are_connected() {
+        use std::os::unix::net::UnixListener;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let failed = connect(Destination::Unix(&path)).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        let socket = connect(Destination::Unix(&path)).unwrap();
+        assert!(connect_outcome(&socket).unwrap().is_ok());
+        let (mut accepted, _) = listener.accept().unwrap();
+        std::fs::File::from(socket).write_all(b"hello").unwrap();
+        let mut received = [0; 5];
+        accepted.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"hello");
+        let long = folder.path().join("x".repeat(200));
+        assert!(connect(Destination::Unix(&long)).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::port::Port;
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
-        match self.port.connect(endpoint.address, self.table.next_id()) {
+        match self.port.connect(self.settings.destination(&endpoint.address), self.table.next_id()) {
             Ok(mut transport) => {
                 if self.stamps.is_some() {
                     transport.socket.stamp_arrivals();

@@ -13,7 +13,6 @@ mod shutdown;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
@@ -28,6 +27,7 @@ pub use kernel::RingSizes;
 use super::buffers::BufferPool;
 use super::completion::{Completion, Key, Operation, PollEvent, Tag, Unsent};
 use super::outbox::{Outbox, PlacedSend};
+use crate::Destination;
 
 /// Limit of [`Ring::send`] and [`Ring::send_shared`]. Even copied, such sends are cheaper than a system call each: 8 %
 /// of all CPU time for a file of 10 kB.
@@ -127,11 +127,15 @@ impl Ring {
     }
 
     /// Connects an unconnected socket.
-    pub fn connect(&mut self, socket: BorrowedFd<'_>, address: SocketAddr, key: Key) {
-        let address = Box::new(SockAddr::from(address));
+    ///
+    /// # Errors
+    /// If the path of a Unix socket is too long.
+    pub fn connect(&mut self, socket: BorrowedFd<'_>, destination: Destination<'_>, key: Key) -> io::Result<()> {
+        let address = Box::new(destination.socket_address()?);
         let entry = opcode::Connect::new(Fd(socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
         self.addresses.push(address);
         self.push_operation(entry, Operation::Connect, key);
+        Ok(())
     }
 
     /// Waits for an event on a descriptor.

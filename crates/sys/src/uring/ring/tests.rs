@@ -264,7 +264,7 @@ fn connects_and_accepts() {
     ring.accept(listener.as_fd(), Key::new(1));
     let sockets: Vec<OwnedFd> = (0..5).map(|_| crate::new_unconnected(address).unwrap()).collect();
     for socket in &sockets {
-        ring.connect(socket.as_fd(), address, Key::new(2));
+        ring.connect(socket.as_fd(), address.into(), Key::new(2)).unwrap();
     }
     let (mut accepted, mut connected) = (Vec::new(), 0);
     while accepted.len() < 5 || connected < 5 {
@@ -288,7 +288,7 @@ fn connects_and_accepts() {
     assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
     drop(listener);
     let socket = crate::new_unconnected(address).unwrap();
-    ring.connect(socket.as_fd(), address, Key::new(3));
+    ring.connect(socket.as_fd(), address.into(), Key::new(3)).unwrap();
     let Completion::Connected { outcome, .. } = next(&mut ring) else { panic!("not connected") };
     assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
 }
