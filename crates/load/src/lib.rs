@@ -15,6 +15,7 @@
 //! | `node`, `user`, `window` | users with their connections; what a free user does next |
 //! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
 //! | `scenario`, `session` | users that do several steps |
+//! | `redirect` | where a redirect leads, and the request that follows it |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `versions`, `cache_use` | whether a response is out of date, and whether a cache gave it |
 //! | `pairs` | whether a response shows all that its session has stored |
@@ -47,6 +48,7 @@ mod occupancy;
 mod outcome;
 mod pairs;
 mod plan;
+mod redirect;
 mod request;
 mod run;
 mod scenario;
@@ -77,13 +79,14 @@ pub use node::{
 pub use outcome::{
     AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX,
     GENERATOR_SHARE_MAX, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
-    Outcome, PairsSummary, Requests, SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary,
-    StalePageSummary, StaleSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary, UsersSummary,
+    Outcome, PairsSummary, RedirectsSummary, Requests, SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary,
+    SettingsSummary, StageSummary, StalePageSummary, StaleSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary,
+    TlsSummary, UsersSummary,
 };
 pub use pairs::{PAIR_COUNT_MAX, SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
 pub use plan::{
     CONNECTION_COUNT_MAX, HOST_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX,
-    Plan, PlanError, Settings, Spread, WAITING_MAX,
+    Plan, PlanError, REDIRECTS_MAX, Settings, Spread, WAITING_MAX,
 };
 pub use request::CONTENT_BYTES_MAX;
 pub use run::{Progress, RefusedTunnel, Run};

@@ -35,6 +35,7 @@ mod exchange;
 mod free;
 mod hosts;
 mod open;
+mod redirects;
 mod sessions;
 mod shard;
 mod tunnels;

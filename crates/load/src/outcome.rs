@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use availability::AvailabilitySummary;
 use breme_base::{Instant, nanos};
 use breme_stats::Histogram;
-pub use counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
+pub use counts::{Bytes, Connections, OpenLoopSummary, RedirectsSummary, Requests, TlsSummary};
 use document::SCHEMA_VERSION;
 pub use document::{ConditionResult, ConditionVerdict, Outcome};
 pub use generator::{Generator, GeneratorUse};
@@ -66,6 +66,7 @@ impl Outcome {
             dispersion: run.queue().is_none().then(|| dispersion(shards, window)).flatten(),
             open_loop: run.queue().is_some().then(|| OpenLoopSummary::of(&tally)),
             generator: GeneratorUse::of(shards, generator, ended.since(started), requests.issued),
+            redirects: RedirectsSummary::of(run, &tally),
             requests,
             availability: AvailabilitySummary::of(&tally, started),
             errors: counts::errors(&tally.errors),

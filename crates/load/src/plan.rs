@@ -18,6 +18,7 @@ use crate::variables::Variables;
 
 pub use bounds::{
     CONNECTION_COUNT_MAX, HOST_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX,
+    REDIRECTS_MAX,
 };
 pub use settings::{OpenLoop, Settings, Spread, WAITING_MAX};
 
@@ -50,9 +51,12 @@ pub struct Plan {
     settings: Settings,
     /// With scenarios: of each step, one for each host.
     requests: Vec<Request>,
-    /// With scenarios there may be several.
+    /// The host of each target, by its place; empty with one host, and with scenarios.
+    target_hosts: Vec<u32>,
     hosts: Vec<Authority>,
     proxy: Option<Authority>,
+    /// Fields of every request, for requests that follow a redirect.
+    fields: Vec<(String, Template)>,
 }
 
 impl Settings {
@@ -75,24 +79,27 @@ impl Plan {
         let fields = compile_fields(&settings)?;
         let proxy = settings.proxy.as_deref().map(parse_proxy).transpose()?;
         if settings.scenarios.is_some() {
-            return Self::of_scenarios(settings, proxy, &fields);
+            return Self::of_scenarios(settings, proxy, fields);
         }
         let variables = &settings.variables;
         let compile_content = |content: &[u8]| compile_content(content, variables);
         let content = settings.content.as_deref().map(compile_content).transpose()?;
-        let mut authority: Option<Authority> = None;
+        let mut hosts: Vec<Authority> = Vec::new();
+        let mut target_hosts = Vec::with_capacity(settings.targets.len());
         let mut requests = Vec::with_capacity(settings.targets.len());
         for target in &settings.targets {
             let fault = |problem: String| PlanError::Target(TargetError { line: target.line, problem });
             let url = Url::parse(&target.url, variables).map_err(fault)?;
-            let first = authority.get_or_insert_with(|| url.authority.clone());
-            let server = |authority: &Authority| (authority.host.clone(), authority.port, authority.is_tls);
-            if server(first) != server(&url.authority) {
+            let host = hosts.iter().position(|host| host.is_same_server(&url.authority)).unwrap_or_else(|| {
+                hosts.push(url.authority.clone());
+                hosts.len() - 1
+            });
+            if hosts.len() > HOST_COUNT_MAX {
                 return Err(fault(format!(
-                    "{} is on another server than the first target, {}; all targets of a run must have the same scheme, host and port: run `breme load` once for each server",
-                    url.authority.text, first.text
+                    "is on another host than the targets before it; at most {HOST_COUNT_MAX} hosts are allowed"
                 )));
             }
+            target_hosts.push(host as u32);
             let before = before_path(&url.authority, proxy.as_ref());
             let own_content = target.content.as_deref().map(compile_content).transpose()?;
             let content = own_content.as_ref().or(content.as_ref());
@@ -114,15 +121,19 @@ impl Plan {
             };
             requests.push(Request::build(parts).map_err(fault)?);
         }
-        let authority = authority.ok_or_else(|| PlanError::Setting("no target; give a URL".to_owned()))?;
-        Ok(Self { settings, requests, hosts: vec![authority], proxy })
+        match hosts.len() {
+            0 => return Err(PlanError::Setting("no target; give a URL".to_owned())),
+            1 => target_hosts.clear(),
+            _ => bounds::check_several_hosts(&settings, &hosts).map_err(PlanError::Setting)?,
+        }
+        Ok(Self { settings, requests, target_hosts, hosts, proxy, fields })
     }
 
     /// Builds the requests of each step.
     fn of_scenarios(
         settings: Settings,
         proxy: Option<Authority>,
-        fields: &[(String, Template)],
+        fields: Vec<(String, Template)>,
     ) -> Result<Self, PlanError> {
         let Some(scenarios) = &settings.scenarios else {
             return Err(PlanError::Setting("there is no scenario".to_owned()));
@@ -146,11 +157,11 @@ impl Plan {
         let mut requests = Vec::with_capacity(scenarios.steps().len() * hosts.len());
         for step in scenarios.steps() {
             for (authority, prefix) in &hosts {
-                requests.push(build_step(&settings, step, authority, prefix, fields)?);
+                requests.push(build_step(&settings, step, authority, prefix, &fields)?);
             }
         }
         let hosts = hosts.into_iter().map(|(authority, _)| authority).collect();
-        Ok(Self { settings, requests, hosts, proxy })
+        Ok(Self { settings, requests, target_hosts: Vec::new(), hosts, proxy, fields })
     }
 
     /// What was wanted.
@@ -247,6 +258,41 @@ impl Plan {
     /// The request of a step to a host.
     pub(crate) fn step_request(&self, step: usize, host: usize) -> &Request {
         &self.requests[step * self.hosts.len() + host]
+    }
+
+    /// The host of request number `ordinal`, from 0, by its place; always the first with scenarios.
+    #[inline]
+    pub(crate) fn target_host(&self, ordinal: u64) -> usize {
+        match self.target_hosts.as_slice() {
+            [] => 0,
+            hosts => hosts[(ordinal % hosts.len() as u64) as usize] as usize,
+        }
+    }
+
+    /// The request to `target` that follows a redirect of `request`: with its method and content, or else as GET
+    /// without content.
+    pub(crate) fn redirected(
+        &self,
+        request: &Request,
+        keeps_method: bool,
+        host: usize,
+        target: &[u8],
+    ) -> Result<Request, String> {
+        let authority = &self.hosts[host];
+        let is_of_content =
+            |name: &str| ["Content-Type", "Content-Encoding"].iter().any(|of| name.eq_ignore_ascii_case(of));
+        let fields: Vec<_> =
+            self.fields.iter().filter(|(name, _)| keeps_method || !is_of_content(name)).cloned().collect();
+        let content = request.content_template().filter(|_| keeps_method);
+        Request::build(Parts {
+            method: if keeps_method { request.method_name() } else { "GET" },
+            target: &Template::literal(target).after(before_path(authority, self.proxy.as_ref()).as_bytes()),
+            authority: &authority.text,
+            version: self.settings.version,
+            keep_alive: self.settings.keep_alive,
+            fields: &fields,
+            content: content.as_ref(),
+        })
     }
 
     /// Targets take turns: that of request number `ordinal`, from 0.
@@ -402,9 +448,29 @@ mod tests {
         check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
         check("TLS to the proxy is not supported; write http://p", &|s| s.proxy = Some("https://p".into()));
         check("no target", &|s| s.targets.clear());
-        check("line 3: b is on another server than the first target, a", &|s| {
-            s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });
+        check("several hosts cannot be pipelined", &|s| {
+            s.pipeline_depth = 2;
+            s.targets.push(Target::url("http://b/"));
         });
+        check("several https:// hosts", &|s| {
+            s.proxy = Some("http://p".into());
+            s.targets.push(Target::url("https://a/"));
+        });
+        check("line 3: is on another host", &|s| {
+            let more = (0..HOST_COUNT_MAX).map(|port| Target::url(&format!("http://a:{}", 1_000 + port)));
+            s.targets.extend(more.map(|target| Target { line: Some(3), ..target }));
+        });
+        check("redirects cannot be followed", &|s| (s.redirects_max, s.pipeline_depth) = (1, 2));
+    }
+
+    #[test]
+    fn targets_of_several_hosts() {
+        let mut settings = Settings::new("http://a/1");
+        settings.targets.extend(["http://b:81/2", "http://A/3", "https://a/4"].map(Target::url));
+        let plan = Plan::new(settings).unwrap();
+        assert_eq!((0..5).map(|ordinal| plan.target_host(ordinal)).collect::<Vec<_>>(), [0, 1, 0, 2, 0]);
+        let hosts: Vec<(&str, u16)> = plan.hosts().iter().map(|host| (host.host.as_str(), host.port)).collect();
+        assert_eq!(hosts, [("a", 80), ("b", 81), ("a", 443)]);
     }
 
     #[test]

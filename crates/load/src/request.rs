@@ -144,6 +144,24 @@ impl Request {
         &self.method
     }
 
+    /// Its content, to be sent once more.
+    pub(crate) fn content_template(&self) -> Option<Template> {
+        match &self.content {
+            Content::Fixed(bytes) if bytes.is_empty() => None,
+            Content::Fixed(bytes) => Some(Template::literal(bytes)),
+            Content::Template(template) => Some(template.clone()),
+        }
+    }
+
+    /// Path and query, if they are always the same.
+    pub(crate) fn fixed_target(&self) -> Option<&[u8]> {
+        match (&self.whole, self.head.first()) {
+            (Some(whole), _) => Some(target_of(whole)),
+            (None, Some(HeadPiece::Literal(start))) if memchr::memchr(b'\r', start).is_some() => Some(target_of(start)),
+            _ => None,
+        }
+    }
+
     pub(crate) const fn writes_version(&self) -> bool {
         self.writes_version
     }

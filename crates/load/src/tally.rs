@@ -197,6 +197,9 @@ pub(crate) struct Tally {
     pub unfinished: u64,
     /// Requests sent once more, because the server said before answering them that it closes the connection.
     pub resent: u64,
+    /// Redirects that were followed, and those that were not.
+    pub redirected: u64,
+    pub unfollowed: u64,
     pub errors: [u64; ErrorKind::ALL.len()],
     /// Answers by status, 0 to 999.
     pub statuses: Box<[u64; 1000]>,
@@ -399,6 +402,8 @@ impl Tally {
             answered_late: 0,
             unfinished: 0,
             resent: 0,
+            redirected: 0,
+            unfollowed: 0,
             errors: [0; ErrorKind::ALL.len()],
             statuses: Box::new([0; 1000]),
             bytes_received: 0,
@@ -468,6 +473,8 @@ impl Tally {
         self.answered_late += other.answered_late;
         self.unfinished += other.unfinished;
         self.resent += other.resent;
+        self.redirected += other.redirected;
+        self.unfollowed += other.unfollowed;
         self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
         self.statuses.iter_mut().zip(other.statuses.iter()).for_each(|(sum, more)| *sum += more);
         self.bytes_received += other.bytes_received;

@@ -56,7 +56,8 @@ impl Target {
 
     fn parse_line(number: usize, line: &str) -> Result<Self, TargetError> {
         let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        if first.contains("://") {
+        // A method is a token, which has neither; without a scheme the URL is an http:// one.
+        if first.contains([':', '/']) {
             return match rest.trim() {
                 "" => Ok(Self { url: first.to_owned(), line: Some(number), ..Self::default() }),
                 _ => Err(TargetError {
@@ -152,9 +153,14 @@ fn without_scheme(url: &str) -> Result<(bool, &str), String> {
 }
 
 impl Authority {
-    fn parse(text: &str, is_tls: bool) -> Result<Self, String> {
+    /// Whether a connection to one may serve requests to the other.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        self.host.eq_ignore_ascii_case(&other.host) && (self.port, self.is_tls) == (other.port, other.is_tls)
+    }
+
+    pub(crate) fn parse(text: &str, is_tls: bool) -> Result<Self, String> {
         if text.contains('@') {
-            return Err("contains a user name; send an Authorization header with -H instead".to_owned());
+            return Err("contains a user name, which reports would show; give it with --user".to_owned());
         }
         if text.contains(['{', '}']) {
             return Err(
@@ -230,7 +236,7 @@ mod tests {
             ("http://a:0/", "port \"0\" is not from 1 to 65535"),
             ("http://a:99999/", "port \"99999\""),
             ("http://[::1/", "closing ']'"),
-            ("http://u:p@a/", "Authorization"),
+            ("http://u:p@a/", "--user"),
             ("http://{seq}.example/", "only after the host"),
             ("http://a/b c", "column 11: ' ' is not allowed in a URL; write %20"),
             ("http://a/ä", "write %C3%A4"),

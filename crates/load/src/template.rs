@@ -217,7 +217,7 @@ impl Template {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Placeholder(Placeholder::PageVersion)))
     }
 
-    fn literal(text: &[u8]) -> Self {
+    pub(crate) fn literal(text: &[u8]) -> Self {
         let pieces = if text.is_empty() { Vec::new() } else { vec![Piece::Literal(text.to_vec())] };
         Self { pieces }
     }

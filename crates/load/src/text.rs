@@ -9,7 +9,8 @@ use std::fmt::Write;
 use crate::figures::{duration, percent, rate, size};
 use crate::outcome::{
     AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome,
-    PairsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, TimeSummary, UsersSummary,
+    PairsSummary, RedirectsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, TimeSummary,
+    UsersSummary,
 };
 use breme_base::{grouped, plural};
 
@@ -461,6 +462,14 @@ fn counts(outcome: &Outcome, style: Style) -> String {
         outcome.statuses.iter().map(|(status, count)| format!("{status}: {}", grouped(*count))).collect();
     if !statuses.is_empty() {
         let _ = writeln!(text, "statuses   {}", statuses.join("   "));
+    }
+    if let Some(RedirectsSummary { followed, not_followed }) = outcome.redirects {
+        let _ = write!(text, "redirects  {} followed", grouped(followed));
+        if not_followed > 0 {
+            let _ =
+                write!(text, "; {} not followed: to other hosts, too many in a row, or invalid", grouped(not_followed));
+        }
+        text.push('\n');
     }
     let kinds: Vec<String> =
         outcome.errors.iter().map(|(kind, count)| format!("{kind}: {}", grouped(*count))).collect();

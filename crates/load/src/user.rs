@@ -8,6 +8,7 @@ use crate::cache_use::CacheUse;
 use crate::checks::CheckState;
 use crate::cookies::Jar;
 use crate::plan::Spread;
+use crate::redirect::Redirects;
 use crate::session::Session;
 use crate::versions::Search;
 use crate::window::Window;
@@ -47,6 +48,8 @@ pub(crate) struct User {
     pub counts_caches: bool,
     /// Where there are several.
     pub hosts: Option<Box<Hosts>>,
+    /// Where they are followed.
+    pub redirects: Option<Box<Redirects>>,
 }
 
 /// Several hosts, each with a connection at most.
@@ -129,6 +132,7 @@ impl User {
             session: None,
             counts_caches: false,
             hosts: None,
+            redirects: None,
         }
     }
 
@@ -142,6 +146,14 @@ impl User {
     #[inline]
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.hosts.as_ref().is_some_and(|hosts| hosts.next != hosts.current)
+    }
+
+    /// Its next request goes to this host.
+    #[inline]
+    pub(crate) fn set_host(&mut self, host: usize) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.next = host;
+        }
     }
 
     /// Chooses the host of the next request of its session.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_load::{Outcome, Scenarios, Settings, Spread, Target, Variables};
+use breme_load::{OpenLoop, Outcome, Scenarios, Settings, Spread, Target, Variables};
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, address};
 
@@ -135,4 +135,48 @@ fn a_host_may_close_a_connection_that_is_not_in_use() {
     let kinds: Vec<&str> = outcome.errors.keys().map(String::as_str).filter(|kind| *kind != "assertion").collect();
     assert!(kinds.iter().all(|kind| ["closed-early", "reset"].contains(kind)), "{outcome:?}");
     assert!(to_b > 15 && outcome.requests.answered > 80, "{outcome:?}");
+}
+
+/// Targets on three hosts, in turn.
+fn targets(connections: usize) -> Settings {
+    let targets = ["http://a/1", "http://b/2", "http://a/3", "http://c/4"].map(Target::url).to_vec();
+    Settings { targets, requests: Some(200), duration: None, connections, ..Settings::new("http://a") }
+}
+
+fn targets_world(settings: Settings) -> World {
+    let hosts = [1, 2, 3].map(|port| vec![address(port)]).to_vec();
+    World::with_hosts(settings, 2, hosts, |_: &Request| world::ok("x").after(MILLISECOND))
+}
+
+#[test]
+fn targets_may_be_on_several_hosts() {
+    for open_loop in [None, Some(OpenLoop::constant(500.0))] {
+        let is_open = open_loop.is_some();
+        let mut world = targets_world(Settings { open_loop, ..targets(5) });
+        let outcome = world.finish();
+        assert_eq!((outcome.requests.ok, outcome.requests.issued), (200, 200), "{outcome:?}");
+        for request in &world.requests {
+            let expected = match request.target() {
+                "/2" => 'b',
+                "/4" => 'c',
+                _ => 'a',
+            };
+            assert_eq!(host(request), expected);
+        }
+        let to_a = world.requests.iter().filter(|request| host(request) == 'a').count();
+        assert_eq!(to_a, 100, "targets take turns");
+        assert!(outcome.connections.opened <= 15 && outcome.connections.reconnects == 0, "{outcome:?}");
+        if is_open {
+            assert!(outcome.lateness.p99_ns < 100_000, "{:?}", outcome.lateness);
+        }
+        assert_eq!((outcome.settings.targets, outcome.settings.spread), (4, None));
+    }
+}
+
+#[test]
+fn each_request_may_have_its_own_connection_to_its_host() {
+    let mut world = targets_world(Settings { keep_alive: false, ..targets(3) });
+    // The servers keep the connections open, against the request; so each is closed by its user.
+    let outcome = world.finish();
+    assert_eq!(outcome.requests.ok, 200, "{outcome:?}");
 }

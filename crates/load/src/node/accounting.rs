@@ -109,6 +109,7 @@ impl Load {
         let user = &mut self.users[index as usize];
         let slot = user.window.pop()?;
         user.unserved_since = user.unserved_since.min(slot.due);
+        self.end_redirects(index);
         if self.open.is_none() {
             let activity = if slot.was_sent() { Activity::Server } else { Activity::Connecting };
             self.account(activity, slot.accounted, self.last_seen);

@@ -12,6 +12,7 @@ use super::shard::{Load, Phase};
 use crate::cache_use::CacheUse;
 use crate::checks::Expectations;
 use crate::plan::Plan;
+use crate::redirect::is_redirect;
 use crate::request::{Request, Sent, Variables};
 use crate::scenario::{Scenarios, Step as ScenarioStep};
 use crate::session::Session;
@@ -55,6 +56,7 @@ impl Load {
         }
         let Some(ordinal) = self.claim() else { return false };
         let user = &mut self.users[index as usize];
+        user.set_host(self.run.plan().target_host(ordinal));
         user.window.push(Slot::new(ordinal, user.wants));
         true
     }
@@ -111,14 +113,16 @@ impl Load {
         let host = user.host();
         let Some(slot) = user.window.get_mut(place) else { return };
         let (is_again, due, ordinal) = (slot.was_sent(), slot.due, slot.ordinal);
-        *slot = Slot { sent: now, first: Instant::FAR, accounted: now, ..*slot };
+        let redirected = user.redirects.as_ref().and_then(|redirects| redirects.request());
+        let sent = if redirected.is_some() { slot.sent } else { now };
+        *slot = Slot { sent, first: Instant::FAR, accounted: now, ..*slot };
         let plan = self.run.plan();
         // Its own stream: what it asks for depends on its number, not on the thread that sends it.
         let mut random = Random::stream(plan.settings().seed, ordinal);
         let (request, (inputs, pairs)) = match &mut user.session {
             None => {
                 let inputs = Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] };
-                (plan.request(ordinal), (inputs, None))
+                (redirected.unwrap_or_else(|| plan.request(ordinal)), (inputs, None))
             }
             Some(session) => {
                 session.since = session.since.min(due);
@@ -140,7 +144,7 @@ impl Load {
         if let Some(slot) = user.window.get_mut(place) {
             slot.mark = mark;
         }
-        self.tally.resent += u64::from(is_again);
+        self.tally.resent += u64::from(is_again && redirected.is_none());
         self.tally.issued += u64::from(!is_again);
         self.tally.sent += u64::from(!is_again);
         if !is_again {
@@ -171,6 +175,16 @@ impl Load {
                     return (length, Reading::Lost);
                 }
                 Step::Answered { taken, keep_alive } => {
+                    let ended = received.ended && taken == rest.len();
+                    let times = (now, received.came);
+                    match self.follow_redirect(times, index, connection, (keep_alive, ended), actions) {
+                        Some(Reading::Idle) if taken < rest.len() => {
+                            rest = &rest[taken..];
+                            continue;
+                        }
+                        Some(reading) => return (length, reading),
+                        None => {}
+                    }
                     self.complete_oldest(now, received.came, index);
                     if !keep_alive {
                         self.close_announced(now, index, connection, received.ended, actions);
@@ -215,7 +229,9 @@ impl Load {
             Ok(ClientProgress::NeedMore { taken }) => Step::NeedMore(taken),
             Ok(ClientProgress::Interim { taken, .. } | ClientProgress::Trailer { taken, .. }) => Step::Taken(taken),
             Ok(ClientProgress::Head { head, taken }) => {
-                if !user.wants_fields() {
+                // A redirect that is followed is never read in one step, since its fields are needed.
+                let is_followed = user.redirects.is_some() && is_redirect(head.status);
+                if !user.wants_fields() && !is_followed {
                     user.protocol.record_head(&input[..taken], &head, &mut self.familiar);
                 }
                 self.take_head(now, index, &head);
@@ -264,6 +280,9 @@ impl Load {
         let user = &mut self.users[index as usize];
         user.answer.status = head.status;
         user.answer.content_bytes = 0;
+        if let Some(redirects) = &mut user.redirects {
+            redirects.note_head(head.status, head.fields.all("Location").next());
+        }
         let read = match user.window.oldest().and_then(|oldest| oldest.mark) {
             Some(Mark::Read(page)) => Some(page),
             _ => None,
@@ -321,6 +340,7 @@ impl Load {
         self.tally.content_bytes += content_bytes;
         self.tally.statuses[usize::from(status).min(999)] += 1;
         self.count_caches_and_versions(index, slot, done);
+        self.end_redirects(index);
         if self.users[index as usize].session.is_some() {
             return self.complete_step(done, index, slot);
         }
@@ -403,9 +423,13 @@ impl Load {
 }
 
 /// The request whose response comes.
-fn request<'a>(plan: &'a Plan, user: &User, ordinal: u64) -> &'a Request {
+fn request<'a>(plan: &'a Plan, user: &'a User, ordinal: u64) -> &'a Request {
     let session = user.session.as_ref();
-    session.map_or_else(|| plan.request(ordinal), |session| plan.step_request(session.step, user.host()))
+    let redirected = user.redirects.as_ref().and_then(|redirects| redirects.request());
+    match session {
+        Some(session) => plan.step_request(session.step, user.host()),
+        None => redirected.unwrap_or_else(|| plan.request(ordinal)),
+    }
 }
 
 /// The step whose answer comes.

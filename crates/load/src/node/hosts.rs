@@ -4,7 +4,7 @@ use breme_base::Instant;
 use breme_http1::ClientConnection;
 use breme_node::{Actions, Close, ConnectionId};
 
-use super::shard::Load;
+use super::shard::{Load, Phase};
 use crate::user::{Owner, State};
 
 impl Load {
@@ -33,17 +33,26 @@ impl Load {
         let could_send = user.ready.max(user.wants);
         let count = user.window.len();
         self.owners.set(connection, Owner::User(index));
-        self.note_lateness(now.since(could_send));
+        // In an open loop the arrival has noted its own.
+        if self.open.is_none() {
+            self.note_lateness(now.since(could_send));
+        }
         for place in 0..count {
             self.send(now, index, place, connection, actions);
         }
-        self.watch(now, index, actions);
+        match self.open {
+            None => self.watch(now, index, actions),
+            Some(_) => self.become_free(now, index, actions),
+        }
         true
     }
 
     /// A connection that is not in use is no more.
     pub(super) fn lose_idle(&mut self, index: u32, connection: ConnectionId) {
         self.owners.set(connection, Owner::Nobody);
+        if self.phase == Phase::Over {
+            return; // the books are closed
+        }
         self.open_count -= 1;
         for idle in self.users[index as usize].hosts.iter_mut().flat_map(|hosts| &mut hosts.idle) {
             idle.take_if(|(other, _)| *other == connection);

@@ -228,6 +228,7 @@ impl Load {
         self.note_lateness(lateness);
         let user = &self.users[index as usize];
         match user.state {
+            State::Open(connection) if user.is_elsewhere() => self.change_host(now, index, connection, actions),
             State::Open(connection) => {
                 let place = user.window.len() - 1;
                 self.send(now, index, place, connection, actions);
@@ -242,7 +243,11 @@ impl Load {
     fn take_arrival(&mut self, index: u32, arrival: Arrival) {
         self.tally.arrived += 1;
         let ordinal = match self.run.plan().scenarios() {
-            None => arrival.number,
+            None => {
+                let host = self.run.plan().target_host(arrival.number);
+                self.users[index as usize].set_host(host);
+                arrival.number
+            }
             Some(_) => {
                 self.begin_session(index, arrival.number);
                 self.next_sequence()

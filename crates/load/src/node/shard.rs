@@ -178,6 +178,9 @@ impl Load {
         if host_count > 1 {
             self.users.iter_mut().for_each(|user| user.hosts = Some(Box::new(Hosts::new(host_count))));
         }
+        if settings.redirects_max > 0 {
+            self.users.iter_mut().for_each(|user| user.redirects = Some(Box::default()));
+        }
         let counts_caches = plan.counts_caches();
         self.users.iter_mut().for_each(|user| user.counts_caches = counts_caches);
         self.active = self.users.len();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::run::Run;
 use crate::tally::{ErrorKind, Tally};
 
 /// Requests by outcome: `issued = answered + failed + unfinished`.
@@ -24,6 +25,16 @@ pub struct Requests {
     pub unfinished: u64,
     /// Number of requests sent again because the server closed their connection before it processed them.
     pub resent: u64,
+}
+
+/// Redirects of `--follow-redirects`. The responses that were followed are not counted elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RedirectsSummary {
+    /// Number of redirects followed.
+    pub followed: u64,
+    /// Number of redirects that were final responses: they lead to a host that is not a target of the run, there were
+    /// too many in a row, or they name no valid URL.
+    pub not_followed: u64,
 }
 
 /// Arrivals of an open loop (requests, or sessions of scenarios) by outcome: `due = begun + dropped + shed`.
@@ -87,6 +98,14 @@ impl Requests {
             unfinished: tally.unfinished,
             resent: tally.resent,
         }
+    }
+}
+
+impl RedirectsSummary {
+    /// None if they are not followed.
+    pub(super) fn of(run: &Run, tally: &Tally) -> Option<Self> {
+        let is_following = run.plan().settings().redirects_max > 0;
+        is_following.then_some(Self { followed: tally.redirected, not_followed: tally.unfollowed })
     }
 }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::availability::AvailabilitySummary;
-use super::counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
+use super::counts::{Bytes, Connections, OpenLoopSummary, RedirectsSummary, Requests, TlsSummary};
 use super::generator::GeneratorUse;
 use super::reads::{CacheSummary, PairsSummary, StaleSummary};
 use super::sessions::{ScenarioSummary, StepSummary};
@@ -62,6 +62,8 @@ pub struct Outcome {
     pub generator: GeneratorUse,
     /// Requests by outcome.
     pub requests: Requests,
+    /// Redirects; null without `--follow-redirects`.
+    pub redirects: Option<RedirectsSummary>,
     /// Times without a successful response, and requests refused.
     pub availability: AvailabilitySummary,
     /// Number of errors by kind; kinds without errors are omitted. `status`, `assertion` and `capture` are counted on

@@ -16,7 +16,7 @@ pub struct SettingsSummary {
     pub url: String,
     /// Number of targets; with a scenario, of its hosts.
     pub targets: u64,
-    /// How users choose among several hosts, `random` or `user`; null with one host.
+    /// How the users of a scenario choose among several hosts, `random` or `user`; null with one host.
     pub spread: Option<String>,
     /// Network address of the server; of several hosts, of the first.
     pub address: Option<String>,
@@ -93,7 +93,7 @@ impl SettingsSummary {
         Self {
             url: plan.url().to_owned(),
             targets: settings.targets.len() as u64,
-            spread: (plan.hosts().len() > 1).then(|| settings.spread.name().to_owned()),
+            spread: (plan.scenarios().is_some() && plan.hosts().len() > 1).then(|| settings.spread.name().to_owned()),
             address: run.host(0).addresses().get(run.host(0).preferred_address()).map(ToString::to_string),
             method: plan.method_name(),
             http: if settings.version == Version::Http10 { "1.0" } else { "1.1" }.to_owned(),

@@ -6,6 +6,7 @@ use breme_http::Version;
 
 use super::settings::{OpenLoop, Settings};
 use crate::schedule::{RATE_MAX, STAGE_COUNT_MAX};
+use crate::target::Authority;
 
 /// The most connections of one run.
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
@@ -14,8 +15,11 @@ pub const PIPELINE_DEPTH_MAX: usize = 4_096;
 /// Requests that all connections together may have outstanding: each takes a few bytes of memory.
 pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 
-/// The most hosts of a scenario.
+/// The most hosts of a run.
 pub const HOST_COUNT_MAX: usize = 256;
+
+/// The most redirects of one request.
+pub const REDIRECTS_MAX: u32 = 100;
 
 /// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -59,6 +63,12 @@ fn check_bounds(settings: &Settings) -> Result<(), String> {
     }
     if !has_end && !settings.until_stopped {
         return Err("the run has no end; give a number of requests, a duration, or both".to_owned());
+    }
+    if settings.redirects_max > REDIRECTS_MAX {
+        return Err(format!("{} redirects: at most {REDIRECTS_MAX} can be followed", settings.redirects_max));
+    }
+    if settings.redirects_max > 0 && settings.pipeline_depth > 1 {
+        return Err("redirects cannot be followed in a pipeline; remove the pipeline depth".to_owned());
     }
     check_interval(settings.interval)?;
     match &settings.open_loop {
@@ -110,6 +120,8 @@ pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String>
         "the requests of a scenario cannot be pipelined; remove the pipeline depth"
     } else if settings.expectations.any() {
         "a scenario sets the expected responses in its file, under `check` of each step; remove --expect-…"
+    } else if settings.redirects_max > 0 {
+        "a scenario has a step for each request; write the redirect's target as a step, and remove --follow-redirects"
     } else if settings.method.is_some() || settings.content.is_some() {
         "a scenario sets methods and bodies in its file, in each step; remove them here"
     } else if settings.targets.len() > HOST_COUNT_MAX {
@@ -118,6 +130,20 @@ pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String>
         "several hosts cannot be reached through a proxy; remove --proxy, or all URLs but one"
     } else if settings.targets.len() > 1 && settings.open_loop.is_some() {
         "several hosts need a closed loop; remove the rate, or all URLs but one"
+    } else {
+        return Ok(());
+    };
+    Err(problem.to_owned())
+}
+
+/// Settings that targets on several hosts have no use for.
+pub(super) fn check_several_hosts(settings: &Settings, hosts: &[Authority]) -> Result<(), String> {
+    let problem = if settings.pipeline_depth > 1 {
+        "requests to several hosts cannot be pipelined; remove the pipeline depth"
+    } else if settings.cookies {
+        "--cookies needs one host, since a cookie is for the host that set it; load each host by itself"
+    } else if settings.proxy.is_some() && hosts.iter().any(|host| host.is_tls) {
+        "several https:// hosts cannot be reached through a proxy; remove --proxy, or load each host by itself"
     } else {
         return Ok(());
     };

@@ -49,6 +49,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Each connection is a user with cookies of its own.
     pub cookies: bool,
+    /// Redirects that are followed for one request; 0: a redirect is a response like any other.
+    pub redirects_max: u32,
     /// What every answer must be like.
     pub expectations: Expectations,
     /// Requests (with scenarios, sessions) come by a schedule, whatever the answers do. None: a closed loop.
@@ -140,6 +142,7 @@ impl Settings {
             ramp: Duration::ZERO,
             timeout: Duration::from_secs(30),
             cookies: false,
+            redirects_max: 0,
             expectations: Expectations::default(),
             open_loop: None,
             variables: Variables::default(),

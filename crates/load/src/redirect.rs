@@ -1,0 +1,219 @@
+//! Redirects that users follow: where a response leads (RFC 9110, 15.4), and the request that goes there.
+//!
+//! A redirect is followed to a host of the run only, since nothing may be resolved while the clock runs.
+
+use crate::plan::Plan;
+use crate::request::Request;
+use crate::target::Authority;
+
+/// Longer locations are not followed.
+const LOCATION_BYTES_MAX: usize = 8 * 1024;
+
+/// Redirects of a user's request.
+#[derive(Debug, Default)]
+pub(crate) struct Redirects {
+    /// Value of Location in the response that is being read, if its status makes it a redirect.
+    location: Option<Vec<u8>>,
+    /// Redirects of the present request that were followed.
+    count: u32,
+    /// The request that followed the last one, and its host by its place in the plan.
+    request: Option<(usize, Request)>,
+}
+
+/// What a response asks of its user.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The response is final.
+    Nothing,
+    /// The request to follow has been built; it goes to this host of the plan, by its place.
+    Follow(usize),
+    /// Too many redirects, another host, or a location that is no URL.
+    Unfollowed,
+}
+
+impl Redirects {
+    /// The head of a response.
+    pub(crate) fn note_head(&mut self, status: u16, location: Option<&[u8]>) {
+        let location = location.filter(|_| is_redirect(status));
+        self.location = location.filter(|location| location.len() <= LOCATION_BYTES_MAX).map(<[u8]>::to_vec);
+    }
+
+    /// The request that was sent last for the user, if it followed a redirect.
+    pub(crate) fn request(&self) -> Option<&Request> {
+        self.request.as_ref().map(|(_, request)| request)
+    }
+
+    /// A response with this status is complete: to the last redirect's request, or to number `ordinal` of the run.
+    pub(crate) fn next(&mut self, plan: &Plan, ordinal: u64, status: u16) -> Next {
+        let Some(location) = self.location.take() else {
+            return if is_redirect(status) { Next::Unfollowed } else { Next::Nothing };
+        };
+        if self.count >= plan.settings().redirects_max {
+            return Next::Unfollowed;
+        }
+        let (from, request) = match &self.request {
+            Some((host, request)) => (*host, request),
+            None => (plan.target_host(ordinal), plan.request(ordinal)),
+        };
+        let Some((host, target)) = resolve(plan.hosts(), from, request, &location) else { return Next::Unfollowed };
+        match plan.redirected(request, keeps_method(status, request.method_name()), host, &target) {
+            Ok(next) => {
+                (self.request, self.count) = (Some((host, next)), self.count + 1);
+                Next::Follow(host)
+            }
+            Err(_) => Next::Unfollowed,
+        }
+    }
+
+    /// The request has its response, or none.
+    pub(crate) fn clear(&mut self) {
+        (self.request, self.count) = (None, 0);
+    }
+}
+
+/// Whether the request is sent again as it was; otherwise as GET, without content.
+fn keeps_method(status: u16, method: &str) -> bool {
+    match status {
+        307 | 308 => true,
+        303 => matches!(method, "GET" | "HEAD"),
+        _ => method != "POST",
+    }
+}
+
+/// Statuses that name another URL for the same request. 300 and 304 name none.
+pub(crate) const fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// The host, by its place, and the request target of a location (RFC 3986, 5.2).
+fn resolve(hosts: &[Authority], from: usize, request: &Request, location: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
+    if !location.iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    let text = std::str::from_utf8(location).ok()?;
+    let (authority, rest) = match text.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['/', '?']) => {
+            let is_tls = match scheme.to_ascii_lowercase().as_str() {
+                "http" => false,
+                "https" => true,
+                _ => return None,
+            };
+            (Some(is_tls), rest)
+        }
+        _ => match text.strip_prefix("//") {
+            Some(rest) => (Some(hosts[from].is_tls), rest),
+            None => (None, text),
+        },
+    };
+    let Some(is_tls) = authority else {
+        return Some((from, relative(request.fixed_target(), rest)?));
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let authority = Authority::parse(&rest[..end], is_tls).ok()?;
+    let host = hosts.iter().position(|host| host.is_same_server(&authority))?;
+    Some((host, absolute(&rest[end..])))
+}
+
+/// A path with its query, which may lack its first slash.
+fn absolute(path: &str) -> Vec<u8> {
+    let (path, query) = split_query(path);
+    [remove_dots(path).as_bytes(), query.as_bytes()].concat()
+}
+
+/// A reference without a host, seen from `base`.
+fn relative(base: Option<&[u8]>, reference: &str) -> Option<Vec<u8>> {
+    if reference.starts_with('/') {
+        return Some(absolute(reference));
+    }
+    let (path, _) = split_query(std::str::from_utf8(base?).ok()?);
+    let (own, query) = split_query(reference);
+    let folder = &path[..=path.rfind('/')?];
+    let path = if own.is_empty() { path.to_owned() } else { remove_dots(&format!("{folder}{own}")) };
+    Some([path.as_bytes(), query.as_bytes()].concat())
+}
+
+fn split_query(target: &str) -> (&str, &str) {
+    target.split_at(target.find('?').unwrap_or(target.len()))
+}
+
+fn remove_dots(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+    for (number, part) in parts.iter().enumerate() {
+        match *part {
+            "." | ".." => {
+                if *part == ".." {
+                    segments.pop();
+                }
+                if number + 1 == parts.len() {
+                    segments.push("");
+                }
+            }
+            part => segments.push(part),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Settings;
+    use crate::target::Target;
+
+    fn plan(url: &str) -> Plan {
+        let mut settings = Settings { redirects_max: 2, ..Settings::new(url) };
+        settings.targets.push(Target::url("https://b:444/"));
+        Plan::new(settings).unwrap()
+    }
+
+    fn led_to(url: &str, location: &str) -> Option<(usize, String)> {
+        let plan = plan(url);
+        let (host, target) = resolve(plan.hosts(), 0, plan.request(0), location.as_bytes())?;
+        Some((host, String::from_utf8(target).unwrap()))
+    }
+
+    #[test]
+    fn locations_are_resolved() {
+        let check = |location: &str, expected: Option<(usize, &str)>| {
+            let found = led_to("http://a/x/y?q", location);
+            assert_eq!(found.as_ref().map(|(host, target)| (*host, target.as_str())), expected, "{location}");
+        };
+        check("/z?u=http://c/#part", Some((0, "/z?u=http://c/")));
+        check("z", Some((0, "/x/z")));
+        check("../z/.", Some((0, "/z/")));
+        check("../../../z", Some((0, "/z")));
+        check("?r", Some((0, "/x/y?r")));
+        check("//A/z", Some((0, "/z")));
+        check("http://a:80", Some((0, "/")));
+        check("HTTPS://b:444/z", Some((1, "/z")));
+        check("https://b/z", None);
+        check("https://a/z", None);
+        check("ftp://a/z", None);
+        check("http://[a/z", None);
+        check("/z\u{e4}", None);
+        check("/z z", None);
+    }
+
+    #[test]
+    fn a_reference_relative_to_an_unknown_path_is_not_followed() {
+        assert_eq!(led_to("http://a/{seq}", "z"), None);
+        assert_eq!(led_to("http://a/{seq}", "/z"), Some((0, "/z".to_owned())));
+    }
+
+    #[test]
+    fn only_so_many_are_followed() {
+        let plan = plan("http://a/");
+        let mut redirects = Redirects::default();
+        for number in 0..3 {
+            redirects.note_head(302, Some(b"/z"));
+            let expected = if number < 2 { Next::Follow(0) } else { Next::Unfollowed };
+            assert_eq!(redirects.next(&plan, 0, 302), expected);
+        }
+        redirects.note_head(304, Some(b"/z"));
+        assert_eq!(redirects.next(&plan, 0, 304), Next::Nothing);
+        redirects.note_head(301, None);
+        assert_eq!(redirects.next(&plan, 0, 301), Next::Unfollowed);
+    }
+}
