@@ -15,15 +15,17 @@ mod stdin;
 pub mod tips;
 pub mod units;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use arguments::Args;
+pub use arguments::{Args, Peers};
 use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
-use breme_load::{Authority, Generator, Load, Outcome, Plan, Run, TlsSummary};
+use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
 #[cfg(target_os = "linux")]
 pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use origin_counter::OriginCounter;
@@ -44,11 +46,12 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<ExitCode, Failure> {
+    args.credentials.conceal();
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
     let tls = secured::clients(args, plan.hosts())?;
-    let addresses = resolve(&plan)?;
+    let Peers { addresses, unix_sockets } = args.connection.resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
     let (observer, log_writers) = outputs.start_logs(&plan, clock)?;
@@ -62,8 +65,11 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         stdin::wait_for_line()?;
     }
     let origin = args.origin_counter.as_deref().map(OriginCounter::begin).transpose()?;
-    let (mut shards, generator, interruption) = drive(&run, args, clock, &tls)?;
+    let (mut shards, generator, interruption) = drive(&run, args, clock, &tls, unix_sockets)?;
     let mut outcome = Outcome::of(&run, &mut shards, &generator);
+    if let Some(address) = args.connection.address_text() {
+        outcome.settings.address = Some(address);
+    }
     if let Some(origin) = origin {
         outcome.count_origin(origin.count()?);
     }
@@ -98,30 +104,13 @@ fn descriptors(plan: &Plan) -> u64 {
     settings.connections as u64 * each + DESCRIPTORS_BESIDES
 }
 
-/// The addresses of each of the plan's peers.
-fn resolve(plan: &Plan) -> Result<Vec<Vec<SocketAddr>>, Failure> {
-    plan.peers().iter().map(resolve_one).collect()
-}
-
-fn resolve_one(authority: &Authority) -> Result<Vec<SocketAddr>, Failure> {
-    let found = (authority.host.as_str(), authority.port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = found
-        .map_err(|error| {
-            Failure::run(format!("cannot resolve the host {:?}: {error}; check its name", authority.host))
-        })?
-        .collect();
-    if addresses.is_empty() {
-        return Err(Failure::run(format!("the host {:?} has no address; check its name", authority.host)));
-    }
-    Ok(addresses)
-}
-
 /// Runs the shards to their end, or to an interruption.
 fn drive(
     run: &Arc<Run>,
     args: &Args,
     clock: Clock,
     tls: &[Arc<ClientTls>],
+    unix_sockets: BTreeMap<SocketAddr, PathBuf>,
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads: run.shard_count(),
@@ -129,6 +118,7 @@ fn drive(
         connect_timeout: run.plan().settings().timeout,
         stopping_timeout: STOPPING_TIMEOUT,
         tls_clients: tls.to_vec().into(),
+        unix_sockets,
         ..DriverSettings::default()
     };
     let (cpu_before, begun) = (breme_sys::cpu_time_of_process(), Instant::now());
@@ -163,7 +153,10 @@ fn drive(
 
 /// Names the server, what became of the requests, and what to look at.
 fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
-    let addresses: Vec<String> = run.addresses().map(|address| address.to_string()).collect();
+    let addresses: Vec<String> = match &outcome.settings.address {
+        Some(address) if address.starts_with("unix:") => vec![address.clone()],
+        _ => run.addresses().map(|address| address.to_string()).collect(),
+    };
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let remedy = match (run.refused_tunnel(), run.tls_failure()) {
         (Some(refused), _) => format!("{refused}; load a target that the proxy allows, or remove --proxy"),

@@ -103,6 +103,11 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     if args.storage.format == Format::Junit && args.experiments.len() > 1 {
         return Err(Failure::usage("--format junit writes one document; run the experiments one by one"));
     }
+    if let Some(script) = args.experiments.iter().find(|path| path.extension().is_some_and(|end| end == "js")) {
+        let path = script.display();
+        let remedy = "write its requests as a scenario, and run them with breme load --scenario FILE";
+        return Err(Failure::usage(format!("{path}: JavaScript is not supported; {remedy}")));
+    }
     let profile = if args.quick { Some("quick") } else { args.profile.as_deref() };
     // All are read first: a mistake in the last one must not come to light after hours.
     let read = |path: &PathBuf| experiment::read(path, profile).map(|plan| (path.clone(), plan));

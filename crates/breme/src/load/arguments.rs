@@ -1,4 +1,8 @@
-//! The flags. Where wrk, oha, hey and curl agree on a name, it works here too.
+//! The flags. Where wrk, oha, hey and curl agree on a name, it works here too; flags of one of them are hidden.
+
+mod connection;
+mod credentials;
+mod form;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,6 +13,11 @@ use breme_load::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Spread, Stage, StatusSet,
     Target, ThinkTime, Variables, WAITING_MAX, parse_sha256,
 };
+
+use connection::ConnectionFlags;
+pub use connection::Peers;
+use credentials::CredentialFlags;
+use form::FormField;
 
 use super::fail_if::FailIf;
 use super::output::ResultFormat;
@@ -51,8 +60,9 @@ pub struct Args {
     )]
     spread: String,
 
-    /// File of targets to request in turn: one URL or METHOD URL [BODY] per line; - for standard input
-    #[arg(long, value_name = "FILE", help_heading = "Target")]
+    /// File of targets to request in turn, on one host or several: URL or METHOD URL [BODY] per line; - for standard
+    /// input
+    #[arg(long, alias = "urls-from-file", value_name = "FILE", help_heading = "Target")]
     targets: Option<PathBuf>,
 
     /// File of scenarios (TOML): users who perform several steps, with captures, checks and think times
@@ -63,12 +73,8 @@ pub struct Args {
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = units::variable, help_heading = "Target")]
     variables: Vec<(String, String)>,
 
-    /// Send requests through an HTTP proxy, http://HOST:PORT; https:// targets through a CONNECT tunnel
-    #[arg(long, value_name = "URL", help_heading = "Target")]
-    proxy: Option<String>,
-
     /// Number of concurrent connections; in a closed loop each is one user
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::size, help_heading = "Load shape")]
+    #[arg(short, long, alias = "vus", value_name = "N", default_value = "10", value_parser = units::size, help_heading = "Load shape")]
     connections: usize,
 
     /// Duration of the run (10s, 3m, 1h) [default: 10s; none with -n]
@@ -203,8 +209,54 @@ pub struct Args {
     headers: Vec<(String, String)>,
 
     /// Request body: text, @FILE, or @- for standard input; may contain placeholders
-    #[arg(short, long, value_name = "BODY", alias = "data", help_heading = "Request")]
+    #[arg(short, long, value_name = "BODY", aliases = ["data", "data-binary"], help_heading = "Request")]
     body: Option<String>,
+
+    /// Field of a multipart form: NAME=VALUE, NAME=@FILE (upload) or NAME=<FILE, then [;type=TYPE][;filename=NAME];
+    /// repeatable
+    #[arg(
+        short = 'F',
+        long = "form",
+        value_name = "FIELD",
+        value_parser = FormField::parse,
+        conflicts_with_all = ["body", "body_file", "scenario"],
+        help_heading = "Request"
+    )]
+    form: Vec<FormField>,
+
+    #[command(flatten)]
+    pub(super) credentials: CredentialFlags,
+
+    /// Follow redirects to hosts of the targets; a request and its redirects are one request in the result
+    #[arg(short = 'L', long, alias = "location", help_heading = "Request")]
+    follow_redirects: bool,
+
+    /// Maximum number of redirects of a request
+    #[arg(
+        long,
+        alias = "max-redirs",
+        value_name = "N",
+        default_value = "10",
+        requires = "follow_redirects",
+        help_heading = "Request"
+    )]
+    redirects_max: u32,
+
+    /// File of the request body, as for oha and hey
+    #[arg(short = 'D', value_name = "FILE", hide = true, conflicts_with = "body")]
+    body_file: Option<PathBuf>,
+
+    /// Accept header, as for oha and hey
+    #[arg(short = 'A', value_name = "TYPE", hide = true)]
+    accept: Option<String>,
+
+    /// Content-Type header, as for oha, hey and ab
+    #[arg(short = 'T', value_name = "TYPE", hide = true)]
+    content_type: Option<String>,
+
+    /// No effect: response times are always reported, and measured from the instant at which a request was due
+    #[arg(long, aliases = ["latencies", "latency-correction", "print-latency"], hide = true)]
+    latency: bool,
 
     /// HTTP version
     #[arg(
@@ -279,6 +331,9 @@ pub struct Args {
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 
+    #[command(flatten)]
+    pub(super) connection: ConnectionFlags,
+
     /// Accept any server certificate
     #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
     pub(super) insecure: bool,
@@ -335,17 +390,38 @@ impl Args {
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         self.check_stdin()?;
         let variables = self.variables()?;
+        let settings = self.settings_without_files()?;
+        let mut fields = settings.fields.clone();
+        let content = self.read_content(&mut fields)?;
         Ok(Settings {
             targets: self.read_targets()?,
-            content: self.body.as_deref().map(read_content).transpose()?,
+            content,
+            fields,
             scenarios: self.read_scenarios(&variables)?,
             variables,
-            ..self.settings_without_files()?
+            ..settings
         })
+    }
+
+    /// The body, and fields that depend on it or on credentials.
+    fn read_content(&self, fields: &mut Vec<(String, Vec<u8>)>) -> Result<Option<Vec<u8>>, Failure> {
+        if let Some(value) = self.credentials.authorization()? {
+            add_field(fields, "Authorization", value, "--user and --bearer")?;
+        }
+        if !self.form.is_empty() {
+            let (content, content_type) = form::encode(&self.form).map_err(Failure::usage)?;
+            add_field(fields, "Content-Type", content_type, "--form")?;
+            return Ok(Some(content));
+        }
+        match &self.body_file {
+            Some(path) => read_content(&format!("@{}", path.display())).map(Some),
+            None => self.body.as_deref().map(read_content).transpose(),
+        }
     }
 
     /// Looks at all that can be known before the files are there.
     pub(crate) fn check_without_files(&self) -> Result<(), Failure> {
+        self.credentials.check_places()?;
         let settings = self.settings_without_files()?;
         // What a think time means is in the file of the scenario.
         let think = settings.think.filter(|_| self.scenario.is_none());
@@ -365,14 +441,14 @@ impl Args {
         self.check_spin(self.think.is_some() || self.scenario.is_some())?;
         Ok(Settings {
             targets: Vec::new(),
-            proxy: self.proxy.clone(),
+            proxy: self.connection.proxy.clone(),
             connections: self.connections,
             requests: self.requests,
             duration,
             until_stopped: self.until_stopped,
             pipeline_depth: self.pipeline,
             method: self.method.clone(),
-            fields: self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect(),
+            fields: self.fields()?,
             content: None,
             version: if self.http == "1.0" { Version::Http10 } else { Version::Http11 },
             keep_alive: !self.no_keepalive,
@@ -381,6 +457,7 @@ impl Args {
             ramp: self.ramp,
             timeout: self.timeout,
             cookies: self.cookies || self.scenario.is_some(),
+            redirects_max: if self.follow_redirects { self.redirects_max } else { 0 },
             spread: if self.spread == "user" { Spread::User } else { Spread::Random },
             expectations: Expectations {
                 status: self.expect_status.clone(),
@@ -397,6 +474,18 @@ impl Args {
             cache_status: self.cache_status || self.origin_counter.is_some(),
             run_number: random_bits()? as u64,
         })
+    }
+
+    fn fields(&self) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        let mut fields: Vec<_> =
+            self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
+        let others = [("Accept", &self.accept, "-A"), ("Content-Type", &self.content_type, "-T")];
+        for (name, value, flag) in others {
+            if let Some(value) = value {
+                add_field(&mut fields, name, value.clone(), flag)?;
+            }
+        }
+        Ok(fields)
     }
 
     fn open_loop(&self) -> Result<Option<OpenLoop>, Failure> {
@@ -475,6 +564,9 @@ impl Args {
 
     fn read_targets(&self) -> Result<Vec<Target>, Failure> {
         match (self.urls.as_slice(), &self.targets) {
+            ([number, ..], _) if self.quiet && number.parse::<f64>().is_ok() => {
+                Err(Failure::usage(format!("-q hides the progress, and has no value; to set the rate: -R {number}")))
+            }
             ([_, _, ..], _) if self.scenario.is_none() => Err(Failure::usage(
                 "several URLs are the hosts of a --scenario; to request several URLs in turn, write them into a file of --targets",
             )),
@@ -528,6 +620,15 @@ impl Args {
         let connections = plan.settings().connections;
         self.threads.unwrap_or_else(breme_sys::parallelism).clamp(1, connections)
     }
+}
+
+/// Adds a field that `flag` stands for.
+fn add_field(fields: &mut Vec<(String, Vec<u8>)>, name: &str, value: String, flag: &str) -> Result<(), Failure> {
+    if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+        return Err(Failure::usage(format!("the header {name} is set twice; remove {flag}, or the other {name}")));
+    }
+    fields.push((name.to_owned(), value.into_bytes()));
+    Ok(())
 }
 
 fn read_content(text: &str) -> Result<Vec<u8>, Failure> {

@@ -10,7 +10,7 @@ use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
 use breme_stats::Histogram;
 use clap::Parser;
 
-use super::{Args, STOPPING_TIMEOUT, resolve, secured};
+use super::{Args, Peers, STOPPING_TIMEOUT, secured};
 use crate::driver::DriverChoice;
 use crate::failure::{Failure, in_a_line};
 
@@ -147,7 +147,8 @@ impl Measurement {
     pub fn run(&self, stop: &Cancellation) -> Result<MeasurementResult, MeasurementError> {
         let plan = self.plan().map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
-        let addresses = resolve(&plan).map_err(MeasurementError::of_resolution)?;
+        let peers = self.args.connection.resolve(&plan);
+        let Peers { addresses, unix_sockets } = peers.map_err(MeasurementError::of_resolution)?;
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
         let settings = DriverSettings {
@@ -156,6 +157,7 @@ impl Measurement {
             connect_timeout: self.settings.timeout,
             stopping_timeout: STOPPING_TIMEOUT,
             tls_clients: self.tls.clone().into(),
+            unix_sockets,
             ..DriverSettings::default()
         };
         let begun = Instant::now();

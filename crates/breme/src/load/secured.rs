@@ -19,12 +19,19 @@ pub(super) fn clients(args: &Args, hosts: &[Authority]) -> Result<Vec<Arc<Client
         version: args.tls.as_deref().map(|name| if name == "1.2" { TlsVersion::Tls12 } else { TlsVersion::Tls13 }),
         ..files.options()
     };
-    let mut clients = Vec::new();
-    for host in hosts.iter().filter(|host| host.is_tls) {
-        clients.push(client(&host.host, &options)?);
-        if args.has_scenario() {
-            clients.push(client(&host.host, &ClientOptions { resumption: false, ..options.clone() })?);
-        }
+    if !hosts.iter().any(|host| host.is_tls) {
+        return Ok(Vec::new());
+    }
+    let mut clients = Vec::with_capacity(2 * hosts.len());
+    for host in hosts {
+        // A host without TLS has its places too, which nothing uses.
+        let name = if host.is_tls { host.host.as_str() } else { "localhost" };
+        let known = client(name, &options)?;
+        let stranger = match args.has_scenario() {
+            true => client(name, &ClientOptions { resumption: false, ..options.clone() })?,
+            false => Arc::clone(&known),
+        };
+        clients.extend([known, stranger]);
     }
     Ok(clients)
 }

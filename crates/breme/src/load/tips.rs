@@ -1,81 +1,213 @@
-//! Tips for flags that wrk, oha, hey, ab and curl have and `breme load` has by another name, or not at all. clap's own
-//! suggestions go by spelling, and mislead here.
+//! Tips for commands of wrk, oha, hey, ab, k6, vegeta, hyperfine and curl that breme has by another name, or not at all.
+//! clap's own suggestions go by spelling, and mislead here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// A flag of another program, and what to do instead.
-const TIPS: [(&str, &str); 27] = [
-    ("-x", "to use a proxy: --proxy http://HOST:PORT"),
-    ("-u", "to authenticate: -H 'Authorization: Basic …'"),
-    ("-a", "to authenticate: -H 'Authorization: Basic …'"),
-    ("-A", "to send a header: -H 'Accept: …'"),
-    ("-T", "to send a header: -H 'Content-Type: …'"),
-    ("-D", "to send a body from a file: -b @FILE"),
-    ("-F", "to send a form: -b @FILE -H 'Content-Type: multipart/form-data; boundary=…'"),
-    ("-L", "redirects are not followed; load the final URL"),
-    ("-s", "to perform several steps: --scenario FILE"),
-    ("-4", "to choose the address family, write the address in the URL: http://127.0.0.1/"),
-    ("-6", "to choose the address family, write the address in the URL: http://[::1]/"),
-    ("--ipv4", "to choose the address family, write the address in the URL: http://127.0.0.1/"),
-    ("--ipv6", "to choose the address family, write the address in the URL: http://[::1]/"),
-    ("--latency", "response times are always reported"),
-    ("--latencies", "response times are always reported"),
-    ("--print-latency", "response times are always reported"),
-    ("--http2", "only HTTP/1.0 and HTTP/1.1 are supported"),
-    ("--http3", "only HTTP/1.0 and HTTP/1.1 are supported"),
-    ("--unix-socket", "Unix sockets are not supported; let the server listen on 127.0.0.1"),
-    ("--resolve", "to choose the address: http://ADDRESS:PORT/PATH with -H 'Host: NAME'"),
-    ("--connect-to", "to choose the address: http://ADDRESS:PORT/PATH with -H 'Host: NAME'"),
+type Tip = (&'static str, &'static str);
+
+const LOAD_TIPS: &[Tip] = &[
+    ("-r", "to follow redirects: -L, and --redirects-max N"),
+    ("--redirect", "to follow redirects: -L, and --redirects-max N"),
+    ("--disable-redirects", "redirects are followed only with -L"),
+    ("-s", "to perform several steps: --scenario FILE; Lua is not supported"),
+    ("--script", "to perform several steps: --scenario FILE; Lua is not supported"),
+    ("-h2", "breme load speaks HTTP/1.0 and HTTP/1.1 only"),
+    ("--http2", "breme load speaks HTTP/1.0 and HTTP/1.1 only"),
+    ("--http3", "breme load speaks HTTP/1.0 and HTTP/1.1 only"),
     ("--host", "to send another host: -H 'Host: NAME'"),
-    ("--urls-from-file", "to request several URLs: --targets FILE"),
-    ("--no-tui", "to hide the progress: --quiet"),
-    ("--script", "to perform several steps: --scenario FILE"),
-    ("--threshold", "to fail on a condition: --expect-status, --expect-contains"),
     ("--user-agent", "to send a header: -H 'User-Agent: …'"),
+    ("--disable-compression", "no compression is requested; to request it: -H 'Accept-Encoding: gzip'"),
+    ("--no-tui", "to hide the progress: --quiet"),
+    ("--threshold", "to fail on a condition: --fail-if 'p99 > 500ms or errors > 1%'"),
+    ("--thresholds", "to fail on a condition: --fail-if 'p99 > 500ms or errors > 1%'"),
+    ("--rand-regex-url", "to vary the URL: placeholders in its path, as in URL/{uniform:0:9}"),
+    ("--burst-rate", "to send in bursts: --stages, as in --stages 1s@4,2s@0"),
+    ("--burst-delay", "to send in bursts: --stages, as in --stages 1s@4,2s@0"),
+    ("--output-format", "to print another format: --format json"),
+    ("-j", "to print JSON: --json"),
+    ("--iterations", "to set the number of requests: -n N"),
+    ("--workers", "to set the number of connections: -c N"),
+    ("--max-workers", "to set the number of connections: -c N"),
+    ("--cpus", "to set the number of threads: -t N"),
 ];
-const RATE_TIP: &str = "-q hides the progress; to set a rate: -R RATE";
+
+const VERSUS_TIPS: &[Tip] = &[
+    ("-w", "every trial has its own warm-up; breme versus compares servers, not the run times of commands"),
+    ("--warmup", "every trial has its own warm-up; breme versus compares servers, not the run times of commands"),
+    ("-r", "the number of trials follows from their noise; to set the length of each: -d TIME"),
+    ("--runs", "the number of trials follows from their noise; to set the length of each: -d TIME"),
+    ("-P", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
+    ("-L", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
+    ("--parameter-scan", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
+    ("--parameter-list", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
+    ("--export-markdown", "to get Markdown: breme report --format markdown RUN"),
+    ("--export-json", "to get JSON: breme report --format json RUN"),
+];
+
+const RUN_TIPS: &[Tip] = &[
+    ("--vus", "to load a URL: breme load -c USERS -d TIME URL; breme run is for experiments"),
+    ("-u", "to load a URL: breme load -c USERS -d TIME URL; breme run is for experiments"),
+    ("--duration", "to load a URL: breme load -c USERS -d TIME URL; breme run is for experiments"),
+    ("-d", "to load a URL: breme load -c USERS -d TIME URL; breme run is for experiments"),
+    ("--iterations", "to load a URL: breme load -n REQUESTS URL; breme run is for experiments"),
+];
+
+const COMMAND_TIPS: &[Tip] = &[
+    ("attack", "to send requests at a rate: breme load -R 50 -d 5s --targets FILE (- for standard input)"),
+    ("plot", "to plot a load: breme load -o result.html"),
+    ("bench", "to load a URL: breme load URL; to compare servers: breme versus A B"),
+    ("test", "to load a URL: breme load URL"),
+    ("get", "to load a URL: breme load URL"),
+];
 
 /// Replaces clap's suggestion where we know better.
-pub fn improve(mut error: clap::Error) -> clap::Error {
-    let mut arguments = std::env::args().skip(1);
-    if error.kind() != ErrorKind::UnknownArgument || arguments.next().as_deref() != Some("load") {
-        return error;
+pub fn improve(error: clap::Error) -> clap::Error {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(tip) = tip_for(&error, &arguments) else { return error };
+    let mut error = error;
+    for kind in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedCommand] {
+        error.remove(kind);
     }
-    let is_quiet = arguments.any(|argument| argument == "-q");
-    if let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg)
-        && let Some(tip) = tip(unknown, is_quiet)
-    {
-        error.remove(ContextKind::SuggestedArg);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
 
-fn tip(unknown: &str, is_quiet: bool) -> Option<&'static str> {
-    let name = unknown.split('=').next().unwrap_or(unknown);
-    let is_number = || unknown.parse::<f64>().is_ok();
-    match TIPS.iter().find(|(flag, _)| *flag == name) {
-        Some((_, tip)) => Some(tip),
-        None => (is_quiet && is_number()).then_some(RATE_TIP),
+fn tip_for(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let command = arguments.first()?;
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        return command_tip(command, &arguments[1..]);
     }
+    let tips = match command.as_str() {
+        "load" => LOAD_TIPS,
+        "versus" => VERSUS_TIPS,
+        "run" => RUN_TIPS,
+        _ => return None,
+    };
+    if let Some(tip) = single_dash_tip(command, &arguments[1..], tips) {
+        return Some(tip);
+    }
+    match error.kind() {
+        ErrorKind::UnknownArgument => find(tips, text(ContextKind::InvalidArg)?).map(str::to_owned),
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue if command == "load" => {
+            value_tip(text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?)
+        }
+        _ => None,
+    }
+}
+
+fn find(tips: &'static [Tip], flag: &str) -> Option<&'static str> {
+    let name = flag.split('=').next().unwrap_or(flag);
+    tips.iter().find(|(other, _)| *other == name).map(|(_, tip)| *tip)
+}
+
+fn command_tip(command: &str, arguments: &[String]) -> Option<String> {
+    let is_url = command.contains("://") || command.contains(':') || command.starts_with("localhost");
+    if is_url {
+        return Some(format!("to load a URL: breme load {command}"));
+    }
+    if command.starts_with('-') || command.contains(' ') && arguments.len() == 1 {
+        return Some("to compare servers: breme versus 'COMMAND' 'COMMAND'".to_owned());
+    }
+    find(COMMAND_TIPS, command).map(str::to_owned)
+}
+
+/// Go's flags have one dash also where the name is long: `-duration=5s`, which is `-d` with the value `uration=5s` here.
+fn single_dash_tip(command: &str, arguments: &[String], tips: &'static [Tip]) -> Option<String> {
+    let is_own = |name: &str| {
+        let definition = <crate::load::Args as clap::Args>::augment_args(clap::Command::new("load"));
+        command == "load"
+            && definition.get_arguments().any(|argument| {
+                argument.get_long() == Some(name) || argument.get_all_aliases().is_some_and(|all| all.contains(&name))
+            })
+    };
+    arguments.iter().take_while(|argument| *argument != "--").find_map(|argument| {
+        let name = argument.strip_prefix('-')?;
+        let word = name.split('=').next()?;
+        if word.len() < 3
+            || !word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+            || word.starts_with('-')
+        {
+            return None;
+        }
+        match find(tips, &format!("--{word}")) {
+            Some(tip) => Some(tip.to_owned()),
+            None if is_own(word) => Some(format!("a flag of several letters begins with two dashes: --{name}")),
+            None => None,
+        }
+    })
+}
+
+/// Flags that have another meaning elsewhere.
+fn value_tip(flag: &str, value: &str) -> Option<String> {
+    let is_number = value.starts_with(|first: char| first.is_ascii_digit());
+    let tip = match flag.split(' ').next()? {
+        "--duration" if !is_number => "-d is the duration; to send a body: -b BODY",
+        "--threads" if is_number => "-t is the number of threads; to set a time limit: --timeout TIME",
+        "--pipeline" => "-p is the depth of a pipeline; to send a body from a file: -b @FILE",
+        "--output" => "-o is a file; to print another format: --format json",
+        _ => return None,
+    };
+    Some(tip.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    #[command(name = "breme")]
+    enum Program {
+        Load(Box<crate::load::Args>),
+        #[cfg(target_os = "linux")]
+        Versus(crate::laboratory::VersusArgs),
+    }
+
+    fn tip(line: &str) -> Option<String> {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = Program::try_parse_from(["breme".to_owned()].iter().chain(&arguments)).err()?;
+        tip_for(&error, &arguments)
+    }
 
     #[test]
     fn flags_of_others_have_a_tip_and_ours_need_none() {
-        assert_eq!(tip("--latency", false), Some("response times are always reported"));
-        assert_eq!(tip("--resolve=a:80:b", false).map(|tip| tip.starts_with("to choose the address")), Some(true));
-        assert_eq!((tip("100", true), tip("100", false), tip("--frobnicate", true)), (Some(RATE_TIP), None, None));
-        let command = <crate::load::Args as clap::Args>::augment_args(clap::Command::new("load"));
-        for (flag, _) in TIPS {
-            let is_ours = |argument: &clap::Arg| match flag.strip_prefix("--") {
-                Some(long) => argument.get_long() == Some(long),
-                None => argument.get_short() == flag.chars().nth(1),
-            };
-            assert!(!command.get_arguments().any(is_ours), "{flag} is a flag of breme load");
-        }
+        let check = |line: &str, expected: &str| {
+            let found = tip(line).unwrap_or_else(|| panic!("{line}: no tip"));
+            assert!(found.contains(expected), "{line}: {found}");
+        };
+        check("load --http2 http://a", "HTTP/1.1 only");
+        check("load -s x.lua http://a", "--scenario");
+        check("load --threshold p99 http://a", "--fail-if");
+        check("load -duration=5s http://a", "two dashes: --duration=5s");
+        check("load -disable-keepalive http://a", "two dashes: --disable-keepalive");
+        check("load -max-workers=5 http://a", "-c N");
+        check("load -d {} http://a", "-b BODY");
+        check("load -t 20s http://a", "--timeout");
+        check("versus --warmup 3 a b", "warm-up");
+        check("attack -duration=5s", "breme load");
+        check("localhost:8080", "breme load localhost:8080");
+        assert_eq!(tip("load --frobnicate http://a"), None);
+    }
+
+    #[test]
+    fn no_tip_is_for_a_flag_of_ours() {
+        let of = |command: clap::Command, tips: &[Tip]| {
+            for (flag, _) in tips {
+                let is_ours = |argument: &clap::Arg| match flag.strip_prefix("--") {
+                    Some(long) => argument.get_long() == Some(long),
+                    None => flag.len() == 2 && argument.get_short() == flag.chars().nth(1),
+                };
+                assert!(!command.get_arguments().any(is_ours), "{flag} is a flag of breme {}", command.get_name());
+            }
+        };
+        of(<crate::load::Args as clap::Args>::augment_args(clap::Command::new("load")), LOAD_TIPS);
+        #[cfg(target_os = "linux")]
+        of(<crate::laboratory::VersusArgs as clap::Args>::augment_args(clap::Command::new("versus")), VERSUS_TIPS);
     }
 }

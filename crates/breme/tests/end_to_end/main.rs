@@ -31,6 +31,7 @@ mod laboratory_preflight;
 mod laboratory_repeats;
 mod laboratory_versus;
 mod link;
+mod load_habits;
 mod loading;
 mod lost_server;
 #[path = "../../../cluster/tests/engines/nats_servers.rs"]

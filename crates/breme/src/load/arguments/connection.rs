@@ -1,0 +1,222 @@
+//! Flags that select what connections are opened to; resolving names.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use breme_load::{Authority, Plan};
+
+use crate::failure::Failure;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub struct ConnectionFlags {
+    /// Send requests through an HTTP proxy, [http://]HOST:PORT; https:// targets through a CONNECT tunnel
+    #[arg(short = 'x', long, value_name = "URL")]
+    pub(in super::super) proxy: Option<String>,
+
+    /// Address to connect to for a host, in place of its own; HOST may be * for any; repeatable
+    #[arg(long = "resolve", value_name = "HOST:PORT:ADDRESS", value_parser = Resolve::parse)]
+    resolve: Vec<Resolve>,
+
+    /// Host and port to connect to in place of others; empty parts are any, or unchanged (::backend:8080); repeatable
+    #[arg(long = "connect-to", value_name = "HOST1:PORT1:HOST2:PORT2", value_parser = ConnectTo::parse)]
+    connect_to: Vec<ConnectTo>,
+
+    /// Unix socket to connect to, whatever the host of the URL is
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["proxy", "resolve", "connect_to", "ipv4", "ipv6"])]
+    unix_socket: Option<PathBuf>,
+
+    /// Connect to IPv4 addresses only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+
+    /// Connect to IPv6 addresses only
+    #[arg(short = '6', long)]
+    ipv6: bool,
+}
+
+/// Where a run connects to.
+#[derive(Debug, Default)]
+pub struct Peers {
+    /// Addresses of each of the plan's peers.
+    pub(in super::super) addresses: Vec<Vec<SocketAddr>>,
+    /// Addresses that stand for Unix sockets.
+    pub(in super::super) unix_sockets: BTreeMap<SocketAddr, PathBuf>,
+}
+
+impl ConnectionFlags {
+    /// Resolves the plan's peers.
+    pub(in super::super) fn resolve(&self, plan: &Plan) -> Result<Peers, Failure> {
+        if let Some(path) = &self.unix_socket {
+            return Ok(Peers::behind(path, plan.peers().len()));
+        }
+        let addresses = plan.peers().iter().map(|peer| self.resolve_one(peer)).collect::<Result<_, _>>()?;
+        Ok(Peers { addresses, unix_sockets: BTreeMap::new() })
+    }
+
+    /// What reports name in place of an address.
+    pub(in super::super) fn address_text(&self) -> Option<String> {
+        self.unix_socket.as_ref().map(|path| format!("unix:{}", path.display()))
+    }
+
+    fn resolve_one(&self, peer: &Authority) -> Result<Vec<SocketAddr>, Failure> {
+        let replacement = self.connect_to.iter().find(|replacement| replacement.applies_to(&peer.host, peer.port));
+        let (host, port) = replacement.map_or((peer.host.as_str(), peer.port), |found| found.apply(peer));
+        if let Some(known) = self.resolve.iter().find(|known| known.applies_to(host, port)) {
+            return self.of_family(host, known.addresses.iter().map(|address| (*address, port).into()).collect());
+        }
+        let found = (host, port).to_socket_addrs();
+        let found = found
+            .map_err(|error| Failure::run(format!("cannot resolve the host {host:?}: {error}; check its name")))?;
+        self.of_family(host, found.collect())
+    }
+
+    fn of_family(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
+        let (family, other) = match (self.ipv4, self.ipv6) {
+            (true, _) => ("IPv4 address", "remove --ipv4"),
+            (_, true) => ("IPv6 address", "remove --ipv6"),
+            _ => ("address", "check its name"),
+        };
+        addresses.retain(|address| address.is_ipv4() || !self.ipv4);
+        addresses.retain(|address| address.is_ipv6() || !self.ipv6);
+        if addresses.is_empty() {
+            return Err(Failure::run(format!("the host {host:?} has no {family}; {other}")));
+        }
+        Ok(addresses)
+    }
+}
+
+impl Peers {
+    /// All peers behind one Unix socket. The address is a stand-in, which nothing else uses.
+    fn behind(path: &std::path::Path, count: usize) -> Self {
+        let stand_in = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 1));
+        Self { addresses: vec![vec![stand_in]; count], unix_sockets: BTreeMap::from([(stand_in, path.to_owned())]) }
+    }
+}
+
+/// A value of `--resolve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Resolve {
+    /// None: any.
+    host: Option<String>,
+    port: u16,
+    addresses: Vec<IpAddr>,
+}
+
+impl Resolve {
+    fn parse(text: &str) -> Result<Self, String> {
+        let fault = || format!("{text:?} is not HOST:PORT:ADDRESS, as in example.org:443:192.0.2.1 or a.test:80:[::1]");
+        let (host, rest) = split_part(text).ok_or_else(fault)?;
+        let (port, addresses) = rest.split_once(':').ok_or_else(fault)?;
+        let address = |text: &str| {
+            let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+            text.parse().map_err(|_| fault())
+        };
+        Ok(Self {
+            host: (host != "*").then(|| host.to_owned()),
+            port: port.parse().map_err(|_| fault())?,
+            addresses: addresses.split(',').map(address).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn applies_to(&self, host: &str, port: u16) -> bool {
+        self.port == port && self.host.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(host))
+    }
+}
+
+/// A value of `--connect-to`; none: any, or unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ConnectTo {
+    from: (Option<String>, Option<u16>),
+    to: (Option<String>, Option<u16>),
+}
+
+impl ConnectTo {
+    fn parse(text: &str) -> Result<Self, String> {
+        let fault = || {
+            format!("{text:?} is not HOST1:PORT1:HOST2:PORT2, as in example.org:443:backend:8443 or ::127.0.0.1:8080")
+        };
+        let host = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let port = |text: &str| match text {
+            "" => Ok(None),
+            _ => text.parse().map(Some).map_err(|_| fault()),
+        };
+        let (from_host, rest) = split_part(text).ok_or_else(fault)?;
+        let (from_port, rest) = rest.split_once(':').ok_or_else(fault)?;
+        let (to_host, to_port) = split_part(rest).ok_or_else(fault)?;
+        Ok(Self { from: (host(from_host), port(from_port)?), to: (host(to_host), port(to_port)?) })
+    }
+
+    fn applies_to(&self, host: &str, port: u16) -> bool {
+        let (own_host, own_port) = &self.from;
+        own_host.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(host)) && own_port.is_none_or(|own| own == port)
+    }
+
+    fn apply<'a>(&'a self, peer: &'a Authority) -> (&'a str, u16) {
+        (self.to.0.as_deref().unwrap_or(&peer.host), self.to.1.unwrap_or(peer.port))
+    }
+}
+
+/// Splits at the first colon that is not within brackets; without the brackets of an IPv6 address.
+fn split_part(text: &str) -> Option<(&str, &str)> {
+    match text.strip_prefix('[') {
+        Some(rest) => rest.split_once("]:"),
+        None => text.split_once(':'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_load::Settings;
+
+    use super::*;
+
+    fn addresses(url: &str, flags: &ConnectionFlags) -> Result<Vec<String>, String> {
+        let plan = Plan::new(Settings::new(url)).unwrap();
+        let peers = flags.resolve(&plan).map_err(|failure| failure.message)?;
+        Ok(peers.addresses[0].iter().map(ToString::to_string).collect())
+    }
+
+    fn flags(resolve: &[&str], connect_to: &[&str]) -> ConnectionFlags {
+        ConnectionFlags {
+            resolve: resolve.iter().map(|text| Resolve::parse(text).unwrap()).collect(),
+            connect_to: connect_to.iter().map(|text| ConnectTo::parse(text).unwrap()).collect(),
+            ..ConnectionFlags::default()
+        }
+    }
+
+    #[test]
+    fn hosts_are_replaced() {
+        let check = |url: &str, flags: &ConnectionFlags, expected: &[&str]| {
+            assert_eq!(addresses(url, flags).unwrap(), expected, "{url} {flags:?}");
+        };
+        let both = "a.test:80:192.0.2.1,[2001:db8::1]";
+        check("http://A.test/", &flags(&[both], &[]), &["192.0.2.1:80", "[2001:db8::1]:80"]);
+        check("http://a.test:81/", &flags(&["*:81:[::1]"], &[]), &["[::1]:81"]);
+        check("http://a.test/", &flags(&[], &["::127.0.0.1:8080"]), &["127.0.0.1:8080"]);
+        check("http://[2001:db8::1]:9/", &flags(&[], &["[2001:db8::1]:9:[::1]:"]), &["[::1]:9"]);
+        check("https://a.test/", &flags(&["b.test:8443:192.0.2.2"], &["a.test:443:b.test:8443"]), &["192.0.2.2:8443"]);
+        check("http://192.0.2.3/", &flags(&["a.test:80:192.0.2.1"], &["a.test::b.test:"]), &["192.0.2.3:80"]);
+    }
+
+    #[test]
+    fn a_family_is_selected() {
+        let both = flags(&["a.test:80:192.0.2.1,[2001:db8::1]"], &[]);
+        let only = |ipv4, ipv6| ConnectionFlags { ipv4, ipv6, ..both.clone() };
+        assert_eq!(addresses("http://a.test/", &only(true, false)).unwrap(), ["192.0.2.1:80"]);
+        assert_eq!(addresses("http://a.test/", &only(false, true)).unwrap(), ["[2001:db8::1]:80"]);
+        let error = addresses("http://192.0.2.1/", &only(false, true)).unwrap_err();
+        assert_eq!(error, "the host \"192.0.2.1\" has no IPv6 address; remove --ipv6");
+    }
+
+    #[test]
+    fn malformed_values_name_the_form() {
+        for text in ["a", "a:80", "a:x:1.2.3.4", "a:80:b", "[::1:80:1.2.3.4"] {
+            assert!(Resolve::parse(text).unwrap_err().contains("HOST:PORT:ADDRESS"), "{text}");
+        }
+        for text in ["a", "a:80:b", "a:x:b:80", "a:80:b:x"] {
+            assert!(ConnectTo::parse(text).unwrap_err().contains("HOST1:PORT1:HOST2:PORT2"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `--form`: the body of a form with files (RFC 7578).
+
+use std::path::Path;
+
+use super::read_file;
+
+/// A field of a form: `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, as for curl.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormField {
+    name: String,
+    value: FormValue,
+    content_type: Option<String>,
+    file_name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FormValue {
+    Text(String),
+    /// The file is uploaded as such.
+    File(String),
+    /// The file is the value.
+    TextOfFile(String),
+}
+
+impl FormField {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let fault = || format!("{text:?} is not a field; write NAME=VALUE, NAME=@FILE or NAME=<FILE");
+        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(fault)?;
+        let mut parts = value.split(';');
+        let first = parts.next().unwrap_or_default().to_owned();
+        let (mut content_type, mut file_name) = (None, None);
+        let mut rest = String::new();
+        for part in parts {
+            match part.trim_start().split_once('=') {
+                Some(("type", value)) => content_type = Some(value.to_owned()),
+                Some(("filename", value)) => file_name = Some(value.to_owned()),
+                _ => rest += &format!(";{part}"),
+            }
+        }
+        let first = first + &rest;
+        let value = match (first.strip_prefix('@'), first.strip_prefix('<')) {
+            (Some(path), _) => FormValue::File(path.to_owned()),
+            (_, Some(path)) => FormValue::TextOfFile(path.to_owned()),
+            _ => FormValue::Text(first),
+        };
+        if content_type.as_ref().is_some_and(|value| value.chars().any(char::is_control)) {
+            return Err(fault());
+        }
+        Ok(Self { name: name.to_owned(), value, content_type, file_name })
+    }
+
+    /// Its content, and the name under which a file is uploaded.
+    fn read(&self) -> Result<(Vec<u8>, Option<String>), String> {
+        let (path, is_upload) = match &self.value {
+            FormValue::Text(text) => return Ok((text.clone().into_bytes(), self.file_name.clone())),
+            FormValue::File(path) => (path, true),
+            FormValue::TextOfFile(path) => (path, false),
+        };
+        let content =
+            read_file(Path::new(path)).map_err(|problem| format!("--form {}: {path} {problem}", self.name))?;
+        let own_name = || Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+        let file_name = self.file_name.clone().or_else(|| is_upload.then(own_name).flatten());
+        Ok((content, file_name))
+    }
+}
+
+/// A body and its Content-Type.
+pub fn encode(fields: &[FormField]) -> Result<(Vec<u8>, String), String> {
+    let contents = fields.iter().map(FormField::read).collect::<Result<Vec<_>, _>>()?;
+    let is_free = |boundary: &String| {
+        contents.iter().all(|(content, _)| !content.windows(boundary.len()).any(|part| part == boundary.as_bytes()))
+    };
+    let boundary = (0_u64..).map(|number| format!("breme-form-{number:016}")).find(is_free).unwrap_or_default();
+    let mut body = Vec::new();
+    for (field, (content, file_name)) in fields.iter().zip(&contents) {
+        let mut head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"", quoted(&field.name));
+        if let Some(name) = file_name {
+            head += &format!("; filename=\"{}\"", quoted(name));
+        }
+        let default = file_name.as_ref().map(|_| "application/octet-stream");
+        if let Some(content_type) = field.content_type.as_deref().or(default) {
+            head += &format!("\r\nContent-Type: {content_type}");
+        }
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(b"\r\n\r\n");
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    Ok((body, format!("multipart/form-data; boundary={boundary}")))
+}
+
+/// As browsers write it (HTML, "multipart/form-data").
+fn quoted(name: &str) -> String {
+    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(fields: &[&str]) -> (String, String) {
+        let fields: Vec<FormField> = fields.iter().map(|field| FormField::parse(field).unwrap()).collect();
+        let (body, content_type) = encode(&fields).unwrap();
+        (String::from_utf8(body).unwrap(), content_type)
+    }
+
+    #[test]
+    fn fields_and_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a \"b\".txt");
+        std::fs::write(&path, "content").unwrap();
+        let path = path.display();
+        let (body, content_type) = form(&[
+            "name=x; y",
+            &format!("f=@{path};type=text/plain"),
+            &format!("g=@{path};filename=h"),
+            &format!("t=<{path}"),
+        ]);
+        let boundary = "--breme-form-0000000000000000\r\n";
+        let expected = [
+            "",
+            "Content-Disposition: form-data; name=\"name\"\r\n\r\nx; y\r\n",
+            "Content-Disposition: form-data; name=\"f\"; filename=\"a %22b%22.txt\"\r\nContent-Type: text/plain\r\n\r\ncontent\r\n",
+            "Content-Disposition: form-data; name=\"g\"; filename=\"h\"\r\nContent-Type: application/octet-stream\r\n\r\ncontent\r\n",
+            "Content-Disposition: form-data; name=\"t\"\r\n\r\ncontent\r\n--breme-form-0000000000000000--\r\n",
+        ];
+        assert_eq!(body, expected.join(boundary));
+        assert_eq!(content_type, "multipart/form-data; boundary=breme-form-0000000000000000");
+    }
+
+    #[test]
+    fn the_boundary_is_in_no_field() {
+        let (body, content_type) = form(&["a=breme-form-0000000000000000"]);
+        assert!(content_type.ends_with("boundary=breme-form-0000000000000001"), "{content_type}");
+        assert!(body.starts_with("--breme-form-0000000000000001\r\n"));
+    }
+
+    #[test]
+    fn faults_name_the_field() {
+        for text in ["x", "=x", "f=@x;type=a\r\nb"] {
+            assert!(FormField::parse(text).unwrap_err().contains("NAME=VALUE"), "{text}");
+        }
+        let fields = [FormField::parse("f=@/nonexistent").unwrap()];
+        assert!(encode(&fields).unwrap_err().starts_with("--form f: /nonexistent cannot be read"));
+    }
+}
