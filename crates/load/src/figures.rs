@@ -28,7 +28,9 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-pub(crate) fn rate(rate: f64) -> String {
+/// A rate: `12.3`, `68,412`.
+#[must_use]
+pub fn rate(rate: f64) -> String {
     if rate < 99.95 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
 }
 
@@ -36,7 +38,9 @@ pub(crate) fn percent(share: f64) -> String {
     if share < 0.0995 { format!("{:.1} %", share * 100.0) } else { format!("{:.0} %", share * 100.0) }
 }
 
-pub(crate) fn size(bytes: u64) -> String {
+/// A number of bytes: `12 B`, `1.50 kB`, `3.21 GB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
         1_000..1_000_000 => format!("{} kB", three_digits(bytes as f64 / 1e3)),

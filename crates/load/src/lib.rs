@@ -21,7 +21,8 @@
 //! | `pairs` | whether a response shows all that its session has stored |
 //! | `availability` | for how long no response was successful |
 //! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
-//! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
+//! | `counts` | what is known while the run goes on |
+//! | `outcome`, `text`, `bins`, `histogram_lines`, `figures`, `csv`, `bench` | the result |
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer
 //! before it and the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response
@@ -36,13 +37,16 @@
 mod arrivals;
 mod availability;
 mod bench;
+mod bins;
 mod cache_use;
 mod checks;
 mod cookies;
+mod counts;
 mod csv;
 mod dispersion;
 mod encoding;
 mod figures;
+mod histogram_lines;
 mod node;
 mod occupancy;
 mod outcome;
@@ -67,11 +71,14 @@ mod zipf;
 
 pub use availability::REPORT_EVERY;
 pub use bench::write as write_bench;
+pub use bins::{BIN_COUNT_MAX, HistogramBin, bins};
 pub use breme_base::ThinkTime;
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
+pub use counts::Counts;
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
-pub use figures::duration as duration_text;
+pub use figures::{duration as duration_text, rate as rate_text, size as size_text};
+pub use histogram_lines::{HistogramLine, histogram_lines};
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
     PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX, tls_client,

@@ -29,9 +29,13 @@ pub use validity::{
     DISPERSION_MAX, GENERATOR_SHARE_MAX, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX, THREAD_SHARE_MAX,
 };
 
+use crate::bins::bins;
 use crate::node::Load;
 use crate::run::Run;
 use crate::tally::Tally;
+
+/// Bins of the histogram of a result.
+const HISTOGRAM_BINS: usize = 12;
 
 impl Outcome {
     /// Puts together what the shards counted. Call it once, when all have ended.
@@ -75,6 +79,7 @@ impl Outcome {
             connections: Connections::of(&tally),
             service_time: TimeSummary::of(&series.total().service),
             response_time: TimeSummary::of(&series.total().response),
+            histogram: bins(&series.total().response, HISTOGRAM_BINS),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&series.total().connect),
             handshake_time: TimeSummary::of(&tally.handshake_times),

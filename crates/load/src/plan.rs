@@ -239,6 +239,12 @@ impl Plan {
         schedule + thinking
     }
 
+    /// Whether users perform the steps of scenarios.
+    #[must_use]
+    pub const fn has_scenario(&self) -> bool {
+        self.settings.scenarios.is_some()
+    }
+
     /// What users do, if that is more than a request after another.
     #[inline]
     pub(crate) const fn scenarios(&self) -> Option<&Scenarios> {

@@ -11,10 +11,12 @@ use breme_node::{ConnectError, TlsFailure};
 
 use crate::arrivals::{Bounds, Queue};
 use crate::availability::LatestSuccess;
+use crate::counts::Counts;
 use crate::pairs::SessionIds;
 use crate::plan::{OpenLoop, Plan, Settings};
 use crate::scenario::Scenarios;
 use crate::series::{Observer, Series};
+use crate::tally::Tally;
 use crate::versions::Versions;
 
 /// Request numbers that a shard takes at a time: enough that the shared counter costs nothing.
@@ -67,6 +69,8 @@ pub struct Run {
     tls_failure: OnceLock<TlsFailure>,
     refused_tunnel: OnceLock<RefusedTunnel>,
     shards: Box<[ShardProgress]>,
+    /// Of each shard, as of its last interval.
+    counts: Box<[Mutex<Counts>]>,
     series: Mutex<Series>,
 }
 
@@ -129,6 +133,7 @@ impl Run {
             tls_failure: OnceLock::new(),
             refused_tunnel: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
+            counts: (0..shard_count).map(|_| Mutex::default()).collect(),
             series: Mutex::new(Series::new(interval, shard_count, None)),
         }
     }
@@ -179,6 +184,20 @@ impl Run {
             open: sum.open + shard.open.load(Ordering::Relaxed),
             bytes_received: sum.bytes_received + shard.bytes_received.load(Ordering::Relaxed),
         })
+    }
+
+    /// Responses by status and errors by kind, as of the shards' last intervals.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.counts.iter().for_each(|counts| sum.merge(&lock(counts)));
+        sum
+    }
+
+    pub(crate) fn set_counts(&self, shard: usize, tally: &Tally) {
+        if let Some(counts) = self.counts.get(shard) {
+            lock(counts).set(tally);
+        }
     }
 
     /// Whether the run was ended because no connection could be opened at all.
@@ -313,10 +332,14 @@ impl Run {
         self.gave_up.store(true, Ordering::Relaxed);
     }
 
-    /// A panic elsewhere leaves whole numbers behind, so the lock's poison says nothing.
     pub(crate) fn series(&self) -> MutexGuard<'_, Series> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.series)
     }
+}
+
+/// A panic elsewhere leaves whole numbers behind, so the lock's poison means nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A peer of the plan: a name may have several addresses.

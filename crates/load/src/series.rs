@@ -44,6 +44,8 @@ pub struct Row {
     pub service_max_ns: u64,
     /// Median response time.
     pub response_p50_ns: u64,
+    /// 90th percentile of the response time.
+    pub response_p90_ns: u64,
     /// 99th percentile of the response time.
     pub response_p99_ns: u64,
     /// Maximum response time.
@@ -296,6 +298,7 @@ impl Series {
             service_p99_ns: service.quantile(0.99),
             service_max_ns: service.max(),
             response_p50_ns: response.quantile(0.5),
+            response_p90_ns: response.quantile(0.9),
             response_p99_ns: response.quantile(0.99),
             response_max_ns: response.max(),
             held_mean_ns: *held_ns as f64 / (*answered).max(1) as f64,
@@ -365,6 +368,7 @@ fn merged(rows: &[Row]) -> Row {
             service_p99_ns: sum.service_p99_ns.max(row.service_p99_ns),
             service_max_ns: sum.service_max_ns.max(row.service_max_ns),
             response_p50_ns: sum.response_p50_ns.max(row.response_p50_ns),
+            response_p90_ns: sum.response_p90_ns.max(row.response_p90_ns),
             response_p99_ns: sum.response_p99_ns.max(row.response_p99_ns),
             response_max_ns: sum.response_max_ns.max(row.response_max_ns),
             held_mean_ns: mean(|row| row.held_mean_ns),

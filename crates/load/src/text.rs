@@ -7,10 +7,11 @@
 use std::fmt::Write;
 
 use crate::figures::{duration, percent, rate, size};
+use crate::histogram_lines::histogram_lines;
 use crate::outcome::{
     AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome,
-    PairsSummary, RedirectsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, TimeSummary,
-    UsersSummary,
+    PairsSummary, RedirectsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, StepSummary,
+    TimeSummary, UsersSummary,
 };
 use breme_base::{grouped, plural};
 
@@ -51,6 +52,7 @@ pub fn render(outcome: &Outcome, style: Style) -> String {
         verdict(outcome, style),
         figures(outcome),
         times(outcome, style),
+        histogram(outcome, style),
         steps(outcome, style),
         sessions(outcome, style),
         reads(outcome, style),
@@ -93,8 +95,25 @@ fn fold_line(line: &str, width: usize, folded: &mut String) {
             folded.push(' ');
             column += 1;
         }
-        folded.push_str(word);
-        column += length;
+        push_word(word, width, &mut column, folded);
+    }
+}
+
+/// A word that is longer than a line is broken, wherever the line ends.
+fn push_word(word: &str, width: usize, column: &mut usize, folded: &mut String) {
+    let mut is_escape = false;
+    for character in word.chars() {
+        is_escape |= character == '\x1b';
+        if !is_escape {
+            if *column >= width {
+                folded.push('\n');
+                folded.push_str(&" ".repeat(INDENT));
+                *column = INDENT;
+            }
+            *column += 1;
+        }
+        folded.push(character);
+        is_escape &= character != 'm';
     }
 }
 
@@ -313,6 +332,18 @@ fn times(outcome: &Outcome, style: Style) -> String {
     text
 }
 
+/// Wider bars show no more.
+const HISTOGRAM_WIDTH_MAX: usize = 100;
+
+fn histogram(outcome: &Outcome, style: Style) -> String {
+    if outcome.histogram.len() < 2 {
+        return String::new();
+    }
+    let width = style.width.map_or(WIDE, |width| width.clamp(WIDTH_MIN, HISTOGRAM_WIDTH_MAX));
+    let title = style.paint(DIM, "response times up to");
+    histogram_lines(&outcome.histogram, width).iter().fold(title + "\n", |text, line| text + &line.text() + "\n")
+}
+
 /// Whether one column says what another has said.
 fn is_same(one: &TimeSummary, other: &TimeSummary) -> bool {
     let is_near = |one: u64, other: u64| one.abs_diff(other) as f64 <= 0.01 * one.max(other) as f64;
@@ -327,24 +358,42 @@ fn steps(outcome: &Outcome, style: Style) -> String {
     if outcome.steps.is_empty() {
         return String::new();
     }
-    let width = outcome.steps.iter().map(|step| step.name.chars().count()).max().unwrap_or(0);
-    let width = width.clamp(10, NAME_WIDTH_MAX);
-    let titles = ["answered", "errors", "mean", "50 %", "90 %", "99 %", "max"];
-    let titles: String = titles.iter().map(|title| format!(" {title:>10}")).collect();
-    let mut text = style.paint(DIM, &format!("{:<width$}{titles}", "step")) + "\n";
+    let names = outcome.steps.iter().map(|step| step.name.chars().count()).max().unwrap_or(0);
+    let room = style.width.unwrap_or(usize::MAX).max(WIDTH_MIN);
+    let name_width = names.clamp(10, NAME_WIDTH_MAX.min(room / 3));
+    let places = (room - name_width) / STEP_COLUMN_WIDTH;
+    let columns: Vec<&StepColumn> = STEP_COLUMNS.iter().filter(|column| column.rank < places).collect();
+    let titles: String = columns.iter().map(|column| format!(" {:>10}", column.title)).collect();
+    let mut text = style.paint(DIM, &format!("{:<name_width$}{titles}", "step")) + "\n";
     for step in &outcome.steps {
-        let time = &step.response_time;
-        let errors: u64 = step.errors.values().sum();
-        let name: String = step.name.chars().take(NAME_WIDTH_MAX).collect();
-        let _ = write!(text, "{name:<width$} {:>10} {:>10}", grouped(step.answered), grouped(errors));
-        let times = [time.mean_ns.round() as u64, time.p50_ns, time.p90_ns, time.p99_ns, time.max_ns];
-        for nanos in times {
-            let cell = if time.count == 0 { "-".to_owned() } else { duration(nanos) };
-            let _ = write!(text, " {cell:>10}");
-        }
-        text.push('\n');
+        let name: String = step.name.chars().take(name_width).collect();
+        let cells: String = columns.iter().map(|column| format!(" {:>10}", (column.cell)(step))).collect();
+        let _ = writeln!(text, "{name:<name_width$}{cells}");
     }
     text
+}
+
+/// A column of the table of steps.
+struct StepColumn {
+    title: &'static str,
+    /// Those with the highest ranks are left out where there is no room.
+    rank: usize,
+    cell: fn(&StepSummary) -> String,
+}
+
+const STEP_COLUMN_WIDTH: usize = 11;
+const STEP_COLUMNS: [StepColumn; 7] = [
+    StepColumn { title: "answered", rank: 0, cell: |step| grouped(step.answered) },
+    StepColumn { title: "errors", rank: 1, cell: |step| grouped(step.errors.values().sum()) },
+    StepColumn { title: "mean", rank: 5, cell: |step| step_time(step, step.response_time.mean_ns.round() as u64) },
+    StepColumn { title: "50 %", rank: 2, cell: |step| step_time(step, step.response_time.p50_ns) },
+    StepColumn { title: "90 %", rank: 4, cell: |step| step_time(step, step.response_time.p90_ns) },
+    StepColumn { title: "99 %", rank: 3, cell: |step| step_time(step, step.response_time.p99_ns) },
+    StepColumn { title: "max", rank: 6, cell: |step| step_time(step, step.response_time.max_ns) },
+];
+
+fn step_time(step: &StepSummary, nanos: u64) -> String {
+    if step.response_time.count == 0 { "-".to_owned() } else { duration(nanos) }
 }
 
 fn sessions(outcome: &Outcome, style: Style) -> String {

@@ -58,8 +58,9 @@ fn the_intervals_as_csv() {
 
 #[test]
 fn a_narrow_terminal_cuts_no_line() {
-    let outcome = outcome();
-    for (width, colours) in [(60, false), (60, true), (45, false), (10, false)] {
+    let mut outcome = outcome();
+    outcome.settings.url += &"/long".repeat(50);
+    for (width, colours) in [(200, true), (80, false), (60, false), (60, true), (45, false), (10, false)] {
         let text = render_text(&outcome, Style { width: Some(width), colours });
         let plain = text.replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[2m", "");
         let plain = plain.replace("\x1b[31m", "").replace("\x1b[32m", "");

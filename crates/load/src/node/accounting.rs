@@ -47,6 +47,7 @@ impl Load {
         self.bytes_received_before = self.tally.bytes_received;
         self.interval_ends = self.interval_ends + Duration::from_nanos(length_ns * passed);
         self.interval_index = next;
+        self.run.set_counts(self.shard.id.0, &self.tally);
         self.note_cpu();
     }
 

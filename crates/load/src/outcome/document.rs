@@ -13,6 +13,7 @@ use super::sessions::{ScenarioSummary, StepSummary};
 use super::settings::SettingsSummary;
 use super::times::{Lateness, TimeSummary};
 use super::users::UsersSummary;
+use crate::bins::HistogramBin;
 use crate::run::Run;
 use crate::series::Row;
 use crate::tally::ErrorKind;
@@ -79,6 +80,8 @@ pub struct Outcome {
     /// response, including the wait for a connection; responses of any status, and timed-out requests with their time
     /// limit.
     pub response_time: TimeSummary,
+    /// Histogram of the response times in a few bins with round limits.
+    pub histogram: Vec<HistogramBin>,
     /// Time from sending a request to the last byte of its response, for the same requests.
     pub service_time: TimeSummary,
     /// Time from sending a request to the first byte of its response.
