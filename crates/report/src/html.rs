@@ -7,10 +7,12 @@
 //! The order is that of a reader's questions: what is the answer, what was run, how sure is it, what was measured, is
 //! it valid, how was it made.
 
+mod bands;
 mod comparisons;
 mod distributions;
 mod forest;
 mod hypotheses;
+mod load;
 mod measures;
 mod method;
 mod models;
@@ -30,6 +32,7 @@ use sha2::{Digest, Sha256};
 
 use crate::run::Run;
 use crate::words;
+pub use load::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes};
 use palette::Palette;
 use parts::Gallery;
 pub use watch::WatchPage;

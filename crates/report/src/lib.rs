@@ -3,6 +3,7 @@
 //! | function | for whom |
 //! |---|---|
 //! | [`html`] | one file that opens offline: answer, verdicts, charts with their data, method, plan |
+//! | [`LoadPage`] | a single load, as one file |
 //! | [`WatchPage`] | a watch of days or weeks, as one file or as a page that loads itself again |
 //! | [`markdown`] | a pull request |
 //! | [`text`] | a terminal |
@@ -35,7 +36,7 @@ mod tools;
 mod units;
 mod words;
 
-pub use html::{WatchPage, html};
+pub use html::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes, WatchPage, html};
 pub use instruments::{Instrument, InstrumentRow, Instruments};
 pub use markdown::markdown;
 pub use rows::{Histograms, csv_measures, csv_trials, json, schema};

@@ -81,7 +81,7 @@ impl WatchPage<'_> {
                         (self.summary(&targets))
                         @for section in &sections { (section) }
                     }
-                    footer { p { "FileToml by breme " (env!("CARGO_PKG_VERSION")) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
+                    footer { p { "Written by breme " (env!("CARGO_PKG_VERSION")) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
                     script type="application/json" id="run" { (PreEscaped(embedded(&data))) }
                     script { (PreEscaped(CHARTS_SCRIPT)) }
                     script { (PreEscaped(SCRIPT)) }

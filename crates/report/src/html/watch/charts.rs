@@ -7,8 +7,9 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::MARKS_MAX;
-use crate::chart::{Axis, Chart, Counting, Look, number};
+use crate::chart::{Axis, Chart, Counting, Look};
 use crate::figures::{Unit, figure};
+use crate::html::bands::bands;
 use crate::table::Table;
 
 /// Most points of a line, more than a screen has columns.
@@ -192,34 +193,6 @@ impl Charts<'_> {
         areas.extend(self.history.gaps.iter().rev().take(MARKS_MAX).map(gap));
         json!({ "silent": true, "data": areas })
     }
-}
-
-/// Lines of the quantiles, and the bands between them, stacked on an invisible one.
-fn bands(places: &[(i64, Option<[f64; 3]>)]) -> Value {
-    const WIDTHS: [f64; 3] = [2.0, 1.0, 1.0];
-    const LINE_OPACITIES: [f64; 3] = [1.0, 0.5, 0.3];
-    const BAND_OPACITIES: [f64; 3] = [0.0, 0.3, 0.15];
-    let colour = Look::series(0).colour();
-    let column = |of: &dyn Fn(&[f64; 3]) -> f64| -> Vec<Value> {
-        places.iter().map(|(x, place)| json!([x, place.as_ref().map(|place| number(of(place)))])).collect()
-    };
-    let mut series = Vec::new();
-    for index in 0..QUANTILES.len() {
-        let id = if index == 0 { String::from("under low") } else { format!("{index} band") };
-        let height = |place: &[f64; 3]| if index == 0 { place[0] } else { place[index] - place[index - 1] };
-        series.push(json!({
-            "type": "line", "id": id, "name": id, "data": column(&height), "stack": "bands", "stackStrategy": "all",
-            "symbol": "none", "silent": true, "lineStyle": { "opacity": 0 },
-            "areaStyle": { "color": colour, "opacity": BAND_OPACITIES[index] },
-        }));
-        series.push(json!({
-            "type": "line", "id": format!("quantile {index}"), "name": format!("line {index}"),
-            "data": column(&|place| place[index]), "symbol": "none", "z": 3,
-            "lineStyle": { "color": colour, "width": WIDTHS[index], "opacity": LINE_OPACITIES[index] },
-            "itemStyle": { "color": colour },
-        }));
-    }
-    Value::Array(series)
 }
 
 /// Neighbouring points merged to at most [`POINTS_MAX`]: the median of medians, the largest tails.

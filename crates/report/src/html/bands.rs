@@ -1,0 +1,34 @@
+//! Quantiles over time: a line for each, and the bands between them.
+
+use serde_json::{Value, json};
+
+use crate::chart::{Look, number};
+
+/// Series of an ECharts option. `places`: x, and the ascending quantiles on the axis; None: a break.
+pub(crate) fn bands<X: serde::Serialize, const N: usize>(places: &[(X, Option<[f64; N]>)]) -> Value {
+    let colour = Look::series(0).colour();
+    // The median is the strongest; what is rarer is paler.
+    let paler = |index: usize, first: f64| if index == 0 { first } else { 0.3 / index as f64 };
+    let column = |of: &dyn Fn(&[f64; N]) -> f64| -> Vec<Value> {
+        places.iter().map(|(x, place)| json!([x, place.as_ref().map(|place| number(of(place)))])).collect()
+    };
+    let mut series = Vec::new();
+    for index in 0..N {
+        let id = if index == 0 { String::from("under low") } else { format!("{index} band") };
+        let height = |place: &[f64; N]| if index == 0 { place[0] } else { place[index] - place[index - 1] };
+        series.push(json!({
+            "type": "line", "id": id, "name": id, "data": column(&height), "stack": "bands", "stackStrategy": "all",
+            "symbol": "none", "silent": true, "lineStyle": { "opacity": 0 },
+            "areaStyle": { "color": colour, "opacity": paler(index, 0.0) },
+        }));
+        series.push(json!({
+            "type": "line", "id": format!("quantile {index}"), "name": format!("line {index}"),
+            "data": column(&|place| place[index]), "symbol": "none", "z": 3,
+            "lineStyle": {
+                "color": colour, "width": if index == 0 { 2 } else { 1 }, "opacity": (paler(index, 0.8) + 0.2).min(1.0),
+            },
+            "itemStyle": { "color": colour },
+        }));
+    }
+    Value::Array(series)
+}

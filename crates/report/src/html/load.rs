@@ -1,0 +1,470 @@
+//! A load as a page: rate, percentiles and errors on top; response times and rate over time, their distribution,
+//! statuses and errors, settings.
+
+use breme_base::{grouped, plural};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Value, json};
+
+use super::bands::bands;
+use super::parts::{Gallery, badge, table};
+use super::{CHARTS_SCRIPT, SCRIPT, STYLE, embedded, policy};
+use crate::chart::{Axis, Chart, Counting, Look};
+use crate::figures::{Unit, figure};
+use crate::table::{Cell, Table};
+use crate::words::{self, VerdictWords};
+
+const LOAD_STYLE: &str = include_str!("../../assets/load.css");
+/// Most points of a line, more than a screen has columns.
+const POINTS_MAX: usize = 1_500;
+/// Most rows of the table below a chart.
+const TABLE_ROWS_MAX: usize = 300;
+const QUANTILES: [&str; 4] = ["median", "90th percentile", "99th percentile", "maximum"];
+/// Room for the labels of the time axis, pixels.
+const AXIS_PX: u32 = 32;
+
+/// Page of a load. All texts are plain.
+#[derive(Clone, Debug, Default)]
+pub struct LoadPage {
+    /// Version of breme.
+    pub breme_version: String,
+    /// What was requested: `GET http://host/page`.
+    pub title: String,
+    /// How: `50 connections, closed loop, HTTP/1.1, 10.0 s`.
+    pub load: String,
+    /// Start, in seconds since 1970-01-01 00:00:00 UTC.
+    pub started_unix_s: u64,
+    /// Reasons why the result describes the generator rather than the server; empty if it describes the server.
+    pub invalid_reasons: Vec<String>,
+    /// Other remarks.
+    pub notes: Vec<String>,
+    /// Failed checks and conditions.
+    pub conditions: Vec<LoadCondition>,
+    /// Responses per second.
+    pub rate: f64,
+    /// Number of complete responses.
+    pub answered: u64,
+    /// Number of requests begun.
+    pub requests: u64,
+    /// Number of errors of all kinds.
+    pub error_count: u64,
+    /// Response times and others; the first are the response times.
+    pub times: Vec<LoadTimes>,
+    /// The run, interval by interval.
+    pub intervals: Vec<LoadInterval>,
+    /// Histogram of the response times.
+    pub bins: Vec<LoadBin>,
+    /// Number of responses by status.
+    pub statuses: Vec<(String, u64)>,
+    /// Number of errors by kind.
+    pub errors: Vec<(String, u64)>,
+    /// Steps of a scenario: name, responses, errors, response times.
+    pub steps: Vec<(String, u64, u64, LoadTimes)>,
+    /// Further facts: name, value.
+    pub facts: Vec<(String, String)>,
+    /// Settings: name, value.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A check with its result.
+#[derive(Clone, Debug)]
+pub struct LoadCondition {
+    /// `p99 > 50ms`.
+    pub condition: String,
+    /// Whether the load failed by it; none: no verdict.
+    pub has_failed: Option<bool>,
+    /// Measured values.
+    pub measured: String,
+}
+
+/// A distribution of times, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub struct LoadTimes {
+    pub name: String,
+    pub count: u64,
+    pub mean_ns: f64,
+    pub min_ns: u64,
+    pub p50_ns: u64,
+    pub p90_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub p999_ns: u64,
+    pub max_ns: u64,
+}
+
+/// An interval of the run; times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadInterval {
+    pub start_s: f64,
+    pub length_s: f64,
+    pub answered: u64,
+    pub errors: u64,
+    pub p50_ns: u64,
+    pub p90_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+}
+
+/// A bin of the histogram, up to `to_ns`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadBin {
+    pub to_ns: u64,
+    pub count: u64,
+}
+
+impl LoadPage {
+    /// Renders the page.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut gallery = Gallery::default();
+        let sections: Vec<(&str, &str, Markup)> = [
+            ("time", "Response times over time", self.over_time(&mut gallery)),
+            ("distribution", "Distribution", self.distribution(&mut gallery)),
+            ("rate", "Rate", self.rate_over_time(&mut gallery)),
+            ("counts", "Statuses and errors", Some(self.counts())),
+            ("steps", "Steps", self.steps()),
+            ("settings", "Settings", Some(self.settings())),
+        ]
+        .into_iter()
+        .filter_map(|(id, heading, body)| body.map(|body| (id, heading, body)))
+        .collect();
+        let data = json!({ "charts": gallery.into_json(), "time": null });
+        let title = words::short(&words::one_line(&self.title), 100);
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(policy());
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="generator" content=(format!("breme {}", self.breme_version));
+                    meta name="referrer" content="no-referrer";
+                    title { @if !self.is_valid() { "INVALID: " } (title) " · breme load" }
+                    style { (PreEscaped(STYLE)) (PreEscaped(LOAD_STYLE)) }
+                }
+                body {
+                    a.skip href="#summary" { "Skip to the summary" }
+                    (self.banner())
+                    nav.contents aria-label="Contents" {
+                        ul {
+                            li { a href="#summary" { "Summary" } }
+                            @for (id, heading, _) in &sections { li { a href=(format!("#{id}")) { (heading) } } }
+                        }
+                    }
+                    main {
+                        (self.summary())
+                        @for (id, heading, body) in &sections {
+                            section id=(id) aria-labelledby=(format!("{id}-heading")) {
+                                h2 id=(format!("{id}-heading")) { (heading) }
+                                (body)
+                            }
+                        }
+                    }
+                    footer { p { "Written by breme " (self.breme_version) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
+                    script type="application/json" id="run" { (PreEscaped(embedded(&data))) }
+                    script { (PreEscaped(CHARTS_SCRIPT)) }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.invalid_reasons.is_empty()
+    }
+
+    fn banner(&self) -> Markup {
+        let started = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(self.started_unix_s));
+        html! {
+            header.banner {
+                p.run {
+                    strong { "breme load" } " "
+                    @if let Some(started) = started.filter(|_| self.started_unix_s > 0 && self.started_unix_s < 200_000_000_000) {
+                        time { (httpdate::fmt_http_date(started)) }
+                    }
+                }
+                div.colours role="group" aria-label="Colours" {
+                    button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
+                    button type="button" data-colours="light" aria-pressed="false" { "Light" }
+                    button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
+                }
+            }
+        }
+    }
+
+    fn summary(&self) -> Markup {
+        html! {
+            section.answer id="summary" aria-labelledby="title" {
+                h1 id="title" { (words::one_line(&self.title)) }
+                @if !self.is_valid() {
+                    div.invalid role="alert" {
+                        p { strong { "INVALID" } " The generator limited this result, not the server." }
+                        ul { @for reason in &self.invalid_reasons { li { (words::one_line(reason)) } } }
+                    }
+                }
+                p.the-answer { (self.headline()) }
+                p.question { (words::one_line(&self.load)) }
+                @if !self.conditions.is_empty() {
+                    ul.conditions {
+                        @for condition in &self.conditions {
+                            li { (verdict(condition)) " " code { (words::one_line(&condition.condition)) } " " span.measured { (words::one_line(&condition.measured)) } }
+                        }
+                    }
+                }
+                @if !self.times.is_empty() { (table("Times", &self.times_table(), None)) }
+                @if !self.notes.is_empty() {
+                    aside.warnings aria-label="Notes" { @for note in &self.notes { p { (words::one_line(note)) } } }
+                }
+                noscript { p.remark { "The charts need the script in this file. Every number is in the tables too." } }
+            }
+        }
+    }
+
+    fn headline(&self) -> String {
+        let errors = match self.error_count {
+            0 => String::from("no error"),
+            count => {
+                let share = count as f64 / self.requests.max(count).max(1) as f64;
+                format!("{} ({})", plural(count, "error"), figure(share, Unit::Share).replace(' ', "\u{a0}"))
+            }
+        };
+        let Some(response) = self.times.first().filter(|times| times.count > 0) else {
+            return format!("No response; {errors}.");
+        };
+        let [p50, p99] = [response.p50_ns, response.p99_ns].map(|nanos| time(nanos).replace(' ', "\u{a0}"));
+        let rate = if self.rate < 99.95 { format!("{:.1}", self.rate) } else { grouped(self.rate.round() as u64) };
+        format!("{rate} responses/s; half within {p50}, 99\u{a0}% within {p99}; {errors}.")
+    }
+
+    fn times_table(&self) -> Table {
+        let mut names = vec![String::new()];
+        names.extend(self.times.iter().map(|times| format!("#{}", times.name)));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut rows = Table::new(&names);
+        type Pick = fn(&LoadTimes) -> u64;
+        let picks: [(&str, Pick, u64); 8] = [
+            ("mean", |times| times.mean_ns.round() as u64, 1),
+            ("minimum", |times| times.min_ns, 1),
+            ("median", |times| times.p50_ns, 2),
+            ("90 %", |times| times.p90_ns, 10),
+            ("95 %", |times| times.p95_ns, 20),
+            ("99 %", |times| times.p99_ns, 100),
+            ("99.9 %", |times| times.p999_ns, 1_000),
+            ("maximum", |times| times.max_ns, 1),
+        ];
+        for (name, pick, least) in picks {
+            let cells =
+                self.times.iter().map(|times| if times.count < least { String::from("–") } else { time(pick(times)) });
+            rows.push(std::iter::once(name.to_owned()).chain(cells));
+        }
+        rows
+    }
+
+    fn over_time(&self, gallery: &mut Gallery) -> Option<Markup> {
+        let intervals = merged(&self.intervals);
+        let values =
+            |one: &LoadInterval| [one.p50_ns, one.p90_ns, one.p99_ns, one.max_ns].map(|nanos| nanos as f64 / 1e9);
+        let measured = intervals.iter().filter(|one| one.p50_ns > 0).flat_map(values);
+        measured.clone().next()?;
+        let axis = Axis::fit(measured, Counting::In(Unit::Seconds)).starting_at_zero();
+        let mut rows = Table::new(&["from", "#median", "#90 %", "#99 %", "#maximum"]);
+        for one in &intervals {
+            let [p50, p90, p99, max] = values(one).map(|value| figure(value, Unit::Seconds));
+            rows.push([figure(one.start_s, Unit::Seconds), p50, p90, p99, max]);
+        }
+        let place = |one: &LoadInterval| {
+            let places = values(one).map(|value| axis.place(value).as_f64().unwrap_or(0.0));
+            (middle(one), (one.p50_ns > 0).then_some(places))
+        };
+        let places: Vec<_> = intervals.iter().map(place).collect();
+        Some(gallery.figure(&Chart {
+            caption: String::from("Median (line), 90th and 99th percentile and maximum (bands) of each interval."),
+            says: String::from("Response times over the time of the run"),
+            height_px: 340,
+            option: self.option(&axis, &bands(&places)),
+            words: json!({ "x": "@lin:s", "y": axis.words(), "names": QUANTILES }),
+            legend: Vec::new(),
+            table: rows.limited(TABLE_ROWS_MAX),
+        }))
+    }
+
+    fn rate_over_time(&self, gallery: &mut Gallery) -> Option<Markup> {
+        let intervals = merged(&self.intervals);
+        let per_second = |one: &LoadInterval, count: u64| count as f64 / one.length_s.max(1e-9);
+        let rates: Vec<(f64, f64, f64)> = intervals
+            .iter()
+            .map(|one| (middle(one), per_second(one, one.answered), per_second(one, one.errors)))
+            .collect();
+        rates.first()?;
+        let has_errors = self.error_count > 0;
+        let axis = Axis::fit(rates.iter().flat_map(|(_, rate, _)| [0.0, *rate]), Counting::In(Unit::PerSecond))
+            .starting_at_zero();
+        let mut rows = Table::new(&["from", "#responses", "#errors"]);
+        for (one, (_, rate, errors)) in intervals.iter().zip(&rates) {
+            rows.push([
+                figure(one.start_s, Unit::Seconds),
+                figure(*rate, Unit::PerSecond),
+                figure(*errors, Unit::PerSecond),
+            ]);
+        }
+        let line = |index: usize, colour: &str, of: &dyn Fn(&(f64, f64, f64)) -> f64| {
+            let data: Vec<Value> = rates.iter().map(|one| json!([one.0, axis.place(of(one))])).collect();
+            json!({
+                "type": "line", "id": format!("rate {index}"), "name": format!("line {index}"), "data": data,
+                "symbol": if data.len() > 40 { "none" } else { "circle" }, "symbolSize": 4,
+                "lineStyle": { "color": colour, "width": 1.8 }, "itemStyle": { "color": colour },
+            })
+        };
+        let mut series = vec![line(0, &Look::series(0).colour(), &|one| one.1)];
+        if has_errors {
+            series.push(line(1, "var(--refuted)", &|one| one.2));
+        }
+        let caption = if has_errors {
+            "Responses per second (blue) and errors per second (red) in each interval."
+        } else {
+            "Responses per second in each interval."
+        };
+        Some(gallery.figure(&Chart {
+            caption: caption.to_owned(),
+            says: String::from("Responses per second over the time of the run"),
+            height_px: 220,
+            option: self.option(&axis, &json!(series)),
+            words: json!({ "x": "@lin:s", "y": axis.words(), "names": ["responses", "errors"] }),
+            legend: Vec::new(),
+            table: rows.limited(TABLE_ROWS_MAX),
+        }))
+    }
+
+    fn option(&self, axis: &Axis, series: &Value) -> Value {
+        let end = self.intervals.iter().map(|one| one.start_s + one.length_s).fold(0.0, f64::max);
+        json!({
+            "grid": { "left": 68, "right": 16, "top": 16, "bottom": AXIS_PX },
+            "xAxis": {
+                "type": "value", "min": 0, "max": end, "splitLine": { "show": false },
+                "axisLabel": { "hideOverlap": true, "formatter": "@lin:s", "showMaxLabel": false },
+            },
+            "yAxis": axis.option(""),
+            "tooltip": { "trigger": "axis", "formatter": "@axis" },
+            "series": series,
+        })
+    }
+
+    fn distribution(&self, gallery: &mut Gallery) -> Option<Markup> {
+        let total: u64 = self.bins.iter().map(|bin| bin.count).sum();
+        (total > 0).then_some(())?;
+        let share = |count: u64| count as f64 / total as f64;
+        let mut rows = Table::new(&["up to", "#responses", "#share", "#cumulative"]);
+        let mut below = 0;
+        for bin in &self.bins {
+            below += bin.count;
+            let (own, all) = (figure(share(bin.count), Unit::Share), figure(share(below), Unit::Share));
+            rows.push([time(bin.to_ns), grouped(bin.count), own, all]);
+        }
+        let axis = Axis::fit(self.bins.iter().flat_map(|bin| [0.0, share(bin.count)]), Counting::In(Unit::Share))
+            .starting_at_zero();
+        let data: Vec<Value> = self.bins.iter().map(|bin| axis.place(share(bin.count))).collect();
+        let labels: Vec<String> = self.bins.iter().map(|bin| format!("≤ {}", time(bin.to_ns))).collect();
+        Some(gallery.figure(&Chart {
+            caption: String::from(
+                "Share of the responses by response time. The first and the last bar hold all that lies beyond.",
+            ),
+            says: String::from("Histogram of the response times"),
+            height_px: 260,
+            option: json!({
+                "grid": { "left": 68, "right": 16, "top": 16, "bottom": AXIS_PX },
+                "xAxis": {
+                    "type": "category", "data": labels, "axisTick": { "alignWithLabel": true },
+                    "axisLabel": { "hideOverlap": true }, "splitLine": { "show": false },
+                },
+                "yAxis": axis.option(""),
+                "tooltip": { "show": false },
+                "series": [{
+                    "type": "bar", "id": "share", "name": "share", "data": data, "barCategoryGap": "8%",
+                    "itemStyle": { "color": Look::series(0).colour() },
+                }],
+            }),
+            words: json!({}),
+            legend: Vec::new(),
+            table: rows,
+        }))
+    }
+
+    fn counts(&self) -> Markup {
+        let mut statuses = Table::new(&["status", "#responses", "#share"]);
+        for (status, count) in &self.statuses {
+            let class = if status.starts_with(['2', '3']) { "supported" } else { "refuted" };
+            let share = figure(*count as f64 / self.answered.max(1) as f64, Unit::Share);
+            statuses.push([Cell::classed(status.clone(), class), grouped(*count).into(), share.into()]);
+        }
+        let mut errors = Table::new(&["error", "#count", "#share"]);
+        for (kind, count) in &self.errors {
+            let share = figure(*count as f64 / self.requests.max(*count).max(1) as f64, Unit::Share);
+            errors.push([Cell::classed(kind.clone(), "refuted"), grouped(*count).into(), share.into()]);
+        }
+        let mut facts = Table::new(&["traffic", "value"]);
+        for (name, value) in &self.facts {
+            facts.push([words::one_line(name), words::one_line(value)]);
+        }
+        html! {
+            div.side-by-side {
+                @if !statuses.is_empty() { div { (table("Statuses", &statuses, None)) } }
+                @if errors.is_empty() { p.lead { "No error." } } @else { div { (table("Errors", &errors, None)) } }
+            }
+            @if !facts.is_empty() { (table("Counts", &facts, None)) }
+        }
+    }
+
+    fn steps(&self) -> Option<Markup> {
+        (!self.steps.is_empty()).then_some(())?;
+        let mut rows = Table::new(&["step", "#responses", "#errors", "#mean", "#median", "#90 %", "#99 %", "#maximum"]);
+        for (name, answered, errors, times) in &self.steps {
+            let picks = [times.mean_ns.round() as u64, times.p50_ns, times.p90_ns, times.p99_ns, times.max_ns];
+            let shown = picks.map(|nanos| if times.count == 0 { String::from("–") } else { time(nanos) });
+            rows.push([words::one_line(name), grouped(*answered), grouped(*errors)].into_iter().chain(shown));
+        }
+        Some(table("Steps", &rows, None))
+    }
+
+    fn settings(&self) -> Markup {
+        let mut rows = Table::new(&["setting", "value"]);
+        for (name, value) in &self.settings {
+            rows.push([words::one_line(name), words::one_line(value)]);
+        }
+        table("Settings", &rows, None)
+    }
+}
+
+fn verdict(condition: &LoadCondition) -> Markup {
+    let (class, sign, words) = match condition.has_failed {
+        Some(true) => ("refuted", "✗", "failed"),
+        Some(false) => ("supported", "✓", "passed"),
+        None => ("undecided", "?", "no verdict"),
+    };
+    badge(&VerdictWords { class, sign, words: words.to_owned() })
+}
+
+fn time(nanos: u64) -> String {
+    figure(nanos as f64 / 1e9, Unit::Seconds)
+}
+
+fn middle(one: &LoadInterval) -> f64 {
+    one.start_s + one.length_s / 2.0
+}
+
+/// Neighbouring intervals merged to at most [`POINTS_MAX`]; quantiles become the largest of theirs, as in the rows of a
+/// long run.
+fn merged(intervals: &[LoadInterval]) -> Vec<LoadInterval> {
+    let merge = |chunk: &[LoadInterval]| {
+        chunk.iter().copied().reduce(|sum, one| LoadInterval {
+            start_s: sum.start_s,
+            length_s: sum.length_s + one.length_s,
+            answered: sum.answered + one.answered,
+            errors: sum.errors + one.errors,
+            p50_ns: sum.p50_ns.max(one.p50_ns),
+            p90_ns: sum.p90_ns.max(one.p90_ns),
+            p99_ns: sum.p99_ns.max(one.p99_ns),
+            max_ns: sum.max_ns.max(one.max_ns),
+        })
+    };
+    intervals.chunks(intervals.len().div_ceil(POINTS_MAX).max(1)).filter_map(merge).collect()
+}
