@@ -6,26 +6,31 @@
 mod arguments;
 mod attendant;
 mod fail_if;
+mod feed;
 #[cfg(target_os = "linux")]
 mod measurement;
 mod origin_counter;
 mod output;
+mod page;
 mod secured;
 mod stdin;
 pub mod tips;
 pub mod units;
+mod view;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 pub use arguments::{Args, Peers};
-use attendant::{Attendant, Interruption};
+use attendant::{Attendant, Interruption, ShownProgress};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
+use feed::{Feed, Times};
 #[cfg(target_os = "linux")]
 pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use origin_counter::OriginCounter;
@@ -46,26 +51,32 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<ExitCode, Failure> {
-    args.credentials.conceal();
+    args.conceal_credentials();
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
     let tls = secured::clients(args, plan.hosts())?;
     let Peers { addresses, unix_sockets } = args.connection.resolve(&plan)?;
-    let outputs = Outputs::create(&args.output)?;
+    let outputs = Outputs::create(&args.output, args.html.as_ref())?;
     let clock = Clock::start();
-    let (observer, log_writers) = outputs.start_logs(&plan, clock)?;
+    let (mut feeds, log_writers) = outputs.start_logs(&plan, clock)?;
+    let progress = args.shown_progress();
+    let intervals = (progress == ShownProgress::View).then(|| {
+        let (feed, intervals) = Feed::new();
+        feeds.push(feed);
+        intervals
+    });
     let mut run = Run::new(plan, addresses, threads, clock.wall_clock())
         .with_thread_cpu(|| breme_sys::cpu_time_of_thread().total());
-    if let Some(observer) = observer {
-        run = run.observed_by(observer);
+    if !feeds.is_empty() {
+        run = run.observed_by(Box::new(move |observed| feeds.iter_mut().for_each(|feed| feed.offer(observed))));
     }
     let run = Arc::new(run);
     if args.start_on_line {
         stdin::wait_for_line()?;
     }
     let origin = args.origin_counter.as_deref().map(OriginCounter::begin).transpose()?;
-    let (mut shards, generator, interruption) = drive(&run, args, clock, &tls, unix_sockets)?;
+    let (mut shards, generator, interruption) = drive(&run, args, clock, (&tls, unix_sockets), (progress, intervals))?;
     let mut outcome = Outcome::of(&run, &mut shards, &generator);
     if let Some(address) = args.connection.address_text() {
         outcome.settings.address = Some(address);
@@ -109,8 +120,8 @@ fn drive(
     run: &Arc<Run>,
     args: &Args,
     clock: Clock,
-    tls: &[Arc<ClientTls>],
-    unix_sockets: BTreeMap<SocketAddr, PathBuf>,
+    (tls, unix_sockets): (&[Arc<ClientTls>], BTreeMap<SocketAddr, PathBuf>),
+    (progress, intervals): (ShownProgress, Option<Receiver<Times>>),
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads: run.shard_count(),
@@ -126,7 +137,8 @@ fn drive(
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
             .map_err(|error| Failure::run(error.to_string()))?;
     let counting = running.counters();
-    let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet, args.watches_stdin())?;
+    let stopper = running.stopper();
+    let attendant = Attendant::start(Arc::clone(run), stopper, progress, intervals, args.watches_stdin())?;
     let ended = running.join();
     let (cpu, elapsed) = (breme_sys::cpu_time_of_process().since(cpu_before).total(), begun.elapsed());
     let interruption = attendant.finish();

@@ -19,6 +19,7 @@ pub use connection::Peers;
 use credentials::CredentialFlags;
 use form::FormField;
 
+use super::attendant::ShownProgress;
 use super::fail_if::FailIf;
 use super::output::ResultFormat;
 use super::{stdin, units};
@@ -34,6 +35,8 @@ const SPIN_MAX: Duration = Duration::from_micros(50);
 const SPIN_SHARE_MAX: f64 = 0.05;
 /// The most threads.
 const THREAD_COUNT_MAX: usize = 1_024;
+/// Headers whose values are credentials.
+const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Generate load on a URL and report throughput, response times and errors
@@ -276,6 +279,33 @@ pub struct Args {
     #[arg(long, help_heading = "Request")]
     cookies: bool,
 
+    #[command(flatten)]
+    pub(super) connection: ConnectionFlags,
+
+    /// Accept any server certificate
+    #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
+    pub(super) insecure: bool,
+
+    /// PEM file of the certificate authorities to trust [default: those of the system]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) cacert: Option<PathBuf>,
+
+    /// PEM file of the client certificate
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) cert: Option<PathBuf>,
+
+    /// PEM file of the client certificate's key, not encrypted [default: in the file of --cert]
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    pub(super) key: Option<PathBuf>,
+
+    /// Perform a full handshake on every connection instead of resuming sessions
+    #[arg(long, help_heading = "TLS")]
+    pub(super) no_tls_resumption: bool,
+
+    /// TLS version to require [default: 1.3, or 1.2 if the server has no other]
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
+    pub(super) tls: Option<String>,
+
     /// Count cache hits by the Cache-Status header of responses (RFC 9211); implied by a {page_version} in a body
     #[arg(long, help_heading = "Checks")]
     cache_status: bool,
@@ -314,8 +344,9 @@ pub struct Args {
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
     pub json: bool,
 
-    /// Write the result to FILE; its ending selects the format: .json, .csv (intervals), .steps.csv (scenario steps),
-    /// .hlog (HdrHistogram log), .hgrm (percentiles), .jtl (JMeter), .bench.txt (benchstat); repeatable
+    /// Write the result to FILE; its ending selects the format: .html (page), .json, .csv (intervals), .steps.csv
+    /// (scenario steps), .hlog (HdrHistogram log), .hgrm (percentiles), .jtl (JMeter), .bench.txt (benchstat);
+    /// repeatable
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Vec<PathBuf>,
 
@@ -327,36 +358,17 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Output")]
     gaps_after: Duration,
 
-    /// Do not show progress
+    /// Write the result to FILE as a page that opens offline; same as -o FILE.html
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) html: Option<PathBuf>,
+
+    /// Show no progress
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 
-    #[command(flatten)]
-    pub(super) connection: ConnectionFlags,
-
-    /// Accept any server certificate
-    #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
-    pub(super) insecure: bool,
-
-    /// PEM file of the certificate authorities to trust [default: those of the system]
-    #[arg(long, value_name = "FILE", help_heading = "TLS")]
-    pub(super) cacert: Option<PathBuf>,
-
-    /// PEM file of the client certificate
-    #[arg(long, value_name = "FILE", help_heading = "TLS")]
-    pub(super) cert: Option<PathBuf>,
-
-    /// PEM file of the client certificate's key, not encrypted [default: in the file of --cert]
-    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
-    pub(super) key: Option<PathBuf>,
-
-    /// Perform a full handshake on every connection instead of resuming sessions
-    #[arg(long, help_heading = "TLS")]
-    pub(super) no_tls_resumption: bool,
-
-    /// TLS version to require [default: 1.3, or 1.2 if the server has no other]
-    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
-    pub(super) tls: Option<String>,
+    /// Show the progress in a line instead of the live view, as in terminals below 60 columns or 16 rows
+    #[arg(long, help_heading = "Output")]
+    no_tui: bool,
 }
 
 const AFTER_HELP: &str = "Examples:
@@ -580,6 +592,19 @@ impl Args {
             ([], None) if self.scenario.is_some() => Ok(Vec::new()),
             ([], None) => Err(Failure::usage("no target; give a URL")),
         }
+    }
+
+    /// Overwrites credentials in the arguments of this process, which other users can list.
+    pub(super) fn conceal_credentials(&self) {
+        self.credentials.conceal();
+        let is_secret = |name: &str| SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
+            breme_sys::conceal_argument(value);
+        }
+    }
+
+    pub(super) fn shown_progress(&self) -> ShownProgress {
+        ShownProgress::new(self.quiet, self.no_tui)
     }
 
     pub(super) const fn has_scenario(&self) -> bool {

@@ -7,13 +7,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use breme_base::{grouped, plural};
 use breme_driver::Stopper;
-use breme_load::{Progress, Run, duration_text};
+use breme_load::{Progress, Run, duration_text, rate_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::feed::Times;
 use super::stdin;
+use super::view::View;
 use crate::failure::Failure;
 
 /// How often it looks. A signal waits at most this long; nothing that is measured depends on it.
@@ -45,18 +48,24 @@ enum Notice {
 }
 
 impl Attendant {
-    /// `watches_input`: the end of standard input ends the run too.
-    pub(super) fn start(run: Arc<Run>, stopper: Stopper, quiet: bool, watches_input: bool) -> Result<Self, Failure> {
+    /// `intervals` are for the live view; `watches_input`: the end of standard input ends the run too.
+    pub(super) fn start(
+        run: Arc<Run>,
+        stopper: Stopper,
+        progress: ShownProgress,
+        intervals: Option<Receiver<Times>>,
+        watches_input: bool,
+    ) -> Result<Self, Failure> {
         let signals =
             Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
         let (notices, told) = channel();
-        let bar = if quiet { None } else { bar(&run) };
+        let display = Display::new(&run, progress, intervals);
         let started = Instant::now();
         let watch = Watch {
             run,
             stopper,
             signals,
-            bar,
+            display,
             started,
             has_been_stopped: false,
             has_seen_signal: false,
@@ -90,11 +99,49 @@ impl Drop for Attendant {
     }
 }
 
+/// What the user wants to see of a run that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownProgress {
+    Nothing,
+    Line,
+    View,
+}
+
+impl ShownProgress {
+    /// What the terminal can show of it.
+    pub(super) fn new(is_quiet: bool, is_line: bool) -> Self {
+        match (is_quiet || !std::io::stderr().is_terminal(), is_line || !View::is_possible()) {
+            (true, _) => Self::Nothing,
+            (false, true) => Self::Line,
+            (false, false) => Self::View,
+        }
+    }
+}
+
+enum Display {
+    Nothing,
+    Line(ProgressBar),
+    View(Box<View>),
+}
+
+impl Display {
+    fn new(run: &Arc<Run>, progress: ShownProgress, intervals: Option<Receiver<Times>>) -> Self {
+        match (progress, intervals) {
+            (ShownProgress::Nothing, _) => Self::Nothing,
+            (ShownProgress::View, Some(intervals)) => match View::start(Arc::clone(run), intervals) {
+                Ok(view) => Self::View(Box::new(view)),
+                Err(_) => Self::Line(bar(run)),
+            },
+            _ => Self::Line(bar(run)),
+        }
+    }
+}
+
 struct Watch {
     run: Arc<Run>,
     stopper: Stopper,
     signals: Signals,
-    bar: Option<ProgressBar>,
+    display: Display,
     started: Instant,
     has_been_stopped: bool,
     has_seen_signal: bool,
@@ -113,7 +160,7 @@ impl Watch {
             self.heed_signals();
             self.show(&mut last);
         }
-        if let Some(bar) = &self.bar {
+        if let Display::Line(bar) = &self.display {
             bar.finish_and_clear();
         }
         self.interruption
@@ -141,8 +188,12 @@ impl Watch {
         }
     }
 
-    fn show(&self, last: &mut (Instant, Progress)) {
-        let Some(bar) = &self.bar else { return };
+    fn show(&mut self, last: &mut (Instant, Progress)) {
+        let bar = match &mut self.display {
+            Display::Nothing => return,
+            Display::View(view) => return view.refresh(Instant::now()),
+            Display::Line(bar) => bar,
+        };
         let (now, progress) = (Instant::now(), self.run.progress());
         let elapsed = now.duration_since(self.started);
         let settings = self.run.plan().settings();
@@ -152,22 +203,19 @@ impl Watch {
         }
         let since = now.duration_since(last.0).as_secs_f64();
         if since >= 0.5 {
-            let rate = (progress.answered - last.1.answered) as f64 / since;
-            let elapsed = duration_text(elapsed.as_nanos() as u64);
-            bar.set_message(format!(
-                "{elapsed}  {rate:.0} responses/s  {} open  {} errors",
-                progress.open, progress.errors
-            ));
+            let rate = rate_text((progress.answered - last.1.answered) as f64 / since);
+            let clock = |time: Duration| duration_text(time.as_nanos() as u64);
+            let left = settings.duration.map(|duration| duration.saturating_sub(elapsed));
+            let left = left.map_or_else(String::new, |left| format!(", {} left", clock(left)));
+            let (open, errors) = (grouped(progress.open), plural(progress.errors, "error"));
+            bar.set_message(format!("{}{left}  {rate} responses/s  {open} open  {errors}", clock(elapsed)));
             *last = (now, progress);
         }
     }
 }
 
-/// A bar of the time or of the requests; none if standard error is no terminal.
-fn bar(run: &Run) -> Option<ProgressBar> {
-    if !std::io::stderr().is_terminal() {
-        return None;
-    }
+/// A bar of the time or of the requests.
+fn bar(run: &Run) -> ProgressBar {
     let settings = run.plan().settings();
     let length = settings.requests.or(settings.duration.map(|duration| duration.as_millis() as u64));
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
@@ -180,5 +228,5 @@ fn bar(run: &Run) -> Option<ProgressBar> {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("━━─"));
     }
-    Some(bar)
+    bar
 }

@@ -6,26 +6,21 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use breme_base::Instant;
 use breme_driver::Clock;
-use breme_load::{
-    Interval, Observed, Observer, Outcome, Plan, Run, Style, render_text, write_bench, write_csv, write_steps_csv,
-};
+use breme_load::{Interval, Outcome, Plan, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
 use breme_stats::{jtl, log};
 
+use super::feed::{Feed, Times};
+use super::page;
 use crate::checks::{self, Checks};
 use crate::failure::Failure;
 
-/// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no
-/// shard waits.
-const LOG_QUEUE_MAX: usize = 32;
-
 /// What names the format of a file.
-const ENDINGS: &str = ".json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
+const ENDINGS: &str = ".html, .json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
 
 /// The formats of the result on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -51,6 +46,8 @@ struct Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
+    /// A page.
+    Html,
     Json,
     Csv,
     /// The steps of scenarios by name.
@@ -64,39 +61,40 @@ enum Format {
 }
 
 impl Outputs {
-    pub(super) fn create(paths: &[PathBuf]) -> Result<Self, Failure> {
+    /// Creates the files; `page` is a page whatever its ending is.
+    pub(super) fn create(paths: &[PathBuf], page: Option<&PathBuf>) -> Result<Self, Failure> {
         let formats: Vec<Format> = paths.iter().map(|path| format_of(path)).collect::<Result<_, _>>()?;
-        let files = paths.iter().zip(formats).map(|(path, format)| {
+        let all = paths.iter().zip(formats).chain(page.map(|path| (path, Format::Html)));
+        let files = all.map(|(path, format)| {
             let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
             Ok(Output { path: path.clone(), format, file })
         });
         Ok(Self { files: files.collect::<Result<_, Failure>>()? })
     }
 
-    /// Starts writing the logs; the observer feeds them.
-    pub(super) fn start_logs(&self, plan: &Plan, clock: Clock) -> Result<(Option<Observer>, LogWriters), Failure> {
+    /// Starts writing the logs, from these feeds.
+    pub(super) fn start_logs(&self, plan: &Plan, clock: Clock) -> Result<(Vec<Feed>, LogWriters), Failure> {
         let mut feeds = Vec::new();
         let mut threads = Vec::new();
         for output in self.files.iter().filter(|output| output.format.is_log()) {
             let write = output.format.log_writer(plan, clock);
             let mut file = output.file.try_clone().map_err(|error| cannot_write(&output.path, &error))?;
-            let (sender, receiver) = sync_channel(LOG_QUEUE_MAX);
+            let (feed, receiver) = Feed::new();
             let thread = std::thread::Builder::new()
                 .name("log".to_owned())
                 .spawn(move || write(&mut file, receiver))
                 .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
-            feeds.push(Feed { sender, waiting: None });
+            feeds.push(feed);
             threads.push((output.path.clone(), thread));
         }
-        let observer = (!feeds.is_empty())
-            .then(|| -> Observer { Box::new(move |observed| feeds.iter_mut().for_each(|feed| feed.offer(observed))) });
-        Ok((observer, LogWriters { threads }))
+        Ok((feeds, LogWriters { threads }))
     }
 
     pub(super) fn write(&self, run: &Run, outcome: &Outcome) -> Result<(), Failure> {
         for output in &self.files {
             let mut writer = BufWriter::new(&output.file);
             let written = match output.format {
+                Format::Html => writer.write_all(page::html(outcome).as_bytes()),
                 Format::Json => write_json(&mut writer, outcome),
                 Format::Csv => write_csv(&mut writer, outcome),
                 Format::StepsCsv => write_steps_csv(&mut writer, outcome),
@@ -135,7 +133,15 @@ fn write_log(file: &mut File, clock: Clock, intervals: Receiver<Times>) -> io::R
     let mut intervals = intervals.into_iter().peekable();
     let started =
         intervals.peek().map_or_else(SystemTime::now, |first| UNIX_EPOCH + clock.unix_time(first.run_started));
-    log::write(file, started, intervals.flat_map(Times::rows))
+    log::write(file, started, intervals.flat_map(rows))
+}
+
+/// A row for each kind of time.
+fn rows(times: Times) -> [log::Interval; 4] {
+    let Times { start, length, interval, .. } = times;
+    let Interval { service, first_byte, response, connect, .. } = interval;
+    let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
+    [row("service", service), row("first-byte", first_byte), row("response", response), row("connect", connect)]
 }
 
 fn write_jtl(
@@ -168,6 +174,7 @@ fn format_of(path: &Path) -> Result<Format, Failure> {
         return Ok(Format::Bench);
     }
     match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => Ok(Format::Html),
         Some("json") => Ok(Format::Json),
         Some("csv") => Ok(Format::Csv),
         Some("hlog") => Ok(Format::Log),
@@ -199,65 +206,6 @@ impl LogWriters {
     }
 }
 
-/// Feeds one log, interval by interval, without ever waiting for the disk while the run goes on.
-struct Feed {
-    sender: SyncSender<Times>,
-    /// Intervals that found the queue full, put together.
-    waiting: Option<Times>,
-}
-
-/// An interval on its way to a log.
-struct Times {
-    run_started: Instant,
-    start: Duration,
-    length: Duration,
-    interval: Interval,
-}
-
-impl Feed {
-    fn offer(&mut self, observed: Observed<'_>) {
-        let times = match self.waiting.take() {
-            Some(waiting) => waiting.with(observed),
-            None => Times::of(observed),
-        };
-        // A writer that has failed says so at the end.
-        if let Err(TrySendError::Full(times)) = self.sender.try_send(times) {
-            self.waiting = Some(times);
-        }
-    }
-}
-
-impl Drop for Feed {
-    /// The run is over: now the disk may be waited for.
-    fn drop(&mut self) {
-        if let Some(times) = self.waiting.take() {
-            let _ = self.sender.send(times);
-        }
-    }
-}
-
-impl Times {
-    fn of(observed: Observed<'_>) -> Self {
-        let Observed { run_started, start, length, interval } = observed;
-        Self { run_started, start, length, interval: interval.clone() }
-    }
-
-    /// Together with the interval that follows.
-    fn with(mut self, next: Observed<'_>) -> Self {
-        self.length = (next.start + next.length).saturating_sub(self.start);
-        self.interval.merge(next.interval);
-        self
-    }
-
-    /// A row for each kind of time.
-    fn rows(self) -> [log::Interval; 4] {
-        let Self { start, length, interval, .. } = self;
-        let Interval { service, first_byte, response, connect, .. } = interval;
-        let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
-        [row("service", service), row("first-byte", first_byte), row("response", response), row("connect", connect)]
-    }
-}
-
 /// Prints the result.
 pub(super) fn print(outcome: &Outcome, checks: &Checks, format: ResultFormat) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -281,33 +229,6 @@ fn write_json(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn interval(sample: u64) -> Interval {
-        let mut interval = Interval::default();
-        interval.service.record(sample);
-        interval.first_byte.record(sample);
-        interval
-    }
-
-    #[test]
-    fn a_slow_disk_makes_longer_intervals_and_loses_nothing() {
-        let (sender, receiver) = sync_channel(1);
-        let mut feed = Feed { sender, waiting: None };
-        let second = Duration::from_secs(1);
-        for number in 0..5 {
-            let interval = interval(u64::from(number) + 1);
-            let run_started = Instant::ZERO;
-            feed.offer(Observed { run_started, start: second * number, length: second, interval: &interval });
-        }
-        let reader = std::thread::spawn(move || receiver.into_iter().flat_map(Times::rows).collect::<Vec<_>>());
-        drop(feed);
-        let rows = reader.join().unwrap();
-        let service: Vec<_> = rows.iter().filter(|row| row.tag.as_deref() == Some("service")).collect();
-        assert_eq!(service.iter().map(|row| row.histogram.count()).sum::<u64>(), 5);
-        assert_eq!(service.len(), 2);
-        assert_eq!((service[1].start, service[1].length, service[1].histogram.count()), (second, second * 4, 4));
-        assert_eq!(rows.len(), 8);
-    }
 
     #[test]
     fn endings_name_the_format() {

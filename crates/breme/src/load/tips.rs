@@ -1,5 +1,5 @@
-//! Tips for commands of wrk, oha, hey, ab, k6, vegeta, hyperfine and curl that breme has by another name, or not at all.
-//! clap's own suggestions go by spelling, and mislead here.
+//! Tips for commands of wrk, oha, hey, ab, k6, vegeta, hyperfine and curl that breme has by another name, or not at
+//! all. clap's own suggestions go by spelling, and mislead here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -18,7 +18,6 @@ const LOAD_TIPS: &[Tip] = &[
     ("--host", "to send another host: -H 'Host: NAME'"),
     ("--user-agent", "to send a header: -H 'User-Agent: …'"),
     ("--disable-compression", "no compression is requested; to request it: -H 'Accept-Encoding: gzip'"),
-    ("--no-tui", "to hide the progress: --quiet"),
     ("--threshold", "to fail on a condition: --fail-if 'p99 > 500ms or errors > 1%'"),
     ("--thresholds", "to fail on a condition: --fail-if 'p99 > 500ms or errors > 1%'"),
     ("--rand-regex-url", "to vary the URL: placeholders in its path, as in URL/{uniform:0:9}"),
@@ -36,7 +35,6 @@ const VERSUS_TIPS: &[Tip] = &[
     ("-w", "every trial has its own warm-up; breme versus compares servers, not the run times of commands"),
     ("--warmup", "every trial has its own warm-up; breme versus compares servers, not the run times of commands"),
     ("-r", "the number of trials follows from their noise; to set the length of each: -d TIME"),
-    ("--runs", "the number of trials follows from their noise; to set the length of each: -d TIME"),
     ("-P", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
     ("-L", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
     ("--parameter-scan", "to vary a setting: --vary NAME=1,2,4, with ${NAME} in the command"),
@@ -116,7 +114,7 @@ fn command_tip(command: &str, arguments: &[String]) -> Option<String> {
     find(COMMAND_TIPS, command).map(str::to_owned)
 }
 
-/// Go's flags have one dash also where the name is long: `-duration=5s`, which is `-d` with the value `uration=5s` here.
+/// Go's flags have one dash also where the name is long: `-duration=5s`, here `-d` with the value `uration=5s`.
 fn single_dash_tip(command: &str, arguments: &[String], tips: &'static [Tip]) -> Option<String> {
     let is_own = |name: &str| {
         let definition = <crate::load::Args as clap::Args>::augment_args(clap::Command::new("load"));
@@ -166,7 +164,7 @@ mod tests {
     enum Program {
         Load(Box<crate::load::Args>),
         #[cfg(target_os = "linux")]
-        Versus(crate::laboratory::VersusArgs),
+        Versus(Box<crate::laboratory::VersusArgs>),
     }
 
     fn tip(line: &str) -> Option<String> {
@@ -186,7 +184,6 @@ mod tests {
         check("load --threshold p99 http://a", "--fail-if");
         check("load -duration=5s http://a", "two dashes: --duration=5s");
         check("load -disable-keepalive http://a", "two dashes: --disable-keepalive");
-        check("load -max-workers=5 http://a", "-c N");
         check("load -d {} http://a", "-b BODY");
         check("load -t 20s http://a", "--timeout");
         check("versus --warmup 3 a b", "warm-up");

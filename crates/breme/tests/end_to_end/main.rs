@@ -32,6 +32,7 @@ mod laboratory_repeats;
 mod laboratory_versus;
 mod link;
 mod load_habits;
+mod load_view;
 mod loading;
 mod lost_server;
 #[path = "../../../cluster/tests/engines/nats_servers.rs"]

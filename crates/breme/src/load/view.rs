@@ -1,0 +1,68 @@
+//! The live view of a load: rate and response times over time, a histogram, statuses, errors.
+//!
+//! ```text
+//!  shards ──► Run (counters) ─────────────── 5 times a second ──┐
+//!     └─────► intervals, through a bounded queue (feed) ────────┴──► Model ──► draw ──► terminal
+//! ```
+//!
+//! It runs on the attendant's thread. The generator's threads do for it what they do for a log: once in an interval,
+//! one of them copies the interval into the queue, and never waits.
+
+mod draw;
+mod model;
+mod screen;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use breme_load::Run;
+use model::Model;
+use screen::Screen;
+
+use super::feed::Times;
+
+/// How often it is drawn.
+const REDRAW: Duration = Duration::from_millis(200);
+/// The smallest terminal that it fits into.
+const COLUMNS_MIN: u16 = 60;
+const ROWS_MIN: u16 = 16;
+
+/// The view of one run.
+pub(super) struct View {
+    run: Arc<Run>,
+    intervals: Receiver<Times>,
+    model: Model,
+    screen: Screen,
+    drawn_at: Option<Instant>,
+}
+
+impl View {
+    /// Whether the terminal can show it: standard error is one, it can move its cursor, and it is large enough.
+    pub(super) fn is_possible() -> bool {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let size = terminal_size::terminal_size_of(io::stderr());
+        let is_large = size.is_some_and(|(width, height)| width.0 >= COLUMNS_MIN && height.0 >= ROWS_MIN);
+        !is_dumb && is_large
+    }
+
+    pub(super) fn start(run: Arc<Run>, intervals: Receiver<Times>) -> io::Result<Self> {
+        let model = Model::new(&run);
+        Ok(Self { run, intervals, model, screen: Screen::enter()?, drawn_at: None })
+    }
+
+    /// Takes what has been measured since; draws, if it is time.
+    pub(super) fn refresh(&mut self, now: Instant) {
+        if self.drawn_at.is_some_and(|drawn_at| now.duration_since(drawn_at) < REDRAW) {
+            return;
+        }
+        self.drawn_at = Some(now);
+        while let Ok(times) = self.intervals.try_recv() {
+            self.model.add_interval(&times);
+        }
+        self.model.set_progress(now, &self.run);
+        // A terminal that is gone shows nothing; the run goes on.
+        let _ = self.screen.draw(|frame| draw::draw(&self.model, frame));
+    }
+}
