@@ -1,4 +1,5 @@
-//! Which versions the programs of subjects and foreign generators are: what is compared in a year must be known by then.
+//! Which versions the programs of subjects and foreign generators are: what is compared in a year must be known by
+//! then.
 //!
 //! Programs are asked only if it is known how they tell it and that they then end: to start an unknown one "just to
 //! see" might start a server.

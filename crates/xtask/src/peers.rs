@@ -92,7 +92,8 @@ fn divided(arguments: &[String]) -> Result<(Vec<&'static str>, &[String]), Strin
     let known = |name: &String| EXPERIMENTS.into_iter().find(|known| known == name);
     let unknown =
         |name: &String| format!("there is no experiment {name:?} in {FOLDER}; there are {}", EXPERIMENTS.join(", "));
-    let names: Vec<&str> = names.iter().map(|name| known(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
+    let names: Vec<&str> =
+        names.iter().map(|name| known(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
     Ok((if names.is_empty() { EXPERIMENTS.to_vec() } else { names }, flags))
 }
 
@@ -286,9 +287,8 @@ mod tests {
     #[test]
     fn every_experiment_of_the_folder_is_asked() {
         let entries = fs::read_dir(root().join(FOLDER)).unwrap().flatten();
-        let found: BTreeSet<String> = entries
-            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
-            .collect();
+        let found: BTreeSet<String> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned)).collect();
         assert_eq!(found, EXPERIMENTS.map(str::to_owned).into());
     }
 

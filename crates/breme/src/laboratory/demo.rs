@@ -6,11 +6,10 @@ use crate::failure::Failure;
 
 /// Compare two drivers of breme's own server, in half a minute
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "It runs the experiment that `breme init` writes on a machine without other web servers, with shorter trials.
+#[command(after_help = "It runs the experiment that `breme init` writes on a machine without other web servers,
+with shorter trials.
 
-Exit status: as `breme run`."
-)]
+Exit status: as `breme run`.")]
 pub struct Args {
     #[command(flatten)]
     storage: Storage,
