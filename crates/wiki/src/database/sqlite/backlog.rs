@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::inversion::Inversion;
 use super::read::rows;
-use super::word_index::{NewSegment, next_generation};
+use super::word_index::{self, NewSegment, next_generation};
 
 /// The pages, and the bytes of their texts, that may wait; a transaction that is under way may add more.
 const PAGES_MAX: usize = 256;
@@ -53,8 +53,8 @@ impl Backlog {
         self.0.len() >= PAGES_MAX || self.0.values().sum::<usize>() >= BYTES_MAX
     }
 
-    /// Indexes the pages, each time as many as may wait in a transaction of its own. If one fails, its pages and those
-    /// after it go on waiting.
+    /// Indexes the pages, each time as many as may wait in a transaction of its own, and merges segments. If one fails,
+    /// its pages and those after it go on waiting.
     pub(super) fn index(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
         while !self.is_empty() {
             let mut bytes = 0;
@@ -69,6 +69,7 @@ impl Backlog {
             index_pages(&transaction, &pages)?;
             transaction.commit()?;
             self.0.retain(|page, _| pages.binary_search(page).is_err());
+            word_index::merge(connection)?;
         }
         Ok(())
     }

@@ -89,11 +89,11 @@ fn run(mut file: OpenFile, runtime: &Runtime, mut queue: mpsc::Receiver<Job>) {
             imported = imports;
         }
         file.carry_out(jobs);
-        if file.backlog.is_full() {
-            file.index();
-        }
         if imports {
             file.merge();
+        }
+        if file.backlog.is_full() {
+            file.index();
         }
     }
     file.index();
@@ -140,7 +140,6 @@ impl OpenFile {
     fn index(&mut self) {
         // If it fails, as on a full disk, the pages go on waiting, and searches go on reading them.
         let _ = self.backlog.index(&mut self.connection);
-        self.merge();
     }
 
     fn merge(&mut self) {
