@@ -81,37 +81,59 @@ pub fn html(run: &Run<'_>) -> String {
 }
 
 fn page(run: &Run<'_>, sections: &[Section], data: &Value) -> Markup {
+    let version = &run.head.breme_version;
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy());
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content=(format!("breme {}", run.head.breme_version));
-                meta name="referrer" content="no-referrer";
-                title { (words::one_line(run.title())) " · breme" }
-                style { (PreEscaped(STYLE)) }
-            }
+            (head(&format!("{} · breme", words::one_line(run.title())), version, "", None))
             body {
                 a.skip href="#answer" { "Skip to the answer" }
                 (top::banner(run))
                 (contents(sections))
                 main {
                     (top::answer(run))
-                    @for section in sections {
-                        section id=(section.id) aria-labelledby=(format!("{}-heading", section.id)) {
-                            h2 id=(format!("{}-heading", section.id)) { (section.heading) }
-                            (section.body)
-                        }
-                    }
+                    (all(sections))
                 }
-                footer { p { "Written by breme " (run.head.breme_version) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
-                script type="application/json" id="run" { (PreEscaped(embedded(data))) }
-                script { (PreEscaped(CHARTS_SCRIPT)) }
-                script { (PreEscaped(SCRIPT)) }
+                (foot(version, data))
             }
         }
+    }
+}
+
+/// The head of any page; `style` is added to that of all, and a page that is still written reloads itself.
+fn head(title: &str, breme_version: &str, style: &str, reload_s: Option<u32>) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(policy());
+            @if let Some(seconds) = reload_s { meta http-equiv="refresh" content=(seconds); }
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="generator" content=(format!("breme {breme_version}"));
+            meta name="referrer" content="no-referrer";
+            title { (title) }
+            style { (PreEscaped(STYLE)) (PreEscaped(style)) }
+        }
+    }
+}
+
+fn all(sections: &[Section]) -> Markup {
+    html! {
+        @for section in sections {
+            section id=(section.id) aria-labelledby=(format!("{}-heading", section.id)) {
+                h2 id=(format!("{}-heading", section.id)) { (section.heading) }
+                (section.body)
+            }
+        }
+    }
+}
+
+/// The footer, the data of the charts, and the scripts.
+fn foot(breme_version: &str, data: &Value) -> Markup {
+    html! {
+        footer { p { "Written by breme " (breme_version) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
+        script type="application/json" id="run" { (PreEscaped(embedded(data))) }
+        script { (PreEscaped(CHARTS_SCRIPT)) }
+        script { (PreEscaped(SCRIPT)) }
     }
 }
 

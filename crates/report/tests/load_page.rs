@@ -7,10 +7,7 @@
 mod chromium;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use breme_report::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes};
 use chromium::Browser;
 use serde_json::json;
@@ -75,27 +72,13 @@ fn page() -> LoadPage {
     }
 }
 
-fn keep_picture(browser: &mut Browser, name: &str) {
-    let Ok(folder) = std::env::var("BREME_SCREENSHOTS") else { return };
-    let options = json!({ "format": "png", "captureBeyondViewport": true });
-    let answer = browser.call("Page.captureScreenshot", options);
-    std::fs::write(Path::new(&folder).join(name), STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()).unwrap();
-}
-
-fn open(browser: &mut Browser, file: &Path, width_px: u32) {
-    browser.open(file, width_px, 900);
-    // Everything is drawn once it has been seen.
-    let height = browser.evaluate("document.documentElement.scrollHeight").as_u64().unwrap();
-    browser.open(file, width_px, u32::try_from(height).unwrap());
-}
-
 #[test]
 fn charts_tables_and_the_headline_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("load.html");
     std::fs::write(&file, page().html()).unwrap();
     let mut browser = Browser::start();
-    open(&mut browser, &file, 1280);
+    browser.open_whole(&file, 1280);
     let plots = browser
         .evaluate("[...document.querySelectorAll('.plot')].map((plot) => plot.querySelectorAll('svg path').length)");
     let plots = plots.as_array().unwrap();
@@ -110,17 +93,17 @@ fn charts_tables_and_the_headline_are_there() {
     assert_eq!(browser.evaluate("document.querySelectorAll('.invalid').length"), 0);
     for colours in ["light", "dark"] {
         browser.evaluate(&format!("document.querySelector('button[data-colours={colours}]').click()"));
-        keep_picture(&mut browser, &format!("load-{colours}.png"));
+        browser.keep_picture(&format!("load-{colours}.png"));
     }
     browser.evaluate("document.querySelector('button[data-colours=light]').click()");
     browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
-    keep_picture(&mut browser, "load-print.png");
+    browser.keep_picture("load-print.png");
     browser.call("Emulation.setEmulatedMedia", json!({ "media": "" }));
-    open(&mut browser, &file, 390);
+    browser.open_whole(&file, 390);
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 390);
     let wide = "[...document.querySelectorAll('.plot svg text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length";
     assert_eq!(browser.evaluate(wide), 0, "labels within the screen");
-    keep_picture(&mut browser, "load-phone.png");
+    browser.keep_picture("load-phone.png");
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
     let requests: BTreeSet<&str> = browser.requests().into_iter().collect();
     assert_eq!(requests.len(), 1, "{requests:?}");
@@ -133,16 +116,16 @@ fn a_page_without_a_response_or_without_validity_says_so() {
     let nothing = LoadPage { title: "GET http://a/".into(), error_count: 3, requests: 3, ..LoadPage::default() };
     std::fs::write(&file, nothing.html()).unwrap();
     let mut browser = Browser::start();
-    open(&mut browser, &file, 800);
+    browser.open_whole(&file, 800);
     assert_eq!(browser.evaluate("document.querySelectorAll('.plot').length"), 0);
     let headline = browser.evaluate("document.querySelector('.the-answer').innerText.replaceAll('\\u00a0', ' ')");
     assert_eq!(headline, "No response; 3 errors (100 %).");
     let invalid = LoadPage { invalid_reasons: vec!["the generator used 99 % of a processor".into()], ..page() };
     std::fs::write(&file, invalid.html()).unwrap();
-    open(&mut browser, &file, 1280);
+    browser.open_whole(&file, 1280);
     assert!(browser.evaluate("document.title").as_str().unwrap().starts_with("INVALID: GET"));
     let alert = browser.evaluate("document.querySelector('[role=alert]').innerText");
     assert!(alert.as_str().unwrap().contains("99 % of a processor"), "{alert}");
-    keep_picture(&mut browser, "load-invalid.png");
+    browser.keep_picture("load-invalid.png");
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
 }

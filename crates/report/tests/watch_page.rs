@@ -8,11 +8,9 @@
 mod chromium;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use breme_base::Random;
 use breme_report::WatchPage;
 use breme_stats::Histogram;
@@ -20,7 +18,6 @@ use breme_watch::history::{History, JournalInfo, Point, TargetHistory, TargetInf
 use breme_watch::record::{Counts, Gap, Outage, Usage};
 use chromium::Browser;
 use jiff::tz::TimeZone;
-use serde_json::json;
 
 /// Monday, 2026-01-05, 00:00 in Ljubljana.
 const MONDAY_MS: i64 = 1_767_567_600_000;
@@ -158,20 +155,6 @@ fn page(history: &History, reload_s: Option<u32>) -> String {
     WatchPage { info: &info, history, zone: &zone, reload_s }.html()
 }
 
-fn keep_picture(browser: &mut Browser, name: &str) {
-    let Ok(folder) = std::env::var("BREME_SCREENSHOTS") else { return };
-    let options = json!({ "format": "png", "captureBeyondViewport": true });
-    let answer = browser.call("Page.captureScreenshot", options);
-    std::fs::write(Path::new(&folder).join(name), STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()).unwrap();
-}
-
-fn open(browser: &mut Browser, file: &Path, width_px: u32) {
-    browser.open(file, width_px, 900);
-    // Everything is drawn once it has been seen.
-    let height = browser.evaluate("document.documentElement.scrollHeight").as_u64().unwrap();
-    browser.open(file, width_px, u32::try_from(height).unwrap());
-}
-
 #[test]
 fn week_has_charts_heat_map_and_outages() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +165,7 @@ fn week_has_charts_heat_map_and_outages() {
     println!("rendered in {:?}", begun.elapsed());
     std::fs::write(&file, page).unwrap();
     let mut browser = Browser::start();
-    open(&mut browser, &file, 1280);
+    browser.open_whole(&file, 1280);
     let drawn_ms = browser.evaluate("Math.round(performance.now())");
     println!("{} bytes, drawn {drawn_ms} ms after the navigation", std::fs::metadata(&file).unwrap().len());
     let plots = browser
@@ -200,14 +183,14 @@ fn week_has_charts_heat_map_and_outages() {
     }
     for colours in ["light", "dark"] {
         browser.evaluate(&format!("document.querySelector('button[data-colours={colours}]').click()"));
-        keep_picture(&mut browser, &format!("watch-{colours}.png"));
+        browser.keep_picture(&format!("watch-{colours}.png"));
     }
     browser.evaluate("document.querySelector('button[data-colours=light]').click()");
-    open(&mut browser, &file, 390);
+    browser.open_whole(&file, 390);
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth"), 390);
     let wide = "[...document.querySelectorAll('.plot svg text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length";
     assert_eq!(browser.evaluate(wide), 0, "labels within the screen");
-    keep_picture(&mut browser, "watch-phone.png");
+    browser.keep_picture("watch-phone.png");
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
     let requests: BTreeSet<&str> = browser.requests().into_iter().collect();
     assert_eq!(requests.len(), 1, "{requests:?}");

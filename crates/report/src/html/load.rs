@@ -2,12 +2,12 @@
 //! statuses and errors, settings.
 
 use breme_base::{grouped, plural};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
 use super::bands::bands;
 use super::parts::{Gallery, badge, table};
-use super::{CHARTS_SCRIPT, SCRIPT, STYLE, embedded, policy};
+use super::{Section, all, foot, head};
 use crate::chart::{Axis, Chart, Counting, Look};
 use crate::figures::{Unit, figure};
 use crate::table::{Cell, Table};
@@ -116,7 +116,7 @@ impl LoadPage {
     #[must_use]
     pub fn html(&self) -> String {
         let mut gallery = Gallery::default();
-        let sections: Vec<(&str, &str, Markup)> = [
+        let sections: Vec<Section> = [
             ("time", "Response times over time", self.over_time(&mut gallery)),
             ("distribution", "Distribution", self.distribution(&mut gallery)),
             ("rate", "Rate", self.rate_over_time(&mut gallery)),
@@ -125,44 +125,29 @@ impl LoadPage {
             ("settings", "Settings", Some(self.settings())),
         ]
         .into_iter()
-        .filter_map(|(id, heading, body)| body.map(|body| (id, heading, body)))
+        .filter_map(|(id, heading, body)| body.map(|body| Section { id, heading, body }))
         .collect();
         let data = json!({ "charts": gallery.into_json(), "time": null });
         let title = words::short(&words::one_line(&self.title), 100);
+        let invalid = if self.is_valid() { "" } else { "INVALID: " };
         let page = html! {
             (DOCTYPE)
             html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(policy());
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="generator" content=(format!("breme {}", self.breme_version));
-                    meta name="referrer" content="no-referrer";
-                    title { @if !self.is_valid() { "INVALID: " } (title) " · breme load" }
-                    style { (PreEscaped(STYLE)) (PreEscaped(LOAD_STYLE)) }
-                }
+                (head(&format!("{invalid}{title} · breme load"), &self.breme_version, LOAD_STYLE, None))
                 body {
                     a.skip href="#summary" { "Skip to the summary" }
                     (self.banner())
                     nav.contents aria-label="Contents" {
                         ul {
                             li { a href="#summary" { "Summary" } }
-                            @for (id, heading, _) in &sections { li { a href=(format!("#{id}")) { (heading) } } }
+                            @for section in &sections { li { a href=(format!("#{}", section.id)) { (section.heading) } } }
                         }
                     }
                     main {
                         (self.summary())
-                        @for (id, heading, body) in &sections {
-                            section id=(id) aria-labelledby=(format!("{id}-heading")) {
-                                h2 id=(format!("{id}-heading")) { (heading) }
-                                (body)
-                            }
-                        }
+                        (all(&sections))
                     }
-                    footer { p { "Written by breme " (self.breme_version) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
-                    script type="application/json" id="run" { (PreEscaped(embedded(&data))) }
-                    script { (PreEscaped(CHARTS_SCRIPT)) }
-                    script { (PreEscaped(SCRIPT)) }
+                    (foot(&self.breme_version, &data))
                 }
             }
         };

@@ -11,10 +11,10 @@ use breme_watch::text;
 use charts::Charts;
 use heat_map::heat_map;
 use jiff::tz::TimeZone;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 use serde_json::json;
 
-use super::{CHARTS_SCRIPT, SCRIPT, STYLE, embedded, policy};
+use super::{foot, head};
 use crate::figures::{Unit, figure};
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
@@ -58,16 +58,7 @@ impl WatchPage<'_> {
         let page = html! {
             (DOCTYPE)
             html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(policy());
-                    @if let Some(seconds) = self.reload_s { meta http-equiv="refresh" content=(seconds); }
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="generator" content=(format!("breme {}", env!("CARGO_PKG_VERSION")));
-                    meta name="referrer" content="no-referrer";
-                    title { (title) " · breme watch" }
-                    style { (PreEscaped(STYLE)) (PreEscaped(WATCH_STYLE)) }
-                }
+                (head(&format!("{title} · breme watch"), env!("CARGO_PKG_VERSION"), WATCH_STYLE, self.reload_s))
                 body {
                     a.skip href="#summary" { "Skip to the summary" }
                     (self.banner())
@@ -81,10 +72,7 @@ impl WatchPage<'_> {
                         (self.summary(&targets))
                         @for section in &sections { (section) }
                     }
-                    footer { p { "Written by breme " (env!("CARGO_PKG_VERSION")) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
-                    script type="application/json" id="run" { (PreEscaped(embedded(&data))) }
-                    script { (PreEscaped(CHARTS_SCRIPT)) }
-                    script { (PreEscaped(SCRIPT)) }
+                    (foot(env!("CARGO_PKG_VERSION"), &data))
                 }
             }
         };

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 /// Under which names it is known; the first one is what `cargo xtask test` installs.
@@ -92,6 +94,24 @@ impl Browser {
                 look();
             })",
         );
+    }
+
+    /// The same in a window as high as the page: what has not been seen is not drawn.
+    #[allow(dead_code, reason = "for tests of whole pages")]
+    pub fn open_whole(&mut self, file: &Path, width_px: u32) {
+        self.open(file, width_px, 900);
+        let height = self.evaluate("document.documentElement.scrollHeight").as_u64().unwrap();
+        self.open(file, width_px, u32::try_from(height).unwrap());
+    }
+
+    /// Writes a picture of the page to the folder that `BREME_SCREENSHOTS` names, if it is set.
+    #[allow(dead_code, reason = "for tests of whole pages")]
+    pub fn keep_picture(&mut self, name: &str) {
+        let Ok(folder) = std::env::var("BREME_SCREENSHOTS") else { return };
+        let options = json!({ "format": "png", "captureBeyondViewport": true });
+        let picture = self.call("Page.captureScreenshot", options);
+        let picture = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
+        std::fs::write(Path::new(&folder).join(name), picture).unwrap();
     }
 
     /// Opens an address in a window of this size and waits until it is loaded.
