@@ -5,8 +5,10 @@
 
 mod arguments;
 mod attendant;
+mod export;
 mod fail_if;
 mod feed;
+mod live;
 #[cfg(target_os = "linux")]
 mod measurement;
 mod origin_counter;
@@ -23,19 +25,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 pub use arguments::{Args, Peers};
-use attendant::{Attendant, Interruption, ShownProgress};
+use attendant::{Attendant, Interruption, ShownProgress, Watched};
 use breme_driver::{ClientTls, Clock, DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
-use feed::{Feed, Times};
+use export::Prepared;
+use feed::Feed;
 #[cfg(target_os = "linux")]
 pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 
+use crate::admin;
 use crate::checks::{self, Checks};
 use crate::failure::{FAILED, Failure, exit};
 
@@ -54,14 +57,15 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     args.conceal_credentials();
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
-    check_descriptors(&plan)?;
+    check_descriptors(&plan, args)?;
+    let export = Prepared::new(args)?;
     let tls = secured::clients(args, plan.hosts())?;
     let Peers { addresses, unix_sockets } = args.connection.resolve(&plan)?;
     let outputs = Outputs::create(&args.output, args.html.as_ref())?;
     let clock = Clock::start();
     let (mut feeds, log_writers) = outputs.start_logs(&plan, clock)?;
     let progress = args.shown_progress();
-    let intervals = (progress == ShownProgress::View).then(|| {
+    let intervals = (progress == ShownProgress::View || export.is_some()).then(|| {
         let (feed, intervals) = Feed::new();
         feeds.push(feed);
         intervals
@@ -72,12 +76,15 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         run = run.observed_by(Box::new(move |observed| feeds.iter_mut().for_each(|feed| feed.offer(observed))));
     }
     let run = Arc::new(run);
+    let export = export.map(|export| export.start(&run, clock)).transpose()?.map(Arc::new);
     if args.start_on_line {
         stdin::wait_for_line()?;
     }
     let origin = args.origin_counter.as_deref().map(OriginCounter::begin).transpose()?;
-    let (mut shards, generator, interruption) = drive(&run, args, clock, (&tls, unix_sockets), (progress, intervals))?;
+    let watched = Watched { progress, intervals, export: export.clone() };
+    let (mut shards, generator, interruption) = drive(&run, args, clock, (&tls, unix_sockets), watched)?;
     let mut outcome = Outcome::of(&run, &mut shards, &generator);
+    export.iter().for_each(|export| export.set_final(&run));
     if let Some(address) = args.connection.address_text() {
         outcome.settings.address = Some(address);
     }
@@ -89,6 +96,10 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     outputs.write(&run, &outcome)?;
     let checks = fail_if::checks(&run, &outcome);
     output::print(&outcome, &checks, if args.json { ResultFormat::Json } else { args.format })?;
+    // The attendant, which has the other clone, has ended.
+    if let Some(export) = export.and_then(Arc::into_inner) {
+        export.end();
+    }
     // A generator of an experiment has no conditions; what it saw is judged there.
     if !args.fail_if.is_empty() {
         checks::annotate(&checks);
@@ -103,8 +114,9 @@ impl Args {
     }
 }
 
-fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
-    breme_sys::ensure_descriptor_limit(descriptors(plan)).map_err(|error| Failure::run(error.to_string()))
+fn check_descriptors(plan: &Plan, args: &Args) -> Result<(), Failure> {
+    let of_admin = if args.export.has_admin() { admin::DESCRIPTORS } else { 0 };
+    breme_sys::ensure_descriptor_limit(descriptors(plan) + of_admin).map_err(|error| Failure::run(error.to_string()))
 }
 
 /// Most open descriptors of a load.
@@ -121,7 +133,7 @@ fn drive(
     args: &Args,
     clock: Clock,
     (tls, unix_sockets): (&[Arc<ClientTls>], BTreeMap<SocketAddr, PathBuf>),
-    (progress, intervals): (ShownProgress, Option<Receiver<Times>>),
+    watched: Watched,
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads: run.shard_count(),
@@ -138,7 +150,7 @@ fn drive(
             .map_err(|error| Failure::run(error.to_string()))?;
     let counting = running.counters();
     let stopper = running.stopper();
-    let attendant = Attendant::start(Arc::clone(run), stopper, progress, intervals, args.watches_stdin())?;
+    let attendant = Attendant::start(Arc::clone(run), stopper, watched, args.watches_stdin())?;
     let ended = running.join();
     let (cpu, elapsed) = (breme_sys::cpu_time_of_process().since(cpu_before).total(), begun.elapsed());
     let interruption = attendant.finish();

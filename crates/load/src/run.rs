@@ -186,7 +186,7 @@ impl Run {
         })
     }
 
-    /// Responses by status and errors by kind, as of the shards' last intervals.
+    /// Totals so far, as of the shards' last intervals; complete when the shards have ended.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();

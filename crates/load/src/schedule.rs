@@ -91,6 +91,12 @@ impl Pace {
         self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration))
     }
 
+    /// The rate at this time from the beginning, per second.
+    #[must_use]
+    pub fn rate_at(&self, elapsed: Duration) -> f64 {
+        Rates::new(self).rate_at(elapsed.as_secs_f64())
+    }
+
     /// The highest rate that it reaches.
     #[must_use]
     pub fn peak_rate(&self) -> f64 {
@@ -183,10 +189,20 @@ impl Rates {
         Self { lines }
     }
 
+    /// The line of this second.
+    fn line_at(&self, second: f64) -> Line {
+        let place = self.lines.partition_point(|line| line.start_s <= second).max(1) - 1;
+        self.lines[place]
+    }
+
+    fn rate_at(&self, second: f64) -> f64 {
+        let line = self.line_at(second);
+        line.rate + line.slope * (second - line.start_s)
+    }
+
     fn position_at(&self, nanos: u64) -> f64 {
         let second = nanos as f64 / NANOS_PER_SECOND;
-        let place = self.lines.partition_point(|line| line.start_s <= second).max(1) - 1;
-        let line = self.lines[place];
+        let line = self.line_at(second);
         let since = second - line.start_s;
         line.start_position + since * (line.rate + line.slope * since / 2.0)
     }
@@ -291,6 +307,14 @@ mod tests {
     fn dues(pace: &Pace, count: u64) -> Vec<u64> {
         let mut schedule = Schedule::new(pace, 7);
         (0..count).map_while(|number| schedule.due(number)).collect()
+    }
+
+    #[test]
+    fn the_rate_follows_the_stages() {
+        let stages = vec![ramp(10.0, 100.0), step(5.0, 20.0), ramp(0.0, 7.0)];
+        let pace = Pace { rate: 50.0, stages, arrivals: Arrivals::Even };
+        let rates = [0, 5, 10, 14, 15, 99].map(|second| pace.rate_at(Duration::from_secs(second)));
+        assert_eq!(rates, [50.0, 75.0, 20.0, 20.0, 7.0, 7.0]);
     }
 
     #[test]

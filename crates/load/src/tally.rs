@@ -219,6 +219,8 @@ pub(crate) struct Tally {
     pub punctual: u64,
     /// Of the others.
     pub lateness: Histogram,
+    /// Requests that were later than [`LATENESS_P99_MAX`](crate::LATENESS_P99_MAX).
+    pub late: u64,
     pub handshake_times: Histogram,
     /// Connections whose handshake went on with the keys of an earlier session.
     pub resumed: u64,
@@ -416,6 +418,7 @@ impl Tally {
             arrived: 0,
             punctual: 0,
             lateness: Histogram::new(),
+            late: 0,
             handshake_times: Histogram::new(),
             resumed: 0,
             occupancy: Occupancy::default(),
@@ -487,6 +490,7 @@ impl Tally {
         self.arrived += other.arrived;
         self.punctual += other.punctual;
         self.lateness.merge(&other.lateness);
+        self.late += other.late;
         self.steps.iter_mut().zip(&other.steps).for_each(|(sum, more)| sum.merge(more));
         self.sessions.iter_mut().zip(&other.sessions).for_each(|(sum, more)| sum.merge(more));
         self.handshake_times.merge(&other.handshake_times);

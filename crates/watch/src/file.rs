@@ -393,8 +393,18 @@ fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, colle
 }
 
 /// Flags of `breme load` without a meaning in a watch.
-const REFUSED: [&str; 9] =
-    ["until-stopped", "start-on-line", "output", "json", "format", "quiet", "fail-if", "origin-counter", "targets"];
+const REFUSED: [&str; 10] = [
+    "until-stopped",
+    "start-on-line",
+    "output",
+    "json",
+    "format",
+    "quiet",
+    "fail-if",
+    "origin-counter",
+    "targets",
+    "admin",
+];
 
 fn arguments(target: &TargetToml, timeout: Duration, collector: &mut Collector) -> Vec<String> {
     let mut arguments = Vec::new();

@@ -170,6 +170,11 @@ impl<'a> Families<'a> {
         self.one(name, help, Some(unit), &ConstGauge::new(signed(value)))
     }
 
+    /// A number that goes up and down and is not whole.
+    pub fn number(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        self.one(name, help, None, &ConstGauge::new(value))
+    }
+
     fn one(&mut self, name: &str, help: &str, unit: Option<&Unit>, metric: &impl EncodeMetric) -> fmt::Result {
         metric.encode(self.0.encode_descriptor(name, help, unit, metric.metric_type())?)
     }

@@ -2,6 +2,7 @@
 
 mod connection;
 mod credentials;
+mod export;
 mod form;
 
 use std::io::Read;
@@ -17,6 +18,7 @@ use breme_load::{
 use connection::ConnectionFlags;
 pub use connection::Peers;
 use credentials::CredentialFlags;
+use export::ExportFlags;
 use form::FormField;
 
 use super::attendant::ShownProgress;
@@ -361,6 +363,9 @@ pub struct Args {
     /// Write the result to FILE as a page that opens offline; same as -o FILE.html
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) html: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) export: ExportFlags,
 
     /// Show no progress
     #[arg(short, long, help_heading = "Output")]

@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::export::Export;
 use super::feed::Times;
 use super::stdin;
 use super::view::View;
@@ -48,24 +49,25 @@ enum Notice {
 }
 
 impl Attendant {
-    /// `intervals` are for the live view; `watches_input`: the end of standard input ends the run too.
+    /// `watches_input`: the end of standard input ends the run too.
     pub(super) fn start(
         run: Arc<Run>,
         stopper: Stopper,
-        progress: ShownProgress,
-        intervals: Option<Receiver<Times>>,
+        watched: Watched,
         watches_input: bool,
     ) -> Result<Self, Failure> {
         let signals =
             Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
         let (notices, told) = channel();
-        let display = Display::new(&run, progress, intervals);
+        let display = Display::new(&run, watched.progress);
         let started = Instant::now();
         let watch = Watch {
             run,
             stopper,
             signals,
             display,
+            intervals: watched.intervals,
+            export: watched.export,
             started,
             has_been_stopped: false,
             has_seen_signal: false,
@@ -99,6 +101,14 @@ impl Drop for Attendant {
     }
 }
 
+/// What the thread shows and passes on.
+pub(super) struct Watched {
+    pub progress: ShownProgress,
+    /// For the live view and the metrics, if there are any.
+    pub intervals: Option<Receiver<Times>>,
+    pub export: Option<Arc<Export>>,
+}
+
 /// What the user wants to see of a run that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownProgress {
@@ -125,14 +135,14 @@ enum Display {
 }
 
 impl Display {
-    fn new(run: &Arc<Run>, progress: ShownProgress, intervals: Option<Receiver<Times>>) -> Self {
-        match (progress, intervals) {
-            (ShownProgress::Nothing, _) => Self::Nothing,
-            (ShownProgress::View, Some(intervals)) => match View::start(Arc::clone(run), intervals) {
+    fn new(run: &Arc<Run>, progress: ShownProgress) -> Self {
+        match progress {
+            ShownProgress::Nothing => Self::Nothing,
+            ShownProgress::Line => Self::Line(bar(run)),
+            ShownProgress::View => match View::start(Arc::clone(run)) {
                 Ok(view) => Self::View(Box::new(view)),
                 Err(_) => Self::Line(bar(run)),
             },
-            _ => Self::Line(bar(run)),
         }
     }
 }
@@ -142,6 +152,8 @@ struct Watch {
     stopper: Stopper,
     signals: Signals,
     display: Display,
+    intervals: Option<Receiver<Times>>,
+    export: Option<Arc<Export>>,
     started: Instant,
     has_been_stopped: bool,
     has_seen_signal: bool,
@@ -158,6 +170,7 @@ impl Watch {
                 Ok(Notice::RunEnded) | Err(RecvTimeoutError::Disconnected) => break,
             }
             self.heed_signals();
+            self.take_intervals();
             self.show(&mut last);
         }
         if let Display::Line(bar) = &self.display {
@@ -185,6 +198,18 @@ impl Watch {
     fn stop(&mut self) {
         if !std::mem::replace(&mut self.has_been_stopped, true) {
             self.stopper.drain();
+        }
+    }
+
+    /// As often as it looks, so that the queue stays short.
+    fn take_intervals(&mut self) {
+        for times in self.intervals.iter().flat_map(Receiver::try_iter) {
+            if let Display::View(view) = &mut self.display {
+                view.add_interval(&times);
+            }
+            if let Some(export) = &self.export {
+                export.add_interval(&times);
+            }
         }
     }
 

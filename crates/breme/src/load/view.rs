@@ -14,7 +14,6 @@ mod screen;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use breme_load::Run;
@@ -32,7 +31,6 @@ const ROWS_MIN: u16 = 16;
 /// The view of one run.
 pub(super) struct View {
     run: Arc<Run>,
-    intervals: Receiver<Times>,
     model: Model,
     screen: Screen,
     drawn_at: Option<Instant>,
@@ -47,20 +45,21 @@ impl View {
         !is_dumb && is_large
     }
 
-    pub(super) fn start(run: Arc<Run>, intervals: Receiver<Times>) -> io::Result<Self> {
+    pub(super) fn start(run: Arc<Run>) -> io::Result<Self> {
         let model = Model::new(&run);
-        Ok(Self { run, intervals, model, screen: Screen::enter()?, drawn_at: None })
+        Ok(Self { run, model, screen: Screen::enter()?, drawn_at: None })
     }
 
-    /// Takes what has been measured since; draws, if it is time.
+    pub(super) fn add_interval(&mut self, times: &Times) {
+        self.model.add_interval(times);
+    }
+
+    /// Draws, if it is time.
     pub(super) fn refresh(&mut self, now: Instant) {
         if self.drawn_at.is_some_and(|drawn_at| now.duration_since(drawn_at) < REDRAW) {
             return;
         }
         self.drawn_at = Some(now);
-        while let Ok(times) = self.intervals.try_recv() {
-            self.model.add_interval(&times);
-        }
         self.model.set_progress(now, &self.run);
         // A terminal that is gone shows nothing; the run goes on.
         let _ = self.screen.draw(|frame| draw::draw(&self.model, frame));

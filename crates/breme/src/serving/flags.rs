@@ -27,14 +27,21 @@ pub struct ListenFlags {
 /// What every server has, whatever its driver.
 #[derive(Debug, clap::Args)]
 pub struct ProcessFlags {
-    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
-    /// [default: none]
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<String>,
+    #[command(flatten)]
+    admin: AdminFlag,
 
     /// Processors to run on, assigned to the threads in turn, as in 0,2-3 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<CpuList>,
+}
+
+/// Where the admin server is.
+#[derive(Debug, clap::Args)]
+pub struct AdminFlag {
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
+    /// [default: none]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
 }
 
 /// Whose certificate is shown.
@@ -115,14 +122,24 @@ pub struct ConnectionFlags {
     pub drain_linger: Duration,
 }
 
-impl ProcessFlags {
-    pub fn has_admin(&self) -> bool {
+impl AdminFlag {
+    pub const fn is_set(&self) -> bool {
         self.admin.is_some()
     }
 
-    pub fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+    pub fn address(&self) -> Result<Option<SocketAddr>, Failure> {
         let address = |text: &String| resolve("--admin", text.strip_prefix("http://").unwrap_or(text));
         self.admin.as_ref().map(address).transpose()
+    }
+}
+
+impl ProcessFlags {
+    pub fn has_admin(&self) -> bool {
+        self.admin.is_set()
+    }
+
+    pub fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+        self.admin.address()
     }
 
     pub fn cpus(&self) -> Vec<usize> {

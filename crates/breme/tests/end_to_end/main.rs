@@ -31,6 +31,7 @@ mod laboratory_preflight;
 mod laboratory_repeats;
 mod laboratory_versus;
 mod link;
+mod load_export;
 mod load_habits;
 mod load_view;
 mod loading;

@@ -8,6 +8,7 @@ use breme_base::Instant;
 
 use super::shard::{Load, Phase};
 use crate::occupancy::Activity;
+use crate::outcome::LATENESS_P99_MAX;
 use crate::tally::ErrorKind;
 use crate::window::Slot;
 
@@ -29,6 +30,7 @@ impl Load {
         self.span.ended = self.last_seen;
         self.gather();
         self.run.series().finish_shard(self.shard.id.0, self.interval_index, &self.interval);
+        self.run.set_counts(self.shard.id.0, &self.tally);
         self.publish();
     }
 
@@ -61,6 +63,7 @@ impl Load {
             self.tally.punctual += 1;
         } else {
             self.tally.lateness.record(lateness.as_nanos() as u64);
+            self.tally.late += u64::from(lateness > LATENESS_P99_MAX);
         }
     }
 
