@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use authorization::AuthorizationFile;
 pub use delivery::Delivery;
-pub use remote_write::RemoteWriter;
+pub use remote_write::{RemoteWriter, Telling};
 
 /// Time limit of a request.
 const WITHIN: Duration = Duration::from_secs(5);

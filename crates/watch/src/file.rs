@@ -344,7 +344,7 @@ fn destination(
         collector.note(&auth_file.span(), "there is no URL for which to use it");
     }
     if let Some(written) = &written
-        && written.get_ref().split('/').nth(2).is_some_and(|authority| authority.contains('@'))
+        && url_has_password(written.get_ref())
     {
         collector.note(
             &written.span(),
@@ -357,11 +357,23 @@ fn destination(
 
 fn url(written: Option<Spanned<String>>, collector: &mut Collector) -> Option<String> {
     let written = written?;
-    let host = ["http://", "https://"].iter().find_map(|scheme| written.get_ref().strip_prefix(scheme));
-    if host.is_none_or(|host| host.is_empty() || host.starts_with(['/', ':'])) {
+    if !url_has_host(written.get_ref()) {
         collector.note(&written.span(), "a URL begins with http:// or https:// and a host");
     }
     Some(written.into_inner())
+}
+
+/// Whether it names a user, whose password messages would show.
+#[must_use]
+pub fn url_has_password(url: &str) -> bool {
+    url.split('/').nth(2).is_some_and(|authority| authority.contains('@'))
+}
+
+/// Whether it is one of HTTP, and names a host.
+#[must_use]
+pub fn url_has_host(url: &str) -> bool {
+    let host = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    host.is_some_and(|host| !host.is_empty() && !host.starts_with(['/', ':']))
 }
 
 fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, collector: &mut Collector) -> Vec<Target> {
@@ -393,7 +405,7 @@ fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, colle
 }
 
 /// Flags of `breme load` without a meaning in a watch.
-const REFUSED: [&str; 10] = [
+const REFUSED: [&str; 12] = [
     "until-stopped",
     "start-on-line",
     "output",
@@ -404,6 +416,8 @@ const REFUSED: [&str; 10] = [
     "origin-counter",
     "targets",
     "admin",
+    "remote-write",
+    "remote-write-auth-file",
 ];
 
 fn arguments(target: &TargetToml, timeout: Duration, collector: &mut Collector) -> Vec<String> {

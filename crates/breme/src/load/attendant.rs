@@ -211,6 +211,7 @@ impl Watch {
                 export.add_interval(&times);
             }
         }
+        self.export.iter().for_each(|export| export.refresh());
     }
 
     fn show(&mut self, last: &mut (Instant, Progress)) {

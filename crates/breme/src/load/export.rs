@@ -1,45 +1,83 @@
-//! Where the metrics of a running load go: to those who ask at `--admin`.
+//! Where the metrics of a running load go: to those who ask at `--admin`, and to the receiver of `--remote-write`.
 
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_driver::Clock;
 use breme_load::{Outcome, Run};
+use prometheus_client::registry::Registry;
 
 use super::Args;
 use super::feed::Times;
 use super::live::{LoadMetrics, ResponseTimes};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::failure::Failure;
+#[cfg(target_os = "linux")]
+use crate::push::{Receiver, RemoteWriter, Telling};
 
-/// What is checked and opened before the run, so that a wrong address costs no measurement.
+/// Time between two samples for the receiver.
+#[cfg(target_os = "linux")]
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// What is checked and opened before the run, so that a wrong address or file costs no measurement.
 pub(super) struct Prepared {
-    listener: AdminListener,
-    process: ProcessMetrics,
+    listener: Option<AdminListener>,
+    #[cfg(target_os = "linux")]
+    receiver: Option<Receiver>,
 }
 
 impl Prepared {
     /// None if nothing is exported.
     pub(super) fn new(args: &Args) -> Result<Option<Self>, Failure> {
-        let process = ProcessMetrics::starting_now();
-        let listener = args.export.admin()?.map(AdminListener::bind).transpose()?;
-        Ok(listener.map(|listener| Self { listener, process }))
+        let prepared = Self {
+            listener: args.export.admin()?.map(AdminListener::bind).transpose()?,
+            #[cfg(target_os = "linux")]
+            receiver: args.export.receiver()?,
+        };
+        Ok(prepared.is_wanted().then_some(prepared))
+    }
+
+    fn is_wanted(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        let has_receiver = self.receiver.is_some();
+        #[cfg(not(target_os = "linux"))]
+        let has_receiver = false;
+        self.listener.is_some() || has_receiver
     }
 
     pub(super) fn start(self, run: &Arc<Run>, clock: Clock) -> Result<Export, Failure> {
         let times = ResponseTimes::default();
         let metrics = LoadMetrics { run: Arc::clone(run), clock, times: times.clone() };
-        let registry = application_registry("load", self.process, [Box::new(metrics)]);
-        // Standard output is for the result.
-        eprintln!("admin on http://{}", self.listener.address());
-        let admin = self.listener.start(clock, Vec::new(), registry, Readiness::default(), None)?;
-        Ok(Export { times, admin })
+        let registry = || registry(metrics.clone());
+        #[cfg(target_os = "linux")]
+        let samples = self.receiver.map(|receiver| Samples::start(receiver, registry())).transpose()?;
+        let admin = self.listener.map(|listener| {
+            // Standard output is for the result.
+            eprintln!("admin on http://{}", listener.address());
+            listener.start(clock, Vec::new(), registry(), Readiness::default(), None)
+        });
+        Ok(Export {
+            times,
+            admin: admin.transpose()?,
+            #[cfg(target_os = "linux")]
+            samples,
+        })
     }
+}
+
+fn registry(metrics: LoadMetrics) -> Registry {
+    application_registry("load", ProcessMetrics::starting_now(), [Box::new(metrics)])
 }
 
 /// At work while the run goes on, and until it is ended.
 pub(super) struct Export {
     times: ResponseTimes,
-    admin: Admin,
+    admin: Option<Admin>,
+    #[cfg(target_os = "linux")]
+    samples: Option<Samples>,
 }
 
 impl Export {
@@ -48,12 +86,72 @@ impl Export {
         self.times.add(&times.interval.response);
     }
 
+    /// Queues a sample, if it is time.
+    pub(super) fn refresh(&self) {
+        #[cfg(target_os = "linux")]
+        self.samples.iter().for_each(Samples::queue_if_due);
+    }
+
     /// The run is over: what came after the last complete interval counts, too.
     pub(super) fn set_final(&self, run: &Run) {
         self.times.set(Outcome::response_histogram(run));
+        #[cfg(target_os = "linux")]
+        self.samples.iter().for_each(Samples::queue);
     }
 
+    /// Says what the receiver did not get. It is waited for, for a bounded time.
     pub(super) fn end(self) {
-        self.admin.end();
+        self.admin.into_iter().for_each(Admin::end);
+        #[cfg(target_os = "linux")]
+        if let Some(gaps) = self.samples.and_then(|samples| samples.writer.finish()) {
+            eprintln!("breme load: {gaps}");
+        }
+    }
+}
+
+/// What is sent by remote write. Nothing waits for the receiver; what is not delivered is counted.
+#[cfg(target_os = "linux")]
+struct Samples {
+    writer: RemoteWriter,
+    clock: Mutex<SampleClock>,
+}
+
+#[cfg(target_os = "linux")]
+struct SampleClock {
+    due: Instant,
+    /// Time of the last sample. A receiver rejects one that is not later.
+    last_ms: i64,
+}
+
+#[cfg(target_os = "linux")]
+impl Samples {
+    /// Queues the first one: counters begin at 0.
+    fn start(receiver: Receiver, registry: Registry) -> Result<Self, Failure> {
+        let writer = RemoteWriter::start("load", receiver, registry, Telling::AtEnd)?;
+        let samples = Self { writer, clock: Mutex::new(SampleClock { due: Instant::now(), last_ms: 0 }) };
+        samples.queue_if_due();
+        Ok(samples)
+    }
+
+    fn queue_if_due(&self) {
+        let now = Instant::now();
+        let mut clock = self.lock();
+        if now >= clock.due {
+            clock.due = (clock.due + SAMPLE_EVERY).max(now);
+            drop(clock);
+            self.queue();
+        }
+    }
+
+    fn queue(&self) {
+        let mut clock = self.lock();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        clock.last_ms = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX).max(clock.last_ms.saturating_add(1));
+        // What it says is counted, and told at the end.
+        let _ = self.writer.send(clock.last_ms);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SampleClock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -73,7 +73,7 @@ impl ResponseTimes {
 }
 
 /// What is told of a load.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LoadMetrics {
     pub run: Arc<Run>,
     pub clock: Clock,

@@ -1,9 +1,10 @@
 //! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics`, with a time of the sender's.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
+use breme_base::plural;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
@@ -15,6 +16,8 @@ const QUEUE_MAX: usize = 600;
 /// Pause after a failed attempt; it doubles.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// At the end, messages are sent for this long, and for that of the last request.
+const ENDING_MAX: Duration = Duration::from_secs(5);
 const TOO_MANY_REQUESTS: u16 = 429;
 const HEADERS: [(&str, &str); 3] = [
     ("Content-Type", "application/x-protobuf"),
@@ -22,11 +25,56 @@ const HEADERS: [(&str, &str); 3] = [
     ("X-Prometheus-Remote-Write-Version", "0.1.0"),
 ];
 
-/// Dropping it sends what is queued, until an attempt fails.
+/// Dropping it sends what is queued, until an attempt fails or [`ENDING_MAX`] has passed.
 pub struct RemoteWriter {
     source: Source,
     registry: Registry,
+    account: Arc<Account>,
     delivery: Delivery<Vec<u8>>,
+}
+
+/// When problems are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// On standard error, when they occur.
+    AtOnce,
+    /// By [`RemoteWriter::finish`]: a terminal that shows a view has no place for them before.
+    AtEnd,
+}
+
+/// What became of the messages.
+#[derive(Debug)]
+struct Account {
+    command: &'static str,
+    url: String,
+    telling: Telling,
+    offered: AtomicU64,
+    delivered: AtomicU64,
+    /// The latest.
+    problem: Mutex<Option<String>>,
+}
+
+impl Account {
+    fn tell(&self, problem: &str, consequence: &str) {
+        match self.telling {
+            Telling::AtOnce => eprintln!("breme {}: remote write: {problem}{consequence}", self.command),
+            Telling::AtEnd => self.note(problem),
+        }
+    }
+
+    fn note(&self, problem: &str) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.to_owned());
+    }
+
+    /// None if every message was delivered.
+    fn gaps(&self) -> Option<String> {
+        let offered = self.offered.load(Ordering::Relaxed);
+        let missing = offered.saturating_sub(self.delivered.load(Ordering::Relaxed));
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let problem = problem.unwrap_or_else(|| format!("no response from {}", self.url));
+        (missing > 0)
+            .then(|| format!("remote write: {missing} of {} not delivered: {problem}", plural(offered, "sample")))
+    }
 }
 
 /// Who sends.
@@ -48,58 +96,91 @@ impl Source {
 
 impl RemoteWriter {
     /// Sends the metrics `breme_COMMAND_*` of `registry`.
-    pub fn start(command: &'static str, receiver: Receiver, registry: Registry) -> Result<Self, Failure> {
+    pub fn start(
+        command: &'static str,
+        receiver: Receiver,
+        registry: Registry,
+        telling: Telling,
+    ) -> Result<Self, Failure> {
+        let account = Arc::new(Account {
+            command,
+            url: receiver.url().to_owned(),
+            telling,
+            offered: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            problem: Mutex::default(),
+        });
+        let noted = Arc::clone(&account);
         let deliver = move |bodies: &mpsc::Receiver<Vec<u8>>, is_ending: &AtomicBool| {
-            send_all(bodies, command, &receiver, is_ending);
+            send_all(bodies, &receiver, &noted, is_ending);
         };
-        Ok(Self {
-            source: Source::new(command),
-            registry,
-            delivery: Delivery::start("remote write", QUEUE_MAX, deliver)?,
-        })
+        let delivery = Delivery::start("remote write", QUEUE_MAX, deliver)?;
+        Ok(Self { source: Source::new(command), registry, account, delivery })
     }
 
     /// Queues the current values; a problem if that is not possible.
     pub fn send(&self, wall_ms: i64) -> Option<String> {
+        self.account.offered.fetch_add(1, Ordering::Relaxed);
+        let problem = self.queue(wall_ms).err()?;
+        self.account.note(&problem);
+        Some(format!("remote write: {problem}"))
+    }
+
+    fn queue(&self, wall_ms: i64) -> Result<(), String> {
         let mut exposition = String::new();
-        if text::encode(&mut exposition, &self.registry).is_err() {
-            return Some(String::from("remote write: cannot encode the metrics"));
-        }
+        text::encode(&mut exposition, &self.registry).map_err(|_| String::from("cannot encode the metrics"))?;
         let body = compressed(&write_request(&exposition, &self.source, wall_ms));
-        (!self.delivery.queue(body))
-            .then(|| format!("remote write: {QUEUE_MAX} messages are queued; this one is not sent"))
+        match self.delivery.queue(body) {
+            true => Ok(()),
+            false => Err(format!("{QUEUE_MAX} messages are queued; this one is not sent")),
+        }
+    }
+
+    /// Sends what is queued, as dropping it does; says how many samples were not delivered, if any.
+    pub fn finish(self) -> Option<String> {
+        drop(self.delivery);
+        self.account.gaps()
     }
 }
 
-fn send_all(bodies: &mpsc::Receiver<Vec<u8>>, command: &str, receiver: &Receiver, is_ending: &AtomicBool) {
+fn send_all(bodies: &mpsc::Receiver<Vec<u8>>, receiver: &Receiver, account: &Account, is_ending: &AtomicBool) {
+    let mut ends_at: Option<Instant> = None;
     for body in bodies {
-        if !send_one(&body, command, receiver, is_ending) {
+        let now = Instant::now();
+        if is_ending.load(Ordering::SeqCst) && now >= *ends_at.get_or_insert(now + ENDING_MAX) {
+            let problem = format!("{} is too slow", receiver.url());
+            return account.tell(&problem, "; the queued messages are not sent");
+        }
+        if !send_one(&body, receiver, account, is_ending) {
             return;
         }
     }
 }
 
 /// Repeats until the receiver accepts or rejects the body; false if the command ended before that.
-fn send_one(body: &[u8], command: &str, receiver: &Receiver, is_ending: &AtomicBool) -> bool {
+fn send_one(body: &[u8], receiver: &Receiver, account: &Account, is_ending: &AtomicBool) -> bool {
     let url = receiver.url();
     let mut pause = PAUSE_MIN;
     loop {
         let problem = match receiver.post(&HEADERS, body) {
-            Ok(200..300) => return true,
+            Ok(200..300) => {
+                account.delivered.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
             // The receiver would reject it again.
             Ok(status) if (300..500).contains(&status) && status != TOO_MANY_REQUESTS => {
-                eprintln!("breme {command}: remote write: {url} rejects a message with status {status}");
+                account.tell(&format!("{url} rejects a message with status {status}"), "");
                 return true;
             }
             Ok(status) => format!("{url} returned status {status}"),
             Err(problem) => problem,
         };
         if is_ending.load(Ordering::SeqCst) {
-            eprintln!("breme {command}: remote write: {problem}; the queued messages are not sent");
+            account.tell(&problem, "; the queued messages are not sent");
             return false;
         }
         if pause == PAUSE_MIN {
-            eprintln!("breme {command}: remote write: {problem}; retrying");
+            account.tell(&problem, "; retrying");
         }
         std::thread::park_timeout(pause);
         pause = (pause * 2).min(PAUSE_MAX);
@@ -189,6 +270,40 @@ mod tests {
     fn source() -> Source {
         let labels = [("instance", String::from("h")), ("job", String::from("j"))];
         Source { prefix: String::from("breme_watch_"), labels }
+    }
+
+    fn account(offered: u64, delivered: u64) -> Account {
+        Account {
+            command: "load",
+            url: String::from("http://r/"),
+            telling: Telling::AtEnd,
+            offered: AtomicU64::new(offered),
+            delivered: AtomicU64::new(delivered),
+            problem: Mutex::default(),
+        }
+    }
+
+    #[test]
+    fn gaps_are_told_with_the_latest_reason() {
+        assert_eq!(account(61, 61).gaps(), None);
+        let account = account(61, 58);
+        account.tell("http://r/ returned status 503", "; retrying");
+        account.tell("http://r/ is too slow", "");
+        let gaps = account.gaps().unwrap();
+        assert_eq!(gaps, "remote write: 3 of 61 samples not delivered: http://r/ is too slow");
+    }
+
+    /// After a failed attempt nothing more is tried.
+    #[test]
+    fn the_end_is_bounded() {
+        let (sender, bodies) = mpsc::channel();
+        (0..3).for_each(|_| sender.send(Vec::new()).unwrap());
+        drop(sender);
+        let receiver = Receiver::new(String::from("http://127.0.0.1:1/"), None).unwrap();
+        let (account, is_ending) = (account(3, 0), AtomicBool::new(true));
+        send_all(&bodies, &receiver, &account, &is_ending);
+        assert!(account.gaps().unwrap().starts_with("remote write: 3 of 3 samples not delivered: "));
+        assert_eq!(bodies.try_iter().count(), 2, "the first attempt failed");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::status::{Status, WatchMetrics};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
-use crate::push::{Receiver as PushReceiver, RemoteWriter};
+use crate::push::{Receiver as PushReceiver, RemoteWriter, Telling};
 
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
@@ -50,7 +50,9 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
     let metrics =
         || application_registry("watch", ProcessMetrics::starting_now(), [Box::new(WatchMetrics(status.clone()))]);
     let remote_writer = receiver("remote_write", file.remote_write.as_ref())?;
-    let remote_writer = remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics())).transpose()?;
+    let remote_writer =
+        remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics(), Telling::AtOnce));
+    let remote_writer = remote_writer.transpose()?;
     let monitor = || ObjectiveMonitor::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
     let mut watch = WatchLoop {
         monitors: probers.iter().map(|_| monitor()).collect(),

@@ -1,14 +1,20 @@
-//! The metrics of a load while it runs.
+//! The metrics of a load while it runs: at its admin address, and sent by remote write.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
 use crate::admin::{check_prometheus_text, metrics};
-use crate::harness::{PATIENCE, Signal, Site, breme, get, load, send_signal, wait};
+use crate::harness::{
+    PATIENCE, Signal, Site, breme, free_address, get, load, read_head, send_signal, serve_each, wait,
+};
+use crate::remote_write::{Series, series};
 
 /// `breme load --until-stopped`, with the counts of short intervals.
 struct RunningLoad {
@@ -102,5 +108,132 @@ fn an_address_in_use_costs_no_measurement() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with("breme load: --admin: ") && said.contains(&site.address.to_string()), "{said}");
+    assert_eq!(site.counter(), 0);
+}
+
+/// A receiver of remote write, which responds with these statuses in turn, the last one repeatedly.
+fn receiver(statuses: &'static [u16]) -> (SocketAddr, Receiver<Vec<u8>>) {
+    let (sender, bodies) = channel();
+    let state = Mutex::new((0, sender));
+    let address = serve_each(move |stream: TcpStream| {
+        let mut input = BufReader::new(stream.try_clone().unwrap());
+        let mut output = stream;
+        while let Ok(Some(head)) = read_head(&mut input) {
+            assert!(head.starts_with("POST /api/v1/write ") && head.contains("Bearer 123\r\n"), "{head}");
+            let lower = head.to_ascii_lowercase();
+            let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+            let mut body = vec![0; length.unwrap()];
+            input.read_exact(&mut body).unwrap();
+            let mut state = state.lock().unwrap();
+            let status = statuses[state.0.min(statuses.len() - 1)];
+            state.0 += 1;
+            if status == 204 {
+                let _ = state.1.send(body);
+            }
+            drop(state);
+            let _ = write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    (address, bodies)
+}
+
+/// The flags that send to it, with a file of credentials in the folder.
+fn sending_to(receiver: SocketAddr, folder: &Path) -> [String; 2] {
+    let auth = folder.join("auth");
+    std::fs::write(&auth, "Bearer 123\n").unwrap();
+    let url = format!("--remote-write=http://{receiver}/api/v1/write");
+    [url, format!("--remote-write-auth-file={}", auth.display())]
+}
+
+fn load_sending(flags: &[String; 2], arguments: &[&str]) -> Output {
+    breme().args(["load", "--json"]).args(flags).args(arguments).output().unwrap()
+}
+
+/// The receiver is unavailable at first; the last message has what the result has.
+#[test]
+fn the_last_sample_is_that_of_the_whole_run() {
+    let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
+    let (address, bodies) = receiver(&[503, 204]);
+    let output = load_sending(&sending_to(address, folder.path()), &["-c", "3", "-n", "1000", &site.url("/bytes/100")]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bodies: Vec<Vec<u8>> = bodies.try_iter().collect();
+    let times: Vec<u64> = bodies.iter().map(|body| series(body)[0].wall_ms).collect();
+    assert!(times.len() >= 2 && times.is_sorted_by(|one, next| one < next), "{times:?}");
+    let last = series(bodies.last().unwrap());
+    let value = |name: &str, more: &[(&str, &str)]| {
+        let is_it = |series: &&Series| {
+            let has =
+                |name: &str, value: &str| series.labels.iter().any(|label| (&*label.0, &*label.1) == (name, value));
+            has("__name__", name) && has("job", "breme-load") && more.iter().all(|(name, value)| has(name, value))
+        };
+        last.iter().find(is_it).unwrap_or_else(|| panic!("{name}")).value
+    };
+    let number = |pointer: &str| result.pointer(pointer).unwrap().as_f64().unwrap();
+    assert_eq!(value("breme_load_requests_total", &[]), number("/requests/sent"));
+    assert_eq!(value("breme_load_responses_total", &[("code", "200")]), 1_000.0);
+    assert_eq!(value("breme_load_received_bytes_total", &[]), number("/bytes/received"));
+    assert_eq!(value("breme_load_connections_opened_total", &[]), number("/connections/opened"));
+    assert_eq!(value("breme_load_response_time_seconds_bucket", &[("le", "+Inf")]), 1_000.0);
+    let mean_ns = value("breme_load_response_time_seconds_sum", &[]) / 1_000.0 * 1e9;
+    assert!((mean_ns - number("/response_time/mean_ns")).abs() < 1.0, "{mean_ns}: {result:#}");
+}
+
+#[test]
+fn a_receiver_that_is_away_or_rejects_changes_no_result() {
+    let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
+    let (rejecting, _bodies) = receiver(&[400]);
+    for (address, why) in [(free_address(), "refused"), (rejecting, "status 400")] {
+        let output = load_sending(&sending_to(address, folder.path()), &["-n", "100", &site.url("/bytes/1")]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(result["requests"]["answered"], 100);
+        assert!(said.starts_with("breme load: remote write: ") && said.contains(" samples not delivered: "), "{said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+    }
+}
+
+/// The receiver responds when the test has the whole result.
+#[test]
+fn a_result_does_not_wait_for_the_receiver() {
+    let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let address = serve_each(move |stream: TcpStream| {
+        let _ = released.lock().unwrap().recv(); // an error once it is released
+        drop(stream);
+    });
+    let mut child = breme()
+        .args(["load", "--json", "-n", "100"])
+        .args(sending_to(address, folder.path()))
+        .arg(site.url("/bytes/1"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let result = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>().next().unwrap().unwrap();
+    assert_eq!(result["requests"]["answered"], 100);
+    drop(release);
+    assert!(wait(&mut child).success());
+}
+
+#[test]
+fn flags_of_remote_write_are_checked_before_the_run() {
+    let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());
+    let [_, auth] = sending_to(site.address, folder.path());
+    std::fs::write(folder.path().join("auth"), "secret").unwrap();
+    for (flags, code, message) in [
+        (vec!["--remote-write=http://a:secret@b/"], 2, "--remote-write-auth-file"),
+        (vec!["--remote-write=localhost:9090"], 2, "--remote-write localhost:9090: a URL begins with http://"),
+        (vec!["--remote-write=http://b/", &auth], 1, "it must hold one line: `Bearer TOKEN`"),
+        (vec![&auth], 2, "--remote-write <URL>"),
+    ] {
+        let output = load(&[&flags[..], &["-n", "1", &site.url("/")]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
+        assert!(said.contains(message) && !said.contains("secret"), "{flags:?}: {said}");
+    }
     assert_eq!(site.counter(), 0);
 }

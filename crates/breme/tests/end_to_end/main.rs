@@ -63,6 +63,7 @@ mod proxy_unread_content;
 mod proxy_upgrade;
 mod proxy_upstreams;
 mod recorder;
+mod remote_write;
 mod schedules;
 mod session;
 mod session_cluster;

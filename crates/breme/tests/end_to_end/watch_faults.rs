@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
 use crate::harness::{PATIENCE, Site, breme, read_head, serve_each};
+use crate::remote_write::{Series, series};
 use crate::watch::{Watch, file, number, one_target, report};
 
 /// Requests from which on `/slowing` is slow.
@@ -189,59 +190,15 @@ fn webhook_gets_each_alert_in_spite_of_errors() {
     assert!(page.status.success() && !shows(&page.stdout, "alerts.token"), "the page shows the token");
 }
 
-/// The fields of a protobuf message: number, and bytes, or the value as bytes.
-fn fields(mut message: &[u8]) -> Vec<(u64, Vec<u8>)> {
-    let mut fields = Vec::new();
-    while !message.is_empty() {
-        let tag = varint(&mut message);
-        let length = match tag & 7 {
-            0 => {
-                fields.push((tag >> 3, varint(&mut message).to_le_bytes().to_vec()));
-                continue;
-            }
-            1 => 8,
-            _ => usize::try_from(varint(&mut message)).unwrap(),
-        };
-        let (field, rest) = message.split_at(length);
-        fields.push((tag >> 3, field.to_vec()));
-        message = rest;
-    }
-    fields
-}
-
-fn varint(bytes: &mut &[u8]) -> u64 {
-    let length = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
-    let (digits, rest) = bytes.split_at(length);
-    *bytes = rest;
-    digits.iter().rev().fold(0, |value, digit| (value << 7) | u64::from(digit & 0x7f))
-}
-
-/// A block of Snappy that holds literals.
-fn uncompressed(mut block: &[u8]) -> Vec<u8> {
-    let length = varint(&mut block);
-    let mut bytes = Vec::new();
-    while let [tag, low, high, rest @ ..] = block {
-        assert_eq!(*tag, 61 << 2);
-        let (literal, rest) = rest.split_at(usize::from(u16::from_le_bytes([*low, *high])) + 1);
-        bytes.extend_from_slice(literal);
-        block = rest;
-    }
-    assert_eq!(bytes.len() as u64, length);
-    bytes
-}
-
 /// Value and time of `breme_watch_up{target="shop"}` in a remote-write request.
 fn up_sample(body: &[u8]) -> (f64, u64) {
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-    let series = fields(&uncompressed(body)).into_iter().map(|(_, series)| fields(&series));
-    let is_up = |labels: &[(u64, Vec<u8>)]| {
-        let texts: Vec<Vec<u8>> = labels.iter().flat_map(|(_, label)| fields(label)).map(|(_, text)| text).collect();
-        let host = rustix::system::uname().nodename().to_bytes().to_vec();
-        texts == [&b"__name__"[..], b"breme_watch_up", b"instance", &host, b"job", b"breme-watch", b"target", b"shop"]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let labels = [("__name__", "breme_watch_up"), ("instance", &host), ("job", "breme-watch"), ("target", "shop")];
+    let is_up = |series: &Series| {
+        series.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(labels.iter().copied())
     };
-    let found = series.filter(|series| is_up(&series[..series.len() - 1])).collect::<Vec<_>>();
-    let sample = fields(&found[0].last().unwrap().1);
-    (f64::from_bits(number(&sample[0].1)), number(&sample[1].1))
+    let found = series(body).into_iter().find(is_up).unwrap();
+    (found.value, found.wall_ms)
 }
 
 /// The receiver is unavailable at first; then it gets every interval once, in order.

@@ -1,8 +1,12 @@
 //! Flags of the metrics of a running load.
 
 use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 
 use crate::failure::Failure;
+#[cfg(target_os = "linux")]
+use crate::push::Receiver;
 use crate::serving::AdminFlag;
 
 #[derive(Debug, clap::Args)]
@@ -10,6 +14,16 @@ use crate::serving::AdminFlag;
 pub struct ExportFlags {
     #[command(flatten)]
     admin: AdminFlag,
+
+    /// URL of a Prometheus remote write receiver, which gets the metrics each second and at the end
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "URL")]
+    remote_write: Option<String>,
+
+    /// File with the Authorization header of --remote-write: Bearer TOKEN, or Basic USER:PASSWORD
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "FILE", requires = "remote_write")]
+    remote_write_auth_file: Option<PathBuf>,
 }
 
 impl ExportFlags {
@@ -19,5 +33,23 @@ impl ExportFlags {
 
     pub(crate) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
         self.admin.address()
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn receiver(&self) -> Result<Option<Receiver>, Failure> {
+        let Some(url) = &self.remote_write else { return Ok(None) };
+        if breme_watch::url_has_password(url) {
+            let remedy = "write it to a file, and name that with --remote-write-auth-file";
+            return Err(Failure::usage(format!(
+                "--remote-write: messages would show the password in this URL; {remedy}"
+            )));
+        }
+        if !breme_watch::url_has_host(url) {
+            return Err(Failure::usage(format!(
+                "--remote-write {url}: a URL begins with http:// or https:// and a host"
+            )));
+        }
+        let receiver = Receiver::new(url.clone(), self.remote_write_auth_file.clone());
+        receiver.map(Some).map_err(|problem| Failure::run(format!("--remote-write-auth-file {problem}")))
     }
 }
