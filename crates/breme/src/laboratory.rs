@@ -16,6 +16,7 @@ mod report;
 mod roles;
 mod run;
 mod runs;
+mod status;
 mod stored_run;
 mod versus;
 

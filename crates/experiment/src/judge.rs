@@ -53,7 +53,7 @@ pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use warm_up::agree_on_warm_ups;
 pub use words::{amount, less_is_better, less_is_better_of};
 
-use crate::judgement::{Judgement, Verdict};
+use crate::judgement::{HypothesisJudgement, Judgement, Verdict};
 use crate::record::TrialRecord;
 use look::Look;
 use noise::Floors;
@@ -89,15 +89,21 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     judgement
 }
 
-/// Whether every hypothesis has a verdict, so that a run may end. Without hypotheses there is nothing to decide.
+/// The hypotheses alone.
 #[must_use]
-pub fn is_decided(question: &Question, records: &[TrialRecord]) -> bool {
+pub fn judge_hypotheses(question: &Question, records: &[TrialRecord]) -> Vec<HypothesisJudgement> {
     let agreed = agree_on_warm_ups(records);
     let records = agreed.as_ref();
     let seen = Observations::new(question.all_measures(), records);
     let look = Look::at(question, &seen);
     let (floors, _) = Floors::seen(question, &seen);
+    hypotheses::judge(question, &seen, &floors, &look)
+}
+
+/// Whether every hypothesis has a verdict, so that a run may end. Without hypotheses there is nothing to decide.
+#[must_use]
+pub fn is_decided(question: &Question, records: &[TrialRecord]) -> bool {
     let is_open = |verdict| matches!(verdict, Verdict::Undecided { .. } | Verdict::NoData);
-    let judged = hypotheses::judge(question, &seen, &floors, &look);
+    let judged = judge_hypotheses(question, records);
     !judged.is_empty() && !judged.iter().any(|hypothesis| is_open(hypothesis.verdict))
 }

@@ -170,6 +170,27 @@ impl<'a> Families<'a> {
         self.one(name, help, Some(unit), &ConstGauge::new(signed(value)))
     }
 
+    /// The same, told from each other by labels.
+    pub fn numbers<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], f64)>,
+    ) -> fmt::Result {
+        self.labelled(None, name, help, values)
+    }
+
+    /// Texts, in labels.
+    pub fn infos<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        infos: impl IntoIterator<Item = [Label; N]>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Info)?;
+        infos.into_iter().try_for_each(|labels| family.encode_info(&labels))
+    }
+
     /// A number that goes up and down and is not whole.
     pub fn number(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.one(name, help, None, &ConstGauge::new(value))

@@ -1,12 +1,14 @@
 //! `breme run`: an experiment from its question to its answer.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_base::plural;
+use breme_driver::Clock;
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
@@ -16,10 +18,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
 use super::report::{self, Format};
+use super::status::RunStatus;
 use super::stored_run::{self, Judged, RUNS_FOLDER};
 use super::{experiment, output, roles};
+use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::checks::{self, Checks};
 use crate::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
+use crate::serving::AdminFlag;
 
 /// The name of the hidden command by which this program keeps the processes of others.
 const KEEP: &str = "keep";
@@ -51,6 +56,9 @@ pub struct Args {
     /// Extend the resumed run to N blocks in total
     #[arg(long, value_name = "N", requires = "resume")]
     blocks: Option<u32>,
+
+    #[command(flatten)]
+    admin: AdminFlag,
 
     #[command(flatten)]
     storage: Storage,
@@ -94,8 +102,9 @@ Exit status:
   130  interrupted by SIGINT (143: SIGTERM)";
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
+    let process = ProcessMetrics::starting_now();
     if let Some(run) = &args.resume {
-        return resume(args, &stored_run::folder_of(run));
+        return resume(args, &stored_run::folder_of(run), process);
     }
     if args.storage.name.is_some() && args.experiments.len() > 1 {
         return Err(Failure::usage("--name is the name of one run; omit it to run several experiments"));
@@ -116,6 +125,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     for (path, plan) in &plans {
         check_before_start(&path.display().to_string(), plan)?;
     }
+    let admin = start_admin(if args.check { None } else { args.admin.address()? }, process)?;
     let mut worst = 0;
     for (path, plan) in &plans {
         plan.warnings.iter().for_each(|warning| eprintln!("{}: {warning}", path.display()));
@@ -123,7 +133,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
             output::print(&plan_in_short(path, plan))?;
             continue;
         }
-        let code = begin(&args.storage, path, plan)?;
+        let code = begin(&args.storage, path, plan, admin.as_ref().map(|(_, status)| status))?;
         if severity(code).is_none() {
             return Ok(code); // interrupted
         }
@@ -137,7 +147,18 @@ pub(super) fn run_text(storage: &Storage, text: &str, name: &str, folder: &Path)
     check_name(storage)?;
     let plan = experiment::read_text(text, folder)?;
     check_before_start("the experiment", &plan)?;
-    begin(storage, Path::new(name), &plan)
+    begin(storage, Path::new(name), &plan, None)
+}
+
+/// The admin server, which answers until the program ends, and the status that it tells.
+fn start_admin(address: Option<SocketAddr>, process: ProcessMetrics) -> Result<Option<(Admin, RunStatus)>, Failure> {
+    let Some(listener) = address.map(AdminListener::bind).transpose()? else { return Ok(None) };
+    let status = RunStatus::default();
+    let registry = application_registry("run", process, [Box::new(status.clone())]);
+    // Standard output is for the result.
+    eprintln!("admin on http://{}", listener.address());
+    let admin = listener.start(Clock::start(), Vec::new(), registry, Readiness::default(), None)?;
+    Ok(Some((admin, status)))
 }
 
 fn check_name(storage: &Storage) -> Result<(), Failure> {
@@ -219,7 +240,7 @@ fn time_in_short(estimate: Estimate) -> String {
     format!("at least {known}, plus the time of {requests} requests: {slow} at 1,000 per second, {fast} at 10,000")
 }
 
-fn begin(args: &Storage, path: &Path, plan: &Plan) -> Result<u8, Failure> {
+fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -> Result<u8, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(|| run_name(path, &args.runs));
     let head = RunHead {
@@ -234,10 +255,10 @@ fn begin(args: &Storage, path: &Path, plan: &Plan) -> Result<u8, Failure> {
         subject_versions: subject_versions(plan),
     };
     let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen())?;
-    carry_out(args, plan, journal, Vec::new())
+    carry_out(args, plan, journal, Vec::new(), status)
 }
 
-fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
+fn resume(args: &Args, folder: &Path, process: ProcessMetrics) -> Result<u8, Failure> {
     let (mut journal, run) = Journal::resume(folder)?;
     if let Some(damage) = &run.damage {
         eprintln!("{}: {damage}", folder.display());
@@ -249,7 +270,8 @@ fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
         journal.replace_plan(&extended)?;
     }
     check_before_start(&folder.display().to_string(), &plan)?;
-    carry_out(&args.storage, &plan, journal, run.trials)
+    let admin = start_admin(args.admin.address()?, process)?;
+    carry_out(&args.storage, &plan, journal, run.trials, admin.as_ref().map(|(_, status)| status))
 }
 
 fn blocks_begun(trials: &[TrialRecord]) -> u32 {
@@ -257,12 +279,23 @@ fn blocks_begun(trials: &[TrialRecord]) -> u32 {
     of_blocks.map(|record| record.block).max().unwrap_or(0)
 }
 
-fn carry_out(args: &Storage, plan: &Plan, mut journal: Journal, recorded: Vec<TrialRecord>) -> Result<u8, Failure> {
+fn carry_out(
+    args: &Storage,
+    plan: &Plan,
+    mut journal: Journal,
+    recorded: Vec<TrialRecord>,
+    status: Option<&RunStatus>,
+) -> Result<u8, Failure> {
     let launcher = launcher()?;
     let interruption = Interruption::heed(&launcher.cancelled)?;
     let show = Show::new(plan, &recorded, args.quiet);
     let folder = journal.folder().to_owned();
-    let end = conduct(plan, recorded, &mut journal, &launcher, &mut |progress| show.tell(progress));
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let mut follower = status.map(|status| status.follow(&name, plan, &recorded));
+    let end = conduct(plan, recorded, &mut journal, &launcher, &mut |progress| {
+        show.tell(progress);
+        follower.iter_mut().for_each(|follower| follower.tell(progress));
+    });
     drop(show);
     let end =
         end.map_err(|fault| Failure::run(format!("{fault}; resume with: breme run --resume {}", folder.display())))?;

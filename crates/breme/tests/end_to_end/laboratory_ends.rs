@@ -52,20 +52,25 @@ fn numbers(trials: &[Value]) -> Vec<u64> {
 /// The experiment, with a hold before each trial: so that a run which a test disturbs is not over before, however slow
 /// the test is.
 fn held() -> Laboratory {
+    held_with("")
+}
+
+/// With more at the end of the experiment.
+pub(crate) fn held_with(more: &str) -> Laboratory {
     let reset = format!("threads = 1\nreset.hold = {{ command = [\"sh\", \"-c\", '''{HOLDING}'''] }}");
     let text = SHORT.replace("threads = 1", &reset).replace("[design]", "[design]\nreset = \"server.hold\"");
-    Laboratory::new(&text)
+    Laboratory::new(&(text + more))
 }
 
 /// How many trials may be recorded in all.
-fn allow(laboratory: &Laboratory, trials: usize) {
+pub(crate) fn allow(laboratory: &Laboratory, trials: usize) {
     let (path, new) = (laboratory.folder().join("allowed"), laboratory.folder().join("allowed.new"));
     fs::write(&new, trials.to_string()).unwrap();
     fs::rename(new, path).unwrap();
 }
 
 /// Allows one trial more, and returns when it is under way.
-fn allow_another(laboratory: &Laboratory, recorded: usize) {
+pub(crate) fn allow_another(laboratory: &Laboratory, recorded: usize) {
     let held = laboratory.folder().join("held");
     wait_until("the next trial is not held back", || held.exists());
     allow(laboratory, recorded + 1);

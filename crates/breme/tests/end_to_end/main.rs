@@ -20,6 +20,7 @@ mod harness;
 mod hostile;
 mod import;
 mod laboratory;
+mod laboratory_admin;
 mod laboratory_cache;
 mod laboratory_ends;
 mod laboratory_faults;

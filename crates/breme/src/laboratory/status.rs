@@ -1,0 +1,232 @@
+//! What `breme run --admin` tells of a run while it goes on: how far it is, finished trials, verdicts so far.
+//!
+//! Between trials the run writes it, and a scrape only copies it: while a trial runs, nothing is computed for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use breme_experiment::expression::{Measure, Quantity, TimeFigure, TimeKind};
+use breme_experiment::judge::{Question, Reader, judge_hypotheses};
+use breme_experiment::judgement::Verdict;
+use breme_experiment::plan::Plan;
+use breme_experiment::record::{TrialEnd, TrialRecord};
+use breme_experiment::trial::TrialSpec;
+use breme_runner::{Progress, machine};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
+
+use crate::admin::{Families, Label};
+
+/// Of the response time.
+const QUANTILES: [f64; 2] = [0.5, 0.99];
+const VERDICTS: [&str; 5] = ["supported", "refuted", "practically-equal", "undecided", "no-data"];
+const OUTCOMES: [&str; 3] = ["counted", "invalid", "failed"];
+
+/// The run that goes on. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunStatus(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    run: String,
+    title: String,
+    blocks_planned: u32,
+    trials_planned: usize,
+    block: u32,
+    trial: u32,
+    levels: Vec<(String, String)>,
+    /// By the place in [`OUTCOMES`].
+    outcomes: [u64; OUTCOMES.len()],
+    /// Of the latest trial that counts, by its levels and the workload.
+    figures: BTreeMap<(String, String), Figures>,
+    /// What each hypothesis says, and its verdict.
+    verdicts: Vec<(String, &'static str)>,
+}
+
+/// What a trial has measured, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    rate: Option<f64>,
+    cpu_s: Option<f64>,
+    quantiles_s: [Option<f64>; QUANTILES.len()],
+}
+
+impl RunStatus {
+    /// Begins to follow a run, of which there are these trials.
+    pub(super) fn follow(&self, run: &str, plan: &Plan, recorded: &[TrialRecord]) -> Follower {
+        let state = State {
+            run: run.to_owned(),
+            title: plan.title.clone(),
+            blocks_planned: plan.blocks.to_run(),
+            trials_planned: plan.trials().len(),
+            ..State::default()
+        };
+        *self.lock() = state;
+        let processors = u32::try_from(machine().processors).unwrap_or(u32::MAX);
+        let question = Question { processors, ..Question::from(plan) };
+        let mut follower = Follower { status: self.clone(), question, records: Vec::new() };
+        recorded.iter().for_each(|record| follower.take(record));
+        follower.judge();
+        follower
+    }
+
+    /// A panic elsewhere leaves whole values behind.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the status of one run.
+pub(super) struct Follower {
+    status: RunStatus,
+    question: Question,
+    records: Vec<TrialRecord>,
+}
+
+impl Follower {
+    pub(super) fn tell(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Begins { number, trial, .. } => self.begin(number, trial),
+            Progress::Recorded(record) => self.take(record),
+            Progress::Decided(_) => self.judge(),
+        }
+    }
+
+    fn begin(&mut self, number: u32, trial: &TrialSpec) {
+        let begins_block = self.status.lock().block != trial.key.block;
+        if begins_block {
+            self.judge(); // the unit of evidence is the block
+        }
+        let mut state = self.status.lock();
+        (state.trial, state.block) = (number, trial.key.block);
+        state.levels.clone_from(&trial.levels);
+    }
+
+    fn take(&mut self, record: &TrialRecord) {
+        let mut state = self.status.lock();
+        (state.trial, state.block) = (record.number, record.block);
+        state.outcomes[outcome(record)] += 1;
+        if record.counts() {
+            let levels: Vec<String> = record.levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
+            for workload in record.workloads.keys() {
+                state.figures.insert((levels.join(", "), workload.clone()), figures(record, workload));
+            }
+        }
+        drop(state);
+        self.records.push(record.clone());
+    }
+
+    fn judge(&self) {
+        let judged = judge_hypotheses(&self.question, &self.records);
+        let verdicts = judged.into_iter().map(|hypothesis| (hypothesis.says, verdict(hypothesis.verdict)));
+        self.status.lock().verdicts = verdicts.collect();
+    }
+}
+
+fn outcome(record: &TrialRecord) -> usize {
+    match (record.counts(), &record.end) {
+        (true, _) => 0,
+        (false, TrialEnd::Complete) => 1,
+        (false, TrialEnd::Failed { .. }) => 2,
+    }
+}
+
+fn figures(record: &TrialRecord, workload: &str) -> Figures {
+    let mut reader = Reader::new(record);
+    let mut value = |quantity: Quantity| reader.value(&Measure { quantity, of: workload.to_owned() }).ok();
+    Figures {
+        rate: value(Quantity::Rate),
+        cpu_s: value(Quantity::CpuPerRequest),
+        quantiles_s: QUANTILES
+            .map(|quantile| value(Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Quantile(quantile) })),
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Supported => VERDICTS[0],
+        Verdict::Refuted => VERDICTS[1],
+        Verdict::PracticallyEqual => VERDICTS[2],
+        Verdict::Undecided { .. } => VERDICTS[3],
+        Verdict::NoData => VERDICTS[4],
+    }
+}
+
+impl Collector for RunStatus {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let state = self.lock();
+        let mut families = Families::new(encoder);
+        let run = [("run", state.run.clone()), ("title", state.title.clone())];
+        families.infos("run", "The run that goes on.", [run])?;
+        families.gauge(
+            "run_blocks_planned",
+            "Blocks at which the run ends at the latest.",
+            state.blocks_planned.into(),
+        )?;
+        families.gauge("run_block", "Block of the current trial.", state.block.into())?;
+        let help = "Planned trials, without repeats; 0 for a search.";
+        families.gauge("run_trials_planned", help, state.trials_planned as u64)?;
+        families.gauge("run_trial", "Number of the current trial.", state.trial.into())?;
+        let levels = state.levels.iter().map(|(factor, level)| [("factor", factor.clone()), ("level", level.clone())]);
+        families.infos("run_trial_level", "Levels of the current trial.", levels)?;
+        let outcomes = OUTCOMES.iter().zip(state.outcomes);
+        let outcomes = outcomes.map(|(outcome, count)| ([("outcome", (*outcome).to_owned())], count));
+        families.counters("run_trials", "Finished trials, by outcome.", outcomes)?;
+        trials(&mut families, &state)?;
+        let verdicts = state.verdicts.iter().flat_map(|(says, verdict)| {
+            VERDICTS
+                .map(|one| ([("hypothesis", says.clone()), ("verdict", one.to_owned())], u64::from(one == *verdict)))
+        });
+        let help = "Whether this is the verdict on a hypothesis after the finished blocks: 1, or 0.";
+        families.gauges("run_verdict", help, verdicts)
+    }
+}
+
+/// Of the latest trial of each combination of levels.
+fn trials(families: &mut Families<'_>, state: &State) -> fmt::Result {
+    let gauges = |value: fn(&Figures) -> Option<f64>| {
+        state.figures.iter().filter_map(move |(of, figures)| Some((labels(of), value(figures)?)))
+    };
+    let help = "Responses per second of the latest trial at these levels.";
+    families.numbers("run_response_rate", help, gauges(|figures| figures.rate))?;
+    let help = "CPU time of the subject per request, of the latest trial at these levels.";
+    families.measured(&Unit::Seconds, "run_cpu_per_request", help, gauges(|figures| figures.cpu_s))?;
+    let quantiles = state.figures.iter().flat_map(|(of, figures)| {
+        let known = QUANTILES.iter().zip(figures.quantiles_s);
+        known.filter_map(|(quantile, value)| {
+            let [levels, workload] = labels(of);
+            Some(([levels, workload, ("quantile", quantile.to_string())], value?))
+        })
+    });
+    let help = "Quantiles of the response time of the latest trial at these levels.";
+    families.measured(&Unit::Seconds, "run_response_time", help, quantiles)
+}
+
+fn labels((levels, workload): &(String, String)) -> [Label; 2] {
+    [("levels", levels.clone()), ("workload", workload.clone())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documentation_names_each_metric() {
+        let mut registry = prometheus_client::registry::Registry::default();
+        registry.register_collector(Box::new(RunStatus::default()));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let documentation = include_str!("../../../../docs/EXPERIMENTS.md");
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, kind) = line.split_once(' ').unwrap();
+            let ending = match kind {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            assert!(documentation.contains(&format!("`breme_{name}{ending}`")), "{name}{ending}");
+        }
+    }
+}
