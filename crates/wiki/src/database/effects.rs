@@ -34,6 +34,11 @@ impl Effects {
         Committed { revision, sequence, created, changed, list_changed }
     }
 
+    /// Links of these pages appear otherwise.
+    pub(crate) fn recoloured(&mut self, pages: Vec<Name>) {
+        self.pages.extend(pages);
+    }
+
     /// A write to a page that made no revision.
     pub(crate) fn attachment(&mut self, sequence: u64, write: &Write, state: &State) -> Committed {
         self.pages.insert(write.name.clone());

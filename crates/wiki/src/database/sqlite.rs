@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `schema` | the tables and their versions |
 //! | `batch` | the statements of a transaction |
+//! | `deferred` | what an import inserts at the end of its transaction, in order |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
 //! | `word_index`, `inversion`, `postings` | which pages have which words; how that is found of new texts, and written |
 //! | `writer` | the thread that writes, with group commit |
@@ -14,6 +15,7 @@
 mod backlog;
 mod batch;
 mod cache;
+mod deferred;
 pub(super) mod inversion;
 pub(super) mod postings;
 mod read;

@@ -1,12 +1,13 @@
 //! What every database does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use breme_wiki::database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
 use breme_wiki::page::{ChangeKind, Condition, Found, Match, Page, Write};
 use serde_json::json;
 
-use crate::write::{attach, delete, detach, name, names, only, rename, save, save_fields};
+use crate::write::{LINKED, attach, delete, detach, linked_writes, name, names, only, rename, save, save_fields};
 
 type Shared = Arc<dyn Database>;
 
@@ -55,6 +56,7 @@ cases!(
     an_edge_too_far_behind_purges_everything,
     values_are_compared_and_set,
     an_import_writes_all_pages,
+    an_import_links_pages_as_single_writes_do,
     limits_are_bounded,
     a_sound_database_has_no_faults,
     a_database_is_sound_after_searches_and_writes,
@@ -641,6 +643,67 @@ async fn an_import_writes_all_pages(database: Shared) {
     assert_eq!(titles(&database.search_text("twice", 10).await.unwrap()), ["P7"]);
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
     assert_eq!(database.import(Box::new(std::iter::empty())).await.unwrap(), 0);
+}
+
+/// What a reader sees of the pages of [`linked_writes`], without the name of their part.
+async fn linked_pages(database: &Shared, part: &str) -> Vec<String> {
+    let mut pages = Vec::new();
+    for page in LINKED {
+        let page = name(&format!("{part} {page}"));
+        let found = match database.page(&page).await.unwrap() {
+            Found::Page(page) => Found::Page(Arc::new(Page { links_version: 0, ..Arc::unwrap_or_clone(page) })),
+            other => other,
+        };
+        let backlinks = database.backlinks(&page, None, 10).await.unwrap();
+        let with_fields = database.search_fields("name", Some(&json!(page)), 10).await.unwrap();
+        pages.push(format!("{found:?}, from {backlinks:?}, of its fields {with_fields:?}").replace(part, ""));
+    }
+    pages
+}
+
+/// The pages that have been purged, without the name of their part.
+async fn purged_pages(database: &Shared) -> BTreeSet<String> {
+    let keys = keys_of(database, "edge").await;
+    database.purged("edge", u64::MAX).await.unwrap();
+    keys.iter().filter_map(|key| Some(key.strip_prefix("page:")?.rsplit_once("_20")?.1.to_owned())).collect()
+}
+
+async fn an_import_links_pages_as_single_writes_do(database: Shared) {
+    set_edges(&database, &["edge"]).await;
+    for seed in 0..50 {
+        let (one, many) = (format!("one {seed}"), format!("many {seed}"));
+        for (round, is_import) in [false, true, true].into_iter().enumerate() {
+            let writes = |part: &str| linked_writes(part, seed * 3 + round as u32, 8);
+            // They are in memory from here on: an import has to replace them there too.
+            let mut before = Vec::new();
+            for page in LINKED {
+                before.push(database.page(&name(&format!("{many} {page}"))).await.unwrap());
+            }
+            let mut written = 0;
+            for write in writes(&one) {
+                written += u64::from(database.write(write).await.is_ok());
+            }
+            let purged = purged_pages(&database).await;
+            if is_import {
+                assert_eq!(database.import(Box::new(writes(&many).into_iter())).await.unwrap(), written);
+            } else {
+                for write in writes(&many) {
+                    let _ = database.write(write).await;
+                }
+            }
+            let context = format!("round {round} of seed {seed}: {:#?}", writes(&many));
+            assert_eq!(purged_pages(&database).await, purged, "{context}");
+            assert_eq!(linked_pages(&database, &many).await, linked_pages(&database, &one).await, "{context}");
+            for before in before {
+                let Found::Page(before) = before else { continue };
+                let Found::Page(after) = database.page(&before.name).await.unwrap() else { continue };
+                // What caches have of a page is known by these two numbers.
+                let is_same = (before.revision, before.links_version) == (after.revision, after.links_version);
+                assert!(!is_same || before == after, "{context}");
+            }
+        }
+    }
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }
 
 async fn limits_are_bounded(database: Shared) {

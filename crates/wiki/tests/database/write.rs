@@ -48,3 +48,41 @@ pub(crate) fn detach(page: &str, file: &str) -> Write {
 pub(crate) fn only(condition: Condition, write: Write) -> Write {
     Write { condition, ..write }
 }
+
+/// Pages that link to each other.
+pub(crate) const LINKED: [&str; 4] = ["A", "B", "C", "D"];
+
+/// Pseudo-random writes to the pages of [`LINKED`], which have names of their own in each part of the wiki. Pages are
+/// created before and after those that link to them, link to themselves, are overwritten, redirected, deleted, renamed.
+pub(crate) fn linked_writes(part: &str, seed: u32, count: usize) -> Vec<Write> {
+    let mut state = seed;
+    let mut below = move |end: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % end
+    };
+    let pages = LINKED.map(|page| format!("{part} {page}"));
+    let write = |_| {
+        let (page, other) = (&pages[below(4) as usize], &pages[below(4) as usize]);
+        match below(10) {
+            0 => delete(page),
+            1 => rename(page, other),
+            2 => attach(page, "f", b"bytes"),
+            3 => save_linked(page, &format!("[[{other}]]"), Some(name(other))),
+            _ => {
+                let linked = below(16);
+                let links = (0..4).filter(|bit| linked >> bit & 1 == 1).map(|bit| format!("[[{}]]", pages[bit]));
+                save_linked(page, &links.collect::<String>(), None)
+            }
+        }
+    };
+    (0..count).map(write).collect()
+}
+
+fn save_linked(page: &str, text: &str, redirect: Option<Name>) -> Write {
+    let mut write = save(page, text);
+    if let Action::Save { content, .. } = &mut write.action {
+        content.fields.insert(String::from("name"), Value::from(page));
+        content.redirect = redirect;
+    }
+    write
+}

@@ -1,7 +1,8 @@
 //! The statements of one transaction, which carries out a batch of operations.
 //!
 //! Changes to the index of titles wait until the end of the transaction: FTS5 then writes one segment for the whole
-//! batch, and statements with rollback of their own, which would make it write earlier, are over.
+//! batch, and statements with rollback of their own, which would make it write earlier, are over. The links and fields
+//! of an import wait too, so that they are inserted in the order of their indexes (see [`deferred`](super::deferred)).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::deferred::{Deferred, Step};
 use super::postings::{Pages, Postings};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
@@ -28,7 +30,7 @@ pub(super) struct Batch<'a> {
     /// The last one that is taken in the sequence of changes.
     sequence: u64,
     has_edges: bool,
-    imported: Option<Imported>,
+    imported: Option<Imported<'a>>,
     /// The pages whose names change: their entries in the index of titles, or `None` to remove them.
     grams: BTreeMap<i64, Option<Cow<'a, str>>>,
     /// The pages whose words are to be indexed later, with the lengths of their texts.
@@ -36,13 +38,14 @@ pub(super) struct Batch<'a> {
     effects: Effects,
 }
 
-/// The pages of an import that is under way: their words are indexed with it.
-struct Imported {
+/// The pages of an import that is under way: their words are indexed with it, their links and fields at its end.
+struct Imported<'a> {
     generation: i64,
     /// The number of the write that is carried out, from 1.
     write: u64,
     /// The last write of each page.
     writes: HashMap<i64, u64>,
+    deferred: Deferred<'a>,
 }
 
 /// What a transaction changed, for what is in memory.
@@ -124,7 +127,7 @@ impl<'a> Batch<'a> {
 
     fn import(&mut self, import: &'a Import) -> rusqlite::Result<u64> {
         let generation = next_generation(self.connection)?;
-        self.imported = Some(Imported { generation, write: 0, writes: HashMap::new() });
+        self.imported = Some(Imported { generation, write: 0, writes: HashMap::new(), deferred: Deferred::default() });
         let mut count = 0;
         for prepared in &import.writes {
             debug_assert_eq!(prepared.write.condition, Condition::Any);
@@ -133,6 +136,7 @@ impl<'a> Batch<'a> {
             }
             count += u64::from(self.write(prepared)?.is_ok());
         }
+        self.insert_deferred()?;
         match self.imported.take() {
             Some(imported) if !imported.writes.is_empty() => self.index(&import.words, &imported)?,
             _ => {}
@@ -141,7 +145,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Writes the words of an import; those of a text that the same import replaced are left out.
-    fn index(&self, words: &[(Box<str>, Postings)], imported: &Imported) -> rusqlite::Result<()> {
+    fn index(&self, words: &[(Box<str>, Postings)], imported: &Imported<'_>) -> rusqlite::Result<()> {
         let mut page_of = vec![None; usize::try_from(imported.write).unwrap_or(usize::MAX) + 1];
         for (page, write) in &imported.writes {
             page_of[*write as usize] = Some(page.unsigned_abs());
@@ -169,6 +173,10 @@ impl<'a> Batch<'a> {
             return self.save(write, content, links, indexed, state.as_ref()).map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
+        if matches!(write.action, Action::Delete | Action::Rename { .. }) {
+            // These change links that are there.
+            self.insert_deferred()?;
+        }
         match (&write.action, &prepared.derived) {
             (Action::Rename { to }, _) => self.rename(write, to, &state),
             (Action::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
@@ -181,9 +189,9 @@ impl<'a> Batch<'a> {
 
     fn save(
         &mut self,
-        write: &Write,
+        write: &'a Write,
         content: &Content,
-        links: &[Name],
+        links: &'a [Name],
         indexed: &'a Indexed,
         state: Option<&State>,
     ) -> rusqlite::Result<Committed> {
@@ -203,18 +211,24 @@ impl<'a> Batch<'a> {
         };
         let kind = if created { ChangeKind::Created } else { ChangeKind::Edited };
         self.insert_revision(page, revision, kind, write, Some((content, indexed.fields.as_deref())))?;
-        self.insert_links(page, links)?;
-        for (path, value) in &indexed.field_entries {
-            self.execute("INSERT INTO fields (path, value, page) VALUES (?1, ?2, ?3)", params![path, value, page])?;
-        }
-        match &mut self.imported {
-            Some(imported) => drop(imported.writes.insert(page, imported.write)),
-            None => drop(self.unindexed.insert(page, content.text.len())),
-        }
         let mut changed = vec![write.name.clone()];
         if created {
             self.grams.insert(page, Some(Cow::Borrowed(&indexed.grams)));
-            changed.append(&mut self.recolour_links(&write.name, page, Appearance::Present)?);
+        }
+        match &mut self.imported {
+            Some(imported) => {
+                imported.writes.insert(page, imported.write);
+                imported.deferred.save(page, links, &indexed.field_entries, created.then_some(&write.name));
+            }
+            None => {
+                self.unindexed.insert(page, content.text.len());
+                self.insert_links(page, links)?;
+                let mut fields = indexed.field_entries.iter();
+                fields.try_for_each(|(path, value)| self.insert_field(path, value, page))?;
+                if created {
+                    changed.append(&mut self.recolour_links(write.name.as_str(), page, Appearance::Present)?);
+                }
+            }
         }
         Ok(self.effects.revision(self.sequence, revision, created, changed, created))
     }
@@ -229,7 +243,7 @@ impl<'a> Batch<'a> {
         self.unindexed.insert(state.id, 0);
         self.grams.insert(state.id, None);
         let mut changed = vec![write.name.clone()];
-        changed.append(&mut self.recolour_links(&write.name, state.id, Appearance::Red)?);
+        changed.append(&mut self.recolour_links(write.name.as_str(), state.id, Appearance::Red)?);
         Ok(self.effects.revision(self.sequence, revision, false, changed, true))
     }
 
@@ -271,7 +285,7 @@ impl<'a> Batch<'a> {
         self.find_red_links(state.id)?;
         self.grams.insert(state.id, Some(Cow::Owned(index_grams(&folded))));
         let mut changed = vec![write.name.clone(), to.clone()];
-        changed.append(&mut self.recolour_links(to, state.id, Appearance::Present)?);
+        changed.append(&mut self.recolour_links(to.as_str(), state.id, Appearance::Present)?);
         let sequence = self.sequence;
         self.redirect(write, to, state.revision + 1)?;
         let mut committed = self.effects.revision(self.sequence, revision, false, changed, true);
@@ -392,7 +406,7 @@ impl<'a> Batch<'a> {
     /// Adds the links of a live page.
     fn insert_links(&self, page: i64, links: &[Name]) -> rusqlite::Result<()> {
         for target in links {
-            self.execute("INSERT INTO links (page, target) VALUES (?1, ?2)", params![page, target.as_str()])?;
+            self.insert_link(page, target.as_str())?;
         }
         if links.is_empty() { Ok(()) } else { self.find_red_links(page) }
     }
@@ -405,6 +419,59 @@ impl<'a> Batch<'a> {
         self.execute(sql, [page]).map(|_| ())
     }
 
+    fn insert_field(&self, path: &str, value: &str, page: i64) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO fields (path, value, page) VALUES (?1, ?2, ?3)";
+        self.execute(sql, params![path, value, page]).map(|_| ())
+    }
+
+    fn insert_link(&self, page: i64, target: &str) -> rusqlite::Result<()> {
+        self.execute("INSERT INTO links (page, target) VALUES (?1, ?2)", params![page, target]).map(|_| ())
+    }
+
+    /// Inserts the links and fields that wait, and finds the red links of their pages.
+    fn insert_deferred(&mut self) -> rusqlite::Result<()> {
+        let Some(imported) = &mut self.imported else { return Ok(()) };
+        let deferred = std::mem::take(&mut imported.deferred);
+        for (path, value, page) in deferred.fields() {
+            self.insert_field(path, value, page)?;
+        }
+        let mut red_links = Vec::new();
+        let mut last = ("", false);
+        for (name, step) in deferred.steps() {
+            match step {
+                // Finds the links of before: those of the transaction follow.
+                Step::Created(page) => {
+                    let changed = self.recolour_links(name, page, Appearance::Present)?;
+                    self.effects.recoloured(changed);
+                    last = (name, true);
+                }
+                Step::Linked(page) => {
+                    if last.0 != name {
+                        last = (name, self.exists(name)?);
+                    }
+                    self.insert_link(page, name)?;
+                    let (_, exists) = last;
+                    red_links.extend((!exists).then_some((page, name)));
+                }
+            }
+        }
+        self.set_red_links(red_links)
+    }
+
+    fn exists(&self, name: &str) -> rusqlite::Result<bool> {
+        one(self.connection, "SELECT EXISTS (SELECT 1 FROM pages WHERE name = ?1 AND live = 1)", &[&name])
+    }
+
+    /// Sets the red links of pages that have none yet.
+    fn set_red_links(&self, mut links: Vec<(i64, &str)>) -> rusqlite::Result<()> {
+        links.sort_unstable();
+        for links in links.chunk_by(|(page, _), (next, _)| page == next) {
+            let names: Vec<&str> = links.iter().map(|(_, name)| *name).collect();
+            self.execute("UPDATE pages SET red_links = ?2 WHERE id = ?1", params![links[0].0, names.join("\n")])?;
+        }
+        Ok(())
+    }
+
     /// Removes the links and the fields of the page's former text.
     fn forget(&self, page: i64) -> rusqlite::Result<()> {
         self.execute("DELETE FROM links WHERE page = ?1", [page])?;
@@ -413,10 +480,10 @@ impl<'a> Batch<'a> {
     }
 
     /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
-    fn recolour_links(&self, name: &Name, page: i64, appearance: Appearance) -> rusqlite::Result<Vec<Name>> {
+    fn recolour_links(&self, name: &str, page: i64, appearance: Appearance) -> rusqlite::Result<Vec<Name>> {
         let sql = "SELECT EXISTS (SELECT 1 FROM links WHERE target = ?1 AND page <> ?2)";
         // RETURNING costs a temporary table, and most new pages are not linked to yet.
-        if !one::<bool>(self.connection, sql, &[&name.as_str(), &page])? {
+        if !one::<bool>(self.connection, sql, &[&name, &page])? {
             return Ok(Vec::new());
         }
         let red_links = match appearance {
@@ -430,7 +497,7 @@ impl<'a> Batch<'a> {
             "UPDATE pages SET links_version = links_version + 1, red_links = {red_links}
              WHERE id IN (SELECT page FROM links WHERE target = ?1) AND id <> ?2 RETURNING name"
         );
-        let names: Vec<String> = rows(self.connection, &sql, params![name.as_str(), page], |row| row.get(0))?;
+        let names: Vec<String> = rows(self.connection, &sql, params![name, page], |row| row.get(0))?;
         Ok(names.iter().filter_map(|name| Name::parse(name).ok()).collect())
     }
 

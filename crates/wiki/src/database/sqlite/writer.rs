@@ -101,8 +101,8 @@ fn run(mut file: OpenFile, runtime: &Runtime, mut queue: mpsc::Receiver<Job>) {
     let _ = file.connection.execute_batch("PRAGMA optimize");
 }
 
-/// An import adds to the indexes in random order: the more of their pages are in memory, the fewer are written twice.
-/// Afterwards that memory is returned.
+/// An import adds to the indexes of names in random order: the more of their pages are in memory, the fewer are written
+/// twice. Afterwards that memory is returned.
 fn set_cache(connection: &Connection, imports: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -if imports { IMPORT_CACHE_KIB } else { WRITER_CACHE_KIB })?;
     connection.execute_batch("PRAGMA shrink_memory")
