@@ -32,13 +32,14 @@ pub(crate) const PEERS: &[Package] = &[
 ];
 
 /// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, Node.js for the cache
-/// suite, a database of the wiki, and the processor of stylesheets.
+/// suite, a database of the wiki, Prometheus for the metrics, and the processor of stylesheets.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
     Package { name: "nodejs", has: "node", service: None },
     Package { name: "npm", has: "npm", service: None },
     Package { name: "postgresql", has: "pg_createcluster", service: Some("postgresql") },
+    Package { name: "prometheus", has: "prometheus", service: Some("prometheus") },
     Package { name: "xsltproc", has: "xsltproc", service: None },
 ];
 

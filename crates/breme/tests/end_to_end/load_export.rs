@@ -17,14 +17,14 @@ use crate::harness::{
 use crate::remote_write::{Series, series};
 
 /// `breme load --until-stopped`, with the counts of short intervals.
-struct RunningLoad {
+pub(crate) struct RunningLoad {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl RunningLoad {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = breme()
             .args(["load", "--json", "--until-stopped", "--interval", "10ms", "--admin", "127.0.0.1:0"])
             .args(arguments)
@@ -53,7 +53,7 @@ impl RunningLoad {
     }
 
     /// Its result, and what else it said.
-    fn stop(mut self) -> (Value, String) {
+    fn stop(&mut self) -> (Value, String) {
         send_signal(&self.child, Signal::TERM);
         let (mut result, mut said) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut result).unwrap();
@@ -63,10 +63,17 @@ impl RunningLoad {
     }
 }
 
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn counts_of_a_running_load_are_told() {
     let site = Site::lab("auto");
-    let load = RunningLoad::start(&["-c", "2", &site.url("/bytes/100")]);
+    let mut load = RunningLoad::start(&["-c", "2", &site.url("/bytes/100")]);
     let ok = "breme_load_responses_total{status=\"2xx\",code=\"200\"}";
     load.metrics_with("breme_load_response_time_seconds_count");
     let metrics = load.metrics_with(ok);
@@ -94,7 +101,7 @@ fn counts_of_a_running_load_are_told() {
 #[test]
 fn errors_and_the_rate_of_an_open_loop_are_told() {
     let site = Site::lab("auto");
-    let load = RunningLoad::start(&["-c", "2", "-R", "200", "--expect-status", "204", &site.url("/bytes/1")]);
+    let mut load = RunningLoad::start(&["-c", "2", "-R", "200", "--expect-status", "204", &site.url("/bytes/1")]);
     let metrics = load.metrics_with("breme_load_errors_total{kind=\"status\"}");
     assert_eq!(metrics.get("breme_load_offered_rate"), Some(&200.0), "{metrics:#?}");
     assert!(!metrics.contains_key("breme_load_users"), "{metrics:#?}");

@@ -11,6 +11,7 @@ mod caller;
 mod chromium;
 mod clean_end;
 mod conformance;
+mod dashboards;
 mod directed;
 mod errors;
 mod fail_if;
