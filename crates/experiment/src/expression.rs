@@ -13,6 +13,8 @@
 //! Text becomes an expression in `parse`, which checks names and units, and an expression text again in `print`.
 
 mod cursor;
+mod direction;
+mod measures;
 mod parse;
 mod print;
 mod quantity;
@@ -21,6 +23,7 @@ mod units;
 mod vocabulary;
 
 pub use cursor::ExpressionError;
+pub use direction::{less_is_better, less_is_better_of};
 pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
 pub use quantity::MeasuredOn;
 pub use terms::{

@@ -1,4 +1,4 @@
-//! Experiments: what is asked, what was seen, what it shows.
+//! Experiments: what is asked, and the record of what was seen.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -8,21 +8,16 @@
 //! | [`figure`] | figures in the output of a foreign load generator |
 //! | [`record`] | what one trial showed; a line of a run's journal |
 //! | [`expression`] | measures of a trial, and claims about them |
-//! | [`judge`] | from records to a judgement |
-//! | [`judgement`] | what the records of a run show: verdicts with intervals, noise floor, models |
 //!
 //! ```text
-//!  experiment file ──► plan ──► trials ──► (runner) ──► records ──► judgement ──► (report)
+//!  experiment file ──► plan ──► trials ──► (runner) ──► records ──► (judge)
 //! ```
 //!
-//! This crate knows no file, no process and no clock: text goes in, decisions come out. The same records give the same
-//! judgement.
+//! This crate knows no file, no process and no clock: text goes in, plans come out.
 
 pub mod expression;
 pub mod figure;
 mod file;
-pub mod judge;
-pub mod judgement;
 pub mod placeholder;
 pub mod plan;
 pub mod record;

@@ -1,9 +1,7 @@
-//! The published schemas of records, judgements and comparisons of runs are those of the code.
+//! The published schemas of records are those of the code.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
-use breme_experiment::judge::RunComparison;
-use breme_experiment::judgement::Judgement;
 use breme_experiment::record::{RunHead, TrialRecord};
 use breme_testkit::check_published;
 use serde::Serialize;
@@ -16,6 +14,4 @@ fn check(name: &str, schema: &impl Serialize) {
 fn the_published_schemas_of_what_comes_out_are_those_of_the_code() {
     check("run.schema.json", &schemars::schema_for!(RunHead));
     check("trial.schema.json", &schemars::schema_for!(TrialRecord));
-    check("judgement.schema.json", &schemars::schema_for!(Judgement));
-    check("comparison.schema.json", &schemars::schema_for!(RunComparison));
 }

@@ -1,6 +1,6 @@
 //! Numbers as people read them: three digits, and the unit that fits.
 
-/// What a measure is in: the words of [`breme_experiment::judgement::MeasureTable::unit`].
+/// What a measure is in: the words of [`breme_judge::judgement::MeasureTable::unit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unit {
     Seconds,

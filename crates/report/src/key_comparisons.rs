@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use breme_experiment::judgement::{Comparison, Judgement, MeasureRow};
+use breme_judge::judgement::{Comparison, Judgement, MeasureRow};
 
 use crate::words;
 
@@ -69,7 +69,7 @@ fn place(judgement: &Judgement, comparison: &Comparison) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use breme_experiment::judgement::{BlockPair, Effect, MeasureTable};
+    use breme_judge::judgement::{BlockPair, Effect, MeasureTable};
 
     use super::*;
 
@@ -120,7 +120,7 @@ mod tests {
         ];
         assert_eq!(shown(&judgement), expected);
         // What a hypothesis is about comes first.
-        judgement.hypotheses.push(breme_experiment::judgement::HypothesisJudgement {
+        judgement.hypotheses.push(breme_judge::judgement::HypothesisJudgement {
             expect: "rate(user) [server=a] > rate(user) [server=b]".into(),
             ..Default::default()
         });

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use breme_experiment::judgement::{HypothesisJudgement, Judgement};
+use breme_judge::judgement::{HypothesisJudgement, Judgement};
 
 use crate::figures::Unit;
 use crate::run::Run;

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use breme_experiment::judgement::Judgement;
 use breme_experiment::record::{RunHead, TrialRecord, WorkloadRecord};
+use breme_judge::judgement::Judgement;
 use schemars::JsonSchema;
 use serde::Serialize;
 

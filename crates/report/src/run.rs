@@ -1,7 +1,7 @@
 //! What every output is made from.
 
-use breme_experiment::judgement::Judgement;
 use breme_experiment::record::{RunHead, TrialRecord};
+use breme_judge::judgement::Judgement;
 
 use crate::instruments::Instruments;
 use crate::words::{COUNTS, trial_state};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use breme_experiment::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
 use breme_experiment::record::TrialEnd;
+use breme_judge::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
 
 use crate::figures::{self, Unit, figure_or_dash, range};
 use crate::run::Run;

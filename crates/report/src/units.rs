@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_experiment::expression::{self, Claim, Expression, Vocabulary};
-use breme_experiment::judgement::Judgement;
+use breme_judge::judgement::Judgement;
 
 use crate::figures::Unit;
 use crate::run::Run;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::judgement::{Case, Effect, Finding, FindingKind, Scale, Verdict};
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale, Verdict};
 
 use crate::figures::{self, Unit};
 

@@ -6,7 +6,7 @@ mod made_up;
 
 use std::collections::BTreeSet;
 
-use breme_experiment::judgement::{MeasureRow, MeasureTable};
+use breme_judge::judgement::{MeasureRow, MeasureTable};
 use breme_report::{Histograms, Run, Style};
 use made_up::MadeUp;
 

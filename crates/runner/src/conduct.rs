@@ -23,10 +23,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use breme_experiment::judge::{Question, is_decided};
 use breme_experiment::plan::{Attempts, Plan, Repeat};
 use breme_experiment::record::{Purpose, RunEnd, TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
+use breme_judge::{Question, is_decided};
 
 use self::cpu_assignment::CpuAssignment;
 use self::failures::Failures;

@@ -19,8 +19,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toml", &["base"]),
     ("session", &["base"]),
     ("experiment", &["base", "stats", "toml"]),
+    ("judge", &["base", "experiment", "stats"]),
     ("watch", &["base", "stats", "toml"]),
-    ("report", &["base", "experiment", "stats", "watch"]),
+    ("report", &["base", "experiment", "judge", "stats", "watch"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http", "http1"]),
     ("load", &["base", "node", "http", "http1", "stats", "toml"]),
@@ -33,7 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
-    ("runner", &["base", "experiment", "stats", "sys"]),
+    ("runner", &["base", "experiment", "judge", "stats", "sys"]),
     ("sim", &["base", "node"]),
     // where roles meet drivers
     (
@@ -54,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "sys",
             "driver",
             "experiment",
+            "judge",
             "report",
             "runner",
             "serving",
@@ -74,6 +76,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
     ("cache", &["http1"]),
     ("experiment", &["testkit"]),
+    ("judge", &["testkit"]),
     ("report", &["testkit"]),
     ("watch", &["testkit"]),
     ("driver", &["testkit"]),

@@ -3,10 +3,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use breme_experiment::judge::{
-    CompareRules, GateVerdict, Run, RunComparison, RunRow, RunVerdict, compare as compare_runs,
-};
 use breme_experiment::plan::{Gate, Plan};
+use breme_judge::{CompareRules, GateVerdict, Run, RunComparison, RunRow, RunVerdict, compare as compare_runs};
 use clap::ValueEnum;
 
 use super::stored_run::{self, Judged};

@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breme_experiment::expression::{Measure, Quantity, TimeFigure, TimeKind};
-use breme_experiment::judge::{Question, Reader, judge_hypotheses};
-use breme_experiment::judgement::Verdict;
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::TrialSpec;
+use breme_judge::judgement::Verdict;
+use breme_judge::{Question, Reader, judge_hypotheses};
 use breme_runner::{Progress, machine};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;

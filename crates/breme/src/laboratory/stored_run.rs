@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use breme_experiment::judge::{Question, agree_on_warm_ups, course, judge};
-use breme_experiment::judgement::{Judgement, SearchOutcome, Verdict};
 use breme_experiment::plan::Plan;
+use breme_judge::judgement::{Judgement, SearchOutcome, Verdict};
+use breme_judge::{Question, agree_on_warm_ups, course, judge};
 use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 

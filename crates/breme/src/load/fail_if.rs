@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::expression::{Condition, Quantity, Vocabulary};
-use breme_experiment::judge::{Reader, amount, is_met};
 use breme_experiment::record::{
     AvailabilityRecord, CacheRecord, Distribution, PairsRecord, Sessions, StaleRecord, StepRecord, TrialRecord,
     WorkloadRecord,
 };
+use breme_judge::{Reader, amount, is_met};
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
 use crate::checks::{Check, CheckResult, Checks};

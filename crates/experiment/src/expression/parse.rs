@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
             let remedy = if self.may_have_levels { "write two hypotheses" } else { "join two with `and`" };
             return Err(at.fault(format!("only two sides can be compared at a time; {remedy}")));
         }
-        if !self.vocabulary.is_empty() && !left.has_measure() && !right.has_measure() {
+        if !self.vocabulary.is_empty() && left.is_constant() && right.is_constant() {
             let whole = Stretch { start: left_at.start, end: right_at.end.max(at.end) };
             return Err(whole.fault("the expression has no measure; write for example p99(user) < 50 ms"));
         }
@@ -463,14 +463,6 @@ fn check_alike(left: (&Expression, Stretch), right: (&Expression, Stretch), how:
 }
 
 impl Expression {
-    fn has_measure(&self) -> bool {
-        match self {
-            Self::Number(..) => false,
-            Self::Measured { .. } => true,
-            Self::Binary { left, right, .. } => left.has_measure() || right.has_measure(),
-        }
-    }
-
     /// Adds levels to all measures in it; those that a named measure has already stay.
     fn set_levels(&mut self, levels: &[(String, String)]) {
         match self {
@@ -484,15 +476,6 @@ impl Expression {
                 left.set_levels(levels);
                 right.set_levels(levels);
             }
-        }
-    }
-
-    /// Every measure in it, with its levels.
-    pub fn measures(&self) -> Vec<(&Measure, &[(String, String)])> {
-        match self {
-            Self::Number(..) => Vec::new(),
-            Self::Measured { measure, at } => vec![(measure, at.as_slice())],
-            Self::Binary { left, right, .. } => [left.measures(), right.measures()].concat(),
         }
     }
 }

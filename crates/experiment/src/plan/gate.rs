@@ -2,8 +2,7 @@
 
 use super::questions::PlanMeasure;
 use super::resolve::Resolved;
-use crate::expression::{Expression, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary};
-use crate::judge::less_is_better_of;
+use crate::expression::{Expression, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary, less_is_better_of};
 
 /// By how much a measure may be worse, where neither the experiment nor the command line says so. Two runs at different
 /// times on a virtual machine often differ by a few percent through no fault of the code, and with six blocks and a

@@ -1,6 +1,6 @@
 //! Each pair of levels of each factor, measure by measure.
 
-use breme_experiment::judgement::Comparison;
+use breme_judge::judgement::Comparison;
 use maud::{Markup, html};
 
 use crate::figures::Unit;

@@ -1,7 +1,7 @@
 //! Effects as a forest plot: each with its interval and its blocks, beside "no difference", what was claimed, the zone
 //! of what does not matter, and the noise floor.
 
-use breme_experiment::judgement::{Case, Effect, Finding, FindingKind, Scale};
+use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -162,7 +162,7 @@ fn on_axis(row: &Row<'_>) -> Vec<f64> {
 }
 
 fn block_effects(effect: &Effect) -> impl Iterator<Item = (u32, f64)> + '_ {
-    let of = |pair: &breme_experiment::judgement::BlockPair| match effect.scale {
+    let of = |pair: &breme_judge::judgement::BlockPair| match effect.scale {
         Scale::Ratio => pair.left / pair.right,
         Scale::Difference => pair.left - pair.right,
     };

@@ -1,6 +1,6 @@
 //! Each hypothesis: what was claimed, what became of it, by how much, and its blocks.
 
-use breme_experiment::judgement::{Case, HypothesisJudgement};
+use breme_judge::judgement::{Case, HypothesisJudgement};
 use maud::{Markup, html};
 
 use crate::figures::{Unit, chance, figure, ratio};

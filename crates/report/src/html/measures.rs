@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::judgement::{MeasureRow, MeasureTable};
+use breme_judge::judgement::{MeasureRow, MeasureTable};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Models with the points that they had not seen, and searches for the point of failure.
 
-use breme_experiment::judgement::{ModelOutcome, SearchOutcome, SearchStep};
+use breme_judge::judgement::{ModelOutcome, SearchOutcome, SearchStep};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 

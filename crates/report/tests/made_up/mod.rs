@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use breme_base::Random;
-use breme_experiment::judgement::*;
 use breme_experiment::record::*;
+use breme_judge::judgement::*;
 use breme_report::{Instrument, InstrumentRow, Instruments, Run};
 use breme_stats::{Histogram, paired_ratio};
 

@@ -1,9 +1,9 @@
 //! The trials of a search, each chosen by the results of those before.
 
-use breme_experiment::judge::{Next, Question, Search, SearchQuestion};
 use breme_experiment::plan::{Diagnostics, Plan, SearchLength};
 use breme_experiment::record::{Purpose, TrialRecord};
 use breme_experiment::trial::TrialSpec;
+use breme_judge::{Next, Question, Search, SearchQuestion};
 
 /// The searches of a plan: one for each combination of the other factors' levels.
 pub(super) struct Searches<'a> {

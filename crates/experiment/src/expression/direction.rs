@@ -1,0 +1,67 @@
+//! Whether less or more of a measure is better.
+
+use super::{Expression, Operation, Quantity};
+
+/// Whether less is better, where that can be said of a quantity by itself.
+#[must_use]
+pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
+    match quantity {
+        Quantity::Time { .. }
+        | Quantity::Step { .. }
+        | Quantity::ErrorShare
+        | Quantity::Failed
+        | Quantity::Refused
+        | Quantity::Gap
+        | Quantity::UserGap
+        | Quantity::Recovery
+        | Quantity::StaleCount
+        | Quantity::StaleRatio
+        | Quantity::Pairs(_)
+        | Quantity::InconsistentRatio
+        | Quantity::CpuPerRequest
+        | Quantity::Memory
+        | Quantity::MemoryGrowth
+        | Quantity::GeneratorCpuPerRequest
+        | Quantity::GeneratorMemory
+        | Quantity::Switches => Some(true),
+        Quantity::Rate
+        | Quantity::ByteRate
+        | Quantity::PassShare
+        | Quantity::SessionShare
+        | Quantity::HitRatio
+        | Quantity::HitRatioByOrigin => Some(false),
+        // More may be more work done, or more needed for the same work.
+        Quantity::OfferedRate
+        | Quantity::Answered
+        | Quantity::Status(_)
+        | Quantity::CpuShare
+        | Quantity::GeneratorCpuShare
+        | Quantity::Threads
+        | Quantity::Descriptors
+        | Quantity::DescriptorShare
+        | Quantity::Counter(_) => None,
+    }
+}
+
+/// The same of arithmetic: sums and multiples are as their parts, of ratios it cannot be said.
+#[must_use]
+pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
+    match expression {
+        Expression::Number(..) => None,
+        Expression::Measured { measure, .. } => less_is_better(&measure.quantity),
+        Expression::Binary { operation: Operation::Add, left, right } => {
+            less_is_better_of(left).filter(|less| less_is_better_of(right) == Some(*less))
+        }
+        Expression::Binary { operation: Operation::Multiply, left, right } => match (&**left, &**right) {
+            (Expression::Number(factor, _), other) | (other, Expression::Number(factor, _)) if *factor > 0.0 => {
+                less_is_better_of(other)
+            }
+            _ => None,
+        },
+        Expression::Binary { operation: Operation::Divide, left, right } => match &**right {
+            Expression::Number(divisor, _) if *divisor > 0.0 => less_is_better_of(left),
+            _ => None,
+        },
+        Expression::Binary { operation: Operation::Subtract, .. } => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! The measures that expressions, claims and conditions name.
+
+use super::{Claim, Condition, Expression, Measure, Quantity};
+
+impl Expression {
+    /// Every measure in it, with its levels.
+    #[must_use]
+    pub fn measures(&self) -> Vec<(&Measure, &[(String, String)])> {
+        match self {
+            Self::Number(..) => Vec::new(),
+            Self::Measured { measure, at } => vec![(measure, at.as_slice())],
+            Self::Binary { left, right, .. } => [left.measures(), right.measures()].concat(),
+        }
+    }
+
+    /// Whether it holds no measure.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        match self {
+            Self::Number(..) => true,
+            Self::Measured { .. } => false,
+            Self::Binary { left, right, .. } => left.is_constant() && right.is_constant(),
+        }
+    }
+
+    /// Whether it is one measure that is counted, not timed: then it can be held to be exactly a number.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        let is_counted = |quantity: &Quantity| {
+            matches!(
+                quantity,
+                Quantity::ErrorShare
+                    | Quantity::PassShare
+                    | Quantity::SessionShare
+                    | Quantity::HitRatio
+                    | Quantity::HitRatioByOrigin
+                    | Quantity::StaleCount
+                    | Quantity::StaleRatio
+                    | Quantity::Pairs(_)
+                    | Quantity::InconsistentRatio
+                    | Quantity::Status(_)
+                    | Quantity::Answered
+                    | Quantity::Failed
+                    | Quantity::Refused
+                    | Quantity::Counter(_)
+            )
+        };
+        matches!(self, Self::Measured { measure, .. } if is_counted(&measure.quantity))
+    }
+}
+
+impl Claim {
+    /// Every measure of both sides, with its levels.
+    #[must_use]
+    pub fn measures(&self) -> Vec<(&Measure, &[(String, String)])> {
+        [self.left.measures(), self.right.measures()].concat()
+    }
+}
+
+impl Condition {
+    /// The measures that it names.
+    #[must_use]
+    pub fn measures(&self) -> Vec<&Measure> {
+        match self {
+            Self::Is(claim) => claim.measures().into_iter().map(|(measure, _)| measure).collect(),
+            Self::And(left, right) | Self::Or(left, right) => [left.measures(), right.measures()].concat(),
+        }
+    }
+}

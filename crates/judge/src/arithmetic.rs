@@ -1,0 +1,26 @@
+//! The value of an expression, whatever its measures are taken from.
+
+use breme_experiment::expression::{Expression, Measure, Operation};
+
+use crate::measure::Lack;
+
+/// Arithmetic on whatever the measures are.
+pub(crate) fn evaluate(
+    expression: &Expression,
+    value: &mut impl FnMut(&Measure, &[(String, String)]) -> Result<f64, Lack>,
+) -> Result<f64, Lack> {
+    let result = match expression {
+        Expression::Number(number, _) => *number,
+        Expression::Measured { measure, at } => value(measure, at)?,
+        Expression::Binary { operation, left, right } => {
+            let (left, right) = (evaluate(left, value)?, evaluate(right, value)?);
+            match operation {
+                Operation::Add => left + right,
+                Operation::Subtract => left - right,
+                Operation::Multiply => left * right,
+                Operation::Divide => left / right,
+            }
+        }
+    };
+    if result.is_finite() { Ok(result) } else { Err(Lack::NothingCounted("a division by zero".to_owned())) }
+}

@@ -1,0 +1,201 @@
+//! Every pair of levels of every factor, the other factors being equal.
+//!
+//! None of these was claimed beforehand, and there are many: of twenty equal pairs, one would be called different by
+//! chance. So they are corrected for their number, over the whole experiment, by the false discovery rate: at most one
+//! in twenty of those called different is not. Where nothing differs, that is the chance that any pair is called
+//! different.
+
+use breme_experiment::expression::{Expression, Quantity};
+use breme_experiment::plan::PlanMeasure;
+use breme_stats::false_discovery_rates;
+
+use crate::claims::with_each_level;
+use crate::effect::{effect_of, pairs_between};
+use crate::interval_position::IntervalPosition;
+use crate::judgement::{Comparison, Effect, Scale, Verdict};
+use crate::levels::Levels;
+use crate::look::Look;
+use crate::noise::Floors;
+use crate::observations::{Observations, overridden};
+use crate::question::{Factor, Question};
+use crate::words::{self, different};
+
+/// The most comparisons that are kept, the most telling ones first.
+pub const COMPARISONS_MAX: usize = 500;
+
+/// Of a factor with more levels than these, only neighbours are compared, and each with the first.
+pub const LEVELS_MAX: usize = 50;
+
+/// The comparisons, the largest clear differences first.
+pub(crate) fn compare_levels(
+    question: &Question,
+    seen: &Observations,
+    floors: &Floors,
+    look: &Look,
+) -> (Vec<Comparison>, usize) {
+    let mut comparisons = Vec::new();
+    for measure in &question.measures {
+        for factor in &question.factors {
+            for others in combinations_without(&question.factors, &factor.name) {
+                comparisons.extend(pairs_of_levels(question, seen, (floors, look), measure, factor, &others));
+            }
+        }
+    }
+    correct_for_number(&mut comparisons, look);
+    // Stable: what is equally telling stays in the plan's order.
+    comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
+    let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
+    comparisons.truncate(COMPARISONS_MAX);
+    for comparison in &mut comparisons {
+        comparison.sentence = sentence(question, comparison);
+    }
+    (comparisons, left_out)
+}
+
+/// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was
+/// asked.
+fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
+    let asks = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
+    let asked: Vec<&mut Comparison> = comparisons.iter_mut().filter(|comparison| asks(&comparison.effect)).collect();
+    let chances: Vec<f64> = asked.iter().filter_map(|comparison| comparison.effect.p).collect();
+    let rates = false_discovery_rates(&chances);
+    for (comparison, rate) in asked.into_iter().zip(rates) {
+        comparison.effect.p_discovery = Some(rate);
+        if comparison.verdict == Verdict::Supported && rate > 1.0 - look.confidence() + 1e-9 {
+            // So sure must one be that is the only one to differ.
+            let more_blocks = IntervalPosition::new(&comparison.effect, look).more_blocks(chances.len());
+            comparison.verdict = Verdict::Undecided { more_blocks };
+        }
+    }
+}
+
+/// Each combination of the levels of all factors but one.
+pub(crate) fn combinations_without(factors: &[Factor], left_out: &str) -> Vec<Levels> {
+    let others = factors.iter().filter(|factor| factor.name != left_out);
+    others.fold(vec![Levels::new()], |combinations, factor| with_each_level(&combinations, factor))
+}
+
+fn pairs_of_levels(
+    question: &Question,
+    seen: &Observations,
+    (floors, look): (&Floors, &Look),
+    measure: &PlanMeasure,
+    factor: &Factor,
+    others: &Levels,
+) -> Vec<Comparison> {
+    let at = |level: &String| overridden(others, &[(factor.name.clone(), level.clone())]);
+    let mut comparisons = Vec::new();
+    for (index, right) in factor.levels.iter().enumerate() {
+        let is_all = index == 0 || factor.levels.len() <= LEVELS_MAX;
+        let with = if is_all { usize::MAX } else { 1 };
+        for left in factor.levels[index + 1..].iter().take(with) {
+            let pairs = pairs_between(seen, &measure.expression, &at(left), &at(right));
+            if pairs.is_empty() {
+                continue;
+            }
+            let mut effect = effect_of(pairs, look, question.equal_within);
+            effect.floor = floors.of_expression(&measure.expression, effect.scale);
+            let verdict = verdict_of(&effect, look);
+            comparisons.push(Comparison {
+                measure: measure.name.clone(),
+                factor: factor.name.clone(),
+                left: left.clone(),
+                right: right.clone(),
+                at: others.clone(),
+                verdict,
+                // Its verdict may yet be taken back, or it may be left out.
+                sentence: String::new(),
+                effect,
+            });
+        }
+    }
+    comparisons
+}
+
+pub(crate) fn verdict_of(effect: &Effect, look: &Look) -> Verdict {
+    let standing = IntervalPosition::new(effect, look);
+    if effect.center.is_none() {
+        Verdict::NoData
+    } else if standing.is_equal() {
+        Verdict::PracticallyEqual
+    } else if standing.is_below() || standing.is_above() {
+        Verdict::Supported
+    } else if standing.is_within_noise() {
+        Verdict::Undecided { more_blocks: None }
+    } else {
+        Verdict::Undecided { more_blocks: standing.more_blocks(1) }
+    }
+}
+
+/// What is measured, where it is one thing.
+fn quantity_of(expression: &Expression) -> Option<&Quantity> {
+    match expression {
+        Expression::Measured { measure, .. } => Some(&measure.quantity),
+        _ => None,
+    }
+}
+
+fn sentence(question: &Question, comparison: &Comparison) -> String {
+    let Comparison { verdict, effect, at: others, .. } = comparison;
+    let measure = question.measures.iter().find(|measure| measure.name == comparison.measure);
+    let factor = question.factors.iter().find(|factor| factor.name == comparison.factor);
+    let (Some(measure), Some(factor)) = (measure, factor) else { return String::new() };
+    let level = |level: &str| words::of_level(&factor.name, level);
+    let (left, right) = (&*level(&comparison.left), &*level(&comparison.right));
+    let name = &measure.name;
+    let at = if others.is_empty() { String::new() } else { format!(" {}", words::at_levels(others)) };
+    let said = words::effect(effect, measure.unit);
+    let [Some(center), Some(low), Some(high)] = [effect.center, effect.low, effect.high] else {
+        return format!("No block has `{name}` for both `{left}` and `{right}`{at}.");
+    };
+    let kind = if effect.scale == Scale::Ratio { "ratio" } else { "difference" };
+    match verdict {
+        Verdict::Supported if effect.scale == Scale::Ratio => {
+            let said = different(quantity_of(&measure.expression), name, left, right, [center, low, high]);
+            format!("{said}{at} (`{name}`).")
+        }
+        Verdict::Supported => format!("`{left}` and `{right}` differ in `{name}` by {said}{at}."),
+        Verdict::PracticallyEqual => {
+            format!("`{left}` and `{right}` are practically equal in `{name}`{at}: {kind} {said}.")
+        }
+        Verdict::Undecided { more_blocks } => {
+            let more = more_blocks
+                .map(|more| format!("; about {} would probably decide it", words::count(more as usize, "more block")));
+            let nothing = if effect.scale == Scale::Ratio { 1.0 } else { 0.0 };
+            // Noise, or one of many: the interval alone would call it a difference.
+            let why = match effect.p_discovery {
+                _ if low <= nothing && high >= nothing => "",
+                Some(rate) if rate > 1.0 - question.confidence => " (not after correction for all comparisons)",
+                _ => " (two trials of the same combination, A/A, differ by as much)",
+            };
+            format!(
+                "No clear difference between `{left}` and `{right}` in `{name}`{at}: {kind} {said}{why}{}.",
+                more.unwrap_or_default()
+            )
+        }
+        Verdict::Refuted | Verdict::NoData => format!("`{left}` and `{right}` in `{name}`{at}: {kind} {said}."),
+    }
+}
+
+/// What is decided first, then what is alike, then what is open.
+fn order(comparison: &Comparison) -> u8 {
+    match comparison.verdict {
+        Verdict::Supported | Verdict::Refuted => 0,
+        Verdict::PracticallyEqual => 1,
+        Verdict::Undecided { .. } => 2,
+        Verdict::NoData => 3,
+    }
+}
+
+/// How far from "no difference", on one scale for all measures.
+fn weight(comparison: &Comparison) -> f64 {
+    let Effect { scale, center, blocks, .. } = &comparison.effect;
+    match (scale, center) {
+        (Scale::Ratio, Some(center)) => center.ln().abs(),
+        (Scale::Difference, Some(center)) => {
+            let size = blocks.iter().map(|pair| pair.left.abs().max(pair.right.abs())).fold(0.0, f64::max);
+            if size > 0.0 { center.abs() / size } else { 0.0 }
+        }
+        (_, None) => 0.0,
+    }
+}

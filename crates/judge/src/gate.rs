@@ -1,0 +1,278 @@
+//! The gate: is the later run demonstrably not worse?
+//!
+//! "Not worse" is a claim that must be shown (non-inferiority): the whole interval of a row lies within the margin. A
+//! row whose interval reaches beyond the margin does not pass, however little is known; a gate that passes what it
+//! cannot see is open.
+//!
+//! All gated rows must pass. That is an intersection-union test: each row may be tested at the full level, since a
+//! wrong pass needs **every** row that is truly worse to err, so nothing is corrected and more rows never make a pass
+//! easier (R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300).
+//! A single row is enough for "worse", so there the chances are corrected by Holm over all gated rows.
+//!
+//! Worse means: the whole interval lies **beyond** the margin, and the corrected chance of that is small enough. The
+//! other rule that comes to mind (significantly slower, and the estimate beyond the margin) would blame a change that
+//! the margin allows in half of the runs in which its true effect is just below the margin.
+//!
+//! | | interval | multiplicity | test |
+//! |---|---|---|---|
+//! | not worse | ends within the margin | none: every row must pass | ranks |
+//! | worse | begins beyond the margin | Holm | ranks, or Welch's where ranks of so few blocks cannot be sure enough |
+
+use breme_experiment::expression::{Unit, less_is_better_of};
+use breme_stats::{holm, power_of_equal};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::judgement::Scale;
+use crate::runs::{CompareRules, Drafted, p_above};
+use crate::words::{amount, count};
+
+/// The fewest blocks in each run for a verdict: the ranks of four values against four are the fewest that can be sure
+/// at 95 %.
+pub const BLOCKS_MIN: usize = 4;
+/// The power that is aimed at when the number of blocks is proposed.
+const POWER_WANTED: f64 = 0.9;
+/// The most blocks in each run that are proposed.
+const BLOCKS_PROPOSED_MAX: usize = 200;
+
+/// Verdict of the gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateVerdict {
+    /// Not worse: the whole interval is within the margin.
+    NotWorse,
+    /// Worse: the whole interval is beyond the margin.
+    Worse,
+    /// Neither is demonstrated.
+    #[default]
+    NoVerdict,
+}
+
+/// Verdict of the gate on a row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gated {
+    /// Verdict.
+    pub verdict: GateVerdict,
+    /// How much worse the measure may be: a share of the earlier value, or percentage points if the measure is a share.
+    pub margin: f64,
+    /// Allowed range of the interval, in words: `≤ 1.050`.
+    pub allowed: String,
+    /// One-sided p-value of the null hypothesis that the later run is worse by at most the margin.
+    pub p_worse: Option<f64>,
+    /// The same after Holm's correction over all gated rows.
+    pub p_worse_holm: Option<f64>,
+    /// Probability that this row passes if both systems are equal, with this scatter.
+    pub power: Option<f64>,
+}
+
+/// Rows, correction and power of the gate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateSummary {
+    /// Number of gated rows: measures × combinations.
+    pub rows: usize,
+    /// Number of rows that are not worse.
+    pub not_worse: usize,
+    /// Number of rows that are worse.
+    pub worse: usize,
+    /// Probability that two equal systems pass with this scatter and number of blocks, assuming independent rows (they
+    /// usually are not, and the probability is higher). Null without intervals.
+    pub power: Option<f64>,
+    /// Number of blocks in each run for a power of 0.9; null if it is more than 200.
+    pub blocks_for_power: Option<usize>,
+    /// Rows, correction and power, in a line.
+    pub sentence: String,
+}
+
+/// What became of the gate.
+pub(crate) struct Judged {
+    pub(crate) verdict: GateVerdict,
+    pub(crate) summary: GateSummary,
+}
+
+/// Judges the gated rows.
+pub(crate) fn judge(rows: &mut [Drafted], rules: &CompareRules) -> Judged {
+    let sided: Vec<Sided> = rows.iter().enumerate().filter_map(|(index, row)| Sided::of(index, row)).collect();
+    let chances: Vec<Option<f64>> =
+        sided.iter().map(|side| side.p_worse(&rows[side.index], sided.len(), rules.confidence)).collect();
+    // One-sided chances are held against half of what lies outside of the interval.
+    let doubled: Vec<f64> = chances.iter().map(|p| (2.0 * p.unwrap_or(1.0)).min(1.0)).collect();
+    let corrected = holm(&doubled);
+    for ((side, p), p_holm) in sided.iter().zip(chances).zip(corrected) {
+        let row = &mut rows[side.index];
+        let verdict = side.verdict(row, p_holm, rules.confidence);
+        row.row.gated = Some(Gated {
+            verdict,
+            margin: row.margin.unwrap_or_default(),
+            allowed: side.allowed(row),
+            p_worse: p,
+            p_worse_holm: p.map(|_| p_holm / 2.0),
+            power: side.power(row, None),
+        });
+    }
+    let number = |wanted| rows.iter().filter(|row| gated(row).is_some_and(|gated| gated.verdict == wanted)).count();
+    let mut summary = GateSummary {
+        rows: sided.len(),
+        not_worse: number(GateVerdict::NotWorse),
+        worse: number(GateVerdict::Worse),
+        ..GateSummary::default()
+    };
+    let power = |blocks: Option<usize>| {
+        sided.iter().map(|side| side.power(&rows[side.index], blocks)).try_fold(1.0, |all, one| Some(all * one?))
+    };
+    if !sided.is_empty() {
+        summary.power = power(None);
+        summary.blocks_for_power = fewest(|blocks| power(Some(blocks)).is_some_and(|power| power >= POWER_WANTED));
+    }
+    summary.sentence = line(rows, &summary, rules);
+    let verdict = match () {
+        () if summary.worse > 0 => GateVerdict::Worse,
+        () if summary.rows > 0 && summary.not_worse == summary.rows => GateVerdict::NotWorse,
+        () => GateVerdict::NoVerdict,
+    };
+    Judged { verdict, summary }
+}
+
+/// The fewest blocks that are enough; with more of them the power only grows.
+fn fewest(is_enough: impl Fn(usize) -> bool) -> Option<usize> {
+    let (mut low, mut high) = (BLOCKS_MIN, BLOCKS_PROPOSED_MAX);
+    if !is_enough(high) {
+        return None;
+    }
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if is_enough(middle) { high = middle } else { low = middle + 1 }
+    }
+    Some(low)
+}
+
+fn gated(row: &Drafted) -> Option<&Gated> {
+    row.row.gated.as_ref()
+}
+
+/// A gated row with the direction in which it is worse.
+struct Sided {
+    index: usize,
+    less_is_better: bool,
+    /// How much worse it may be, on the scale of the comparison.
+    margin: f64,
+}
+
+impl Sided {
+    fn of(index: usize, row: &Drafted) -> Option<Self> {
+        let margin = row.margin?;
+        // The plan gates nothing whose direction is not known.
+        let less_is_better = less_is_better_of(&row.measure.expression)?;
+        let margin = match row.row.scale {
+            Scale::Ratio if less_is_better => margin.ln_1p(),
+            Scale::Ratio => -(-margin).ln_1p(),
+            Scale::Difference if row.measure.unit == Unit::Share => margin,
+            Scale::Difference => margin * row.row.before.unwrap_or_default().abs(),
+        };
+        Some(Self { index, less_is_better, margin })
+    }
+
+    /// How much worse the later run is: the centre, and the better and the worse end of the interval.
+    fn loss(&self, row: &Drafted) -> Option<[f64; 3]> {
+        let [center, low, high] = row.interval()?;
+        Some(if self.less_is_better { [center, low, high] } else { [-center, -high, -low] })
+    }
+
+    fn p_worse(&self, row: &Drafted, questions: usize, confidence: f64) -> Option<f64> {
+        let (first, second) = if self.less_is_better { (&row.after, &row.before) } else { (&row.before, &row.after) };
+        p_above(first, second, self.margin, questions, confidence)
+    }
+
+    fn verdict(&self, row: &Drafted, p_holm: f64, confidence: f64) -> GateVerdict {
+        let has_blocks = row.row.blocks_before.min(row.row.blocks_after) >= BLOCKS_MIN;
+        let Some([center, better_end, worse_end]) = self.loss(row) else { return GateVerdict::NoVerdict };
+        if !has_blocks || row.row.confidence < confidence {
+            return GateVerdict::NoVerdict;
+        }
+        if worse_end <= self.margin {
+            return GateVerdict::NotWorse;
+        }
+        let is_likely = p_holm <= 1.0 - confidence + 1e-9;
+        if is_likely && better_end > self.margin && center > row.floor() {
+            GateVerdict::Worse
+        } else {
+            GateVerdict::NoVerdict
+        }
+    }
+
+    fn allowed(&self, row: &Drafted) -> String {
+        let margin = row.margin.unwrap_or_default();
+        match (row.row.scale, self.less_is_better) {
+            (Scale::Ratio, true) => format!("≤ {:.3}", 1.0 + margin),
+            (Scale::Ratio, false) => format!("≥ {:.3}", 1.0 - margin),
+            (Scale::Difference, true) => format!("≤ {}", amount(self.margin, row.measure.unit)),
+            (Scale::Difference, false) => format!("≥ {}", amount(-self.margin, row.measure.unit)),
+        }
+    }
+
+    /// The probability that the row passes if both systems are equal, with the present scatter; with another number of
+    /// blocks in each run, if that is given.
+    fn power(&self, row: &Drafted, blocks: Option<usize>) -> Option<f64> {
+        let [_, better_end, worse_end] = self.loss(row)?;
+        let now = (row.row.blocks_before, row.row.blocks_after);
+        let freedom = |(before, after): (usize, usize)| (before + after).saturating_sub(2).max(1);
+        let half = (worse_end - better_end) / 2.0;
+        let confidence = row.row.confidence;
+        let Some(blocks) = blocks else { return Some(power_of_equal(half, freedom(now), confidence, self.margin)) };
+        // The half width is some quantile times the deviation of the centre, which shrinks with the number of blocks.
+        let spread = |(before, after): (usize, usize)| (1.0 / before as f64 + 1.0 / after as f64).sqrt();
+        let quantile = |of| breme_stats::student_quantile(freedom(of), confidence);
+        let then = (blocks, blocks);
+        let half = half * spread(then) / spread(now) * quantile(then) / quantile(now);
+        Some(power_of_equal(half, freedom(then), confidence, self.margin))
+    }
+}
+
+/// Tests, correction and power.
+fn line(rows: &[Drafted], summary: &GateSummary, rules: &CompareRules) -> String {
+    if summary.rows == 0 {
+        return "The gate has nothing to judge.".to_owned();
+    }
+    let percent = (rules.confidence * 1e4).round() / 1e2;
+    let all = if summary.rows == 1 { "it".to_owned() } else { format!("all {}", summary.rows) };
+    let corrected = if summary.rows == 1 { String::new() } else { format!(", corrected over {} (Holm)", summary.rows) };
+    let blocks = |side: fn(&Drafted) -> usize| {
+        rows.iter().filter(|row| row.margin.is_some()).map(side).min().unwrap_or_default()
+    };
+    let (before, after) = (blocks(|row| row.row.blocks_before), blocks(|row| row.row.blocks_after));
+    let power = match (summary.power, summary.blocks_for_power) {
+        (None, _) => "the power is unknown without data".to_owned(),
+        (Some(power), more) => {
+            let now = format!(
+                "with {before} and {after} blocks and this scatter, two equal systems pass with a probability of about {power:.2}"
+            );
+            match more {
+                _ if power >= POWER_WANTED => now,
+                Some(blocks) => format!("{now} (0.90 with {blocks} blocks each)"),
+                None => format!("{now} (0.90 needs more than {BLOCKS_PROPOSED_MAX} blocks each, or a wider margin)"),
+            }
+        }
+    };
+    format!(
+        "Gate: {}; to pass, {all} must have the whole {percent} % interval within the margin (no correction needed); worse is an interval wholly beyond it{corrected}; {power}.",
+        count(summary.rows, "row")
+    )
+}
+
+/// The verdict in a sentence or two.
+pub(crate) fn sentence(rows: &[Drafted], judged: &Judged) -> String {
+    let GateSummary { rows: all, not_worse, worse, .. } = judged.summary;
+    let first = rows.first().map(|row| row.row.sentence.clone()).unwrap_or_default();
+    match judged.verdict {
+        _ if rows.is_empty() => "No verdict: the runs have no combination of levels in common.".to_owned(),
+        _ if all == 0 => "No verdict: no measure is gated; name one with --gate, or in [gate].".to_owned(),
+        GateVerdict::Worse => format!("Worse in {worse} of {}. {first}", count(all, "gated row")),
+        GateVerdict::NotWorse => format!("Not worse in any of {}.", count(all, "gated row")),
+        GateVerdict::NoVerdict => {
+            format!(
+                "No verdict: {} of {} could not be shown to be not worse. {first}",
+                all - not_worse,
+                count(all, "gated row")
+            )
+        }
+    }
+}

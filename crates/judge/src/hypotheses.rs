@@ -1,0 +1,300 @@
+//! Hypotheses: supported, refuted, practically equal, or undecided and by how much.
+//!
+//! A claim that leaves levels open must hold at each of them. Each combination is a case with its own interval; the
+//! claim is supported when every case is (an intersection–union test: no correction is needed, since the least sure
+//! case decides), and refuted when a case is, corrected for the number of cases that could have been it. Over the
+//! hypotheses of an experiment the chances are corrected by Holm.
+//!
+//! Every chance is two-sided and corrected for the looks at the run ([`breme_stats::Looks`]), so that it is at most
+//! 1 − the confidence exactly if the interval that is shown excludes the bound.
+//!
+//! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300
+//! (intersection–union).
+
+mod case_result;
+mod verdict_text;
+
+use breme_experiment::expression::{Claim, Measure, Relation};
+use breme_stats::{BLOCKS_MIN, holm};
+
+use crate::claims::cases;
+use crate::effect::{effect_of, pairs_of};
+use crate::interval_position::IntervalPosition;
+use crate::judgement::{BlockPair, Case, Effect, HypothesisJudgement, Verdict};
+use crate::levels::Levels;
+use crate::look::Look;
+use crate::measure::Lack;
+use crate::noise::Floors;
+use crate::observations::Observations;
+use crate::question::{Hypothesis, Question};
+use crate::words;
+
+/// What became of each hypothesis.
+pub(crate) fn judge(
+    question: &Question,
+    seen: &Observations,
+    floors: &Floors,
+    look: &Look,
+) -> Vec<HypothesisJudgement> {
+    let judging = Judging { question, seen, floors, look };
+    let sifted: Vec<Sifted<'_>> =
+        question.hypotheses.iter().map(|hypothesis| Sifted::new(hypothesis, &judging)).collect();
+    let chances: Vec<f64> = sifted.iter().filter_map(|sifted| sifted.chance).collect();
+    let mut corrected = holm(&chances).into_iter();
+    let judged = sifted.into_iter().map(|sifted| {
+        let family = sifted.chance.map(|chance| Family {
+            multiplier: chances.iter().filter(|&&other| other >= chance).count() as f64,
+            corrected: corrected.next().unwrap_or(1.0),
+            size: chances.len(),
+        });
+        sifted.judged(look, family)
+    });
+    judged.collect()
+}
+
+/// What all hypotheses are judged by.
+struct Judging<'a> {
+    question: &'a Question,
+    seen: &'a Observations,
+    floors: &'a Floors,
+    look: &'a Look,
+}
+
+/// What Holm's correction makes of one hypothesis.
+#[derive(Clone, Copy)]
+struct Family {
+    multiplier: f64,
+    corrected: f64,
+    /// How many are tested.
+    size: usize,
+}
+
+/// A hypothesis with its cases, before the others are known.
+struct Sifted<'a> {
+    hypothesis: &'a Hypothesis,
+    cases: Vec<SiftedCase>,
+    /// How likely its cases were if the answer towards which they lean were wrong; none if nothing in it is left to
+    /// chance.
+    chance: Option<f64>,
+}
+
+struct SiftedCase {
+    case: Case,
+    lacks: Vec<(u32, Lack)>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// There is nothing to judge by.
+    Empty,
+    /// Counted, and held against a number: it is as it is.
+    Exact { holds: bool },
+    /// Left to chance.
+    Tested { p: f64, is_adverse: bool },
+}
+
+impl<'a> Sifted<'a> {
+    fn new(hypothesis: &'a Hypothesis, judging: &Judging<'_>) -> Self {
+        let sift = |levels| SiftedCase::new(hypothesis, levels, judging);
+        let mut cases: Vec<SiftedCase> =
+            cases(&hypothesis.claim, &judging.question.factors).into_iter().map(sift).collect();
+        let adverse = cases.iter().filter(|case| matches!(case.kind, Kind::Tested { is_adverse: true, .. })).count();
+        for case in &mut cases {
+            if let Kind::Tested { p, is_adverse: true } = &mut case.kind {
+                // Any of those that lean against the claim could have been the one that refutes it.
+                *p = (*p * adverse as f64).min(1.0);
+            }
+        }
+        let chance = chance_of(&cases, adverse > 0);
+        Self { hypothesis, cases, chance }
+    }
+
+    fn judged(self, look: &Look, family: Option<Family>) -> HypothesisJudgement {
+        let Self { hypothesis, cases, chance } = self;
+        let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, look, chance, family);
+        let cases: Vec<Case> = cases.into_iter().map(judge_case).collect();
+        let verdict = verdict_of_all(&cases);
+        let said = verdict_text::of_hypothesis(&hypothesis.claim, verdict, &cases);
+        HypothesisJudgement {
+            says: hypothesis.says.clone(),
+            expect: hypothesis.expect.clone(),
+            verdict,
+            sentence: said.sentence,
+            finding: said.finding,
+            basis: said.basis,
+            cases,
+        }
+    }
+}
+
+/// The least sure case decides whether a claim is supported; the surest one against it, whether it is refuted.
+fn chance_of(cases: &[SiftedCase], is_adverse: bool) -> Option<f64> {
+    let chances = cases.iter().filter_map(|case| match case.kind {
+        Kind::Tested { p, is_adverse: adverse } if adverse == is_adverse => Some(p),
+        _ => None,
+    });
+    if is_adverse { chances.reduce(f64::min) } else { chances.reduce(f64::max) }
+}
+
+impl SiftedCase {
+    fn new(hypothesis: &Hypothesis, levels: Levels, judging: &Judging<'_>) -> Self {
+        let Judging { question, seen, floors, look } = *judging;
+        let claim = &hypothesis.claim;
+        let (pairs, lacks) = pairs_of(seen, &claim.left, &claim.right, &levels);
+        let is_exact = hypothesis.equal_within.is_none() && is_exact(claim);
+        let equal_within = if is_exact { 0.0 } else { hypothesis.equal_within.unwrap_or(question.equal_within) };
+        let mut effect = effect_of(pairs, look, equal_within);
+        let measures: Vec<&Measure> = claim.measures().into_iter().map(|(measure, _)| measure).collect();
+        effect.floor = floors.of(&measures, effect.scale);
+        let kind = if effect.blocks.is_empty() {
+            Kind::Empty
+        } else if is_exact {
+            let is_same = |pair: &BlockPair| (pair.left - pair.right).abs() <= 1e-12 * pair.right.abs();
+            Kind::Exact { holds: effect.blocks.iter().all(is_same) == (claim.relation == Relation::Equal) }
+        } else {
+            tested(claim.relation, &effect, look)
+        };
+        Self { case: Case { levels, effect, ..Case::default() }, lacks, kind }
+    }
+
+    fn judged(self, claim: &Claim, look: &Look, chance: Option<f64>, family: Option<Family>) -> Case {
+        let Self { mut case, lacks, kind } = self;
+        match kind {
+            Kind::Empty => case.verdict = Verdict::NoData,
+            Kind::Exact { holds } => {
+                case.verdict = if holds { Verdict::Supported } else { Verdict::Refuted };
+                case.effect.p = None;
+            }
+            Kind::Tested { p, .. } => {
+                case.effect.p = case.effect.p.map(|_| p);
+                let family = family.unwrap_or(Family { multiplier: 1.0, corrected: p, size: 1 });
+                let is_decisive = chance.is_some_and(|chance| (chance - p).abs() < f64::EPSILON);
+                case.effect.p_holm =
+                    Some(if is_decisive { family.corrected } else { (p * family.multiplier).min(1.0) });
+                case.verdict = verdict_of(claim, &case.effect, look, family.size);
+            }
+        }
+        case.reason = reason(&case, &lacks, look);
+        case.finding = case_result::of_case(claim, &case);
+        case
+    }
+}
+
+/// `pass(user) == 100 %`: what is counted is known without chance, so every block must show exactly this.
+fn is_exact(claim: &Claim) -> bool {
+    let is_about = |counted: &breme_experiment::expression::Expression,
+                    number: &breme_experiment::expression::Expression| {
+        counted.is_counted() && number.is_constant()
+    };
+    matches!(claim.relation, Relation::Equal | Relation::Different)
+        && (is_about(&claim.left, &claim.right) || is_about(&claim.right, &claim.left))
+}
+
+fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
+    let standing = IntervalPosition::new(effect, look);
+    let nothing = if effect.scale == crate::judgement::Scale::Ratio { 1.0 } else { 0.0 };
+    let center = effect.center.unwrap_or(nothing);
+    let is_unequal = if nothing == 0.0 {
+        center.abs() > effect.equal_within
+    } else {
+        center.max(1.0 / center) > 1.0 + effect.equal_within
+    };
+    let (p, is_adverse) = match relation {
+        Relation::Less => (standing.p_of_direction(), center > nothing),
+        Relation::Greater => (standing.p_of_direction(), center < nothing),
+        Relation::Equal => (standing.p_of_equality(), is_unequal),
+        Relation::Different => (standing.p_of_equality(), !is_unequal),
+    };
+    Kind::Tested { p, is_adverse }
+}
+
+fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
+    let standing = IntervalPosition::new(effect, look);
+    let is_likely = effect.p_holm.is_some_and(|p| p <= 1.0 - look.confidence() + 1e-9);
+    let is_limit = claim.left.is_constant() || claim.right.is_constant();
+    let (supports, refutes) = match claim.relation {
+        Relation::Less => (standing.is_below(), standing.is_above()),
+        Relation::Greater => (standing.is_above(), standing.is_below()),
+        Relation::Equal => (standing.is_equal(), standing.is_beyond_equal()),
+        Relation::Different => (standing.is_beyond_equal(), standing.is_equal()),
+    };
+    let has_direction = matches!(claim.relation, Relation::Less | Relation::Greater);
+    match () {
+        // Two things that were measured may differ for certain and yet by nothing that matters; a limit is a limit.
+        () if has_direction && !is_limit && standing.is_equal() => Verdict::PracticallyEqual,
+        () if supports && is_likely => Verdict::Supported,
+        () if refutes && is_likely => Verdict::Refuted,
+        () if has_direction && standing.is_equal() && !supports && !refutes => Verdict::PracticallyEqual,
+        () if standing.is_within_noise() => Verdict::Undecided { more_blocks: None },
+        () => Verdict::Undecided { more_blocks: standing.more_blocks(hypotheses) },
+    }
+}
+
+/// Supported if every case is, refuted if one is.
+fn verdict_of_all(cases: &[Case]) -> Verdict {
+    let any = |wanted: fn(&Verdict) -> bool| cases.iter().any(|case| wanted(&case.verdict));
+    if cases.is_empty() || any(|verdict| *verdict == Verdict::NoData) && !any(|verdict| *verdict == Verdict::Refuted) {
+        return Verdict::NoData;
+    }
+    if any(|verdict| *verdict == Verdict::Refuted) {
+        return Verdict::Refuted;
+    }
+    let undecided: Vec<Option<u32>> = cases.iter().filter_map(|case| more_blocks_of(case.verdict)).collect();
+    if !undecided.is_empty() {
+        // All of them have to be told.
+        let more_blocks = undecided.into_iter().collect::<Option<Vec<u32>>>().and_then(|more| more.into_iter().max());
+        return Verdict::Undecided { more_blocks };
+    }
+    if any(|verdict| *verdict == Verdict::PracticallyEqual) { Verdict::PracticallyEqual } else { Verdict::Supported }
+}
+
+fn more_blocks_of(verdict: Verdict) -> Option<Option<u32>> {
+    match verdict {
+        Verdict::Undecided { more_blocks } => Some(more_blocks),
+        _ => None,
+    }
+}
+
+/// Why a case is not decided, and which blocks are not in it.
+fn reason(case: &Case, lacks: &[(u32, Lack)], look: &Look) -> Option<String> {
+    let mut reasons = Vec::new();
+    if matches!(case.verdict, Verdict::Undecided { .. }) {
+        reasons.extend(why_undecided(&case.effect, look));
+    }
+    if !lacks.is_empty() {
+        let known = case.effect.blocks.len();
+        let mut texts: Vec<(String, String)> = lacks.iter().map(|(_, lack)| (key(lack), lack.to_string())).collect();
+        texts.sort();
+        texts.dedup_by(|one, other| one.0 == other.0);
+        let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
+        let texts = texts[..texts.len().min(3)].join("; ");
+        reasons.push(format!("{} of {} missing: {texts}", lacks.len(), words::count(known + lacks.len(), "block")));
+    } else if case.effect.blocks.is_empty() {
+        reasons.push("no trial of it was run".to_owned());
+    }
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// What is measured may differ by numbers alone, and is the same lack then.
+fn key(lack: &Lack) -> String {
+    match lack {
+        Lack::Invalid(why) => words::without_numbers(why),
+        other => other.to_string(),
+    }
+}
+
+fn why_undecided(effect: &Effect, look: &Look) -> Option<String> {
+    let blocks = effect.blocks.len();
+    if blocks < BLOCKS_MIN as usize {
+        return Some(format!(
+            "a verdict needs at least {BLOCKS_MIN} blocks, there {} {blocks}",
+            if blocks == 1 { "is" } else { "are" }
+        ));
+    }
+    let standing = IntervalPosition::new(effect, look);
+    if standing.is_within_noise() {
+        return Some("two trials of the same combination (A/A) differ by as much".to_owned());
+    }
+    let is_alone = standing.is_below() || standing.is_above();
+    is_alone.then(|| "significant on its own, but not after correction for the number of hypotheses".to_owned())
+}

@@ -1,0 +1,166 @@
+//! Where an interval lies: beside "no difference", within what counts as equal, or across one of them.
+//!
+//! An effect is believed when its interval excludes "no difference" **and** its centre lies beyond the noise floor. At
+//! least [`BLOCKS_MIN`] blocks are needed.
+
+use breme_stats::{BLOCKS_MIN, TrimmedMean, more_blocks};
+
+use crate::effect::{trim_of, values_of};
+use crate::judgement::{Effect, Scale};
+use crate::look::Look;
+
+/// An effect on the scale on which it is judged: 0 is no difference.
+pub(crate) struct IntervalPosition<'a> {
+    effect: &'a Effect,
+    look: &'a Look,
+    values: Vec<f64>,
+}
+
+impl<'a> IntervalPosition<'a> {
+    pub(crate) fn new(effect: &'a Effect, look: &'a Look) -> Self {
+        Self { effect, look, values: values_of(effect.scale, &effect.blocks) }
+    }
+
+    /// Whether there are blocks enough for a verdict.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.effect.center.is_some() && self.values.len() >= BLOCKS_MIN as usize
+    }
+
+    /// The left side is surely the smaller one.
+    pub(crate) fn is_below(&self) -> bool {
+        self.is_sure() && self.high() < 0.0 && self.center() < -self.floor()
+    }
+
+    /// The left side is surely the larger one.
+    pub(crate) fn is_above(&self) -> bool {
+        self.is_sure() && self.low() > 0.0 && self.center() > self.floor()
+    }
+
+    /// The interval leaves no difference out, but two trials of the same thing differed as much.
+    pub(crate) fn is_within_noise(&self) -> bool {
+        let excludes = self.high() < 0.0 || self.low() > 0.0;
+        self.is_sure() && excludes && self.center().abs() <= self.floor()
+    }
+
+    /// Both sides are surely so alike that it does not matter.
+    pub(crate) fn is_equal(&self) -> bool {
+        self.is_sure() && self.low() >= -self.band() && self.high() <= self.band()
+    }
+
+    /// The difference is surely one that matters.
+    pub(crate) fn is_beyond_equal(&self) -> bool {
+        let is_outside = self.high() < -self.band() || self.low() > self.band();
+        self.is_sure() && is_outside && self.center().abs() > self.floor()
+    }
+
+    /// Two-sided, and corrected for all looks: at most 1 − the confidence exactly if the interval excludes "no
+    /// difference".
+    pub(crate) fn p_of_direction(&self) -> f64 {
+        self.corrected(|mean| mean.p_below(0.0).min(mean.p_above(0.0)))
+    }
+
+    /// At most 1 − the confidence exactly if the interval lies wholly within what counts as equal, or wholly outside.
+    pub(crate) fn p_of_equality(&self) -> f64 {
+        let band = self.band();
+        self.corrected(|mean| {
+            let is_inside = mean.p_below(band).max(mean.p_above(-band));
+            let is_outside = mean.p_below(-band).min(mean.p_above(band));
+            is_inside.min(is_outside)
+        })
+    }
+
+    fn corrected(&self, one_sided: impl Fn(&TrimmedMean) -> f64) -> f64 {
+        let mean = TrimmedMean::of(&self.values, trim_of(self.effect.scale)).filter(|_| self.is_sure());
+        mean.map_or(1.0, |mean| self.look.corrected((2.0 * one_sided(&mean)).min(1.0)))
+    }
+
+    /// How many more blocks would probably show on which side of "no difference" it lies, or that it makes none,
+    /// whichever is sooner; as one of `family` questions.
+    pub(crate) fn more_blocks(&self, family: usize) -> Option<u32> {
+        let trim = trim_of(self.effect.scale);
+        let fewest = BLOCKS_MIN.saturating_sub(self.values.len() as u32);
+        let clear_of = |bound| more_blocks(&self.values, trim, bound, |more| self.look.level_after(more, family));
+        let inside = clear_of(self.band()).zip(clear_of(-self.band())).filter(|_| self.center().abs() < self.band());
+        let inside = inside.map(|(above, below)| above.max(below));
+        match clear_of(0.0).into_iter().chain(inside).min() {
+            Some(0) | None if fewest > 0 => Some(fewest),
+            more => more.filter(|&more| more > 0).map(|more| more.max(fewest)),
+        }
+    }
+
+    fn center(&self) -> f64 {
+        self.on_scale(self.effect.center)
+    }
+
+    fn low(&self) -> f64 {
+        self.on_scale(self.effect.low)
+    }
+
+    fn high(&self) -> f64 {
+        self.on_scale(self.effect.high)
+    }
+
+    fn on_scale(&self, value: Option<f64>) -> f64 {
+        let value = value.unwrap_or(f64::NAN);
+        if self.effect.scale == Scale::Ratio { value.ln() } else { value }
+    }
+
+    fn floor(&self) -> f64 {
+        match self.effect.scale {
+            Scale::Ratio => self.effect.floor.map_or(0.0, f64::ln),
+            Scale::Difference => self.effect.floor.unwrap_or(0.0),
+        }
+    }
+
+    fn band(&self) -> f64 {
+        match self.effect.scale {
+            Scale::Ratio => self.effect.equal_within.ln_1p(),
+            Scale::Difference => self.effect.equal_within,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::effect_of;
+    use crate::judgement::BlockPair;
+
+    fn effect(ratios: &[f64], floor: Option<f64>) -> (Effect, Look) {
+        let pairs = ratios.iter().zip(1..).map(|(&left, block)| BlockPair { block, left, right: 1.0 }).collect();
+        let look = Look::only(6);
+        (Effect { floor, ..effect_of(pairs, &look, 0.02) }, look)
+    }
+
+    const LOW: [f64; 6] = [0.80, 0.81, 0.79, 0.80, 0.82, 0.78];
+
+    #[test]
+    fn a_clear_effect_is_believed_from_five_blocks_on() {
+        for count in [5, 6] {
+            let (clear, look) = effect(&LOW[..count], Some(1.05));
+            let standing = IntervalPosition::new(&clear, &look);
+            assert!(standing.is_below() && standing.is_beyond_equal() && standing.p_of_direction() < 0.001);
+        }
+        for (count, more) in [(4, 1), (1, 4)] {
+            let (few, look) = effect(&LOW[..count], Some(1.05));
+            let standing = IntervalPosition::new(&few, &look);
+            assert!(!standing.is_sure() && !standing.is_below());
+            assert_eq!((standing.more_blocks(1), standing.p_of_direction()), (Some(more), 1.0));
+        }
+    }
+
+    #[test]
+    fn an_effect_below_the_floor_is_noise() {
+        let (noisy, look) = effect(&LOW, Some(1.3));
+        let standing = IntervalPosition::new(&noisy, &look);
+        assert!(!standing.is_below() && !standing.is_above() && standing.is_within_noise());
+    }
+
+    #[test]
+    fn small_effects_are_equal_and_not_beyond() {
+        let (small, look) = effect(&[1.001, 1.004, 0.999, 1.002, 1.003, 1.0], None);
+        let standing = IntervalPosition::new(&small, &look);
+        assert!(standing.is_equal() && !standing.is_beyond_equal());
+        assert!(standing.p_of_equality() < 0.05);
+    }
+}

@@ -1,0 +1,112 @@
+//! From records to a judgement: what a run shows, how sure that is, and what stands in the way.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`Question`] | the part of a plan that judging needs |
+//! | [`Reader`] | the value of a measure in one trial, or the reason why there is none |
+//! | `warm_up` | which warm-ups are left out |
+//! | `observations`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
+//! | `noise` | the floor: how much two trials of the same thing differ |
+//! | `look` | after how many blocks it is judged, and how sure each interval must be there |
+//! | `interval_position`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
+//! | `tables`, `laws`, `models` | the figures with published ones beside them; operational laws; predictions that are tried |
+//! | [`Search`] | which load is to be tried next, until it fails |
+//! | [`compare`], `gate` | two runs: what differs, and whether the later one passes |
+//!
+//! The unit of evidence is the block, not the request. The same records give the same judgement, word for word.
+
+mod answer;
+mod arithmetic;
+mod claims;
+mod comparisons;
+mod condition;
+mod course;
+mod effect;
+mod gate;
+mod hypotheses;
+mod interval_position;
+mod laws;
+mod levels;
+mod look;
+mod measure;
+mod models;
+mod noise;
+mod observations;
+mod question;
+mod runs;
+mod search;
+mod tables;
+mod warm_up;
+mod warnings;
+mod words;
+
+pub mod judgement;
+
+pub use claims::CASES_MAX;
+pub use comparisons::COMPARISONS_MAX;
+pub use condition::is_met;
+pub use course::course;
+pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary, GateVerdict, Gated};
+pub use levels::Levels;
+pub use measure::{Lack, Reader};
+pub use question::{Factor, Hypothesis, PublishedFigure, Question};
+pub use runs::{CompareRules, Run, RunComparison, RunRow, RunVerdict, compare};
+pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
+pub use warm_up::agree_on_warm_ups;
+pub use words::amount;
+
+use breme_experiment::record::TrialRecord;
+use look::Look;
+use noise::Floors;
+use observations::Observations;
+
+use crate::judgement::{HypothesisJudgement, Judgement, Verdict};
+
+/// What the records show.
+#[must_use]
+pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
+    let agreed = agree_on_warm_ups(records);
+    let records = agreed.as_ref();
+    let seen = Observations::new(question.all_measures(), records);
+    let look = Look::at(question, &seen);
+    let (floors, noise) = Floors::seen(question, &seen);
+    let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors, &look);
+    let (models, without_model) = models::judge(question, records);
+    let mut judgement = Judgement {
+        hypotheses: hypotheses::judge(question, &seen, &floors, &look),
+        comparisons,
+        noise,
+        tables: tables::tables(question, &seen),
+        laws: laws::check(records),
+        searches: question.searches.iter().map(|search| Search::from_records(search, records).outcome()).collect(),
+        models,
+        trials: warnings::count_trials(question, records),
+        ..Judgement::default()
+    };
+    (judgement.warnings, judgement.notes) = warnings::warnings(question, records, &judgement);
+    judgement.warnings.extend(without_model);
+    if left_out > 0 {
+        judgement.notes.push(format!("{left_out} comparisons with the smallest differences are omitted."));
+    }
+    (judgement.answer, judgement.grounds) = answer::answer(question, &judgement);
+    judgement
+}
+
+/// The hypotheses alone.
+#[must_use]
+pub fn judge_hypotheses(question: &Question, records: &[TrialRecord]) -> Vec<HypothesisJudgement> {
+    let agreed = agree_on_warm_ups(records);
+    let records = agreed.as_ref();
+    let seen = Observations::new(question.all_measures(), records);
+    let look = Look::at(question, &seen);
+    let (floors, _) = Floors::seen(question, &seen);
+    hypotheses::judge(question, &seen, &floors, &look)
+}
+
+/// Whether every hypothesis has a verdict, so that a run may end. Without hypotheses there is nothing to decide.
+#[must_use]
+pub fn is_decided(question: &Question, records: &[TrialRecord]) -> bool {
+    let is_open = |verdict| matches!(verdict, Verdict::Undecided { .. } | Verdict::NoData);
+    let judged = judge_hypotheses(question, records);
+    !judged.is_empty() && !judged.iter().any(|hypothesis| is_open(hypothesis.verdict))
+}

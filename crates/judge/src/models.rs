@@ -1,0 +1,319 @@
+//! Models: a law is fitted to the lower levels and must foretell the higher ones.
+//!
+//! Any curve fits the points that it was fitted to. What a model is worth shows at the levels that were kept from it,
+//! so its error there is what is reported. Growth (linear, Amdahl, the Universal Scalability Law) is fitted to the rate
+//! over the number of users; a queueing model (exact mean value analysis) is not fitted at all: it takes the processor
+//! time per request as the instruments saw it at low load, and says rate and response time for every number of users.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use breme_experiment::expression::{Expression, Measure, MeasuredOn, Operation, Quantity, TimeFigure, TimeKind, Unit};
+use breme_experiment::plan::{ModelKind, PlanModel};
+use breme_experiment::record::TrialRecord;
+use breme_stats::growth::{self, Fit, Law};
+use breme_stats::queueing::{self, Population, Station};
+
+use crate::comparisons::combinations_without;
+use crate::effect::typical;
+use crate::judgement::{ModelOutcome, ModelPoint};
+use crate::levels::Levels;
+use crate::observations::{Observations, overridden};
+use crate::question::Question;
+use crate::words::{amount, count, percent};
+
+/// What became of each model, at each combination of the other factors; and what stands in the way of others.
+pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelOutcome>, Vec<String>) {
+    let (mut outcomes, mut warnings) = (Vec::new(), Vec::new());
+    for model in &question.models {
+        for at in combinations_without(&question.factors, &model.over) {
+            let found = Ladder::seen(question, records, model, at).and_then(|ladder| match &model.kind {
+                ModelKind::Growth => grown(&ladder),
+                ModelKind::Mva { .. } => queued(&ladder, question.processors),
+            });
+            match found {
+                Ok(models) => outcomes.extend(models),
+                Err(why) => warnings.push(format!("No model of `{}` over {}: {why}.", model.name, model.over)),
+            }
+        }
+    }
+    warnings.dedup();
+    (outcomes, warnings)
+}
+
+/// The rungs of one factor: what was seen at each number of users.
+struct Ladder<'a> {
+    model: &'a PlanModel,
+    at: Levels,
+    rungs: Vec<Rung>,
+    /// What one request costs at each station.
+    demands: Vec<Expression>,
+    think_s: f64,
+}
+
+struct Rung {
+    users: f64,
+    /// The measure that is modelled.
+    values: Vec<f64>,
+    /// Of a queueing model: the mean response time.
+    times_s: Vec<f64>,
+    demands_s: Vec<Option<f64>>,
+    is_held_out: bool,
+}
+
+impl<'a> Ladder<'a> {
+    fn seen(question: &Question, records: &[TrialRecord], model: &'a PlanModel, at: Levels) -> Result<Self, String> {
+        let factor = question.factors.iter().find(|factor| factor.name == model.over);
+        let factor = factor.ok_or_else(|| format!("there is no factor `{}`", model.over))?;
+        let workload = workload_of(&model.of);
+        let demands = demands_of(model, &at, records);
+        let time = mean_time(&workload);
+        let needed = [&model.of, &time].into_iter().chain(&demands).flat_map(Expression::measures);
+        let seen = Observations::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
+        let mut rungs: Vec<Rung> = Vec::new();
+        for level in &factor.levels {
+            let users = level.parse().map_err(|_| format!("its level `{level}` is not a number"))?;
+            let levels = overridden(&at, &[(factor.name.clone(), level.clone())]);
+            let values = |expression: &Expression| -> Vec<f64> {
+                seen.blocks_of(&levels).filter_map(|block| seen.evaluate(expression, &levels, block).ok()).collect()
+            };
+            let of_it = values(&model.of);
+            if users > 0.0 && !of_it.is_empty() {
+                let demands_s = demands.iter().map(|demand| typical(values(demand).into_iter())).collect();
+                let is_held_out = model.leave_out.contains(level);
+                rungs.push(Rung { users, values: of_it, times_s: values(&time), demands_s, is_held_out });
+            }
+        }
+        rungs.sort_by(|one, other| one.users.total_cmp(&other.users));
+        if model.leave_out.is_empty() {
+            hold_out(&mut rungs, &model.kind);
+        }
+        let think_s = think_of(model, &workload, &at, records);
+        Ok(Self { model, at, rungs, demands, think_s })
+    }
+
+    fn seen_by_fit(&self) -> impl Iterator<Item = &Rung> {
+        self.rungs.iter().filter(|rung| !rung.is_held_out)
+    }
+
+    fn outcome(&self, name: &str, predict: impl Fn(f64) -> Option<f64>) -> ModelOutcome {
+        let point = |rung: &Rung| {
+            let measured = typical(rung.values.iter().copied());
+            let predicted = predict(rung.users).filter(|value| value.is_finite())?;
+            Some(ModelPoint { level: rung.users, measured, predicted, is_held_out: rung.is_held_out })
+        };
+        let points: Vec<ModelPoint> = self.rungs.iter().filter_map(point).collect();
+        ModelOutcome {
+            name: name.to_owned(),
+            measure: self.model.name.clone(),
+            factor: self.model.over.clone(),
+            at: self.at.clone(),
+            prediction_error: prediction_error(&points),
+            points,
+            ..ModelOutcome::default()
+        }
+    }
+}
+
+/// The workload that a measure is about: the first that occurs in it.
+fn workload_of(of: &Expression) -> String {
+    let on_workload = |measure: &&Measure| measure.quantity.measured_on() == MeasuredOn::Workload;
+    of.measures()
+        .into_iter()
+        .map(|(measure, _)| measure)
+        .find(on_workload)
+        .map_or_else(String::new, |found| found.of.clone())
+}
+
+fn mean_time(workload: &str) -> Expression {
+    let quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
+    Expression::Measured { measure: Measure { quantity, of: workload.to_owned() }, at: Vec::new() }
+}
+
+/// What the plan names; else the processor time of all subjects together, which share the machine's processors.
+fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Expression> {
+    match &model.kind {
+        ModelKind::Growth => Vec::new(),
+        ModelKind::Mva { demands, .. } if !demands.is_empty() => demands.clone(),
+        ModelKind::Mva { .. } => {
+            let subjects: BTreeSet<&String> =
+                of_combination(records, at).flat_map(|record| record.subjects.keys()).collect();
+            let cpu = subjects.into_iter().map(|subject| Expression::Measured {
+                measure: Measure { quantity: Quantity::CpuPerRequest, of: subject.clone() },
+                at: Vec::new(),
+            });
+            let both = |left, right| Expression::Binary {
+                operation: Operation::Add,
+                left: Box::new(left),
+                right: Box::new(right),
+            };
+            cpu.reduce(both).into_iter().collect()
+        }
+    }
+}
+
+/// The trials at these levels, whatever the number of users.
+fn of_combination<'a>(records: &'a [TrialRecord], at: &'a Levels) -> impl Iterator<Item = &'a TrialRecord> {
+    records.iter().filter(|record| at.iter().all(|(factor, level)| record.levels.get(factor) == Some(level)))
+}
+
+/// What the plan says; else what the workload's own users do.
+fn think_of(model: &PlanModel, workload: &str, at: &Levels, records: &[TrialRecord]) -> f64 {
+    if let ModelKind::Mva { think: Some(think), .. } = &model.kind {
+        return think.as_secs_f64();
+    }
+    let of_workload =
+        |record: &TrialRecord| record.workloads.get(workload).filter(|found| found.connections > 0).cloned();
+    of_combination(records, at).find_map(of_workload).map_or(0.0, |found| found.think_mean_s.max(0.0))
+}
+
+/// The highest third of growth, at least one; of queueing all but the lowest third, since it needs no fit.
+fn hold_out(rungs: &mut [Rung], kind: &ModelKind) {
+    let count = rungs.len();
+    let third = (count / 3).max(1).min(count);
+    let seen = if *kind == ModelKind::Growth { count - third } else { third };
+    rungs.iter_mut().skip(seen).for_each(|rung| rung.is_held_out = true);
+}
+
+/// Through two points goes every law.
+const FITTED_MIN: usize = 3;
+
+fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
+    let held_out = points.iter().filter(|point| point.is_held_out);
+    let error = |point: &ModelPoint| point.measured.filter(|&m| m > 0.0).map(|m| (point.predicted / m - 1.0).abs());
+    let errors: Vec<f64> = held_out.filter_map(error).collect();
+    let error = errors.iter().sum::<f64>() / errors.len() as f64;
+    error.is_finite().then_some(error)
+}
+
+/// The laws of growth. Every trial is a point. Rates scatter by a share of themselves, so each counts with 1 ÷ the
+/// square of its level's.
+fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
+    let levels: Vec<growth::Level> = ladder
+        .seen_by_fit()
+        .flat_map(|rung| {
+            let typical = typical(rung.values.iter().copied()).filter(|&rate| rate > 0.0);
+            let weight = typical.map(|rate| 1.0 / (rate * rate));
+            rung.values.iter().filter_map(move |&y| Some(growth::Level { x: rung.users, y, weight: weight? }))
+        })
+        .collect();
+    let (fits, best) = growth::compare(&levels);
+    if fits.is_empty() || ladder.seen_by_fit().count() < FITTED_MIN {
+        return Err(format!(
+            "fewer than {FITTED_MIN} levels are available for the fit, since some are reserved to test it"
+        ));
+    }
+    let outcomes = fits.iter().enumerate().map(|(index, fit)| {
+        let outcome = ladder.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
+        let sentence = growth_sentence(fit, ladder.model.of.unit(), &outcome);
+        ModelOutcome {
+            parameters: parameters_of(fit),
+            aicc: fit.aicc.filter(|aicc| aicc.is_finite()),
+            is_best: best == Some(index),
+            sentence,
+            ..outcome
+        }
+    });
+    Ok(outcomes.collect())
+}
+
+const fn name_of(law: Law) -> &'static str {
+    match law {
+        Law::Linear => "linear",
+        Law::Amdahl => "Amdahl",
+        Law::Universal => "Universal Scalability Law",
+    }
+}
+
+fn parameters_of(fit: &Fit) -> BTreeMap<String, f64> {
+    let all = [("rate of one", fit.rate), ("contention", fit.contention), ("coherency", fit.coherency)];
+    let mut parameters: BTreeMap<String, f64> =
+        all[..fit.law.parameters()].iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    if let Some((users, rate)) = fit.peak() {
+        parameters.insert("peak users".to_owned(), users);
+        parameters.insert("peak rate".to_owned(), rate);
+    }
+    parameters.retain(|_, value| value.is_finite());
+    parameters
+}
+
+fn growth_sentence(fit: &Fit, unit: Unit, outcome: &ModelOutcome) -> String {
+    let end = match (fit.peak(), fit.ceiling()) {
+        (Some((users, rate)), _) => format!(", at most {} with {users:.0}", amount(rate, unit)),
+        (None, Some(ceiling)) => format!(", never more than {}", amount(ceiling, unit)),
+        (None, None) => String::new(),
+    };
+    format!("{}: {} of one user{end}{}.", name_of(fit.law), amount(fit.rate, unit), error_in_words(outcome))
+}
+
+fn error_in_words(outcome: &ModelOutcome) -> String {
+    let unseen = outcome.points.iter().filter(|point| point.is_held_out).count();
+    match outcome.prediction_error {
+        Some(error) => {
+            format!("; mean error {} at {} that the fit omitted", percent(error, error, error), count(unseen, "level"))
+        }
+        None => "; no level was reserved to test it".to_owned(),
+    }
+}
+
+/// Mean value analysis from the demands at the levels that it may see. What the lowest level's time holds besides is a
+/// delay without a queue: the network, the generator.
+fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, String> {
+    let stations = stations_of(ladder, processors)?;
+    let lowest = ladder.rungs.first().ok_or("no level has a trial that counts")?;
+    let highest = ladder.rungs.iter().map(|rung| rung.users).fold(0.0, f64::max);
+    if highest > f64::from(queueing::USERS_MAX) {
+        return Err(format!("{highest} users exceed the maximum of {}", queueing::USERS_MAX));
+    }
+    let solve = |delay_s: f64| {
+        queueing::exact_mva(&stations, ladder.think_s + delay_s, highest.ceil() as u32)
+            .ok_or("the demands are not usable")
+    };
+    let measured_s = typical(lowest.times_s.iter().copied()).ok_or("no times at the lowest level")?;
+    let queued_s = at(&solve(0.0)?, lowest.users).map_or(0.0, |population| population.response_s);
+    let delay_s = (measured_s - queued_s).max(0.0);
+    let populations = solve(delay_s)?;
+    let of: fn(&Population, f64) -> f64 = match ladder.model.of.unit() {
+        Unit::PerSecond => |population, _| population.rate,
+        Unit::Seconds => |population, delay_s| population.response_s + delay_s,
+        _ => return Err("mean value analysis predicts only rates and mean times".to_owned()),
+    };
+    let mut parameters: BTreeMap<String, f64> =
+        stations.iter().map(|station| (format!("{}, s", station.name), station.demand_s)).collect();
+    parameters.insert("delay without a queue, s".to_owned(), delay_s);
+    parameters.insert("think time, s".to_owned(), ladder.think_s);
+    let outcome = ladder.outcome("exact MVA", |users| at(&populations, users).map(|known| of(known, delay_s)));
+    let sentence = queue_sentence(&stations, &outcome);
+    Ok(vec![ModelOutcome { parameters, sentence, ..outcome }])
+}
+
+fn at(populations: &[Population], users: f64) -> Option<&Population> {
+    let index = (users.round() as usize).checked_sub(1)?;
+    populations.get(index)
+}
+
+/// A station for each demand. Processor time is spent on any of the machine's processors; of anything else there is
+/// one.
+fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, String> {
+    let station = |(place, demand): (usize, &Expression)| {
+        let seen = ladder.seen_by_fit().filter_map(|rung| rung.demands_s[place]);
+        let demand_s = typical(seen).filter(|&demand_s| demand_s > 0.0);
+        let is_processor = demand.measures().iter().any(|(measure, _)| measure.quantity == Quantity::CpuPerRequest);
+        let servers = if is_processor { processors.max(1) } else { 1 };
+        let name = demand.to_string();
+        demand_s
+            .map(|demand_s| Station { name: name.clone(), demand_s, servers })
+            .ok_or_else(|| format!("the demand `{name}` has no measured value"))
+    };
+    let stations: Vec<Station> = ladder.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
+    if stations.is_empty() { Err("no subject was instrumented".to_owned()) } else { Ok(stations) }
+}
+
+fn queue_sentence(stations: &[Station], outcome: &ModelOutcome) -> String {
+    let each: Vec<String> = stations
+        .iter()
+        .map(|station| {
+            format!("`{}` of {} on {}", station.name, amount(station.demand_s, Unit::Seconds), station.servers)
+        })
+        .collect();
+    format!("exact MVA of `{}`: each request costs {}{}.", outcome.measure, each.join(", "), error_in_words(outcome))
+}

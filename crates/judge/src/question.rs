@@ -1,0 +1,215 @@
+//! What the records are asked: the part of a plan that judging needs.
+
+use breme_experiment::expression::{Claim, Expression, Measure};
+use breme_experiment::plan::{Gate, Plan, PlanMeasure, PlanModel, PlanSearch};
+
+use crate::levels::Levels;
+use crate::search::{SearchQuestion, TRIALS_MAX};
+
+/// All that is asked of the records of a run.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Claims, in the plan's order.
+    pub hypotheses: Vec<Hypothesis>,
+    /// What is shown and compared, in the plan's order.
+    pub measures: Vec<PlanMeasure>,
+    /// Factors with their levels, in the plan's order.
+    pub factors: Vec<Factor>,
+    /// Figures of others.
+    pub published: Vec<PublishedFigure>,
+    /// Searches for a failure point.
+    pub searches: Vec<SearchQuestion>,
+    /// Models.
+    pub models: Vec<PlanModel>,
+    /// Processors of the machine, for queueing models.
+    pub processors: u32,
+    /// How sure the intervals are: 0.95.
+    pub confidence: f64,
+    /// What differs by less than this is practically equal: 0.02 is ±2 %.
+    pub equal_within: f64,
+    /// What a later run is held to.
+    pub gate: Gate,
+    /// The most blocks that are run. 0: no blocks.
+    pub blocks: u32,
+    /// The least and the most blocks of the design, before the run was extended; none if it always was
+    /// [`Self::blocks`].
+    pub looks: Option<(u32, u32)>,
+    /// Trials that are planned in all blocks together, those of searches left out.
+    pub trials: u32,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self {
+            hypotheses: Vec::new(),
+            measures: Vec::new(),
+            factors: Vec::new(),
+            published: Vec::new(),
+            searches: Vec::new(),
+            models: Vec::new(),
+            processors: 1,
+            confidence: 0.95,
+            equal_within: 0.02,
+            gate: Gate::default(),
+            blocks: 0,
+            looks: None,
+            trials: 0,
+        }
+    }
+}
+
+/// A claim of the plan.
+#[derive(Clone, Debug)]
+pub struct Hypothesis {
+    /// In the author's words.
+    pub says: String,
+    /// The claim as it was written.
+    pub expect: String,
+    /// The claim.
+    pub claim: Claim,
+    /// Within what its two sides count as equal. None: the experiment's; and nothing at all for `==` between what is
+    /// counted and a number (`pass(user) == 100 %`).
+    pub equal_within: Option<f64>,
+}
+
+/// What is varied.
+#[derive(Clone, Debug)]
+pub struct Factor {
+    /// Its name.
+    pub name: String,
+    /// Its levels in the plan's order.
+    pub levels: Vec<String>,
+}
+
+/// A figure of others, to stand beside the measured one.
+#[derive(Clone, Debug)]
+pub struct PublishedFigure {
+    /// The name of the measure, as in [`PlanMeasure::name`].
+    pub measure: String,
+    /// At which levels; factors that are not named stay open.
+    pub at: Levels,
+    /// The figure, in the base unit (seconds, bytes, share).
+    pub value: f64,
+    /// Where it stands.
+    pub source: String,
+}
+
+impl From<&Plan> for Question {
+    /// What a plan asks. [`Question::processors`] is the machine's, which a plan does not know.
+    fn from(plan: &Plan) -> Self {
+        let factors = plan.factors.iter().filter(|factor| factor.range.is_none());
+        let hypotheses = plan.hypotheses.iter().map(|hypothesis| Hypothesis {
+            says: hypothesis.says.clone(),
+            expect: hypothesis.expect.clone(),
+            claim: hypothesis.claim.clone(),
+            equal_within: (hypothesis.equal_within != plan.equal_within).then_some(hypothesis.equal_within),
+        });
+        let published = plan.published.iter().flat_map(|published| {
+            published.values.iter().map(|(at, value)| PublishedFigure {
+                measure: published.measure.clone(),
+                at: at.iter().cloned().collect(),
+                value: *value,
+                source: published.source.clone(),
+            })
+        });
+        let trials_each = plan.combinations().len() as u32 + u32::from(plan.aa.is_some());
+        Self {
+            hypotheses: hypotheses.collect(),
+            measures: with_published(plan),
+            factors: factors
+                .map(|factor| Factor { name: factor.name.clone(), levels: in_order(&factor.levels) })
+                .collect(),
+            published: published.collect(),
+            searches: plan.search.iter().flat_map(searches_of).collect(),
+            models: plan.models.clone(),
+            processors: 1,
+            confidence: plan.confidence,
+            equal_within: plan.equal_within,
+            gate: plan.gate.clone(),
+            blocks: if plan.has_range() { 0 } else { plan.blocks.to_run() },
+            looks: Some((plan.blocks.least, plan.blocks.most)),
+            trials: if plan.has_range() { 0 } else { plan.blocks.to_run() * trials_each },
+        }
+    }
+}
+
+/// Numbers by their size, so that tables and charts can be followed; words as the plan has them.
+fn in_order(levels: &[String]) -> Vec<String> {
+    let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
+    let mut sorted = levels.to_vec();
+    if numbers.is_some() {
+        let number = |level: &String| level.parse::<f64>().unwrap_or(f64::NAN);
+        sorted.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
+    sorted
+}
+
+/// The measures of a plan, and those of which only others' figures are given.
+fn with_published(plan: &Plan) -> Vec<PlanMeasure> {
+    let mut measures = plan.measures.clone();
+    for published in &plan.published {
+        if !measures.iter().any(|measure| measure.name == published.measure) {
+            let (name, expression) = (published.measure.clone(), published.expression.clone());
+            measures.push(PlanMeasure { name, unit: expression.unit(), expression });
+        }
+    }
+    measures
+}
+
+/// One for each combination of the other factors.
+fn searches_of(search: &PlanSearch) -> impl Iterator<Item = SearchQuestion> {
+    search.others.iter().map(|others| SearchQuestion {
+        factor: search.factor.clone(),
+        from: search.range.from,
+        to: search.range.to,
+        precision: search.precision,
+        is_integer: search.range.is_whole,
+        until: search.until.clone(),
+        at: others.iter().filter(|(factor, _)| *factor != search.factor).cloned().collect(),
+        trial: search.short,
+        confirmation: search.long,
+        trials_max: TRIALS_MAX,
+    })
+}
+
+impl Question {
+    /// What is shown: the measures of the plan first, then those that occur in hypotheses and are not among them.
+    pub(crate) fn shown(&self) -> Vec<PlanMeasure> {
+        let mut shown = self.measures.clone();
+        for (measure, _) in self.hypotheses.iter().flat_map(|hypothesis| hypothesis.claim.measures()) {
+            let expression = Expression::Measured { measure: measure.clone(), at: Vec::new() };
+            if !shown.iter().any(|known| known.expression == expression) {
+                shown.push(PlanMeasure { name: measure.to_string(), unit: measure.quantity.unit(), expression });
+            }
+        }
+        shown
+    }
+
+    /// Every measure of a trial that is needed for that.
+    pub(crate) fn all_measures(&self) -> Vec<Measure> {
+        let mut measures: Vec<Measure> = Vec::new();
+        for shown in self.shown() {
+            for (measure, _) in shown.expression.measures() {
+                if !measures.contains(measure) {
+                    measures.push(measure.clone());
+                }
+            }
+        }
+        measures
+    }
+
+    /// Whether the plan has this combination of levels.
+    pub(crate) fn has_levels(&self, levels: &Levels) -> bool {
+        let has = |factor: &Factor| levels.get(&factor.name).is_some_and(|level| factor.levels.contains(level));
+        levels.len() == self.factors.len() && self.factors.iter().all(has)
+    }
+
+    /// Where a combination stands in the plan's order.
+    pub(crate) fn place(&self, levels: &Levels) -> Vec<usize> {
+        let place = |factor: &Factor| {
+            let level = levels.get(&factor.name);
+            factor.levels.iter().position(|known| Some(known) == level).unwrap_or(factor.levels.len())
+        };
+        self.factors.iter().map(place).collect()
+    }
+}

@@ -1,0 +1,429 @@
+//! Two runs: what differs, and whether the later one is worse.
+//!
+//! The runs have no blocks in common, so values are not paired: the blocks of each run are one sample (Hodges and
+//! Lehmann's shift of two samples on logarithms, with the interval of the rank-sum test). Every measure that both runs
+//! have is shown; only the measures of the gate decide (see `gate`). What else differs between the runs (machine,
+//! versions, plan) is part of the difference too, and is reported.
+
+use breme_experiment::expression::{Unit, less_is_better_of};
+use breme_experiment::plan::{Gate, PlanMeasure};
+use breme_experiment::record::{RunHead, TrialRecord};
+use breme_stats::{
+    Estimate, VALUES_MAX, false_discovery_rates, rank_sum, rank_sum_p_above, rank_sum_p_min, welch_p_above,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::effect::typical;
+use crate::gate::{self, GateSummary, GateVerdict, Gated};
+use crate::judgement::Scale;
+use crate::levels::{Levels, in_words};
+use crate::measure::Lack;
+use crate::noise::Floors;
+use crate::observations::Observations;
+use crate::question::Question;
+use crate::words::{self, amount, symbol};
+
+/// The version of the layout of a [`RunComparison`].
+pub const VERSION: u32 = 2;
+
+/// A stored run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Its head.
+    pub head: &'a RunHead,
+    /// Its plan, as it was frozen.
+    pub plan: &'a str,
+    /// What its plan asks.
+    pub question: &'a Question,
+    /// Its trials.
+    pub records: &'a [TrialRecord],
+}
+
+/// What is demanded of a comparison.
+#[derive(Clone, Debug)]
+pub struct CompareRules {
+    /// The confidence of the intervals: 0.95.
+    pub confidence: f64,
+    /// What differs by less is practically equal.
+    pub equal_within: f64,
+    /// What the later run is held to.
+    pub gate: Gate,
+}
+
+impl Default for CompareRules {
+    fn default() -> Self {
+        Self { confidence: 0.95, equal_within: 0.02, gate: Gate::default() }
+    }
+}
+
+/// Comparison of two runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunComparison {
+    /// Version of this schema.
+    pub version: u32,
+    /// Name of the earlier run.
+    pub before: String,
+    /// Name of the later run.
+    pub after: String,
+    /// Verdict of the gate: not worse if every gated row is not worse, worse if any is, otherwise none.
+    pub verdict: GateVerdict,
+    /// The verdict in one or two sentences.
+    pub sentence: String,
+    /// Summary of the gate.
+    pub gate: GateSummary,
+    /// Each measure at each combination that both runs have: the gated ones first.
+    pub rows: Vec<RunRow>,
+    /// Other differences between the runs.
+    pub warnings: Vec<String>,
+}
+
+/// Difference of a measure between the runs, gated or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunVerdict {
+    /// Significantly worse.
+    Worse,
+    /// Significantly better.
+    Better,
+    /// Significantly different, for a measure without a better direction.
+    Different,
+    /// The difference is too small to matter.
+    PracticallyEqual,
+    /// The data do not decide.
+    #[default]
+    Undecided,
+}
+
+/// A measure at a combination, in both runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRow {
+    /// The measure.
+    pub measure: String,
+    /// Unit: `s`, `/s`, `B`, `B/s`, `share`, or empty.
+    pub unit: String,
+    /// The combination.
+    pub levels: Levels,
+    /// Difference between the runs.
+    pub verdict: RunVerdict,
+    /// Verdict of the gate; null if the row is not gated.
+    pub gated: Option<Gated>,
+    /// Median over the blocks of the earlier run.
+    pub before: Option<f64>,
+    /// Median over the blocks of the later run.
+    pub after: Option<f64>,
+    /// Number of blocks of the earlier run.
+    pub blocks_before: usize,
+    /// Number of blocks of the later run.
+    pub blocks_after: usize,
+    /// Kind of the three numbers below.
+    pub scale: Scale,
+    /// Estimate: after ÷ before, or after − before.
+    pub center: Option<f64>,
+    /// Lower end of the interval.
+    pub low: Option<f64>,
+    /// Upper end of the interval.
+    pub high: Option<f64>,
+    /// Confidence level of the interval.
+    pub confidence: f64,
+    /// p-value of no difference (two-sided).
+    pub p: Option<f64>,
+    /// The same after Benjamini and Hochberg's correction over all rows.
+    pub p_discovery: Option<f64>,
+    /// Noise floor (A/A) that the effect had to exceed: the larger one of the two runs.
+    pub floor: Option<f64>,
+    /// The result in words.
+    pub sentence: String,
+}
+
+/// What the later run shows beside the earlier one.
+#[must_use]
+pub fn compare(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> RunComparison {
+    let mut rows = rows(before, after, rules);
+    correct_for_number(&mut rows, rules);
+    let gate = gate::judge(&mut rows, rules);
+    for row in &mut rows {
+        row.row.sentence = row_sentence(row);
+    }
+    // Stable: what is equally important keeps the plan's order.
+    rows.sort_by_key(|row| (row.row.gated.is_none(), rank(&row.row)));
+    let mut comparison = RunComparison {
+        version: VERSION,
+        before: before.head.run.clone(),
+        after: after.head.run.clone(),
+        verdict: gate.verdict,
+        sentence: gate::sentence(&rows, &gate),
+        gate: gate.summary,
+        warnings: differences(before, after),
+        ..RunComparison::default()
+    };
+    comparison.rows = rows.into_iter().map(|row| row.row).collect();
+    comparison
+}
+
+/// A row with what it was made of.
+pub(crate) struct Drafted {
+    pub(crate) measure: PlanMeasure,
+    pub(crate) row: RunRow,
+    /// The margin of the gate, if it is gated.
+    pub(crate) margin: Option<f64>,
+    /// The values of the earlier and the later run on the scale on which they are compared: logarithms, or as they are.
+    pub(crate) before: Vec<f64>,
+    pub(crate) after: Vec<f64>,
+    /// Why one of the runs has no value.
+    pub(crate) lack: Option<String>,
+}
+
+impl Drafted {
+    /// A share of the earlier value, on the scale of the comparison.
+    pub(crate) fn of_share(&self, share: f64) -> f64 {
+        if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
+    }
+
+    /// Centre and ends of the interval on the scale of the comparison, on which 0 is no difference.
+    pub(crate) fn interval(&self) -> Option<[f64; 3]> {
+        let ends = [self.row.center?, self.row.low?, self.row.high?];
+        Some(if self.row.scale == Scale::Ratio { ends.map(f64::ln) } else { ends })
+    }
+
+    /// How far an effect must lie from 0 to be more than the noise between two trials of the same thing.
+    pub(crate) fn floor(&self) -> f64 {
+        self.row.floor.map_or(0.0, |floor| if self.row.scale == Scale::Ratio { floor.ln() } else { floor })
+    }
+}
+
+fn rows(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> Vec<Drafted> {
+    let gated = rules.gate.measures.iter().map(|gated| (gated.measure.clone(), Some(rules.gate.margin_of(gated))));
+    let both = before.question.measures.iter().filter(|measure| after.question.measures.contains(measure));
+    let others = both.filter(|measure| !rules.gate.measures.iter().any(|gated| gated.measure == **measure));
+    let measures: Vec<(PlanMeasure, Option<f64>)> =
+        gated.chain(others.map(|measure| (measure.clone(), None))).collect();
+    let all: Vec<PlanMeasure> = measures.iter().map(|(measure, _)| measure.clone()).collect();
+    let sides = [Side::of(before, &all), Side::of(after, &all)];
+    let common = common(before, after, &sides);
+    let drafted = measures.iter().flat_map(|(measure, margin)| {
+        let sides = &sides;
+        common.iter().map(move |levels| draft(measure, *margin, levels, sides, rules))
+    });
+    drafted.collect()
+}
+
+/// The combinations that both experiments have and at least one of the runs has tried: where the other one has nothing,
+/// that is no reason to pass. In the order of the later run's plan.
+fn common(before: &Run<'_>, after: &Run<'_>, sides: &[Side; 2]) -> Vec<Levels> {
+    let seen = |side: &Side, levels: &Levels| side.seen.combinations().any(|known| known == levels);
+    let all = sides.iter().flat_map(|side| side.seen.combinations());
+    let is_common = |levels: &&Levels| {
+        let [one, other] = [(before, &sides[0]), (after, &sides[1])]
+            .map(|(run, side)| seen(side, levels) || run.question.has_levels(levels));
+        one && other
+    };
+    let mut common: Vec<Levels> = all.filter(is_common).cloned().collect();
+    common.sort_by_key(|levels| (after.question.place(levels), levels.clone()));
+    common.dedup();
+    common
+}
+
+struct Side {
+    seen: Observations,
+    floors: Floors,
+}
+
+impl Side {
+    fn of(run: &Run<'_>, measures: &[PlanMeasure]) -> Self {
+        let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
+        let seen = Observations::new(question.all_measures(), run.records);
+        let (floors, _) = Floors::seen(&question, &seen);
+        Self { seen, floors }
+    }
+
+    /// Evenly chosen ones of a long run; if there is none, the reason.
+    fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
+        let blocks: Vec<u32> = self.seen.blocks_of(levels).collect();
+        let every = blocks.len().div_ceil(VALUES_MAX).max(1);
+        let each =
+            blocks.into_iter().step_by(every).map(|block| self.seen.evaluate(&measure.expression, levels, block));
+        let (mut values, mut lack) = (Vec::new(), Lack::NotRun);
+        for value in each {
+            match value {
+                Ok(value) => values.push(value),
+                Err(why) => lack = why,
+            }
+        }
+        if values.is_empty() { Err(lack) } else { Ok(values) }
+    }
+}
+
+fn draft(
+    measure: &PlanMeasure,
+    margin: Option<f64>,
+    levels: &Levels,
+    sides: &[Side; 2],
+    rules: &CompareRules,
+) -> Drafted {
+    let [before, after] = [0, 1].map(|side| sides[side].values(measure, levels));
+    let lack = match (&before, &after) {
+        (Err(lack), _) => Some(format!("the earlier run has no value: {lack}")),
+        (_, Err(lack)) => Some(format!("the later run has no value: {lack}")),
+        _ => None,
+    };
+    let [before, after] = [before, after].map(Result::unwrap_or_default);
+    let typical_of = |values: &[f64]| typical(values.iter().copied());
+    let mut row = RunRow {
+        measure: measure.name.clone(),
+        unit: symbol(measure.unit).to_owned(),
+        levels: levels.clone(),
+        before: typical_of(&before),
+        after: typical_of(&after),
+        blocks_before: before.len(),
+        blocks_after: after.len(),
+        ..RunRow::default()
+    };
+    // A share is compared in percentage points: twice of next to nothing is next to nothing.
+    let is_ratio = measure.unit != Unit::Share && before.iter().chain(&after).all(|&value| value > 0.0);
+    row.scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
+    let on_scale = |values: Vec<f64>| if is_ratio { values.into_iter().map(f64::ln).collect() } else { values };
+    let (before, after): (Vec<f64>, Vec<f64>) = (on_scale(before), on_scale(after));
+    if let Some(Estimate { center, low, high, confidence }) = rank_sum::shift(&after, &before, rules.confidence) {
+        let back = |value: f64| Some(if is_ratio { value.exp() } else { value });
+        (row.center, row.low, row.high) = (back(center), back(low), back(high));
+        row.confidence = confidence;
+    }
+    row.floor =
+        sides.iter().filter_map(|side| side.floors.of_expression(&measure.expression, row.scale)).reduce(f64::max);
+    Drafted { measure: measure.clone(), row, margin, before, after, lack }
+}
+
+/// The chance that `first` lies so far above `second` if it lies above it by `bound` at most, where so many questions
+/// are asked (one-sided). By ranks; where even the least chance that these can give is too large for the number of
+/// questions, by Welch's test. Which one depends on the numbers of blocks and questions and on nothing that was
+/// measured.
+pub(crate) fn p_above(first: &[f64], second: &[f64], bound: f64, questions: usize, confidence: f64) -> Option<f64> {
+    let least = 2.0 * rank_sum_p_min(first.len(), second.len()) * questions as f64;
+    if least <= 1.0 - confidence + 1e-9 {
+        rank_sum_p_above(first, second, bound)
+    } else {
+        welch_p_above(first, second, bound)
+    }
+}
+
+/// How every row differs. Nobody claimed these differences beforehand, so they are corrected for their number by their
+/// false discovery rate.
+fn correct_for_number(rows: &mut [Drafted], rules: &CompareRules) {
+    let varies = |row: &Drafted| row.before.iter().chain(&row.after).any(|value| Some(value) != row.before.first());
+    let asked: Vec<usize> =
+        (0..rows.len()).filter(|&index| rows[index].lack.is_none() && varies(&rows[index])).collect();
+    let by_chance = |&index: &usize| {
+        let row = &rows[index];
+        let p = |first, second| p_above(first, second, 0.0, asked.len(), rules.confidence).unwrap_or(1.0);
+        (2.0 * p(&row.after, &row.before).min(p(&row.before, &row.after))).min(1.0)
+    };
+    let chances: Vec<f64> = asked.iter().map(by_chance).collect();
+    let rates = false_discovery_rates(&chances);
+    for ((&index, p), rate) in asked.iter().zip(chances).zip(rates) {
+        (rows[index].row.p, rows[index].row.p_discovery) = (Some(p), Some(rate));
+    }
+    for row in rows {
+        row.row.verdict = verdict_of(row, rules);
+    }
+}
+
+fn verdict_of(drafted: &Drafted, rules: &CompareRules) -> RunVerdict {
+    let row = &drafted.row;
+    let Some([center, low, high]) = drafted.interval() else { return RunVerdict::Undecided };
+    if row.confidence < rules.confidence {
+        return RunVerdict::Undecided;
+    }
+    let band = drafted.of_share(rules.equal_within);
+    if low >= -band && high <= band {
+        return RunVerdict::PracticallyEqual;
+    }
+    let is_likely = row.p_discovery.is_some_and(|rate| rate <= 1.0 - rules.confidence + 1e-9);
+    if !is_likely || center.abs() <= drafted.floor() || (low <= 0.0 && high >= 0.0) {
+        return RunVerdict::Undecided;
+    }
+    match less_is_better_of(&drafted.measure.expression) {
+        None => RunVerdict::Different,
+        Some(less) if (center < 0.0) == less => RunVerdict::Better,
+        Some(_) => RunVerdict::Worse,
+    }
+}
+
+fn row_sentence(drafted: &Drafted) -> String {
+    let (row, unit) = (&drafted.row, drafted.measure.unit);
+    let at = if row.levels.is_empty() { String::new() } else { format!(" at {}", in_words(&row.levels)) };
+    let name = format!("`{}`{at}", row.measure);
+    if let Some(lack) = &drafted.lack {
+        return format!("{name}: {lack}.");
+    }
+    let [before, after] = [row.before, row.after].map(|value| amount(value.unwrap_or_default(), unit));
+    let [Some(center), Some(low), Some(high)] = [row.center, row.low, row.high] else {
+        return format!("{name}: {before} → {after}.");
+    };
+    let said = match row.scale {
+        Scale::Ratio => format!("ratio {}", words::with_interval(center, low, high)),
+        Scale::Difference if low == high => format!("difference {}", amount(center, unit)),
+        Scale::Difference => {
+            format!("difference {} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit))
+        }
+    };
+    let allowed = row.gated.as_ref().map_or(String::new(), |gated| format!(", allowed {}", gated.allowed));
+    let few = row.blocks_before.min(row.blocks_after);
+    let few = if row.gated.is_some() && few < gate::BLOCKS_MIN {
+        format!(", {few} of {} blocks", gate::BLOCKS_MIN)
+    } else {
+        String::new()
+    };
+    format!("{name}: {before} → {after}, {said}{allowed}{few}.")
+}
+
+/// What matters most comes first.
+fn rank(row: &RunRow) -> u8 {
+    match (row.gated.as_ref().map(|gated| gated.verdict), row.verdict) {
+        (Some(GateVerdict::Worse), _) => 0,
+        (Some(GateVerdict::NoVerdict), _) => 1,
+        (Some(GateVerdict::NotWorse), _) => 2,
+        (None, RunVerdict::Worse) => 3,
+        (None, RunVerdict::Better) => 4,
+        (None, RunVerdict::Different) => 5,
+        (None, RunVerdict::Undecided) => 6,
+        (None, RunVerdict::PracticallyEqual) => 7,
+    }
+}
+
+/// What else differs.
+fn differences(before: &Run<'_>, after: &Run<'_>) -> Vec<String> {
+    let (one, other) = (before.head, after.head);
+    let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();
+    let mut facts = vec![
+        ("The experiment's title", one.title.clone(), other.title.clone()),
+        ("The profile", text(one.profile.as_ref()), text(other.profile.as_ref())),
+        ("The version of breme", one.breme_version.clone(), other.breme_version.clone()),
+        ("The machine", one.machine.host.clone(), other.machine.host.clone()),
+        ("The kernel", one.machine.kernel.clone(), other.machine.kernel.clone()),
+        ("The processor", one.machine.processor.clone(), other.machine.processor.clone()),
+        ("The number of processors", one.machine.processors.to_string(), other.machine.processors.to_string()),
+        ("The memory", memory(one), memory(other)),
+        ("The governor of the clock speed", text(one.machine.governor.as_ref()), text(other.machine.governor.as_ref())),
+        ("The virtualization", text(one.machine.virtualization.as_ref()), text(other.machine.virtualization.as_ref())),
+    ];
+    let subjects = one.subject_versions.keys().chain(other.subject_versions.keys());
+    let names: std::collections::BTreeSet<&String> = subjects.collect();
+    let titles: Vec<String> = names.iter().map(|name| format!("The version of `{name}`")).collect();
+    for (name, title) in names.iter().zip(&titles) {
+        facts.push((title, text(one.subject_versions.get(*name)), text(other.subject_versions.get(*name))));
+    }
+    let mut warnings: Vec<String> = facts
+        .into_iter()
+        .filter(|(_, one, other)| one != other)
+        .map(|(what, one, other)| format!("{what} differs: {one} → {other}."))
+        .collect();
+    if before.plan != after.plan {
+        warnings.push("The plans of the runs differ.".to_owned());
+    }
+    warnings
+}
+
+fn memory(head: &RunHead) -> String {
+    amount(head.machine.memory_bytes as f64, Unit::Bytes)
+}

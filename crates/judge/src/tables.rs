@@ -1,0 +1,87 @@
+//! The table of the run: each measure at each combination, the published figure beside it.
+
+use breme_experiment::expression::less_is_better_of;
+use breme_experiment::plan::PlanMeasure;
+
+use crate::effect::typical;
+use crate::judgement::{MeasureRow, MeasureTable, Published};
+use crate::levels::Levels;
+use crate::observations::Observations;
+use crate::question::{PublishedFigure, Question};
+use crate::words::symbol;
+
+/// A table for each measure of the question.
+pub(crate) fn tables(question: &Question, seen: &Observations) -> Vec<MeasureTable> {
+    let mut combinations: Vec<&Levels> = seen.combinations().collect();
+    combinations.sort_by_key(|levels| question.place(levels));
+    let table = |measure: &PlanMeasure| MeasureTable {
+        measure: measure.name.clone(),
+        unit: symbol(measure.unit).to_owned(),
+        less_is_better: less_is_better_of(&measure.expression),
+        rows: combinations.iter().map(|levels| row(question, seen, measure, levels)).collect(),
+    };
+    question.shown().iter().map(table).collect()
+}
+
+fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: &Levels) -> MeasureRow {
+    let value = |block| seen.evaluate(&measure.expression, levels, block).ok().map(|value| (block, value));
+    let values: Vec<(u32, f64)> = seen.blocks_of(levels).filter_map(value).collect();
+    let mut sorted: Vec<f64> = values.iter().map(|&(_, value)| value).collect();
+    sorted.sort_by(f64::total_cmp);
+    let ends = interval(&sorted, question.confidence);
+    MeasureRow {
+        levels: levels.clone(),
+        center: typical(sorted.iter().copied()),
+        low: ends.map(|(low, _)| low),
+        high: ends.map(|(_, high)| high),
+        values,
+        published: question
+            .published
+            .iter()
+            .find(|figure| is_about(figure, measure, levels))
+            .map(|figure| Published { value: figure.value, source: figure.source.clone() }),
+    }
+}
+
+/// The interval of the median: the order statistics beyond which it lies too seldom (the sign test turned around). It
+/// asks nothing of the values but that they are of one kind, and it holds the median itself, which the interval of
+/// Walsh averages need not. Of fewer than six it is all of them; a single one has no spread that could be shown.
+fn interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    let tail = (1.0 - confidence) / 2.0;
+    let count = sorted.len();
+    // P(so many of the values or fewer lie below the median): a half for each.
+    let mut logarithm = -(count as f64) * std::f64::consts::LN_2;
+    let (mut at_most, mut outside) = (0.0, 0);
+    while outside < count / 2 {
+        at_most += logarithm.exp();
+        if at_most > tail {
+            break;
+        }
+        outside += 1;
+        logarithm += ((count - outside + 1) as f64 / outside as f64).ln();
+    }
+    let outside = outside.saturating_sub(1);
+    (count > 1).then(|| (sorted[outside], sorted[count - 1 - outside]))
+}
+
+fn is_about(figure: &PublishedFigure, measure: &PlanMeasure, levels: &Levels) -> bool {
+    figure.measure == measure.name && figure.at.iter().all(|(factor, level)| levels.get(factor) == Some(level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the sign test: of 6 to 8 values the range, of 9 to 11 the second from either end, of 20 the sixth,
+    /// of 50 the eighteenth.
+    #[test]
+    fn the_interval_is_that_of_the_sign_test() {
+        for (count, place) in [(2, 1), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (20, 6), (50, 18), (2_000, 956)] {
+            let sorted: Vec<f64> = (1..=count).map(f64::from).collect();
+            let ends = interval(&sorted, 0.95).unwrap();
+            assert_eq!(ends, (f64::from(place), f64::from(count + 1 - place)), "of {count}");
+        }
+        assert_eq!(interval(&[1.0], 0.95), None);
+        assert_eq!(interval(&[], 0.95), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! How many trials count, and what limits the conclusions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use breme_experiment::expression::Unit;
+use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, standing};
+use breme_stats::BLOCKS_MIN;
+
+use crate::effect::typical;
+use crate::judgement::{Judgement, LawCheck, MeasureRow, TrialCounts};
+use crate::laws::HELD_SHARE_MAX;
+use crate::levels::{Levels, in_words};
+use crate::question::Question;
+use crate::words::{amount, count, without_numbers};
+
+/// The hypervisor took so much of the processors' time that times may be its.
+const STEAL_MAX: f64 = 0.01;
+/// Others used so much of the processors' time.
+const FOREIGN_MAX: f64 = 0.05;
+/// From this share of the processors' time on, what was used by others is a warning.
+const DISTURBED_MAX: f64 = 0.2;
+/// Up to this share, trials that do not count are no reason to doubt the others.
+const FEW_SHARE: f64 = 0.1;
+/// The most different reasons of one kind that are told.
+const REASONS_MAX: usize = 5;
+/// From so many repeated trials on it is told if most of them are of one combination.
+const UNEVEN_MIN: usize = 4;
+/// The fewest trials of a combination of which it is reported that they still changed at their end.
+const CHANGING_MIN: usize = 3;
+/// The kind of those that changed after their warm-up.
+const NOT_STEADY: &str = "not steady (they count)";
+/// The kind of those that have no result.
+const FAILED: &str = "failed";
+
+pub(crate) fn count_trials(question: &Question, records: &[TrialRecord]) -> TrialCounts {
+    let standing: Vec<&TrialRecord> = standing(records).collect();
+    let number = |which: fn(&TrialRecord) -> bool| standing.iter().filter(|record| which(record)).count() as u32;
+    let mut by_block: BTreeMap<u32, u32> = BTreeMap::new();
+    for record in standing.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
+        *by_block.entry(record.block).or_default() += 1;
+    }
+    let each = question.trials.checked_div(question.blocks).unwrap_or_default().max(1);
+    let is_valid = |record: &TrialRecord| record.end == TrialEnd::Complete && record.invalid_reasons.is_empty();
+    TrialCounts {
+        planned: question.trials,
+        run: standing.len() as u32,
+        repeated: (records.len() - standing.len()) as u32,
+        counted: number(TrialRecord::counts),
+        failed: number(|record| record.end != TrialEnd::Complete),
+        invalid: number(|record| record.end == TrialEnd::Complete && !record.invalid_reasons.is_empty()),
+        unsteady: standing.iter().filter(|record| is_valid(record) && record.is_unsteady()).count() as u32,
+        blocks: by_block.values().filter(|&&counted| counted >= each).count() as u32,
+    }
+}
+
+/// What may make a result wrong or incomplete, and what is only worth knowing.
+pub(crate) fn warnings(
+    question: &Question,
+    records: &[TrialRecord],
+    judgement: &Judgement,
+) -> (Vec<String>, Vec<String>) {
+    let (mut warnings, mut notes) = (Vec::new(), Vec::new());
+    warnings.extend(few_blocks(question, &judgement.trials));
+    let again = repeated(records);
+    if let Some((text, is_one_sided)) = again {
+        if is_one_sided { warnings.push(text) } else { notes.push(text) }
+    }
+    let standing: Vec<&TrialRecord> = standing(records).collect();
+    let records = standing.as_slice();
+    warnings.extend(reasons(FAILED, records, |record| match &record.end {
+        TrialEnd::Complete => Vec::new(),
+        TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
+    }));
+    // A few trials that do not count cost blocks, which the verdicts heed; many may be a sign of something else.
+    let trials = &judgement.trials;
+    let is_few = |number: u32| f64::from(number) <= f64::from(trials.run) * FEW_SHARE;
+    let invalid = reasons("INVALID", records, |record| record.invalid_reasons.clone());
+    if is_few(trials.invalid) {
+        notes.extend(invalid);
+    } else {
+        warnings.extend(invalid);
+    }
+    let bounds = missing(question, records, judgement);
+    if is_few(trials.invalid + trials.failed) {
+        notes.extend(bounds);
+    } else {
+        warnings.extend(bounds);
+    }
+    notes.extend(reasons(NOT_STEADY, records, unsteady_workloads));
+    warnings.extend(still_changing(records));
+    warnings.extend(biased(judgement));
+    warnings.extend(against_the_law(judgement));
+    warnings.extend(held_by_the_generator(judgement));
+    for (text, most) in [
+        disturbed(records, "taken by the hypervisor", STEAL_MAX, |record| record.machine.steal_share),
+        disturbed(records, "used by other programs", FOREIGN_MAX, |record| record.machine.foreign_share),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        if most > DISTURBED_MAX { warnings.push(text) } else { notes.push(text) }
+    }
+    warnings.extend(restarted(records));
+    warnings.extend(growing(records));
+    (warnings, notes)
+}
+
+fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
+    let blocks = count(question.blocks as usize, "block");
+    // A search has no blocks.
+    (trials.run > 0 && trials.planned > 0 && trials.blocks < BLOCKS_MIN).then(|| {
+        format!(
+            "{} of {blocks} {} complete; a verdict needs at least {BLOCKS_MIN}.",
+            trials.blocks,
+            if trials.blocks == 1 { "is" } else { "are" }
+        )
+    })
+}
+
+/// How many were repeated, and whether most of them were of one combination: its results are a selection.
+fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
+    let again: Vec<&TrialRecord> = standing(records).filter(|record| record.repeat > 0).collect();
+    let times = records.iter().filter(|record| record.repeat > 0).count();
+    let counted = again.iter().filter(|record| record.counts()).count();
+    let mut of_combination: BTreeMap<u32, Vec<&TrialRecord>> = BTreeMap::new();
+    again.iter().for_each(|record| of_combination.entry(record.combination).or_default().push(record));
+    let most = of_combination.into_values().max_by_key(Vec::len)?;
+    let were = if again.len() == 1 { "trial was" } else { "trials were" };
+    let in_all = if times > again.len() { format!(", {times} times in all") } else { String::new() };
+    let is_one_sided = again.len() >= UNEVEN_MIN && most.len() * 2 > again.len();
+    let of_one = match in_words(&most[0].levels) {
+        levels if is_one_sided && !levels.is_empty() => {
+            format!(" {} of them were of {levels}, so its results may be biased by selection.", most.len())
+        }
+        _ => String::new(),
+    };
+    let text = format!(
+        "{} {were} repeated at the end of the block because of INVALID results{in_all}; {counted} of the repetitions count.{of_one}",
+        again.len()
+    );
+    Some((text, is_one_sided))
+}
+
+/// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers
+/// alone, the first.
+fn reasons(kind: &str, records: &[&TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
+    // Status 1 and status 2 are two reasons; 4 ms and 5 ms too late are one.
+    let key = |reason: &str| if kind == FAILED { reason.to_owned() } else { without_numbers(reason) };
+    let each: Vec<Vec<String>> =
+        records.iter().map(|record| of(record)).filter(|reasons| !reasons.is_empty()).collect();
+    let mut frequent: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    for reason in each.iter().flatten() {
+        frequent.entry(key(reason)).or_insert((reason, 0)).1 += 1;
+    }
+    let mut sorted: Vec<(&str, usize)> = frequent.into_values().collect();
+    sorted.sort_by_key(|&(_, number)| std::cmp::Reverse(number));
+    let told: Vec<String> =
+        sorted.iter().take(REASONS_MAX).map(|(reason, number)| format!("{reason} ({number}×)")).collect();
+    (!each.is_empty()).then(|| format!("{} {kind}: {}.", count(each.len(), "trial"), told.join("; ")))
+}
+
+fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {
+    if !record.is_unsteady() || !record.counts() {
+        return Vec::new();
+    }
+    record.unsteady_workloads().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
+}
+
+/// Combinations whose response time changed in the same direction at the end of most trials: their figures depend on
+/// how long a trial is.
+fn still_changing(records: &[&TrialRecord]) -> Vec<String> {
+    let mut changes: BTreeMap<(&Levels, &str), Vec<f64>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
+        let is_foreground = |(_, workload): &(&String, &WorkloadRecord)| !workload.is_background;
+        for (name, workload) in record.workloads.iter().filter(is_foreground) {
+            let change = workload.steady.end_change.unwrap_or(0.0);
+            changes.entry((&record.levels, name)).or_default().push(change);
+        }
+    }
+    changes.into_iter().filter_map(|((levels, name), changes)| still_changing_at(levels, name, &changes)).collect()
+}
+
+fn still_changing_at(levels: &Levels, workload: &str, changes: &[f64]) -> Option<String> {
+    let alike = |sign: f64| changes.iter().copied().filter(move |change| change * sign > 0.0);
+    let sign = if alike(1.0).count() >= alike(-1.0).count() { 1.0 } else { -1.0 };
+    let size = typical(alike(sign).map(f64::abs))?;
+    let trials = alike(sign).count();
+    let at = if levels.is_empty() { String::new() } else { format!("At {}: ", in_words(levels)) };
+    let (rose, meaning) = if sign > 0.0 {
+        ("rose", "the subject slows down under load, and its figures depend on the length of a trial")
+    } else {
+        ("fell", "the warm-up is longer than a trial; raise `duration`")
+    };
+    (trials >= CHANGING_MIN && trials * 3 >= changes.len() * 2).then(|| {
+        format!(
+            "{at}the response time of `{workload}` still {rose} at the end of {trials} of {}, by {:.0} %: {meaning}.",
+            count(changes.len(), "trial"),
+            size * 100.0
+        )
+    })
+}
+
+/// Blocks in which a combination has no value, and between which bounds its median lies whatever they would have shown.
+fn missing(question: &Question, records: &[&TrialRecord], judgement: &Judgement) -> Vec<String> {
+    let shown = question.shown();
+    let (Some(measure), Some(table)) = (shown.first(), judgement.tables.first()) else { return Vec::new() };
+    let mut tried: BTreeMap<&Levels, BTreeSet<u32>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.purpose == Purpose::Block) {
+        tried.entry(&record.levels).or_default().insert(record.block);
+    }
+    let of_row = |row: &MeasureRow| {
+        let blocks = tried.get(&row.levels)?.len();
+        let lost = blocks.checked_sub(row.values.len()).filter(|&lost| lost > 0)?;
+        let at = if row.levels.is_empty() { String::new() } else { format!("At {}: ", in_words(&row.levels)) };
+        let bound = match median_bounds(row.values.iter().map(|&(_, value)| value), lost) {
+            Some((low, high)) => format!(
+                "for any values there, the median over all blocks is between {} and {}",
+                amount(low, measure.unit),
+                amount(high, measure.unit)
+            ),
+            None => "the median over all blocks is unbounded".to_owned(),
+        };
+        let have = if lost == 1 { "has" } else { "have" };
+        Some(format!("{at}{lost} of {} {have} no value of `{}`; {bound}.", count(blocks, "block"), measure.name))
+    };
+    table.rows.iter().filter_map(of_row).take(REASONS_MAX).collect()
+}
+
+/// Between which values the median lies of these and so many unknown ones; none if it may be anywhere.
+fn median_bounds(known: impl Iterator<Item = f64>, unknown: usize) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = known.collect();
+    sorted.sort_by(f64::total_cmp);
+    let all = sorted.len() + unknown;
+    // The two middle places; one and the same if their number is odd.
+    let (lower, upper) = (all.checked_sub(1)? / 2, all / 2);
+    let low = sorted.get(lower.checked_sub(unknown)?)?;
+    Some((*low, *sorted.get(upper)?))
+}
+
+fn biased(judgement: &Judgement) -> Vec<String> {
+    let biased = judgement.noise.iter().filter(|floor| floor.is_biased);
+    biased
+        .map(|floor| {
+            let size = floor.effect.center.map(|center| format!("{center:.3}")).unwrap_or_default();
+            format!(
+                "Two trials of the same combination (A/A) differ significantly in `{}` ({size}): effects up to this size are considered noise.",
+                floor.measure
+            )
+        })
+        .collect()
+}
+
+fn against_the_law(judgement: &Judgement) -> Option<String> {
+    let wrong: Vec<_> = judgement.laws.iter().filter(|law| !law.agrees).collect();
+    let worst = wrong.iter().max_by(|one, other| {
+        let off = |law: &LawCheck| (law.users_by_law / law.users).ln().abs();
+        off(one).total_cmp(&off(other))
+    })?;
+    let LawCheck { trial, workload, users, users_by_law, .. } = worst;
+    Some(format!(
+        "In {} of {} closed loops N = X·(R+Z+H) does not hold; in trial {trial} the measured rate and times account for {users_by_law:.1} of the {users} users of `{workload}`: a measurement is wrong.",
+        wrong.len(),
+        judgement.laws.len(),
+    ))
+}
+
+/// Users gather before the bottleneck.
+fn held_by_the_generator(judgement: &Judgement) -> Option<String> {
+    let held: Vec<_> = judgement.laws.iter().filter(|law| law.held_share > HELD_SHARE_MAX).collect();
+    let worst = held.iter().max_by(|one, other| one.held_share.total_cmp(&other.held_share))?;
+    Some(format!(
+        "In {} of {} closed loops users waited longer for the generator than for the subject (in trial {}, `{}`, {:.0} % of the time): the generator limits these rates; the response times are not affected.",
+        held.len(),
+        judgement.laws.len(),
+        worst.trial,
+        worst.workload,
+        worst.held_share * 100.0
+    ))
+}
+
+/// A subject whose resident memory grows in most trials of a combination.
+fn growing(records: &[&TrialRecord]) -> Vec<String> {
+    let mut growths: BTreeMap<&str, BTreeMap<&Levels, Vec<f64>>> = BTreeMap::new();
+    // While connections come, every server grows.
+    let is_constant = |record: &&&TrialRecord| !record.workloads.values().any(|workload| workload.is_changing);
+    for record in records.iter().filter(is_constant) {
+        for (name, subject) in &record.subjects {
+            let of_levels = growths.entry(name).or_default().entry(&record.levels).or_default();
+            of_levels.push(subject.memory_growth_per_s);
+        }
+    }
+    growths.into_iter().filter_map(|(name, by_levels)| growth_of(name, &by_levels)).collect()
+}
+
+fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<String> {
+    let grown = |growths: &[f64]| growths.iter().filter(|&&growth| growth > 0.0).count();
+    let growing: Vec<(&Levels, &Vec<f64>)> = by_levels
+        .iter()
+        .filter(|(_, growths)| grown(growths) * 2 > growths.len())
+        .map(|(levels, growths)| (*levels, growths))
+        .collect();
+    let typical_of = |growths: &[f64]| typical(growths.iter().copied().filter(|&growth| growth > 0.0)).unwrap_or(0.0);
+    let (levels, fastest) =
+        growing.iter().max_by(|(_, one), (_, other)| typical_of(one).total_cmp(&typical_of(other)))?;
+    let trials = growing.iter().map(|(_, growths)| grown(growths)).sum();
+    let at = if levels.is_empty() { String::new() } else { format!(" at {}", in_words(levels)) };
+    Some(format!(
+        "The resident memory of `{name}` grew until the end of {}, by {} per minute{at}: a memory leak, or a cache that is not yet full.",
+        count(trials, "trial"),
+        amount(typical_of(fastest) * 60.0, Unit::Bytes)
+    ))
+}
+
+/// In how many trials, and how much at most.
+fn disturbed(
+    records: &[&TrialRecord],
+    by: &str,
+    limit: f64,
+    share: impl Fn(&TrialRecord) -> f64,
+) -> Option<(String, f64)> {
+    let shares: Vec<f64> = records.iter().map(|record| share(record)).filter(|&share| share > limit).collect();
+    let most = shares.iter().copied().reduce(f64::max)?;
+    let text = format!("In {} up to {:.0} % of the CPU time was {by}.", count(shares.len(), "trial"), most * 100.0);
+    Some((text, most))
+}
+
+fn restarted(records: &[&TrialRecord]) -> Option<String> {
+    let restarted =
+        records.iter().filter(|record| record.subjects.values().any(|subject| subject.restarts > 0)).count();
+    (restarted > 0).then(|| format!("In {} a subject restarted during the measurement.", count(restarted, "trial")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_values_bound_the_median() {
+        let bounds = |known: &[f64], unknown| median_bounds(known.iter().copied(), unknown);
+        assert_eq!(bounds(&[3.0, 1.0, 2.0], 0), Some((2.0, 2.0)));
+        // Of five the third; both unknown ones below it, or both above.
+        assert_eq!(bounds(&[1.0, 2.0, 3.0], 2), Some((1.0, 3.0)));
+        assert_eq!(bounds(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 1), Some((3.0, 5.0)));
+        assert_eq!(bounds(&[1.0, 2.0], 2), None);
+        assert_eq!(bounds(&[], 3), None);
+    }
+
+    #[test]
+    fn a_change_to_the_end_is_reported_with_its_direction() {
+        let levels = Levels::from([("build".to_owned(), "new".to_owned())]);
+        let report = |changes: &[f64]| still_changing_at(&levels, "user", changes);
+        let fell = report(&[-0.1, -0.12, 0.0, -0.3]).unwrap();
+        assert!(
+            fell.starts_with(
+                "At build=new: the response time of `user` still fell at the end of 3 of 4 trials, by 12 %"
+            ),
+            "{fell}"
+        );
+        assert!(report(&[0.1, 0.12, 0.2]).is_some_and(|rose| rose.contains("still rose")));
+        assert_eq!(report(&[0.1, -0.12, 0.2, -0.1]), None, "in both directions: noise");
+        assert_eq!(report(&[0.1, 0.1]), None, "too few trials");
+    }
+}

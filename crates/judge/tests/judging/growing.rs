@@ -1,0 +1,51 @@
+//! Experiments that grow block by block until their hypothesis has a verdict.
+
+use breme_experiment::record::TrialRecord;
+use breme_judge::judgement::{Effect, Verdict};
+use breme_judge::{Levels, is_decided, judge};
+
+use crate::made::{Experiment, Noise, factor, hypothesis};
+
+/// The claim that is decided.
+pub const FASTER: &str = "mean(user) [build=new] < mean(user) [build=old]";
+/// Blocks of the default design.
+pub const LEAST: u32 = 6;
+pub const MOST: u32 = 24;
+
+/// Two builds, one hypothesis, 6 to 24 blocks.
+pub fn experiment(noise: Noise, size: f64) -> Experiment {
+    let factors = vec![factor("build", &["old", "new"])];
+    let mut experiment = Experiment::new(factors, MOST, noise, size);
+    experiment.question.hypotheses = vec![hypothesis(FASTER, &experiment.question.factors)];
+    experiment.question.measures.clear();
+    experiment.question.looks = Some((LEAST, MOST));
+    experiment
+}
+
+/// How a run ended.
+pub struct Grown {
+    pub verdict: Verdict,
+    pub effect: Effect,
+    pub blocks: u32,
+}
+
+impl Grown {
+    /// Whether it says that one is faster than the other, whichever.
+    pub fn is_difference(&self) -> bool {
+        matches!(self.verdict, Verdict::Supported | Verdict::Refuted)
+    }
+}
+
+/// Looks after each block, as the laboratory does. The mean time of `new` is that of `old` times `ratio`.
+pub fn grow(experiment: &Experiment, seed: u64, ratio: f64) -> Grown {
+    let truth = |levels: &Levels| if levels["build"] == "new" { 0.01 * ratio } else { 0.01 };
+    let records = experiment.run(seed, truth);
+    let after = |blocks: u32| {
+        let known: Vec<TrialRecord> = records.iter().filter(|record| record.block <= blocks).cloned().collect();
+        known
+    };
+    let blocks = (LEAST..MOST).find(|&blocks| is_decided(&experiment.question, &after(blocks))).unwrap_or(MOST);
+    let judged = judge(&experiment.question, &after(blocks)).hypotheses.remove(0);
+    let effect = judged.cases.into_iter().next().expect("it leaves no levels open").effect;
+    Grown { verdict: judged.verdict, effect, blocks }
+}
