@@ -1,11 +1,11 @@
-//! The conduct of an experiment: trial after trial, each into the journal before the next.
+//! Runs an experiment trial by trial; each is written to the journal before the next begins.
 //!
-//! After each block from the least number of the plan on, the hypotheses are judged, and the run ends once all of them
-//! have a verdict.
+//! From the plan's minimum number of blocks on, the hypotheses are judged after each block, and the run ends once all
+//! of them have a verdict.
 //!
-//! What is still to be done follows from the plan and the journal alone, so going on with a run that was killed is the
-//! same as beginning one: the trials that are in the journal are passed over. That holds for the trials that are run
-//! again at the end of their block ([`Attempts`]) and for the time that was spent.
+//! The remaining work follows from the plan and the journal alone, so resuming a killed run is the same as starting
+//! one: trials in the journal are skipped. This includes the trials repeated at the end of their block ([`Attempts`])
+//! and the time spent.
 
 mod cpu_assignment;
 mod failures;
@@ -40,30 +40,28 @@ use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
 use crate::subject::{Launcher, Names};
 
-/// What a run reports while it goes on.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// A trial begins.
     Begins {
-        /// Its number in the run, from 1.
+        /// Number in the run, from 1.
         number: u32,
-        /// Its levels.
         trial: &'a TrialSpec,
-        /// How often it was run before, in vain.
+        /// Number of failed attempts before this one.
         repeat: u32,
     },
     /// A trial is in the journal.
     Recorded(&'a TrialRecord),
-    /// Every hypothesis has a verdict after so many blocks, and the others are not needed.
+    /// Every hypothesis has a verdict after this many blocks; the remaining blocks are not needed.
     Decided(u32),
 }
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug)]
 pub enum RunFault {
-    /// Its journal cannot be written.
+    /// The journal cannot be written.
     Journal(JournalError),
-    /// Something of the laboratory itself.
+    /// A fault of the laboratory itself.
     Laboratory(String),
 }
 
@@ -84,11 +82,11 @@ impl From<JournalError> for RunFault {
     }
 }
 
-/// Runs what is left of a plan. `recorded` are the trials that the journal has already.
+/// Runs the remainder of a plan. `recorded` are the trials already in the journal.
 ///
 /// # Errors
-/// When the journal cannot be written or the instruments cannot be read. A subject that fails ends its own trial only,
-/// and is in its record.
+/// If the journal cannot be written or the instruments cannot be read. A failing subject ends only its own trial, and
+/// the record says so.
 pub fn conduct(
     plan: &Plan,
     recorded: Vec<TrialRecord>,
@@ -119,12 +117,12 @@ pub fn conduct(
         RunEnd::Complete | RunEnd::Decided => run.searches(end),
         other => Ok(other),
     });
-    // Whatever happened, nothing stays behind; what does not end well has no say any more.
+    // Nothing may be left running, whatever happened; errors while stopping no longer matter.
     let _ = run.running_subjects.stop_all();
     end
 }
 
-/// What the file wants to be done once, before the first trial of a session; the names that all texts may use.
+/// Runs the commands that precede the first trial of a session. Returns the names available to all texts.
 fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names, RunFault> {
     let mut names = Names::default();
     names.set("breme", launcher.own_program.display().to_string());
@@ -142,14 +140,14 @@ fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names,
     Ok(names)
 }
 
-/// Everybody who will appear.
+/// Includes all subjects and generators of the plan.
 fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunFault> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
     let mut trials: Vec<TrialSpec> = of_block.collect();
     trials.extend(search_examples(plan));
     let cpu_assignment = CpuAssignment::new(breme_sys::cpus_allowed(), &trials);
-    // What cannot be given is told before anything has started.
+    // Unavailable CPUs are reported before anything has started.
     for trial in &trials {
         cpu_assignment.of(trial).map_err(RunFault::Laboratory)?;
     }
@@ -167,20 +165,20 @@ struct Run<'a> {
     attempts: Attempts,
     failures: Failures,
     time: Time,
-    /// All that is in the journal.
+    /// All records in the journal.
     records: Vec<TrialRecord>,
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl Run<'_> {
-    /// Block after block, to the last one or until nothing is left to decide.
+    /// Runs blocks until the last one, or until all hypotheses are decided.
     fn blocks(&mut self) -> Result<RunEnd, RunFault> {
         let of_blocks = self.records.iter().filter(|record| record.purpose == Purpose::Block);
         let done: HashSet<TrialKey> = of_blocks.map(TrialRecord::key).collect();
         let (trials, question) = (self.plan.trials(), Question::from(self.plan));
         for block in trials.chunk_by(|one, other| one.block == other.block) {
             let left: Vec<&TrialKey> = block.iter().filter(|key| !done.contains(key)).collect();
-            // A block that was begun is finished first.
+            // A block that has begun is finished first.
             if left.len() == block.len() && self.is_decided(&question, block[0].block - 1) {
                 return Ok(RunEnd::Decided);
             }
@@ -192,7 +190,7 @@ impl Run<'_> {
         Ok(RunEnd::Complete)
     }
 
-    /// Whether the run may end after so many blocks.
+    /// Whether the run may end after this many blocks.
     fn is_decided(&mut self, question: &Question, blocks: u32) -> bool {
         let is_due = self.plan.ends_when_decided() && blocks >= self.plan.blocks.least;
         if is_due && is_decided(question, &self.records) {
@@ -202,7 +200,7 @@ impl Run<'_> {
         false
     }
 
-    /// What is `left` of a block, and then what of it has to be run again.
+    /// Runs what is `left` of a block, then its repetitions.
     fn block(&mut self, left: &[&TrialKey], whole: &[TrialKey]) -> Result<RunEnd, RunFault> {
         // A block that cannot be finished is not begun: half a block is no evidence.
         if !left.is_empty() && !self.time.is_enough_for_block(left.len() as f64 / whole.len() as f64) {
@@ -227,7 +225,7 @@ impl Run<'_> {
         Ok(RunEnd::Complete)
     }
 
-    /// Runs a trial of a block. How the run ends, if it does.
+    /// Runs a trial of a block. Returns how the run ends, if it does.
     fn trial_of_block(&mut self, trial: &TrialSpec, repeat: u32) -> Result<Option<RunEnd>, RunFault> {
         let Some(record) = self.trial(trial, Purpose::Block, repeat)? else { return Ok(Some(RunEnd::Interrupted)) };
         Ok(self.failures.take(&record).then_some(RunEnd::Failing { trial: record.number }))
@@ -248,7 +246,7 @@ impl Run<'_> {
         Ok(end)
     }
 
-    /// Runs a trial and keeps its record. None if the user wants to end.
+    /// Runs a trial and appends its record. None if the user cancelled.
     fn trial(&mut self, trial: &TrialSpec, purpose: Purpose, repeat: u32) -> Result<Option<TrialRecord>, RunFault> {
         if self.launcher.cancelled.load(Ordering::Relaxed) {
             return Ok(None);
@@ -276,7 +274,7 @@ impl Run<'_> {
         Ok(Some(record))
     }
 
-    /// Takes notice of a trial that is in the journal.
+    /// Takes a trial of the journal into account.
     fn take(&mut self, record: TrialRecord) {
         self.last_number = self.last_number.max(record.number);
         self.attempts.take(&record);

@@ -1,29 +1,28 @@
-//! Folders in which processes run, and the files that are written into it. No name leads out of it.
+//! Working folders of processes, and the files written into them. No name may lead outside.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The longest file that is written.
 const FILE_BYTES_MAX: usize = 64 << 20;
-/// Who may read a file, less what the user's own mask forbids.
+/// The mode of a file, before the umask.
 const EVERYBODY: u32 = 0o666;
 const THIS_USER: u32 = 0o600;
 
-/// Makes the folder; its whole path.
+/// Creates the folder. Returns its absolute path.
 pub(crate) fn make(folder: &Path) -> Result<PathBuf, String> {
     let refused = |error| format!("the folder {} cannot be made: {error}", folder.display());
     fs::create_dir_all(folder).map_err(refused)?;
     folder.canonicalize().map_err(refused)
 }
 
-/// Writes a file into it, in place of one that is there.
+/// Writes a file, replacing an existing one.
 pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), String> {
     write_for(folder, name, content, EVERYBODY).map(drop)
 }
 
-/// The same, but nobody except this user may read it, at no instant. Where it is.
+/// The same, never readable by other users. Returns its path.
 pub(crate) fn write_secret(folder: &Path, name: &str, content: &str) -> Result<PathBuf, String> {
     write_for(folder, name, content, THIS_USER)
 }
@@ -34,7 +33,7 @@ fn write_for(folder: &Path, name: &str, content: &str, mode: u32) -> Result<Path
         return Err(format!("file {name:?} has {} bytes; at most {FILE_BYTES_MAX} are written", content.len()));
     }
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-        // A new file, never one behind a link that the subject has laid.
+        // Creates a new file, so that a symbolic link placed by the subject is not followed.
         let _ = fs::remove_file(&path);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
         file.write_all(content.as_bytes())
@@ -43,7 +42,7 @@ fn write_for(folder: &Path, name: &str, content: &str, mode: u32) -> Result<Path
     Ok(path)
 }
 
-/// A name that stays below the folder.
+/// A name that stays within the folder.
 fn inside(name: &str) -> Result<&Path, String> {
     let path = Path::new(name);
     let is_inside = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));

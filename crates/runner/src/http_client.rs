@@ -12,7 +12,6 @@ use ureq::tls::TlsConfig;
 /// The longest response body read.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 4 << 20;
 
-/// The client.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient {
     /// Verifies certificates.

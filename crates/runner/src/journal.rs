@@ -1,18 +1,18 @@
-//! The journal of a run: a folder to which is only added.
+//! The journal of a run: an append-only folder.
 //!
 //! ```text
 //! run.json          the head: machine, versions, seed
-//! plan.toml         the experiment as it was when the run began, profile and files included
-//! trials.jsonl      a line for each trial that is over, on the disk before the next one begins
-//! instruments.csv   what was sampled, second by second
-//! end.json          how the run ended and after how many blocks; not there while it goes on, or if it was killed
+//! plan.toml         the experiment when the run began, profile and files included
+//! trials.jsonl      a line per finished trial, synced to disk before the next one begins
+//! instruments.csv   samples, second by second
+//! end.json          how the run ended and after how many blocks; absent while it runs or if it was killed
 //! trials/0007/      what the generators and subjects of trial 7 wrote
 //! report.html
 //! ```
 //!
-//! So a run may be killed at any instant: the trials that are over are there, the one that was under way is run again.
-//! Only the last line can be damaged by an interrupted write; it is dropped, and said so. Damage anywhere else is not
-//! ours, and is an error.
+//! So a run may be killed at any instant: finished trials are kept, the one in progress is repeated. Only the last line
+//! can be damaged by an interrupted write; it is dropped, and this is reported. Damage elsewhere has another cause and
+//! is an error.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -28,32 +28,30 @@ const PLAN: &str = "plan.toml";
 const TRIALS: &str = "trials.jsonl";
 const INSTRUMENTS: &str = "instruments.csv";
 const END: &str = "end.json";
-/// The folder of what was prepared once.
+/// Folder of the preparation, shared by all trials.
 const SHARED: &str = "shared";
 const RAW: &str = "trials";
 const REPORT: &str = "report.html";
 
-/// What must be left on the disk for a failure to be the subject's: a trial writes some ten to a hundred kB.
+/// Free disk space needed to attribute a failure to the subject: a trial writes 10 to 100 kB.
 const FREE_BYTES_MIN: u64 = 128 << 10;
-/// The largest journal that is read. A record of a trial has some 20 kB.
+/// The largest journal that is read. A record takes about 20 kB.
 const TRIALS_BYTES_MAX: u64 = 4 << 30;
 
-/// A run that is stored, as it was read.
+/// A run as read from disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRun {
-    /// Its folder.
     pub folder: PathBuf,
-    /// Its head.
     pub head: RunHead,
     /// Its plan, as text.
     pub plan: String,
-    /// Its trials, in the order in which they were run.
+    /// Its trials, in the order of execution.
     pub trials: Vec<TrialRecord>,
     /// How it ended; none if it did not.
     pub end: Option<RunEnd>,
-    /// What was wrong with its last line, if it was damaged.
+    /// The damage of its last line, if any.
     pub damage: Option<String>,
-    /// Bytes of `trials.jsonl` before that.
+    /// Bytes of `trials.jsonl` before the damage.
     whole_bytes: u64,
 }
 
@@ -67,9 +65,8 @@ pub struct Journal {
 /// A journal that cannot be read or written.
 #[derive(Debug)]
 pub struct JournalError {
-    /// The file.
     pub path: PathBuf,
-    /// What is wrong, and what can be done.
+    /// What is wrong, and how to fix it.
     pub problem: String,
 }
 
@@ -82,10 +79,10 @@ impl fmt::Display for JournalError {
 impl std::error::Error for JournalError {}
 
 impl Journal {
-    /// A new run in `folder`, which must not exist.
+    /// Creates a run in `folder`, which must not exist.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn create(folder: &Path, head: &RunHead, plan: &str) -> Result<Self, JournalError> {
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent).map_err(|error| cannot_be_made(parent, &error))?;
@@ -96,17 +93,17 @@ impl Journal {
         let trials_path = folder.join(TRIALS);
         let trials = OpenOptions::new().create_new(true).append(true).open(&trials_path).map_err(at(&trials_path))?;
         let trials = Locked::new(trials, &trials_path)?;
-        // The head comes last: a folder without it is not a run.
+        // The head is written last: a folder without it is not a run.
         let head = serde_json::to_vec_pretty(head).map_err(|error| fault(folder, error.to_string()))?;
         write_durably(&folder.join(HEAD), &head)?;
         sync_folder(folder)?;
         Ok(Self { folder: folder.to_owned(), trials })
     }
 
-    /// Goes on with a run: what is damaged at its end is cut off.
+    /// Continues a run: a damaged last line is cut off.
     ///
     /// # Errors
-    /// Not a run; damaged elsewhere; another process is at it.
+    /// Not a run; damaged elsewhere; in use by another process.
     pub fn resume(folder: &Path) -> Result<(Self, StoredRun), JournalError> {
         read_head(folder)?;
         let path = folder.join(TRIALS);
@@ -122,10 +119,10 @@ impl Journal {
         Ok((Self { folder: folder.to_owned(), trials }, run))
     }
 
-    /// Adds a trial. It is on the disk when this returns.
+    /// Appends a trial, and syncs it to disk.
     ///
     /// # Errors
-    /// What the file system says; then the trial is not there.
+    /// I/O errors; then the trial was not appended.
     pub fn append(&mut self, trial: &TrialRecord) -> Result<(), JournalError> {
         let path = self.folder.join(TRIALS);
         let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error.to_string()))?;
@@ -133,10 +130,10 @@ impl Journal {
         self.trials.0.write_all(&line).and_then(|()| self.trials.0.sync_data()).map_err(at(&path))
     }
 
-    /// Whether a trial that failed may be blamed on its subject: on a full disk, everything fails.
+    /// Whether a failed trial may be attributed to its subject: on a full disk, everything fails.
     ///
     /// # Errors
-    /// When less than [`FREE_BYTES_MIN`] is left, so that the trial is not recorded and is run again on resume.
+    /// If less than [`FREE_BYTES_MIN`] is left; then the trial is not recorded, and is repeated on resume.
     pub(crate) fn check_space(&self) -> Result<(), JournalError> {
         let disk = rustix::fs::statvfs(&self.folder).map_err(|error| at(&self.folder)(error.into()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -148,54 +145,54 @@ impl Journal {
         Err(fault(&self.folder, problem))
     }
 
-    /// Writes down how the run ended.
+    /// Records how the run ended.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn end(&mut self, end: RunEnd, blocks: u32) -> Result<(), JournalError> {
         let ended =
             serde_json::to_vec(&Ended { end, blocks }).map_err(|error| fault(&self.folder, error.to_string()))?;
         replace(&self.folder.join(END), &ended)
     }
 
-    /// Changes the plan: the run was extended.
+    /// Replaces the plan of an extended run.
     ///
     /// # Errors
-    /// What the file system says; then the old plan is there.
+    /// I/O errors; then the old plan is kept.
     pub fn replace_plan(&mut self, plan: &str) -> Result<(), JournalError> {
         replace(&self.folder.join(PLAN), plan.as_bytes())
     }
 
-    /// The run's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A new, empty folder for what the processes of a trial write; its whole path, since they run in it.
+    /// Creates an empty folder for the output of a trial's processes. Its path is absolute, since it is their working
+    /// directory.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn trial_folder(&self, number: u32) -> Result<PathBuf, JournalError> {
         empty(&self.folder.join(RAW).join(format!("{number:04}")))
     }
 
-    /// An empty folder for what is prepared once and used by all trials.
+    /// Creates an empty folder for files that are prepared once and used by all trials.
     ///
     /// # Errors
-    /// What the file system says.
+    /// I/O errors.
     pub fn shared_folder(&self) -> Result<PathBuf, JournalError> {
         empty(&self.folder.join(SHARED))
     }
 
-    /// Where the instruments write.
+    /// The file of the instruments.
     #[must_use]
     pub fn instruments_path(&self) -> PathBuf {
         instruments_path(&self.folder)
     }
 }
 
-/// The folder without what was in it; its whole path.
+/// Empties or creates the folder. Returns its absolute path.
 fn empty(folder: &Path) -> Result<PathBuf, JournalError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(folder)(error)),
@@ -204,19 +201,19 @@ fn empty(folder: &Path) -> Result<PathBuf, JournalError> {
     fs::create_dir_all(folder).and_then(|()| folder.canonicalize()).map_err(at(folder))
 }
 
-/// Where a run's samples are.
+/// The file of a run's samples.
 #[must_use]
 pub fn instruments_path(run: &Path) -> PathBuf {
     run.join(INSTRUMENTS)
 }
 
-/// Where a run's report is.
+/// The file of a run's report.
 #[must_use]
 pub fn report_path(run: &Path) -> PathBuf {
     run.join(REPORT)
 }
 
-/// Reads a stored run, and changes nothing.
+/// Reads a stored run without changing it.
 ///
 /// # Errors
 /// Not a run; of a later version; damaged elsewhere than at its end.
@@ -225,16 +222,16 @@ pub fn read(folder: &Path) -> Result<StoredRun, JournalError> {
     let plan_path = folder.join(PLAN);
     let plan = fs::read_to_string(&plan_path).map_err(at(&plan_path))?;
     let Lines { trials, whole_bytes, damage } = read_trials(&folder.join(TRIALS))?;
-    // It is of use to readers only; whatever is wrong with it keeps nobody from the run.
+    // Only informs readers, so an error in it does not block the run.
     let end = fs::read(folder.join(END)).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let end = end.map(|Ended { end, .. }| end);
     Ok(StoredRun { folder: folder.to_owned(), head, plan, trials, end, damage, whole_bytes })
 }
 
-/// The heads of all runs in a folder of runs, the newest first. What is not a run is passed over.
+/// The heads of all runs in a folder, the newest first. Other entries are skipped.
 ///
 /// # Errors
-/// What the file system says of the folder.
+/// I/O errors of the folder.
 pub fn list(folder: &Path) -> Result<Vec<(PathBuf, RunHead)>, JournalError> {
     let entries = fs::read_dir(folder).map_err(at(folder))?;
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
@@ -258,14 +255,14 @@ fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
     Ok(head)
 }
 
-/// What `end.json` holds.
+/// The content of `end.json`.
 #[derive(Serialize, Deserialize)]
 struct Ended {
     end: RunEnd,
     blocks: u32,
 }
 
-/// What `trials.jsonl` holds.
+/// The content of `trials.jsonl`.
 struct Lines {
     trials: Vec<TrialRecord>,
     whole_bytes: u64,
@@ -303,7 +300,7 @@ fn read_line(line: &[u8]) -> Result<TrialRecord, String> {
     serde_json::from_slice(line).map_err(|error| format!("is damaged: {error}"))
 }
 
-/// One writer at a time. The lock goes with the process, however that ends.
+/// Admits one writer at a time. The lock ends with the process, however that exits.
 #[derive(Debug)]
 struct Locked(File);
 
@@ -318,7 +315,7 @@ impl Locked {
 }
 
 impl Drop for Locked {
-    /// Not by closing alone: a process that is being started has a copy of the descriptor until its program begins.
+    /// Closing is not enough: a child process has a copy of the descriptor until its exec.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
@@ -329,7 +326,7 @@ fn write_durably(path: &Path, content: &[u8]) -> Result<(), JournalError> {
     file.write_all(content).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
-/// So that there is the old file or the new one, and never half of one.
+/// Replaces a file atomically.
 fn replace(path: &Path, content: &[u8]) -> Result<(), JournalError> {
     let unfinished = path.with_added_extension("unfinished");
     let written = File::create(&unfinished).and_then(|mut file| {
@@ -339,7 +336,7 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), JournalError> {
     written.and_then(|()| fs::rename(&unfinished, path)).map_err(at(path))
 }
 
-/// So that the names of new files are on the disk too.
+/// Syncs the names of new files to disk.
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
 }
@@ -348,7 +345,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> JournalError {
     move |error| fault(path, error.to_string())
 }
 
-/// With what can be done about it.
+/// Adds what can be done about it.
 fn cannot_be_made(folder: &Path, error: &io::Error) -> JournalError {
     let problem = match error.kind() {
         io::ErrorKind::AlreadyExists if folder.join(HEAD).exists() => {

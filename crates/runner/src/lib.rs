@@ -1,16 +1,16 @@
-//! Runs experiments: starts subjects and keeps them under control, and reads instruments.
+//! Runs experiments: starts and supervises subjects, and reads instruments.
 //!
 //! | module | what |
 //! |---|---|
-//! | `keeping` | processes that cannot be left behind |
+//! | `keeping` | supervised processes, which cannot outlive the laboratory |
 //! | `control_group` | resource limits, where the system permits them |
 //! | `subject` | starting and stopping subjects |
 //! | `placement` | assignment of CPUs |
 //! | `instruments` | what subjects, generators and the machine use meanwhile |
-//! | [`journal`] | the folder of a run, to which is only added |
+//! | [`journal`] | the folder of a run, append-only |
 //! | `discovery` | the address at which a command serves, found by starting it once; ports that listen |
-//! | `conduct` | the run: trial after trial |
-//! | `http_client` | single requests: is it ready, what does it count |
+//! | `conduct` | the run, trial by trial |
+//! | `http_client` | single requests: readiness, counters |
 //! | `process_table` | `/proc` |
 //!
 //! ```no_run
@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! It knows no HTTP but what a client library does for it, and nothing of what an experiment shows. Linux only: other
-//! systems can neither keep nor measure processes like this.
+//! It leaves HTTP to a client library, and does not interpret the results of an experiment. Linux only: other systems
+//! can neither supervise nor measure processes like this.
 #![cfg(target_os = "linux")]
 
 mod conduct;

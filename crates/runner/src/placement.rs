@@ -1,35 +1,35 @@
-//! Who runs on which processors. A generator that takes time from its subject measures itself.
+//! The CPUs of each subject and generator. A generator that takes CPU time from its subject measures itself.
 
 use breme_experiment::trial::Cpus;
 
-/// What the processors are given to.
+/// An assignment of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// For each subject.
+    /// Per subject.
     pub subjects: Vec<Vec<usize>>,
-    /// For each generator.
+    /// Per generator.
     pub generators: Vec<Vec<usize>>,
-    /// What a reader of the result should know.
+    /// Remarks for readers of the result.
     pub notes: Vec<String>,
 }
 
-/// A generator that is to be placed.
+/// A generator to be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorPlace {
-    /// What was asked for.
+    /// The requested CPUs.
     pub cpus: Cpus,
-    /// It runs behind the others.
+    /// It runs in the background of the others.
     pub is_background: bool,
 }
 
-/// Gives the `allowed` processors (ascending) to subjects and generators.
+/// Assigns the `allowed` CPUs (ascending) to subjects and generators.
 ///
-/// Those who name theirs get them. The rest is shared out to those who leave it open: with two processors or more,
-/// subjects and generators have none in common; with three or more, the foreground has one that no background load
-/// disturbs; each subject gets some of its own where there are enough.
+/// Explicit lists are honoured. The rest is shared by those without one: with two CPUs or more, subjects and generators
+/// have none in common; with three or more, the foreground has one that no background load disturbs; each subject has
+/// its own CPUs where there are enough.
 ///
 /// # Errors
-/// When a processor is named that is not allowed.
+/// If a list contains a CPU that is not allowed.
 pub fn place(allowed: &[usize], subjects: &[Cpus], generators: &[GeneratorPlace]) -> Result<Placement, String> {
     let all = || subjects.iter().chain(generators.iter().map(|generator| &generator.cpus));
     let named = named(all(), allowed)?;
@@ -57,7 +57,7 @@ pub fn place(allowed: &[usize], subjects: &[Cpus], generators: &[GeneratorPlace]
     Ok(Placement { subjects, generators, notes })
 }
 
-/// All processors that somebody names.
+/// All CPUs in explicit lists.
 fn named<'a>(all: impl Iterator<Item = &'a Cpus>, allowed: &[usize]) -> Result<Vec<usize>, String> {
     let mut named = Vec::new();
     for cpus in all {
@@ -80,7 +80,6 @@ fn given(cpus: &Cpus, allowed: &[usize]) -> Vec<usize> {
     }
 }
 
-/// The parts of a pool.
 struct Shares<'a> {
     subjects: &'a [usize],
     foreground: &'a [usize],
@@ -103,7 +102,7 @@ impl<'a> Shares<'a> {
         let (background, foreground) = match generators.len() {
             0 => (pool, pool),
             1 => (generators, generators),
-            // The probe has one for itself; the crowd has the rest.
+            // The probe has one to itself; the crowd has the rest.
             length if has_foreground && has_background => generators.split_at(length - 1),
             _ => (generators, generators),
         };
@@ -111,7 +110,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// As equal parts as can be; all of it for everyone, where there are fewer processors than takers.
+/// Parts that are as equal as possible; with fewer CPUs than takers, everyone has all of them.
 fn divided(pool: &[usize], takers: usize) -> Vec<Vec<usize>> {
     if takers == 0 || pool.len() < takers {
         return vec![pool.to_vec(); takers];
@@ -146,7 +145,7 @@ mod tests {
 
     #[test]
     fn processors_are_shared_out_by_this_table() {
-        // processors, subjects, foreground, background → subjects, foreground, background
+        // CPUs, subjects, foreground, background → subjects, foreground, background
         type Row = (usize, usize, bool, bool, &'static [&'static [usize]], &'static [usize], &'static [usize]);
         let table: &[Row] = &[
             (1, 1, true, true, &[&[0]], &[0], &[0]),

@@ -1,6 +1,6 @@
-//! What can be checked before the first trial: programs, fixed ports, addresses that should accept connections already,
-//! and, by the binary, the folders and certificates that flags name. A missing program must not come to light after an
-//! hour, nor cost a time-out in each trial.
+//! Checks before the first trial: programs, fixed ports, addresses that should accept connections already, and, in the
+//! binary, the folders and certificates named by flags. A missing program must not be detected after an hour, nor cost
+//! a time-out in each trial.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,11 +15,10 @@ use crate::http_client::Target;
 use crate::keeping::{find_program, missing};
 use crate::subject::connect;
 
-/// How long an address may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Says what is wrong with the files that the arguments of one of this program's subcommands name. A path that holds
-/// `${folder}` names what is not there yet.
+/// Checks the files named by the arguments of one of this program's subcommands. A path with `${folder}` names a file
+/// that does not exist yet.
 pub type CheckFiles<'a> = dyn Fn(&str, &[String]) -> Result<(), String> + 'a;
 
 /// Everything that would keep trials of this plan from starting.
@@ -27,7 +26,7 @@ pub type CheckFiles<'a> = dyn Fn(&str, &[String]) -> Result<(), String> + 'a;
 pub fn preflight(plan: &Plan, check_files: &CheckFiles<'_>) -> Vec<String> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
-    // Trials have most of their subjects in common, and some checks take seconds.
+    // Trials share most of their subjects, and some checks take seconds.
     let checks: BTreeSet<(String, Check)> = of_block
         .chain(search_examples(plan))
         .flat_map(|trial| checks(&trial))
@@ -40,13 +39,13 @@ pub fn preflight(plan: &Plan, check_files: &CheckFiles<'_>) -> Vec<String> {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Check {
-    /// A program is there.
+    /// The program exists.
     Program(String),
     /// Nothing accepts connections at this URL yet.
     Free(String),
-    /// Something does.
+    /// A server accepts connections at this URL.
     Accepts(String),
-    /// Files that arguments name can be used.
+    /// The files named by arguments are usable.
     Files { command: String, arguments: Vec<String> },
 }
 
@@ -91,7 +90,7 @@ fn of_workload(trial: &TrialSpec, workload: &WorkloadSpec) -> Option<(String, Ch
     Some((what, Check::Files { command: "load".to_owned(), arguments }))
 }
 
-/// Of a command, unless its program is made by the trial itself.
+/// The program of a command, unless the trial itself creates it.
 fn program(what: &str, command: &[String]) -> Option<(String, Check)> {
     let name = command.first().filter(|name| is_known(name))?;
     let is_of_the_trial = name.contains('/') && Path::new(name).is_relative();
@@ -152,7 +151,7 @@ mod tests {
         assert_eq!(check(&of("sh").unwrap().1), None);
         assert!(check(&of("nginxx").unwrap().1).unwrap().contains("no program `nginxx`"));
         assert!(check(&of("/no/such/program").unwrap().1).is_some());
-        // These are known only when the trial's folder is there.
+        // These are known only when the trial's folder exists.
         assert_eq!((of("./made-by-prepare"), of("${folder}/x")), (None, None));
     }
 

@@ -1,40 +1,40 @@
-//! `/proc`: who is whose child. Where no control group holds a subject together, this is how all of it is found.
+//! `/proc`: parents and children of processes. Without a control group, this is how all processes of a subject are
+//! found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use rustix::process::{Pid, Signal};
 
-/// What `/proc/PID/stat` tells of a process (proc_pid_stat(5)).
+/// The content of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: u32,
     /// The program's name, at most 15 bytes.
     pub(crate) name: String,
     pub(crate) parent: u32,
-    /// Its process group.
     pub(crate) group: u32,
-    /// In ticks of the clock: itself.
+    /// Its own time, in clock ticks.
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
-    /// Its children that have ended and were waited for, with theirs.
+    /// Time of its exited children that were waited for, recursively.
     pub(crate) ended_user_ticks: u64,
     pub(crate) ended_system_ticks: u64,
     pub(crate) threads: u64,
-    /// Since the system's start.
+    /// Since boot.
     pub(crate) start_ticks: u64,
     pub(crate) resident_pages: u64,
     is_zombie: bool,
 }
 
 impl Stat {
-    /// Reads the line. The name stands in parentheses and may hold anything, also parentheses.
+    /// Parses the line. The name is in parentheses and may contain any character, also parentheses.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let line = String::from_utf8_lossy(line);
         let (head, rest) = line.rsplit_once(") ")?;
         let (pid, name) = head.split_once(" (")?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // The state, field 3 of the manual's count, is the first here.
+        // The state, field 3 in the manual, is the first here.
         let number = |position: usize| fields.get(position - 3)?.parse::<u64>().ok();
         let process = |position| u32::try_from(number(position)?).ok();
         Some(Self {
@@ -53,37 +53,36 @@ impl Stat {
         })
     }
 
-    /// It is the same process, and not another one with its number.
+    /// Whether it is the same process, not another that reused its PID.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// It has ended, and only its parent has not taken notice.
+    /// It has exited, but its parent has not waited for it.
     pub(crate) fn is_zombie(&self) -> bool {
         self.is_zombie
     }
 }
 
-/// One process.
 pub(crate) fn look_at(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Sends it a signal. It may have ended by itself in this moment.
+/// Sends it a signal. It may have exited in the meantime.
 pub(crate) fn signal(process: &Stat, signal: Signal) {
     if let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// All processes that can be seen. Those that end while we look are left out.
+/// All visible processes, except those that exit during the call.
 pub(crate) fn everyone() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers.filter_map(look_at).collect()
 }
 
-/// The children of `root`, theirs, and so on; without `root`.
+/// The descendants of `root`, without `root`.
 pub(crate) fn descendants_of(root: u32, everyone: &[Stat]) -> Vec<&Stat> {
     let mut children: BTreeMap<u32, Vec<&Stat>> = BTreeMap::new();
     for stat in everyone {
@@ -92,7 +91,7 @@ pub(crate) fn descendants_of(root: u32, everyone: &[Stat]) -> Vec<&Stat> {
     let (mut found, mut seen, mut parents) = (Vec::new(), BTreeSet::from([root]), vec![root]);
     while let Some(parent) = parents.pop() {
         for &child in children.get(&parent).into_iter().flatten() {
-            // A number that was given anew while we looked could close a circle.
+            // A PID reused during the walk could close a cycle.
             if seen.insert(child.pid) {
                 found.push(child);
                 parents.push(child.pid);

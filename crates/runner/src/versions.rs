@@ -1,8 +1,6 @@
-//! Which versions the programs of subjects and foreign generators are: what is compared in a year must be known by
-//! then.
+//! The versions of the programs of subjects and foreign generators: a comparison in a year needs them.
 //!
-//! Programs are asked only if it is known how they tell it and that they then end: to start an unknown one "just to
-//! see" might start a server.
+//! Only programs known to print their version and exit are run: an unknown program might start a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -13,7 +11,7 @@ use std::time::{Duration, Instant};
 use breme_experiment::plan::Plan;
 use breme_experiment::trial::SubjectKind;
 
-/// How known programs are asked.
+/// How known programs print their version.
 const KNOWN: [(&str, &str); 23] = [
     ("ab", "-V"),
     ("apache2", "-v"),
@@ -39,15 +37,15 @@ const KNOWN: [(&str, &str); 23] = [
     ("varnishd", "-V"),
     ("wrk", "-v"),
 ];
-/// How long a program may take to tell.
+/// Time limit of a program to print it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has.
+/// Interval between checks for its exit.
 const GLANCE: Duration = Duration::from_millis(5);
-/// The most that is read of its answer, and that is kept.
+/// Bytes of its output that are read and kept.
 const ANSWER_BYTES_MAX: u64 = 4_096;
 const KEPT_CHARACTERS_MAX: usize = 120;
 
-/// Subject or workload → version, of those that tell. A subject with other programs at other levels tells all of them.
+/// Subject or workload → version, where known. A subject with other programs at other levels has all of theirs.
 #[must_use]
 pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
     let mut programs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -77,7 +75,7 @@ fn version_of(program: &str) -> Option<String> {
     first_line(&answer(program, flag)?)
 }
 
-/// What it prints; some print it as an error.
+/// Its output; some print the version to stderr.
 fn answer(program: &str, flag: &str) -> Option<Vec<u8>> {
     let (mut reader, writer) = std::io::pipe().ok()?;
     let mut command = Command::new(program);

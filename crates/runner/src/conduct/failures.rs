@@ -1,9 +1,9 @@
-//! Combinations that fail block after block: the run ends, since every further trial of them would cost its time-out
-//! and show nothing new.
+//! Combinations that fail block after block: the run ends, since each further trial of them would take its full
+//! time-out and show nothing new.
 //!
-//! One failure is data: a server that dies under load is a finding. The same combination failing in two blocks running,
-//! or nothing at all working when the run begins, is a mistake in the experiment or a broken installation. The run
-//! stays resumable: failures of earlier sessions do not count, so that what was repaired gets its chance.
+//! One failure is data: a server that dies under load is a finding. The same combination failing in two consecutive
+//! blocks, or no success at the start of the run, is a mistake in the experiment or a broken installation. The run
+//! stays resumable: failures of earlier sessions do not count, so a repaired combination is tried again.
 
 use std::collections::BTreeMap;
 

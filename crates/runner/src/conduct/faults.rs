@@ -1,15 +1,14 @@
-//! The faults of a trial: which is due when, and what has happened.
+//! The faults of a trial: when each is due, and which have been injected.
 
 use std::time::{Duration, Instant};
 
 use breme_experiment::record::FaultRecord;
 use breme_experiment::trial::{Fault, TrialSpec};
 
-/// The faults of one trial.
 #[derive(Debug)]
 pub(super) struct Faults<'a> {
     left: &'a [Fault],
-    /// When what is measured begins, once the load has been started.
+    /// Start of the measured part, once the load has started.
     window: Option<Instant>,
     happened: Vec<Happened<'a>>,
 }
@@ -18,7 +17,7 @@ pub(super) struct Faults<'a> {
 struct Happened<'a> {
     fault: &'a Fault,
     processes: u32,
-    /// On the machine's monotonic clock.
+    /// On the monotonic clock.
     at_ns: u64,
 }
 
@@ -27,17 +26,17 @@ impl<'a> Faults<'a> {
         Self { left: &trial.faults, window: None, happened: Vec::new() }
     }
 
-    /// What is measured begins at this instant, by the first load that says so.
+    /// Sets the start of the measured part, as reported by the first load that does so.
     pub(super) fn begin(&mut self, window: Instant) {
         self.window.get_or_insert(window);
     }
 
-    /// How long it is until the next; none if there is none.
+    /// Time until the next fault; none if there is none.
     pub(super) fn next_in(&self) -> Option<Duration> {
         Some((self.window? + self.left.first()?.at).saturating_duration_since(Instant::now()))
     }
 
-    /// Takes the next, if it is due.
+    /// Removes the next fault if it is due.
     pub(super) fn take_due(&mut self) -> Option<&'a Fault> {
         self.next_in().filter(Duration::is_zero)?;
         let (next, left) = self.left.split_first()?;
@@ -49,12 +48,12 @@ impl<'a> Faults<'a> {
         self.happened.push(Happened { fault, processes, at_ns });
     }
 
-    /// When the first happened, on the machine's monotonic clock.
+    /// When the first fault was injected, on the monotonic clock.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.happened.first().map(|first| first.at_ns)
     }
 
-    /// What happened, in a load that began at `started_ns`.
+    /// The injected faults, relative to a load that began at `started_ns`.
     pub(super) fn records(&self, started_ns: u64) -> Vec<FaultRecord> {
         let record = |Happened { fault, processes, at_ns }: &Happened<'_>| FaultRecord {
             action: fault.action,
@@ -67,7 +66,7 @@ impl<'a> Faults<'a> {
         self.happened.iter().map(record).collect()
     }
 
-    /// Why a trial does not count in which not all of them happened.
+    /// Why the trial does not count, if a fault was missed.
     pub(super) fn missed(&self) -> Option<String> {
         let first = self.left.first()?;
         Some(format!(

@@ -1,4 +1,4 @@
-//! A foreign generator: a command whose output says what it measured.
+//! A foreign generator: a command whose output contains its measurements.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +12,15 @@ use breme_experiment::trial::{GeneratorCommand, TrialSpec, WorkloadSpec};
 
 use crate::subject::Names;
 
-/// By how much the server's count of requests may differ from the generator's, besides one per connection: a generator
-/// that ends by the time leaves some behind.
+/// Tolerance between the server's count of requests and the generator's, in addition to one per connection: a generator
+/// that ends by time abandons requests in progress.
 const COUNT_TOLERANCE: f64 = 0.01;
-/// What an error kind is called that the output does not divide.
+/// Error kind for errors that the output does not classify.
 const FAILED: &str = "failed";
-/// The most of an output that is read, from its end: the bound of the file that gets it.
+/// Limit of the output that is parsed, from its end: the size limit of the file that captures it.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
-/// What `${…}` in its command and its files may say, besides the subjects.
+/// Adds the placeholders available to its command and files, in addition to those of the subjects.
 pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &WorkloadSpec, rate: Option<f64>) {
     if let Some(rate) = rate {
         names.set("rate", rate.to_string());
@@ -32,7 +32,7 @@ pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &Workloa
     names.set("seed", trial.seed.to_string());
 }
 
-/// What its output, in this file, says.
+/// Parses the figures in this output file.
 pub(super) fn figures(command: &GeneratorCommand, output: &Path) -> Result<BTreeMap<String, f64>, String> {
     let bytes = fs::read(output).map_err(|error| format!("its output {}: {error}", output.display()))?;
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(OUTPUT_BYTES_MAX)..]);
@@ -63,7 +63,7 @@ pub(super) fn record(workload: &WorkloadSpec, figures: BTreeMap<String, f64>, el
         ok: answered.saturating_sub(failed),
         errors: (failed > 0).then(|| (FAILED.to_owned(), failed)).into_iter().collect(),
         achieved_rate: figure(Quantity::Rate).unwrap_or_default(),
-        // Without a count, so that nobody takes it for a distribution.
+        // Without a count, so that it is not mistaken for a distribution.
         response: Distribution {
             mean_ns: time(TimeFigure::Mean),
             stdev_ns: time(TimeFigure::Stdev),
@@ -76,7 +76,7 @@ pub(super) fn record(workload: &WorkloadSpec, figures: BTreeMap<String, f64>, el
     }
 }
 
-/// What the instruments add to the loads of foreign generators: their CPU time, and the server's own count of requests.
+/// Adds to the loads of foreign generators what the instruments know: CPU time, and the server's own count of requests.
 /// A difference makes the trial INVALID.
 pub(super) fn complete(trial: &TrialSpec, record: &mut TrialRecord) {
     for workload in &trial.workloads {
@@ -99,7 +99,7 @@ fn miscount(subject: &str, counter: &str, record: &TrialRecord) -> Option<String
         return Some(format!("server_count: `{subject}` exposes no counter `{counter}`"));
     }
     let counted: f64 = grown.iter().sum();
-    // Every workload that loads this subject is in its count.
+    // The server counts the requests of every workload that loads it.
     let loads = record.workloads.values().filter(|load| load.subject == subject);
     let (reported, connections) = loads.fold((0, 0), |(reported, connections), load| {
         let by_status: u64 = load.statuses.values().sum();

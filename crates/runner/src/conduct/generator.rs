@@ -1,5 +1,5 @@
-//! A generator: `breme load` or a foreign one, in a process of its own, so that it has its own processors, is watched
-//! by the same instruments as the subjects, and takes nothing with it when it fails.
+//! A generator: `breme load` or a foreign one, in a process of its own, so that it has its own CPUs, is watched by the
+//! same instruments as the subjects, and can fail alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,25 +16,23 @@ use crate::folder;
 use crate::keeping::{ExitInfo, SpawnSpec, SupervisedProcess};
 use crate::subject::{Launcher, Names};
 
-/// Intervals that a trial should have, for its steady part to be found.
+/// Intervals per trial that are needed to find its steady part.
 const INTERVALS: u32 = 100;
-/// The bounds of an interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// The largest result that is read.
 const RESULT_BYTES_MAX: u64 = 64 << 20;
-/// How long a generator may take to end when it is told to: it waits for what is under way.
+/// Time limit of a generator to exit after the stop signal: it waits for requests in progress.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
-/// Exit codes of a run that has a result: done, nothing answered, an answer was not as expected.
+/// Exit codes with a result: success, no responses, an unexpected response.
 const RESULT_CODES: [i32; 3] = [0, 1, 3];
 
-/// From this rate on, a share of a rate is rounded.
+/// From this rate on, a fraction of a rate is rounded to an integer.
 const RATE_WHOLE_MIN: f64 = 100.0;
 
-/// Flags of `breme load` by which the load changes on purpose.
+/// Flags of `breme load` that change the load on purpose.
 const CHANGING: [&str; 3] = ["--stages=", "--ramp=", "--over="];
 
-/// A load that is under way.
+/// A running load.
 #[derive(Debug)]
 pub(super) struct Generator {
     workload: WorkloadSpec,
@@ -45,7 +43,7 @@ pub(super) struct Generator {
     started: Started,
 }
 
-/// When a generator was started, by three clocks.
+/// The start of a generator, on three clocks.
 #[derive(Clone, Copy, Debug)]
 struct Started {
     unix_s: u64,
@@ -53,21 +51,19 @@ struct Started {
     at: Instant,
 }
 
-/// Where a generator runs.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) launcher: &'a Launcher,
-    /// The trial's folder; its whole path, since the generator runs in it.
+    /// The trial's folder, absolute, since it is the generator's working directory.
     pub(super) folder: &'a Path,
     pub(super) cpus: &'a [usize],
-    /// What its texts may say of the subjects.
+    /// Placeholders of the subjects.
     pub(super) names: &'a Names,
-    /// Requests per second that the workload before it has reached, if it follows one.
+    /// Requests per second reached by the preceding workload, if it follows one.
     pub(super) rate_before: Option<f64>,
 }
 
 impl Generator {
-    /// Starts a workload.
     pub(super) fn start(trial: &TrialSpec, workload: &WorkloadSpec, place: Place<'_>) -> Result<Self, String> {
         let warm_up = warm_up(trial, workload);
         let folder = place.folder.to_owned();
@@ -115,7 +111,7 @@ impl Generator {
         &self.kept
     }
 
-    /// How long ago it was started.
+    /// Time since its start.
     pub(super) fn running_for(&self) -> Duration {
         self.started.at.elapsed()
     }
@@ -128,7 +124,7 @@ impl Generator {
         self.kept.wait_ended(timeout)
     }
 
-    /// Ends it, if it has not ended; its result is whole.
+    /// Stops it, if it is still running; its result is complete.
     pub(super) fn stop(&mut self) -> Result<ExitInfo, String> {
         match self.kept.ended() {
             Some(ending) => Ok(ending),
@@ -136,7 +132,7 @@ impl Generator {
         }
     }
 
-    /// What it saw, once it has ended. `fault_ns`: when the first fault happened, on the machine's monotonic clock.
+    /// Reads its result after its exit. `fault_ns`: when the first fault was injected, on the monotonic clock.
     pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<Seen, String> {
         if let Some(command) = &self.workload.command {
             return self.foreign_result(command, ending);
@@ -190,8 +186,8 @@ impl Started {
     }
 }
 
-/// Requests per second, if the workload says so. A whole number where that loses nothing that could be measured: some
-/// generators take no other.
+/// Requests per second, if the workload sets them. Rounded to an integer where the error is not measurable: some
+/// generators accept nothing else.
 fn rate(workload: &WorkloadSpec, before: Option<f64>) -> Result<Option<f64>, String> {
     let whole = |rate: f64| if rate >= RATE_WHOLE_MIN { rate.round() } else { rate };
     match (workload.rate, before) {
@@ -205,12 +201,12 @@ fn rate(workload: &WorkloadSpec, before: Option<f64>) -> Result<Option<f64>, Str
     }
 }
 
-/// What a foreign generator prints.
+/// The captured output of a foreign generator.
 fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
     folder.join(format!("{}.out", workload.name))
 }
 
-/// What a generator saw.
+/// The result of a generator.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) record: WorkloadRecord,
@@ -262,15 +258,14 @@ pub(crate) fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<Strin
     arguments
 }
 
-/// What is cut off at its beginning. All requests of a counted load that begins behind others count: the subjects are
-/// warm by then.
+/// The warm-up to cut off. A counted load that starts after a background load has none: the subjects are warm by then.
 pub(super) fn warm_up(trial: &TrialSpec, workload: &WorkloadSpec) -> WarmUp {
     let is_behind = |other: &WorkloadSpec| other.is_background && other.connections > 0;
     let is_warm = workload.requests.is_some() && !workload.is_background && trial.workloads.iter().any(is_behind);
     if is_warm { WarmUp::None } else { trial.warm_up }
 }
 
-/// How long its load runs, where requests do not end it: a given warm-up comes on top of what is measured.
+/// How long its load runs if requests do not end it: a configured warm-up is added to the measured time.
 pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     workload.duration.unwrap_or(trial.duration) + trial.warm_up.given()
 }

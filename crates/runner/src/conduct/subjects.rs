@@ -15,7 +15,6 @@ use crate::instruments::Instruments;
 use crate::keeping::SupervisedProcess;
 use crate::subject::{Launcher, Names, Ports, Subject, pick_ports};
 
-/// A failure of a subject or a generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     /// The subject's or the workload's name.
@@ -31,7 +30,6 @@ impl Failure {
     }
 }
 
-/// The running subjects.
 pub(super) struct RunningSubjects<'a> {
     launcher: &'a Launcher,
     instruments: &'a Instruments,

@@ -1,7 +1,7 @@
-//! The time that a run has spent, and whether its budget has room for more.
+//! The time spent by a run, and whether its budget has room for more.
 //!
-//! Each record tells what its trial took of the run's time, so that a run which goes on knows what was spent before.
-//! What a trial took that was killed is in no record, and neither is the time in which nobody ran anything.
+//! Each record contains the time of its trial, so that a resumed run knows what was spent before. Killed trials and the
+//! time between sessions are not included.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{Purpose, TrialRecord};
 
-/// What a run has spent.
 #[derive(Debug)]
 pub(super) struct Time {
     budget: Option<Duration>,
-    /// By trials that are in the journal.
+    /// By trials in the journal.
     spent: Duration,
-    /// When the last one was over.
+    /// When the previous trial ended.
     last: Instant,
     longest_trial: Duration,
     of_block: BTreeMap<u32, Duration>,
@@ -32,13 +31,13 @@ impl Time {
         }
     }
 
-    /// The time since the trial before was over, which is that of the one that is over now.
+    /// The time since the previous trial ended, attributed to the trial that ends now.
     pub(super) fn since_last(&mut self) -> Duration {
         let now = Instant::now();
         now.duration_since(std::mem::replace(&mut self.last, now))
     }
 
-    /// Takes notice of a trial that is in the journal.
+    /// Takes a trial of the journal into account.
     pub(super) fn take(&mut self, record: &TrialRecord) {
         let spent = Duration::try_from_secs_f64(record.spent_s).unwrap_or_default();
         self.spent = self.spent.saturating_add(spent);
@@ -49,7 +48,7 @@ impl Time {
         }
     }
 
-    /// Whether this share of a block can be run, if it takes as long as the longest so far.
+    /// Whether this fraction of a block can be run, if it takes as long as the longest block so far.
     pub(super) fn is_enough_for_block(&self, share: f64) -> bool {
         let longest = self.of_block.values().copied().max().unwrap_or_default();
         self.is_enough_for(longest.mul_f64(share))

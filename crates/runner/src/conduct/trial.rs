@@ -1,4 +1,4 @@
-//! One trial: subjects ready, loads started, watched to their end, and put down.
+//! One trial: starts the subjects and loads, watches them to the end, and stops them.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -15,34 +15,33 @@ use super::subjects::{Failure, RunningSubjects};
 use crate::instruments::{INTERVAL, Instruments};
 use crate::subject::{Launcher, Names};
 
-/// How often it is looked whether something has failed. Nothing that is measured depends on it.
+/// Interval between checks for failures. No measurement depends on it.
 const GLANCE: Duration = Duration::from_millis(20);
-/// For how long loads that run behind others have the subjects for themselves, if the warm-up is to be found.
+/// How long background loads have the subjects to themselves, if the warm-up is to be detected.
 const LEAD: Duration = Duration::from_secs(1);
-/// How long a load may take beyond its time: the time-out of its last requests, and some rest.
+/// How long a load may exceed its duration: the time-out of its last requests, and some margin.
 const GRACE: Duration = Duration::from_secs(60);
-/// The longest that a load may take whose end is a number of requests.
+/// Time limit of a load that ends after a number of requests.
 const BY_REQUESTS_MAX: Duration = Duration::from_secs(3600);
-/// Samples that the instruments should take in a trial.
+/// Minimum number of instrument samples per trial.
 const SAMPLES_MIN: u32 = 10;
-/// Share of the machine that others may use before the result says so.
+/// CPU share of other processes from which the result has a warning.
 const FOREIGN_SHARE_MAX: f64 = 0.1;
-/// Share that the hypervisor may take before the result says so.
+/// Steal time of the hypervisor from which the result has a warning.
 const STEAL_SHARE_MAX: f64 = 0.02;
 
-/// Where a trial happens.
 pub(super) struct Stage<'a, 'b> {
     pub(super) launcher: &'a Launcher,
     pub(super) running_subjects: &'b mut RunningSubjects<'a>,
     pub(super) instruments: &'a Instruments,
     pub(super) cast: &'b TrialCpus,
-    /// What the trial's processes write.
+    /// The folder for output of the trial's processes.
     pub(super) folder: &'b Path,
 }
 
 /// Why there is no record.
 enum Stop {
-    /// The user wants to end.
+    /// Cancelled by the user.
     Cancelled,
     Failed(Failure),
 }
@@ -53,7 +52,7 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Runs a trial. None: the user has ended it, and it counts as if it had not begun.
+/// Runs a trial. None: the user cancelled it, and it counts as not begun.
 pub(super) fn run(trial: &TrialSpec, number: u32, mut stage: Stage<'_, '_>) -> Option<TrialRecord> {
     let mut record = TrialRecord {
         number,
@@ -74,7 +73,7 @@ pub(super) fn run(trial: &TrialSpec, number: u32, mut stage: Stage<'_, '_>) -> O
     Some(record)
 }
 
-/// Until the first generator tells it better.
+/// Provisional, until the first generator reports its start.
 fn stamp(record: &mut TrialRecord) {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     record.started_unix_ms = u64::try_from(unix.as_millis()).unwrap_or(u64::MAX);
@@ -85,7 +84,7 @@ impl Stage<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
         self.running_subjects.start_all(trial, self.folder, self.cast)?;
         let mut faults = Faults::of(trial);
-        // None is due before the load has begun.
+        // No fault is due before the load has begun.
         self.rest(trial.pause, &mut faults)?;
         self.instruments.begin(record.number, sampling_interval(trial));
         let begun = Instant::now();
@@ -95,7 +94,7 @@ impl Stage<'_, '_> {
         let (from_ns, to_ns) = readings.span_ns();
         let used = readings.window(from_ns, to_ns);
         (record.subjects, record.generators, record.machine) = (used.subjects, used.generators, used.machine);
-        // Those that stand for other trials have no part in this one.
+        // Subjects that are kept for other trials are not part of this one.
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
         take_in(record, seen?, running(trial).any(|workload| workload.after.is_some()));
@@ -122,7 +121,7 @@ impl Stage<'_, '_> {
         self.launcher.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Waits, and looks around meanwhile.
+    /// Waits, and checks for failures meanwhile.
     fn rest(&mut self, length: Duration, faults: &mut Faults<'_>) -> Result<(), Stop> {
         let end = Instant::now() + length;
         loop {
@@ -136,7 +135,7 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// Lets those faults happen that are due.
+    /// Injects the faults that are due.
     fn let_happen(&mut self, faults: &mut Faults<'_>) -> Result<(), Failure> {
         while let Some(fault) = faults.take_due() {
             let at_ns = breme_sys::monotonic_ns();
@@ -153,7 +152,7 @@ impl Stage<'_, '_> {
         self.running_subjects.failed().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
-    /// Background loads first; the others when those have had the subjects for themselves for a while.
+    /// Starts background loads first, and the others after a lead time.
     fn start_loads(
         &mut self,
         trial: &TrialSpec,
@@ -182,7 +181,7 @@ impl Stage<'_, '_> {
         Ok(())
     }
 
-    /// Starts the workloads that have waited for the end of one of the `loads`.
+    /// Starts the workloads that follow one of the finished `loads`.
     fn start_followers(
         &mut self,
         trial: &TrialSpec,
@@ -221,7 +220,7 @@ impl Stage<'_, '_> {
         Ok(load)
     }
 
-    /// Until all loads that have an end have ended.
+    /// Waits until all loads with an end have ended.
     fn watch(&mut self, trial: &TrialSpec, loads: &mut Vec<Generator>, faults: &mut Faults<'_>) -> Result<(), Stop> {
         loop {
             self.look_around()?;
@@ -268,7 +267,7 @@ fn running(trial: &TrialSpec) -> impl Iterator<Item = &WorkloadSpec> {
     trial.workloads.iter().filter(|workload| workload.connections > 0)
 }
 
-/// How long to wait before looking around again: the next fault is to be on time.
+/// Time until the next check, short enough for the next fault to be on time.
 fn glance(faults: &Faults<'_>) -> Duration {
     faults.next_in().map_or(GLANCE, |left| left.min(GLANCE))
 }
@@ -281,7 +280,7 @@ fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     time + GRACE
 }
 
-/// Ends all loads; what they saw.
+/// Stops all loads and returns their results.
 fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, Seen)>, Stop> {
     let mut seen = Vec::new();
     for load in loads {
@@ -294,7 +293,7 @@ fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, Se
     Ok(seen)
 }
 
-/// Some samples, in a short trial too.
+/// Short enough for the minimum number of samples.
 fn sampling_interval(trial: &TrialSpec) -> Duration {
     (trial.duration / SAMPLES_MIN).min(INTERVAL)
 }
@@ -305,7 +304,7 @@ fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>, is_sequence: bo
         record.started_unix_ms = first.started_unix_ms();
         record.started_monotonic_ns = first.started_monotonic_ns();
         record.length_s = first.elapsed_s();
-        // Those that follow others run within the same trial.
+        // Followers run within the same trial.
         let begin_ns = first.started_monotonic_ns();
         let end_s = |seen: &Seen| seen.started_monotonic_ns().saturating_sub(begin_ns) as f64 / 1e9 + seen.elapsed_s();
         if is_sequence {
@@ -320,7 +319,7 @@ fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>, is_sequence: bo
     }
 }
 
-/// What others did to the machine meanwhile.
+/// Adds warnings about other users of the machine.
 fn note_neighbours(record: &mut TrialRecord) {
     let machine = &record.machine;
     if machine.foreign_share > FOREIGN_SHARE_MAX {

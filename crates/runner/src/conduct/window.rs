@@ -1,7 +1,7 @@
-//! The warm-up of a trial, the part that counts, and what was measured in each.
+//! The warm-up of a trial, the part that counts, and the measurements of each.
 //!
-//! The generator writes a histogram for each short interval. Its log is read twice, one interval at a time, so that a
-//! trial of a week needs no more memory than one of a second: first to find the end of the warm-up, then to merge the
+//! The generator writes a histogram per short interval. Its log is read twice, one interval at a time, so that a trial
+//! of a week needs no more memory than one of a second: first to find the end of the warm-up, then to merge the
 //! histograms before and after it.
 
 use std::fs::File;
@@ -18,56 +18,55 @@ use breme_stats::steady::{Change, Steadiness, SteadyPart, find_steady};
 
 use super::load_report::Row;
 
-/// Buckets of the series in which the steady part is looked for. More would only be slower: it works on means of them.
+/// Buckets of the series in which the steady part is searched. More would only be slower: the search uses means of
+/// them.
 const BUCKETS_MAX: usize = 250;
-/// Answers that a bucket should have, so that its mean says something.
+/// Responses per bucket from which its mean is meaningful.
 const BUCKET_ANSWERS_MIN: u64 = 10;
 
 const RESPONSE: &str = "response";
 const SERVICE: &str = "service";
 const CONNECT: &str = "connect";
 
-/// What was measured in a trial.
+/// The measurements of a trial.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) steady: Steady,
-    /// The part that counts.
     pub(super) counted: Part,
-    /// What was before it, if its end was found in the series.
+    /// The part before it, if its end was found in the series.
     pub(super) warm_up: Option<Part>,
 }
 
-/// What was measured in a part of a trial.
+/// The measurements of a part of a trial.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) length_s: f64,
     pub(super) answered: u64,
-    /// Mean time for which an answer waited for the generator.
+    /// Mean time for which a response waited for the generator.
     pub(super) held_mean_ns: f64,
-    /// The longest.
+    /// The maximum of that time.
     pub(super) held_max_ns: u64,
     pub(super) response: Histogram,
     pub(super) service: Histogram,
     pub(super) connect: Histogram,
 }
 
-/// What is known of a trial before its log is read.
+/// Facts about a trial that are known before its log is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial<'a> {
-    /// The generator's rows: where intervals begin, and how much was answered in each.
+    /// The generator's rows: starts of intervals, and responses in each.
     pub(super) rows: &'a [Row],
-    /// The end of what counts: the duration, or the last answer.
+    /// The end of the part that counts: the duration, or the last response.
     pub(super) end_s: f64,
     pub(super) warm_up: WarmUp,
-    /// The load itself changes on purpose (stages, a ramp): there is nothing to come to rest.
+    /// The load changes on purpose (stages, a ramp), so it has no steady state.
     pub(super) is_changing: bool,
-    /// Faults happen in it: what they change is no fault of the measurement.
+    /// Faults are injected: the changes they cause do not invalidate the measurement.
     pub(super) has_faults: bool,
-    /// The rate is given by a schedule, so it says nothing of the subject.
+    /// The rate follows a schedule, so it does not describe the subject.
     pub(super) is_open: bool,
 }
 
-/// Reads the log of a generator.
 pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
     let mut series = Vec::new();
     each_interval(log, &[RESPONSE], |interval| series.push(Bucket::of(&interval)))?;
@@ -90,7 +89,7 @@ pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
 }
 
 impl Part {
-    /// The rows that begin in this part; without any times yet.
+    /// The rows that begin in this part, without any times yet.
     fn of_rows(rows: &[Row], part: Range<f64>) -> Self {
         let is_in = |row: &&Row| part.contains(&(row.start_s + EPSILON_S));
         let rows = || rows.iter().filter(is_in);
@@ -108,7 +107,7 @@ impl Part {
     }
 }
 
-/// The log has milliseconds, the rows have more.
+/// The log is in milliseconds, the rows are finer.
 const EPSILON_S: f64 = 0.000_6;
 
 fn each_interval(log: &Path, tags: &'static [&'static str], mut handle: impl FnMut(Interval)) -> Result<(), String> {
@@ -119,7 +118,6 @@ fn each_interval(log: &Path, tags: &'static [&'static str], mut handle: impl FnM
     Ok(())
 }
 
-/// A part of the series.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     start_s: f64,
@@ -169,7 +167,7 @@ fn steady_part(series: &[Bucket], trial: Trial<'_>) -> Steady {
     }
 }
 
-/// Cut off as told, and what is left is checked.
+/// A configured warm-up is cut off, and the rest is checked.
 fn fixed(series: &[Bucket], trial: Trial<'_>, length: Duration) -> Steady {
     let from_s = length.as_secs_f64();
     if from_s >= trial.end_s {
@@ -189,7 +187,7 @@ fn fixed(series: &[Bucket], trial: Trial<'_>, length: Duration) -> Steady {
     }
 }
 
-/// Where the warm-up of both the rate and the times ends, and whether they are steady from there on.
+/// Finds where the warm-up of both the rate and the times ends, and whether they are steady from there on.
 fn found(series: &[Bucket], is_open: bool) -> Steady {
     let buckets = bucketed(series);
     let times: Vec<f64> = buckets.iter().map(|bucket| bucket.sum_ns / bucket.count.max(1) as f64).collect();
@@ -214,7 +212,7 @@ fn found(series: &[Bucket], is_open: bool) -> Steady {
     Steady { state, remark, from_s, end_change: of_times.change.and_then(|change| end_change(change, buckets.len())) }
 }
 
-/// By which share a series of so many values changed towards its end.
+/// The relative change of a series of `count` values towards its end.
 fn end_change(change: Change, count: usize) -> Option<f64> {
     match change {
         Change::Level { to, share, .. } => (to == count).then_some(share),
@@ -222,7 +220,7 @@ fn end_change(change: Change, count: usize) -> Option<f64> {
     }
 }
 
-/// How a series that is not steady changed.
+/// Describes how a series is not steady.
 fn unrest(what: &str, part: &SteadyPart, buckets: &[Bucket]) -> String {
     let second = |index: usize| buckets.get(index).or(buckets.last()).map_or(0.0, |bucket| bucket.start_s);
     match part.change {
@@ -237,7 +235,7 @@ fn unrest(what: &str, part: &SteadyPart, buckets: &[Bucket]) -> String {
     }
 }
 
-/// Few enough buckets with answers enough. The last one is left out if it is cut short.
+/// Merges into few enough buckets with enough responses each. The last one is omitted if it is incomplete.
 fn bucketed(series: &[Bucket]) -> Vec<Bucket> {
     let answers: u64 = series.iter().map(|bucket| bucket.count).sum();
     let buckets_max = usize::try_from(answers / BUCKET_ANSWERS_MIN).unwrap_or(usize::MAX).clamp(1, BUCKETS_MAX);
@@ -266,13 +264,13 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(100);
 
-    /// A trial of 100 ms intervals; each has `count` answers after `millis`.
+    /// A trial of 100 ms intervals; each has `count` responses after `millis`.
     fn written(intervals: &[(u64, u64)]) -> (tempfile::TempDir, std::path::PathBuf, Vec<Row>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("user.hlog");
         let row = |tag: &str, index: usize, millis: u64, count: u64| {
             let mut histogram = Histogram::new();
-            // Some spread, else every difference is one.
+            // Some spread, or every difference would be significant.
             (0..count).for_each(|answer| {
                 histogram.record(millis * 1_000_000 + (answer * 7919 + index as u64 * 104_729) % 200_000);
             });
@@ -322,7 +320,7 @@ mod tests {
         assert!((1.5..2.5).contains(&window.steady.from_s), "{:?}", window.steady);
         assert!(window.counted.response.max() < 4_000_000 && window.counted.response.count() > 7_000);
         assert!(window.steady.end_change.is_some_and(|share| (0.2..0.6).contains(&share)), "{:?}", window.steady);
-        // Slower for a while in the middle, and then as before.
+        // Slower for a while in the middle, then as before.
         let middle: Vec<(u64, u64)> = (0..100).map(|index| if index / 30 == 1 { (3, 66) } else { (2, 100) }).collect();
         let (_folder, path, rows) = written(&middle);
         let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();

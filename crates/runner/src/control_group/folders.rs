@@ -1,4 +1,4 @@
-//! What is done with the folders that a group is, and read from them.
+//! Operations on the folders of a control group.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -6,31 +6,32 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The file that lists a group's processes; who writes 0 into it enters.
+/// Lists a group's processes; a process that writes 0 to it enters the group.
 pub(super) const DOOR: &str = "cgroup.procs";
-/// The file that suspends them.
+/// Suspends the group's processes.
 const FREEZE: &str = "cgroup.freeze";
-/// How long the kernel may take to suspend them: a process that waits for a disk is suspended when it returns.
+/// Time limit of the kernel to suspend them: a process in disk I/O is suspended when the I/O returns.
 const FREEZE_WITHIN: Duration = Duration::from_secs(5);
-/// How often is looked whether they are.
+/// Interval between checks whether they are suspended.
 const FREEZE_GLANCE: Duration = Duration::from_millis(1);
 
-/// The doors of these groups, open for entering.
+/// Opens the process lists of these groups for entering.
 pub(crate) fn open_doors(groups: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
     let open = |group: &PathBuf| Ok(OwnedFd::from(OpenOptions::new().write(true).open(group.join(DOOR))?));
     groups.iter().map(open).collect()
 }
 
-/// Kills everyone in them, where the kernel can do that at once (version 2, since Linux 5.14).
+/// Kills all processes in them, where the kernel can do that at once (version 2, since Linux 5.14).
 pub(crate) fn kill(groups: &[PathBuf]) {
     for group in groups {
-        // Where there is no such file, the caller's walk through /proc does it.
+        // Without this file, the caller walks through /proc.
         let _ =
             OpenOptions::new().write(true).open(group.join("cgroup.kill")).and_then(|mut file| file.write_all(b"1"));
     }
 }
 
-/// Suspends everyone in them, and all that they start; whether there is a group that can (version 2, since Linux 5.2).
+/// Suspends all processes in them, and all that they start. Returns whether a group supports it (version 2, since Linux
+/// 5.2).
 pub(crate) fn freeze(groups: &[PathBuf]) -> Result<bool, String> {
     let Some(group) = groups.iter().find(|group| group.join(FREEZE).exists()) else { return Ok(false) };
     let refused = |error: io::Error| format!("its control group {} cannot be frozen: {error}", group.display());
@@ -46,25 +47,24 @@ pub(crate) fn freeze(groups: &[PathBuf]) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Resumes them.
 pub(crate) fn thaw(groups: &[PathBuf]) {
     for group in groups {
-        // A group that has gone has nobody left to resume.
+        // A removed group has no process to resume.
         let _ = OpenOptions::new().write(true).open(group.join(FREEZE)).and_then(|mut file| file.write_all(b"0"));
     }
 }
 
-/// Removes them. A group in which someone still is stays.
+/// Removes them. A group that still has processes remains.
 pub(crate) fn remove(groups: &[PathBuf]) {
     groups.iter().for_each(|group| drop(fs::remove_dir(group)));
 }
 
-/// Removes the run's folders above them, where nothing else is left in them.
+/// Removes the run's parent folders, if they are empty.
 pub(crate) fn remove_runs(groups: &[PathBuf]) {
     groups.iter().filter_map(|group| group.parent()).for_each(|run| drop(fs::remove_dir(run)));
 }
 
-/// CPU time of all that have been in the group, user and system, of those that have ended too; none without version 2.
+/// CPU time (user, system) of all processes that have been in the group, including exited ones; none without version 2.
 pub(crate) fn usage(groups: &[PathBuf]) -> Option<(Duration, Duration)> {
     let text = groups.iter().find_map(|group| {
         let text = fs::read_to_string(group.join("cpu.stat")).ok()?;
@@ -78,7 +78,7 @@ pub(crate) fn parse_usage(text: &str) -> Option<(Duration, Duration)> {
     Some((Duration::from_micros(value_of(text, "user_usec")?), Duration::from_micros(value_of(text, "system_usec")?)))
 }
 
-/// How often the kernel killed one of them because the group had no memory left.
+/// How many times the kernel's OOM killer killed one of them.
 pub(crate) fn out_of_memory_kills(groups: &[PathBuf]) -> u64 {
     let files = ["memory.events", "memory.oom_control"];
     let counts = groups.iter().flat_map(|group| files.map(|file| read_value(group, file, "oom_kill")));
@@ -89,7 +89,7 @@ fn read_value(group: &Path, file: &str, name: &str) -> Option<u64> {
     value_of(&fs::read_to_string(group.join(file)).ok()?, name)
 }
 
-/// The number behind a name, one a line.
+/// The number after a name, one per line.
 fn value_of(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! Where on this machine groups may be made: found once, and told when asked for.
+//! Where on this machine control groups can be created: detected once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,64 +11,61 @@ use breme_experiment::trial::ResourceLimits;
 use super::folders::{DOOR, kill, remove};
 use super::limits;
 
-/// What limits need.
+/// Needed by limits.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
-/// The run's own folder begins with it; the process namespace, the number of the laboratory's process and a count
-/// follow.
+/// Prefix of the run's own folder, followed by the PID namespace, the laboratory's PID and a count.
 const PREFIX: &str = "breme-";
 
-/// Where groups may be made.
+/// Where control groups can be created.
 #[derive(Debug, Default)]
 pub struct Hierarchy {
     folders: Arc<RunFolders>,
-    /// What was looked at and why it would not do.
+    /// The places that were tried, and why they cannot be used.
     refusals: Vec<String>,
     made: AtomicU32,
 }
 
-/// The run's own folders. They go when nobody needs them any more, neither the run nor a group in them.
+/// The run's own folders, removed when neither the run nor a group in them needs them.
 #[derive(Debug, Default)]
 pub(crate) struct RunFolders {
-    /// Version 2, and the controllers that are there.
+    /// Version 2, and the available controllers.
     unified: Option<(PathBuf, Vec<&'static str>)>,
     /// Version 1, by controller.
     separate: BTreeMap<&'static str, PathBuf>,
 }
 
-/// The groups of one subject: folders, that of version 2 first.
+/// The control groups of one subject; that of version 2 first.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) folders: Vec<PathBuf>,
-    /// No group could hold the number of processes: RLIMIT_NPROC must.
+    /// No group could limit the number of processes, so RLIMIT_NPROC must.
     pub(crate) needs_process_limit: bool,
     pub(crate) run: Arc<RunFolders>,
 }
 
-/// A mounted tree.
 struct Tree {
-    /// Where it is mounted.
     mount: PathBuf,
-    /// Our place in it.
+    /// Our position in it.
     own: PathBuf,
     /// None: version 2.
     controllers: Option<Vec<&'static str>>,
 }
 
 impl Hierarchy {
-    /// Looks where this process may make groups, and clears away what laboratories that were killed have left.
+    /// Detects where this process may create groups, and removes groups left by killed laboratories.
     #[must_use]
     pub fn find() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self::find_in(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
     }
 
-    /// None at all: as if nothing were permitted.
+    /// No hierarchy, as if none were permitted.
     #[must_use]
     pub fn none(why: &str) -> Self {
         Self { refusals: vec![why.to_owned()], ..Self::default() }
     }
 
-    /// The same from the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    /// The same from the contents of `/proc/self/mountinfo` and `/proc/self/cgroup`.
     #[must_use]
     pub fn find_in(mounts: &str, membership: &str) -> Self {
         let (mut folders, mut refusals) = (RunFolders::default(), Vec::new());
@@ -87,7 +84,7 @@ impl Hierarchy {
     /// Whether CPU time, memory and the number of processes of subjects can be limited.
     ///
     /// # Errors
-    /// Names a limit that cannot be set, and why.
+    /// A limit that cannot be set, and why.
     pub fn check_limits(&self) -> Result<(), String> {
         let limits = ResourceLimits {
             cpu: Some(1.0),
@@ -98,9 +95,10 @@ impl Hierarchy {
         self.make("check", &limits).map(|group| remove(&group.folders))
     }
 
-    /// Makes the group of a subject, with its limits.
+    /// Creates the group of a subject, with its limits.
     ///
-    /// The error says which limit could not be set, and why.
+    /// # Errors
+    /// The limit that could not be set, and why.
     pub(crate) fn make(&self, name: &str, wanted: &ResourceLimits) -> Result<Group, String> {
         let name = format!("{}-{}", self.made.fetch_add(1, Ordering::Relaxed), plain(name));
         let mut group = Group { run: Arc::clone(&self.folders), ..Group::default() };
@@ -148,7 +146,7 @@ impl Hierarchy {
 }
 
 impl RunFolders {
-    /// The nearest place from ours upwards that hands the controllers down; else the nearest at all, which still holds
+    /// The nearest group, from ours upwards, that delegates the most controllers. One that delegates none still keeps
     /// processes together.
     fn take_unified(&mut self, tree: &Tree, refusals: &mut Vec<String>) {
         let mut best: Option<(PathBuf, Vec<&'static str>)> = None;
@@ -184,7 +182,7 @@ impl RunFolders {
 impl Drop for RunFolders {
     fn drop(&mut self) {
         for run in self.unified.iter().map(|(run, _)| run).chain(self.separate.values()) {
-            // It stays if someone is left in it; the next run clears it away.
+            // Remains if it has processes; the next run removes it.
             let _ = fs::remove_dir(run);
         }
     }
@@ -194,7 +192,7 @@ fn parent_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// A name that is one part of a path.
+/// Makes a name a single path component.
 fn plain(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).take(40).collect()
 }
@@ -208,8 +206,8 @@ fn make_group(run: &Path, name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The run's own folder in `place`, if it may be made and processes may be moved into it (which needs the right to
-/// write to the place's own list too; cgroups(7), delegation containment).
+/// The run's own folder in `place`, if it can be created and processes can be moved into it (which also requires write
+/// permission on the list of `place`; cgroups(7), delegation containment).
 fn make_run(place: &Path) -> Result<PathBuf, String> {
     let refused = |what: &Path, error| format!("{}: {error}", what.display());
     clear_away(place);
@@ -222,14 +220,14 @@ fn make_run(place: &Path) -> Result<PathBuf, String> {
     Ok(run)
 }
 
-/// [`PREFIX`] and the namespace: numbers of processes mean something only within it.
+/// [`PREFIX`] and the namespace: PIDs are meaningful only within it.
 fn prefix() -> String {
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     format!("{PREFIX}{digits}-")
 }
 
-/// Groups of laboratories that are no more: what is in them is killed, and they are removed.
+/// Kills the processes in groups of laboratories that have exited, and removes the groups.
 fn clear_away(place: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -249,7 +247,7 @@ fn clear_away(place: &Path) {
     }
 }
 
-/// Hands the controllers down from `place` to the groups in `run`; which could be.
+/// Enables the controllers from `place` down to the groups in `run`. Returns those that could be enabled.
 fn hand_down(place: &Path, run: &Path) -> Vec<&'static str> {
     let there = |folder: &Path, controller: &str| {
         let listed = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
@@ -263,7 +261,7 @@ fn hand_down(place: &Path, run: &Path) -> Vec<&'static str> {
     CONTROLLERS.into_iter().filter(|controller| hand(place, controller) && hand(run, controller)).collect()
 }
 
-/// The trees that are mounted, with our place in each.
+/// The mounted trees, with our position in each.
 fn trees(mounts: &str, membership: &str) -> Vec<Tree> {
     mounts.lines().filter_map(|line| tree(line, membership)).collect()
 }
@@ -287,14 +285,14 @@ fn tree(line: &str, membership: &str) -> Option<Tree> {
         return None;
     }
     let own = own_path(controllers.as_deref(), membership)?;
-    // What is mounted may be a part of the tree (a container); then our path counts from the tree's root, not from the
+    // The mount may be a part of the tree (a container); then our path is relative to the tree's root, not to the
     // mount.
     let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
     let own = mount.join(below.trim_start_matches('/'));
     Some(Tree { mount, own, controllers })
 }
 
-/// Our place by `/proc/self/cgroup`: `0::/path`, or `7:cpu,cpuacct:/path`.
+/// Our position in `/proc/self/cgroup`: `0::/path`, or `7:cpu,cpuacct:/path`.
 fn own_path<'a>(controllers: Option<&[&str]>, membership: &'a str) -> Option<&'a str> {
     membership.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -350,8 +348,8 @@ mod tests {
         );
     }
 
-    /// A tree of version 2 whose controllers are handed down, made of plain files; version 1 beside it, which is then
-    /// not asked.
+    /// A version 2 tree of plain files whose controllers are delegated, in addition to version 1, which is then not
+    /// used.
     fn delegated(controllers: &[&'static str]) -> (tempfile::TempDir, Hierarchy) {
         let folder = tempfile::tempdir().unwrap();
         let [unified, separate] = ["unified", "pids"].map(|name| folder.path().join(name));
@@ -377,7 +375,7 @@ mod tests {
         assert_eq!(["cpu.max", "memory.max", "pids.max"].map(written), ["50000 100000", "1048576", "9"]);
         assert!(!only.join("memory.swap.max").exists(), "a kernel without swap has no such file");
         assert!(!group.needs_process_limit);
-        // What the kernel tells of such a group.
+        // What the kernel reports for such a group.
         fs::write(only.join("cpu.stat"), "usage_usec 30\nuser_usec 10\nsystem_usec 20\n").unwrap();
         fs::write(only.join("memory.events"), "low 0\noom 2\noom_kill 1\n").unwrap();
         fs::write(only.join("cgroup.kill"), "").unwrap();

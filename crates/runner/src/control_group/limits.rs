@@ -1,18 +1,17 @@
-//! What a limit is called in either version of control groups.
+//! The files of resource limits in both versions of control groups.
 
 use std::fs;
 use std::path::Path;
 
 use breme_experiment::trial::ResourceLimits;
 
-/// The kernel gives out a share of the processors anew in each period of this length.
+/// The kernel grants CPU quota per period of this length.
 const PERIOD_US: f64 = 100_000.0;
-/// It accepts no less than a millisecond in a period.
+/// The kernel's minimum quota per period.
 const QUOTA_US_MIN: f64 = 1_000.0;
 
-/// One limit.
 pub(super) struct Limit {
-    /// In a message.
+    /// Its name in messages.
     pub(super) what: &'static str,
     pub(super) controller: &'static str,
     /// File and text for version 2, in the order of writing.
@@ -21,16 +20,13 @@ pub(super) struct Limit {
     separate: Vec<(&'static str, String)>,
 }
 
-/// Which version of control groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// 2.
     Unified,
-    /// 1.
     Separate,
 }
 
-/// Those that are asked for and that a group can hold.
+/// The requested limits that a group can hold.
 pub(super) fn all(wanted: &ResourceLimits) -> Vec<Limit> {
     let limits = [wanted.cpu.map(cpu), wanted.memory_bytes.map(memory), wanted.processes.map(processes)];
     limits.into_iter().flatten().collect()
@@ -46,7 +42,7 @@ fn cpu(processors: f64) -> Limit {
     }
 }
 
-/// Swap would turn a limit of memory into a slow disk.
+/// Swapping would turn a memory limit into a slow disk.
 fn memory(bytes: u64) -> Limit {
     let bytes = bytes.to_string();
     Limit {
@@ -63,12 +59,11 @@ fn processes(count: u64) -> Limit {
 }
 
 impl Limit {
-    /// Writes it.
     pub(super) fn set(&self, group: &Path, version: Version) -> Result<(), String> {
         let files = if version == Version::Unified { &self.unified } else { &self.separate };
         for (name, text) in files {
             let path = group.join(name);
-            // A kernel without swap accounting has no file for it.
+            // Kernels without swap accounting lack this file.
             if name.contains("sw") && !path.exists() {
                 continue;
             }

@@ -1,10 +1,10 @@
-//! Control groups: what a subject may use, all its processes together; who belongs to it; how all of it is killed at
+//! Control groups: resource limits for all processes of a subject together, its membership, and killing all of them at
 //! once.
 //!
-//! A group is a folder. In version 2 there is one tree; its `cgroup.kill` and `cpu.stat` are there in every group, and
-//! limits where the controllers are handed down to it. Many systems still have version 1 trees, one for each
-//! controller; then the limits are set there, and version 2 (mounted beside them) holds the group together. So a
-//! subject has one or several folders, the one of version 2 first.
+//! A group is a folder. Version 2 has one tree; `cgroup.kill` and `cpu.stat` exist in every group, and limits where the
+//! controllers are delegated to it. Many systems still have version 1 trees, one per controller; then the limits are
+//! set there, and version 2 (mounted as well) keeps the group together. So a subject has one or several folders, that
+//! of version 2 first.
 
 mod folders;
 mod hierarchy;

@@ -8,7 +8,7 @@ use super::track::{Sample, Track};
 /// The most series whose samples are kept.
 const SERIES_MAX: usize = super::exposition::SERIES_MAX;
 
-/// What was exposed, by series.
+/// Exposed values, by series.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     series: BTreeMap<String, Series>,
@@ -20,11 +20,10 @@ struct Series {
     index: usize,
     is_counter: bool,
     last: f64,
-    /// What it had reached before it fell back to zero (a restart), so that it goes on growing.
+    /// The value before a reset to zero (a restart), so that the sum continues to grow.
     offset: f64,
 }
 
-/// All values at an instant.
 #[derive(Clone, Debug)]
 struct Values {
     at_ns: u64,
@@ -38,7 +37,7 @@ impl Sample for Values {
 
     fn between(earlier: &Self, later: &Self, share: f64) -> Self {
         let value = |(index, &later): (usize, &f64)| {
-            // A series that was not there before begins with nothing.
+            // A series that did not exist before starts at zero.
             let earlier = earlier.values.get(index).copied().unwrap_or(0.0);
             let value = earlier + (later - earlier) * share;
             if earlier.fract() == 0.0 && later.fract() == 0.0 { value.round() } else { value }
@@ -48,7 +47,7 @@ impl Sample for Values {
 }
 
 impl Counters {
-    /// Takes what was read, unless something that was read as late or later is known.
+    /// Adds a scrape, unless one of the same or a later time is known.
     pub(super) fn push(&mut self, scrape: &Scrape) {
         if self.track.samples().next_back().is_some_and(|newest| newest.at_ns >= scrape.at_ns) {
             return;
@@ -76,7 +75,7 @@ impl Counters {
         self.track.push(Values { at_ns: scrape.at_ns, values });
     }
 
-    /// By how much counters grew from one instant to the other, and what gauges were at the end.
+    /// The growth of counters from one instant to the other, and the final values of gauges.
     pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> BTreeMap<String, f64> {
         let (Some(from), Some(to)) = (self.track.at(from_ns), self.track.at(to_ns)) else { return BTreeMap::new() };
         let seen = self.track.samples().rfind(|values| values.at_ns <= to_ns).unwrap_or(&to);

@@ -1,4 +1,4 @@
-//! What a server exposes under `/metrics`: the text formats of Prometheus and OpenMetrics, as far as values are
+//! The exposition of a server under `/metrics`: the text formats of Prometheus and OpenMetrics, as far as values are
 //! concerned.
 //!
 //! ```text
@@ -6,26 +6,24 @@
 //! requests_total{code="200"} 1027 1395066363000
 //! ```
 //!
-//! Written here, because the libraries that read it keep everything (help texts, exemplars) and pass over what they do
-//! not understand; here an endpoint that is something else is noticed.
+//! Implemented here because existing parsers keep everything (help texts, exemplars) and ignore what they do not
+//! understand; this one rejects an endpoint that exposes something else.
 
 use std::collections::BTreeMap;
 
-/// The most series that are kept of a subject; those behind them are passed over.
+/// The most series kept per subject; the rest are ignored.
 pub(crate) const SERIES_MAX: usize = 1_000;
 
-/// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Value {
     pub(crate) value: f64,
-    /// It only grows, so that its growth tells something.
+    /// Monotonic, so its growth is meaningful.
     pub(crate) is_counter: bool,
 }
 
-/// Values by series: name with labels, as they were exposed.
+/// Values by series: name with labels, as exposed.
 pub(crate) type Exposed = BTreeMap<String, Value>;
 
-/// Reads the text.
 pub(crate) fn parse(text: &str) -> Result<Exposed, String> {
     let mut kinds = BTreeMap::new();
     let mut exposed = Exposed::new();
@@ -48,7 +46,6 @@ fn fault(number: usize, line: &str) -> String {
     format!("line {number} is not in the text format of Prometheus or OpenMetrics: {line:?}")
 }
 
-/// `TYPE name kind`.
 fn note_kind<'t>(comment: &'t str, kinds: &mut BTreeMap<&'t str, &'t str>) {
     let mut words = comment.split_ascii_whitespace();
     if let (Some("TYPE"), Some(name), Some(kind)) = (words.next(), words.next(), words.next()) {
@@ -56,7 +53,7 @@ fn note_kind<'t>(comment: &'t str, kinds: &mut BTreeMap<&'t str, &'t str>) {
     }
 }
 
-/// Series, name, value of a line. Behind the value a time stamp and an exemplar may follow.
+/// Series, name and value of a line. A time stamp and an exemplar may follow the value.
 fn sample(line: &str) -> Option<(&str, &str, f64)> {
     let name_end = line.find(|letter: char| !is_name(letter)).unwrap_or(line.len());
     let name = &line[..name_end];
@@ -76,7 +73,7 @@ fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':')
 }
 
-/// How long the labels are that a text begins with. A brace in a quoted value closes nothing.
+/// Length of the labels at the start of a text. A brace in a quoted value does not count.
 fn labels_length(text: &str) -> Option<usize> {
     if !text.starts_with('{') {
         return Some(0);
@@ -94,7 +91,7 @@ fn labels_length(text: &str) -> Option<usize> {
     None
 }
 
-/// By its declared kind, which stands under the name without the suffix; else by the suffixes that counters have.
+/// By the declared type, which is under the name without the suffix; else by the suffixes of counters.
 fn is_counter(name: &str, kinds: &BTreeMap<&str, &str>) -> bool {
     const SUFFIXES: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];
     let suffix = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix));

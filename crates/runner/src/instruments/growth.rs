@@ -1,21 +1,20 @@
-//! Whether something grows without end: memory that leaks.
+//! Whether memory grows without end: a leak.
 //!
-//! Every server grows when its first connections come, and levels off. A leak does not: it grows in each quarter of the
-//! trial, and in the last as it did before. What grows by less than [`RISE_MIN_BYTES`] in a trial, or by
-//! [`RISE_MIN_SHARE`], may be anything. A cache that fills looks the same; so this is something to be told, and no
-//! verdict.
+//! Every server grows with its first connections, and levels off. A leak does not: it grows in each quarter of the
+//! trial, and in the last as much as before. Growth by less than [`RISE_MIN_BYTES`] in a trial, or by
+//! [`RISE_MIN_SHARE`], may have any cause. A cache that fills looks the same, so the result is a remark and no verdict.
 
-/// Fewer samples have no quarters.
+/// Minimum number of samples to form quarters.
 const SAMPLES_MIN: usize = 8;
-/// The least rise over the trial.
+/// Minimum growth in a trial.
 const RISE_MIN_BYTES: f64 = 1024.0 * 1024.0;
-/// The same as a share of what it was at first.
+/// Minimum growth as a share of the initial value.
 const RISE_MIN_SHARE: f64 = 0.02;
-/// The last quarter must rise by this share of what the others did.
+/// Minimum growth of the last quarter as a share of the mean growth from one quarter to the next.
 const LAST_SHARE_MIN: f64 = 0.5;
 const PARTS: usize = 4;
 
-/// Bytes a second, of samples (instant in ns, bytes) in the order of their instants; 0 if it did not grow to the end.
+/// Bytes per second, of samples (instant in ns, bytes) in chronological order; 0 unless it grew to the end.
 pub(super) fn growth_per_s(samples: &[(u64, u64)]) -> f64 {
     let (Some(&(begin, first)), Some(&(end, _))) = (samples.first(), samples.last()) else { return 0.0 };
     if samples.len() < SAMPLES_MIN || end <= begin {
@@ -58,7 +57,7 @@ mod tests {
     fn a_leak_is_measured() {
         let per_s = growth(60, |second| 30 * MIB + second * MIB / 4);
         assert!((per_s / (MIB as f64 / 4.0) - 1.0).abs() < 0.05, "{per_s}");
-        // In steps, as allocators ask for memory.
+        // In steps, as allocators request memory.
         assert!(growth(60, |second| 30 * MIB + second / 7 * 2 * MIB) > 0.0);
     }
 

@@ -1,4 +1,4 @@
-//! The machine as a whole: how much of it was used, by whom, and what was left.
+//! The machine as a whole: its use, by whom, and what was left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,26 +7,24 @@ use super::kernel_file::{KernelFile, number_at, number_behind};
 use super::members::{as_ns, of_ticks};
 use crate::process_table::{descendants_of, everyone};
 
-/// What was used from the system's start until an instant, and what is held at it.
+/// Amounts used from boot until an instant, and amounts held at that instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct MachineSample {
     pub(super) at_ns: u64,
-    /// In programs and in the kernel for them.
+    /// User mode, and the kernel on behalf of programs.
     pub(super) user_ns: u64,
     pub(super) system_ns: u64,
-    /// For interrupts.
     pub(super) interrupts_ns: u64,
     pub(super) idle_ns: u64,
-    /// Taken by the hypervisor.
     pub(super) steal_ns: u64,
-    /// By the laboratory's own process.
+    /// Of the laboratory's own process.
     pub(super) own_ns: u64,
     pub(super) available_bytes: u64,
     pub(super) tcp_sockets: u64,
     pub(super) tcp_time_wait: u64,
 }
 
-/// The files that tell it.
+/// The kernel's files with these values.
 #[derive(Debug)]
 pub(super) struct MachineFiles {
     cpu: Option<KernelFile>,
@@ -77,7 +75,7 @@ fn time_wait(text: &[u8]) -> u64 {
 }
 
 impl MachineSample {
-    /// `cpu  user nice system idle iowait irq softirq steal guest …` (proc_stat(5)); the time of guests is in that of user.
+    /// `cpu  user nice system idle iowait irq softirq steal guest …` (proc_stat(5)); guest time is included in user.
     fn take_cpu(&mut self, text: &[u8]) {
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let numbers = String::from_utf8_lossy(line.strip_prefix(b"cpu ").unwrap_or_default()).into_owned();
@@ -100,8 +98,8 @@ impl MachineSample {
     }
 }
 
-/// CPU time of all processes that this one has not started, as far as they can be seen. When one of them ends its time
-/// goes to its parent, so that the sum never shrinks but by what a parent does not want to know.
+/// CPU time of all visible processes that this one has not started. When a process exits, its time is added to its
+/// parent's, so the sum shrinks only if the parent ignores its children.
 pub(super) fn time_of_others_ns() -> u64 {
     let me = std::process::id();
     let all = everyone();
@@ -140,7 +138,7 @@ fn processor() -> String {
     value("model name").or_else(part).unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
 }
 
-/// The kind, by what the machine says of itself; at least that it is one, by the processor's flag.
+/// The kind of virtualization according to DMI; otherwise whether there is any, by the CPU flag.
 fn virtualization() -> Option<String> {
     const KNOWN: [(&str, &str); 9] = [
         ("KVM", "KVM"),

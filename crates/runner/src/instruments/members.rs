@@ -1,5 +1,4 @@
-//! All processes of a subject or a generator together: who belongs to it now, and what all of them have used, those
-//! that have ended too.
+//! All processes of a subject or a generator together: the current members, and the use of all, including exited ones.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +11,15 @@ use crate::control_group;
 use crate::keeping::SupervisedProcess;
 use crate::process_table::{Stat, descendants_of};
 
-/// The most processes of one subject that are watched.
+/// The most processes watched per subject.
 const PROCESSES_MAX: usize = 1_000;
 
-/// Where the processes are found.
+/// How to find the processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Root {
     /// The control group of version 2, if there is one.
     group: Option<PathBuf>,
-    /// The keeper: all are its descendants.
+    /// The keeper: all processes are its descendants.
     keeper: u32,
 }
 
@@ -31,7 +30,7 @@ impl Root {
     }
 }
 
-/// What was used from the beginning until an instant, and what is held at it.
+/// Amounts used from the start until an instant, and amounts held at that instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Use {
     pub(super) at_ns: u64,
@@ -44,19 +43,19 @@ pub(super) struct Use {
     pub(super) threads: u64,
     pub(super) descriptors: u64,
     pub(super) descriptors_share: f64,
-    /// How long the one that has listened longest has been up.
+    /// Uptime of the process that has listened longest.
     pub(super) uptime_s: f64,
 }
 
-/// What one round of samples has in common.
+/// Data shared by one round of samples.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) at_ns: u64,
-    /// Also those are looked at that are looked at rarely: at a trial's beginning and end.
+    /// At a trial's start and end, also processes that are otherwise sampled rarely.
     pub(super) is_thorough: bool,
-    /// All processes of the machine, if somebody's are not listed by a control group.
+    /// All processes of the machine, if a root without a control group needs them.
     pub(super) table: Vec<Stat>,
-    /// The sockets that listen, once somebody has asked for them.
+    /// Listening sockets, read on first use.
     listening: OnceCell<BTreeSet<String>>,
 }
 
@@ -73,9 +72,9 @@ pub(super) struct Members {
     list: Option<KernelFile>,
     group_cpu: Option<KernelFile>,
     processes: BTreeMap<u32, Process>,
-    /// Of processes that have ended.
+    /// Of processes that have exited.
     ended: Switches,
-    /// Processes that listened and have ended, and in whose place no other has come yet.
+    /// Listening processes that have exited and were not replaced yet.
     vacant: u64,
     used: Use,
 }
@@ -94,12 +93,12 @@ impl Members {
         }
     }
 
-    /// Whether it needs the table of all processes to know its own.
+    /// Whether it needs the table of all processes to find its own.
     pub(super) fn needs_table(&self) -> bool {
         self.list.is_none()
     }
 
-    /// Looks at all of them.
+    /// Samples all of them.
     pub(super) fn sample(&mut self, round: &Round, buffer: &mut Vec<u8>) -> Use {
         let pids = self.list(&round.table, buffer);
         self.meet(&pids);
@@ -113,12 +112,12 @@ impl Members {
         self.add_up(round.at_ns, &round.table, buffer)
     }
 
-    /// What they had used when they were looked at last.
+    /// The use as of the last sample.
     pub(super) fn used(&self) -> Use {
         self.used
     }
 
-    /// Each with what was seen of it last.
+    /// Each with its last sample.
     pub(super) fn seen(&self) -> impl Iterator<Item = (u32, &Seen)> {
         self.processes.iter().map(|(&pid, process)| (pid, &process.seen))
     }
@@ -133,7 +132,7 @@ impl Members {
         lines.filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok()).take(PROCESSES_MAX).collect()
     }
 
-    /// Begins to watch those that are new.
+    /// Starts to watch new processes.
     fn meet(&mut self, pids: &BTreeSet<u32>) {
         for &pid in pids {
             if !self.processes.contains_key(&pid) {
@@ -148,7 +147,7 @@ impl Members {
         self.vacant += u64::from(process.is_listening);
     }
 
-    /// A process that listens where another that listened has ended is a restart.
+    /// A new listener in place of one that exited is a restart.
     fn look_for_listeners(&mut self, round: &Round) {
         for (&pid, process) in &mut self.processes {
             let is_time = process.is_to_be_looked_at();
@@ -177,8 +176,8 @@ impl Members {
             next.descriptors_share = next.descriptors_share.max(share);
         }
         next.uptime_s = self.uptime().as_secs_f64();
-        // A process that ends between two looks takes a part of a tick with it; what was used does not become less by
-        // that.
+        // A process that exits between two samples takes part of a clock tick with it; the sum must not decrease
+        // because of it.
         next.cpu_user_ns = as_ns(user).max(self.used.cpu_user_ns);
         next.cpu_system_ns = as_ns(system).max(self.used.cpu_system_ns);
         next.switches_voluntary = switches.voluntary.max(self.used.switches_voluntary);
@@ -187,9 +186,9 @@ impl Members {
         next
     }
 
-    /// User and system. A control group counts exactly what all that were ever in it have used. Without one it is what
-    /// the living have used, and what they and the keeper know of children that have ended: whose parent ends is the
-    /// keeper's child, so none is forgotten.
+    /// User and system. A control group counts exactly, including exited processes. Without one it is the time of the
+    /// living plus what they and the keeper have for exited children: an orphan becomes the keeper's child, so none is
+    /// missed.
     fn cpu(&self, table: &[Stat], buffer: &mut Vec<u8>) -> (Duration, Duration) {
         let by_group = self
             .group_cpu
@@ -222,7 +221,7 @@ impl Members {
     }
 }
 
-/// The clock of a process knows nanoseconds, but not user from system; `/proc` knows that, in ticks.
+/// A process's clock has nanoseconds, but does not separate user from system; `/proc` does, in ticks.
 pub(super) fn own_time(pid: u32, stat: &Stat) -> (Duration, Duration) {
     let (user, system) = (of_ticks(stat.user_ticks), of_ticks(stat.system_ticks));
     let total = breme_sys::cpu_time_of_other(pid).unwrap_or(user + system);
@@ -231,7 +230,6 @@ pub(super) fn own_time(pid: u32, stat: &Stat) -> (Duration, Duration) {
     (user.min(total), total.saturating_sub(user))
 }
 
-/// The time of so many ticks of the clock by which `/proc` counts.
 pub(super) fn of_ticks(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
 }
@@ -240,7 +238,7 @@ pub(super) fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Processes' beginnings count from the system's start, with the time of sleep.
+/// Start times of processes count from boot, including suspend.
 fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))

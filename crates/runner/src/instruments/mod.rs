@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  every interval ──► machine, processes ──► instruments.csv
-//!  (own thread)   └─► asks the scrapers  └─► tracks ──► Readings ──► window(from, to)
+//!  (own thread)   └─► wakes the scrapers └─► tracks ──► Readings ──► window(from, to)
 //! ```
 //!
 //! | file | what |
@@ -49,18 +49,17 @@ pub use readings::{Readings, Window};
 pub use rows::HEADER;
 pub use scraper::scrape;
 
-/// How often is sampled, if nobody says otherwise.
+/// The default sampling interval.
 pub const INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest interval: below it the instruments would cost what they are to measure.
+/// The shortest interval: below it the instruments would cost as much as they measure.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// How long a trial's beginning and its end wait for the subjects' own counters: for an answer that is under way, and
-/// for the one that counts.
+/// How long the start and the end of a trial wait for the subjects' own counters: for a response that is in progress,
+/// and for the one that counts.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2 * scraper::ANSWER_WITHIN.as_secs() + 1);
 
-/// A subject's counters, or why they could not be read.
 type Counted = Result<Scrape, String>;
 
-/// The instruments of a run. Dropped, they end.
+/// The instruments of a run. They stop on drop.
 #[derive(Debug)]
 pub struct Instruments {
     shared: Arc<Shared>,
@@ -88,24 +87,24 @@ struct State {
     machine: MachineFiles,
     rows: Rows,
     buffer: Vec<u8>,
-    /// Of the trial that runs, if one does.
+    /// Of the running trial.
     readings: Option<Readings>,
 }
 
-/// Somebody who is watched.
+/// A watched subject or generator.
 #[derive(Debug)]
 struct Watched {
     is_generator: bool,
-    /// None if it runs somewhere else.
+    /// None if it runs elsewhere.
     members: Option<Members>,
     scraper: Option<Arc<Scraper>>,
 }
 
 impl Instruments {
-    /// Begins to sample every `interval`, into this file.
+    /// Starts to sample every `interval` into this file.
     ///
     /// # Errors
-    /// When the file cannot be written, or no thread be started.
+    /// If the file cannot be written or the thread cannot be started.
     pub fn start(path: &Path, interval: Duration) -> io::Result<Self> {
         let interval = interval.max(INTERVAL_MIN);
         let state = State {
@@ -124,11 +123,11 @@ impl Instruments {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Watches a subject, in place of one of the same name: its processes if it has some here, and its counters if it
-    /// shows them.
+    /// Watches a subject, replacing one of the same name: its processes if they run here, and its counters if it
+    /// exposes them.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// If no thread can be started.
     pub fn watch_subject(
         &self,
         name: &str,
@@ -140,7 +139,7 @@ impl Instruments {
         Ok(())
     }
 
-    /// Watches a generator, in place of one of the same name.
+    /// Watches a generator, replacing one of the same name.
     pub fn watch_generator(&self, name: &str, kept: &SupervisedProcess) {
         self.watch(name, Watched { is_generator: true, members: Some(members_of(kept)), scraper: None });
     }
@@ -156,7 +155,7 @@ impl Instruments {
         state.watched.insert(name.to_owned(), watched);
     }
 
-    /// Watches it no longer; what was seen of it in this trial stays. One that has ended knows best what it has used
+    /// Stops watching; readings in this trial are kept. An exited process knows best what it has used
     /// ([`SupervisedProcess::cpu_time`]).
     pub fn forget(&self, name: &str, cpu_time: Option<(Duration, Duration)>) {
         let mut state = self.shared.lock();
@@ -171,12 +170,12 @@ impl Instruments {
         }
     }
 
-    /// Begins a trial: samples at once, and from now on every `interval`.
+    /// Begins a trial: samples immediately, then every `interval`.
     pub fn begin(&self, trial: u32, interval: Duration) {
         self.begin_from(self.ask_for_counters(), trial, interval);
     }
 
-    /// With what counters were just now.
+    /// With counters that were just read.
     fn begin_from(&self, counted: BTreeMap<String, Counted>, trial: u32, interval: Duration) {
         let others_ns = time_of_others_ns();
         let mut state = self.shared.lock();
@@ -186,8 +185,8 @@ impl Instruments {
         state.next = Instant::now() + state.interval;
         let at_ns = breme_sys::monotonic_ns();
         state.rows.begin_trial(trial, at_ns);
-        // Counters that were read before a trial hold until its load begins. They come first: the sample may bring
-        // newer ones, after which these would be refused.
+        // Counters read before a trial are valid until its load begins. They are added first: the sample may contain
+        // newer ones, after which these would be rejected.
         let held = |counted: Counted| counted.map(|scrape| Scrape { at_ns, ..scrape });
         if let Some(readings) = &mut state.readings {
             readings.take_counted(counted.into_iter().map(|(name, counted)| (name, held(counted))));
@@ -197,7 +196,7 @@ impl Instruments {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the trial: samples once more; what was seen.
+    /// Ends the trial with a last sample, and returns its readings.
     #[must_use]
     pub fn end(&self) -> Readings {
         let counted = self.ask_for_counters();
@@ -213,7 +212,7 @@ impl Instruments {
         readings
     }
 
-    /// All at the same time, and without keeping anybody from sampling: who samples meanwhile may have them first.
+    /// Scrapes all subjects at the same time, without blocking the sampling thread, which may take the results first.
     fn ask_for_counters(&self) -> BTreeMap<String, Counted> {
         let scraper = |(name, watched): (&String, &Watched)| Some((name.clone(), watched.scraper.clone()?));
         let scrapers: Vec<_> = self.shared.lock().watched.iter().filter_map(scraper).collect();
@@ -248,7 +247,7 @@ impl Watched {
     }
 }
 
-/// Samples at instants that follow from the first one, so that they do not drift; one that was missed is left out.
+/// Samples at multiples of the interval after the first sample, so that it does not drift; missed instants are skipped.
 fn run(shared: &Shared) {
     let mut state = shared.lock();
     while !state.is_over {
@@ -269,7 +268,7 @@ impl State {
         self.next += self.interval * (missed + 1);
     }
 
-    /// `is_thorough`: at a trial's beginning and end.
+    /// `is_thorough`: at a trial's start and end.
     fn sample(&mut self, at_ns: u64, is_thorough: bool) {
         let needs_table =
             self.watched.values().any(|watched| watched.members.as_ref().is_some_and(Members::needs_table));
@@ -328,7 +327,7 @@ mod tests {
 
     use super::*;
 
-    /// A server whose counter and whose gauge say how often it was asked.
+    /// A server whose counter and gauge are its number of requests.
     fn counting_its_questions() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/metrics", listener.local_addr().unwrap());
@@ -345,7 +344,7 @@ mod tests {
         url
     }
 
-    /// Between what is asked for a beginning and the beginning itself the usual sample may come, and takes what is new.
+    /// Between the scrape for a trial's start and the start itself, a regular sample may take the new result.
     #[test]
     fn a_trial_begins_with_what_was_read_for_it_also_when_that_was_sampled_before() {
         const SELDOM: Duration = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! One process, watched with descriptors that stay open: less than half the cost of opening its files each time, and
-//! never another process that has got its number.
+//! One process, read through descriptors that stay open: less than half the cost of opening its files each time, and
+//! never another process that reused its PID.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,33 +8,32 @@ use std::io::{BufRead, BufReader};
 use super::kernel_file::{KernelFile, number_behind};
 use crate::process_table::Stat;
 
-/// The most threads whose switches are counted.
+/// The most threads whose context switches are counted.
 const THREADS_MAX: usize = 512;
-/// The most descriptors that are looked through for one that listens. Servers open it early.
+/// The most descriptors searched for a listening socket. Servers open it early.
 const DESCRIPTORS_LOOKED_AT_MAX: usize = 256;
-/// The counts of switches stand at the end of a long text, before one or two lines that some processors add.
+/// The counts of context switches are at the end of a long text, before one or two lines that some CPUs add.
 const TAIL_BYTES: usize = 300;
-/// In how many of its first samples it is looked whether a process listens; after that ever more rarely.
+/// Number of first samples in each of which the process is checked for listening sockets; later checks are ever rarer.
 const LOOKS_DENSE: u32 = 5;
 
-/// What it is watched by.
 #[derive(Debug)]
 pub(super) struct Process {
     stat: KernelFile,
-    /// Its pages. The counts in `stat` may lack up to 64 pages for each processor (Linux 6.2 and later).
+    /// Its pages. The counts in `stat` may be up to 64 pages per CPU too low (Linux 6.2 and later).
     memory: Option<KernelFile>,
-    /// The folder of its descriptors; none if we may not look.
+    /// The folder of its descriptors; none without permission.
     descriptors: Option<KernelFile>,
     descriptors_limit: u64,
     threads: BTreeMap<u32, Thread>,
-    /// Of threads that have ended.
+    /// Of threads that have exited.
     ended: Switches,
     looks: u32,
     pub(super) is_listening: bool,
     pub(super) seen: Seen,
 }
 
-/// What was seen last.
+/// The last sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) stat: Stat,
@@ -64,7 +63,7 @@ struct Thread {
 }
 
 impl Process {
-    /// Begins to watch; none if it has ended.
+    /// None if it has exited.
     pub(super) fn open(pid: u32) -> Option<Self> {
         let limits = fs::read(format!("/proc/{pid}/limits")).unwrap_or_default();
         Some(Self {
@@ -80,7 +79,7 @@ impl Process {
         })
     }
 
-    /// Looks at it; false if it has ended.
+    /// Samples it; false if it has exited.
     pub(super) fn sample(&mut self, pid: u32, buffer: &mut Vec<u8>) -> bool {
         let Some(mut stat) = self.stat.read(buffer).ok().and_then(Stat::parse).filter(|stat| !stat.is_zombie()) else {
             return false;
@@ -96,7 +95,7 @@ impl Process {
         true
     }
 
-    /// The kernel counts switches by thread, and forgets them when it ends.
+    /// The kernel counts context switches by thread, and drops the counts when the thread exits.
     fn sample_threads(&mut self, pid: u32, count: u64, buffer: &mut Vec<u8>) {
         if count != 1 || self.threads.len() != 1 {
             self.list_threads(pid);
@@ -132,14 +131,14 @@ impl Process {
         }
     }
 
-    /// Whether it is time to look whether it listens now.
+    /// Whether a check for listening sockets is due.
     pub(super) fn is_to_be_looked_at(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);
-        // Not in its first: most that are new do not live to see a second one.
+        // Not in the first sample: most new processes exit before the second.
         !self.is_listening && self.looks > 1 && (self.looks <= LOOKS_DENSE || self.looks.is_power_of_two())
     }
 
-    /// Looks whether it holds one of these sockets.
+    /// Checks whether it has one of these sockets.
     pub(super) fn look_for_listener(&mut self, pid: u32, listening: &BTreeSet<String>) {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let mut links = entries.take(DESCRIPTORS_LOOKED_AT_MAX).filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -154,7 +153,7 @@ fn resident_pages(statm: &[u8]) -> Option<u64> {
 
 impl Switches {
     fn parse(status: &[u8]) -> Self {
-        // They stand at the end of a long text.
+        // They are at the end of a long text.
         let tail = &status[status.len().saturating_sub(TAIL_BYTES)..];
         Self {
             voluntary: number_behind(tail, b"voluntary_ctxt_switches:").unwrap_or(0),
@@ -163,14 +162,14 @@ impl Switches {
     }
 }
 
-/// The sockets that listen in our network namespace, as their links are called: `socket:[123]`. This is the dearest of
-/// all questions: the kernel walks through its table of connections, empty as it may be, which takes milliseconds.
+/// The listening sockets of our network namespace, named as their links: `socket:[123]`. This is the most expensive
+/// read of all: the kernel walks through its table of connections, even if it is empty, which takes milliseconds.
 pub(super) fn listening_sockets() -> BTreeSet<String> {
     let files = ["tcp", "tcp6"].map(|name| fs::File::open(format!("/proc/self/net/{name}")));
     files.into_iter().flatten().flat_map(|file| listening_in(BufReader::new(file))).collect()
 }
 
-/// The kernel lists those that listen before all connections, of which there may be many.
+/// The kernel lists listening sockets before all connections, of which there may be many.
 fn listening_in(table: impl BufRead) -> Vec<String> {
     const LISTEN: &str = "0A";
     let lines = table.lines().map_while(Result::ok).skip(1);

@@ -1,4 +1,4 @@
-//! What the instruments saw of a trial, and of any part of it.
+//! The readings of a trial, and of any part of it.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use super::members::Use;
 use super::scraper::Scrape;
 use super::track::{Sample, Track, between};
 
-/// What was sampled from the beginning of a trial to its end.
+/// All samples of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Readings {
     pub(super) watched: BTreeMap<String, WatchedReadings>,
     pub(super) machine: Track<MachineSample>,
-    /// CPU time of processes that have nothing to do with the laboratory, at the beginning and at the end.
+    /// CPU time of processes unrelated to the laboratory, at the start and at the end.
     pub(super) others_ns: (u64, u64),
     pub(super) faults: Vec<String>,
-    /// Whose counters could not be read at the beginning or at the end, and why.
+    /// Subjects whose counters could not be read at the start or at the end, and why.
     pub(super) uncounted: BTreeMap<String, String>,
 }
 
@@ -31,14 +31,14 @@ pub(super) struct WatchedReadings {
     pub(super) restarts_before: u64,
 }
 
-/// What was used within a part of a trial.
+/// The use within a part of a trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// By the subject's name.
+    /// By subject.
     pub subjects: BTreeMap<String, SubjectRecord>,
-    /// By the generator's.
+    /// By generator.
     pub generators: BTreeMap<String, SubjectRecord>,
-    /// By everyone.
+    /// By all processes.
     pub machine: MachineUse,
 }
 
@@ -83,7 +83,7 @@ impl Sample for MachineSample {
 }
 
 impl Readings {
-    /// What counters were at the beginning or at the end.
+    /// Takes counters at the start or at the end.
     pub(super) fn take_counted(&mut self, counted: impl IntoIterator<Item = (String, Result<Scrape, String>)>) {
         for (name, counted) in counted {
             match (counted, self.watched.get_mut(&name)) {
@@ -94,7 +94,7 @@ impl Readings {
         }
     }
 
-    /// Counters that lack their beginning or their end say less than what happened: nothing is told of them but why.
+    /// Without a start or an end value, growth is unknown: such counters are replaced by the reason.
     pub(super) fn leave_out_uncounted(&mut self) {
         for (name, why) in std::mem::take(&mut self.uncounted) {
             if let Some(watched) = self.watched.get_mut(&name) {
@@ -117,8 +117,8 @@ impl Readings {
         &self.faults
     }
 
-    /// What was used from one instant to another (monotonic clock). Counts at an instant between two samples are taken
-    /// from the line between them; at the trial's own ends there are samples.
+    /// The use from one instant to another (monotonic clock). Counts between two samples are interpolated linearly; at
+    /// the start and the end of the trial there are samples.
     #[must_use]
     pub fn window(&self, from_ns: u64, to_ns: u64) -> Window {
         let of = |is_generator| {
@@ -145,9 +145,9 @@ impl Readings {
         }
     }
 
-    /// Two measurements that can both be too small: what other processes say of themselves during the whole trial (not
-    /// all can be seen from within a container), and what the machine counted for programs that was not ours (a kernel
-    /// may count work for our packets as the machine's interrupts, and as our time, too). The larger one counts.
+    /// Two measurements that can both be too small: the times of other processes during the whole trial (not all are
+    /// visible from within a container), and the machine's time in programs that was not ours (a kernel may count work
+    /// for our packets as the machine's interrupts, and also as our time). The larger one counts.
     fn foreign_share(&self, from: &MachineSample, to: &MachineSample, total: f64) -> f64 {
         let programs = |sample: &MachineSample| sample.user_ns + sample.system_ns;
         let ours: u64 = self.watched.values().map(|readings| readings.cpu_within(from.at_ns, to.at_ns)).sum();
@@ -170,7 +170,7 @@ impl WatchedReadings {
     fn within(&self, from_ns: u64, to_ns: u64) -> SubjectRecord {
         let counters = self.counters.within(from_ns, to_ns);
         let (Some(from), Some(to)) = (self.track.at(from_ns), self.track.at(to_ns)) else {
-            // It runs somewhere else.
+            // It runs elsewhere.
             return SubjectRecord { counters, ..SubjectRecord::default() };
         };
         let grown = |field: fn(&Use) -> u64| field(&to).saturating_sub(field(&from));
@@ -200,7 +200,7 @@ impl WatchedReadings {
         growth_per_s(&samples.collect::<Vec<_>>())
     }
 
-    /// Since the trial's beginning: a restart in the part that is cut off says as much.
+    /// Since the trial's start: a restart during the warm-up matters as much.
     fn restarts_within(&self, to_ns: u64) -> u64 {
         self.track.at(to_ns).map_or(0, |used| used.restarts.saturating_sub(self.restarts_before))
     }

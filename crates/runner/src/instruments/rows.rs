@@ -1,15 +1,15 @@
-//! `instruments.csv`: what was sampled, a value or a process a line, as [`HEADER`] says.
+//! `instruments.csv`: the samples, one value or process per line; the columns are in [`HEADER`].
 //!
 //! | what | name | columns |
 //! |---|---|---|
 //! | `process` | subject or generator | all but `value`; a line for each process |
-//! | `total` | subject or generator | CPU time of all its processes, those that have ended too; memory, threads, descriptors and switches summed up |
+//! | `total` | subject or generator | CPU time of all its processes, exited ones too; sums of memory, threads, descriptors, switches |
 //! | `metric` | subject, a space, series | `value`, when it has changed |
 //! | `machine` | name of a value | `value` |
 //!
-//! Times and counts add up from the beginning of what they belong to, so that no line is needed to understand the next.
-//! Every sample of a trial's first [hour](DENSE_NS) is written, after that one in [ten seconds](SPARSE_NS): a week of
-//! ten processes is some 130 MB and not 1.2 GB.
+//! Times and counts are cumulative, so each line can be understood alone. Every sample of a trial's first
+//! [hour](DENSE_NS) is written, then one per [ten seconds](SPARSE_NS): a week of ten processes is about 130 MB instead
+//! of 1.2 GB.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -22,18 +22,16 @@ use super::machine::MachineSample;
 use super::members::{Use, as_ns, of_ticks};
 use super::process::Seen;
 
-/// The first line.
 pub const HEADER: &str = "monotonic_ns,unix_ms,trial,what,name,pid,cpu_user_ns,cpu_system_ns,resident_bytes,threads,descriptors,\
 descriptors_limit,switches_voluntary,switches_forced,value";
 
 /// How long every sample is written.
 const DENSE_NS: u64 = 3_600_000_000_000;
-/// The distance of those that are written after that.
+/// Interval of the samples written after that.
 const SPARSE_NS: u64 = 10_000_000_000;
-/// The most series whose last value is remembered.
+/// The most series whose last value is kept.
 const SERIES_MAX: usize = 10_000;
 
-/// Writes the lines.
 #[derive(Debug)]
 pub(super) struct Rows {
     file: BufWriter<File>,
@@ -42,13 +40,13 @@ pub(super) struct Rows {
     written_ns: u64,
     at: (u64, u64),
     metrics: BTreeMap<String, f64>,
-    /// Why nothing is written any more.
+    /// Why writing has stopped.
     fault: Option<String>,
 }
 
 impl Rows {
-    /// Behind what is there already; half a line, the last that a killed run wrote, is ended, so that it does not spoil
-    /// the next one.
+    /// Appends to an existing file. A partial last line, left by a killed run, is ended so that it does not damage the
+    /// next.
     pub(super) fn append(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).create(true).append(true).open(path)?;
         if file.metadata()?.len() == 0 {
@@ -61,12 +59,12 @@ impl Rows {
         Ok(Self { file, trial: 0, began_ns: 0, written_ns: 0, at: (0, 0), metrics, fault: None })
     }
 
-    /// What follows belongs to this trial; 0: to none.
+    /// The following rows belong to this trial; 0: to none.
     pub(super) fn begin_trial(&mut self, trial: u32, at_ns: u64) {
         (self.trial, self.began_ns) = (trial, at_ns);
     }
 
-    /// Begins a sample; whether it is to be written.
+    /// Begins a sample. Returns whether it is to be written.
     pub(super) fn begin_sample(&mut self, at_ns: u64) -> bool {
         let is_dense = at_ns.saturating_sub(self.began_ns) < DENSE_NS;
         if self.fault.is_some() || !(is_dense || at_ns.saturating_sub(self.written_ns) >= SPARSE_NS) {
@@ -78,7 +76,7 @@ impl Rows {
         true
     }
 
-    /// Hands it over to the system. A full disk ends the writing and nothing else.
+    /// Flushes to the system. A full disk ends the writing and nothing else.
     pub(super) fn end_sample(&mut self) {
         if let Err(error) = self.file.flush() {
             self.fault = Some(format!("cannot write instruments.csv: {error}"));
@@ -149,7 +147,7 @@ impl Rows {
     fn line(&mut self, what: &str, name: &str, rest: std::fmt::Arguments<'_>) {
         let (at_ns, unix_ms) = self.at;
         let name = Quoted(name);
-        // What could not be written shows at the end of the sample.
+        // A write error is reported at the end of the sample.
         let _ = writeln!(self.file, "{at_ns},{unix_ms},{},{what},{name},{rest}", self.trial);
     }
 }
@@ -161,7 +159,7 @@ fn last_byte(file: &mut File) -> io::Result<u8> {
     Ok(byte[0])
 }
 
-/// A field as RFC 4180 wants it.
+/// A field quoted as in RFC 4180.
 struct Quoted<'t>(&'t str);
 
 impl std::fmt::Display for Quoted<'_> {

@@ -1,5 +1,4 @@
-//! Reads a subject's `/metrics` on a thread of its own, so that one that answers slowly, or not at all, delays no other
-//! sample.
+//! Reads a subject's `/metrics` on a thread of its own, so that a slow or silent subject delays no other sample.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,17 +7,17 @@ use std::time::{Duration, Instant};
 use super::exposition::{Exposed, parse};
 use crate::http_client::HttpClient;
 
-/// How long a subject may take to answer, on a busy machine too.
+/// Time limit of a response, on a busy machine too.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What was read, and when (between asking and answer, on the monotonic clock).
+/// Values, and when they were read (between request and response, on the monotonic clock).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scrape {
     pub(super) at_ns: u64,
     pub(super) exposed: Exposed,
 }
 
-/// Asks when it is told to. Dropped, its thread ends after the answer that it waits for.
+/// Scrapes on demand. After a drop, its thread ends with the response it waits for.
 #[derive(Debug)]
 pub(super) struct Scraper {
     shared: Arc<Shared>,
@@ -36,7 +35,7 @@ struct State {
     answered: u64,
     /// The newest.
     scrape: Option<Scrape>,
-    /// It was told to who samples.
+    /// It was taken by the sampling thread.
     is_taken: bool,
     /// Why the last one failed.
     fault: Option<String>,
@@ -59,7 +58,7 @@ impl Scraper {
         Ok(Self { shared })
     }
 
-    /// Lets it ask, unless it still waits for an answer.
+    /// Requests a scrape, unless one is in progress.
     pub(super) fn ask(&self) {
         let mut state = self.shared.lock();
         if state.asked == state.answered {
@@ -68,20 +67,20 @@ impl Scraper {
         }
     }
 
-    /// What has come since this was called last.
+    /// A new scrape since the last call.
     pub(super) fn take(&self) -> Option<Scrape> {
         let mut state = self.shared.lock();
         let is_new = !std::mem::replace(&mut state.is_taken, true);
         state.scrape.clone().filter(|_| is_new)
     }
 
-    /// Waits for a good answer to what was asked now, and not before. Who samples is told of it too.
+    /// Waits for a successful scrape that starts now, not earlier. The sampling thread may take it as well.
     ///
     /// # Errors
-    /// Why none has come.
+    /// Why the scrape failed.
     pub(super) fn ask_and_wait(&self, within: Duration) -> Result<Scrape, String> {
         let deadline = Instant::now() + within;
-        // One that is under way was begun too early; where it fails the next one would, too.
+        // A scrape in progress began too early. If it fails, the next one would fail too.
         if self.is_under_way() {
             self.wait_answered(deadline)?;
         }
@@ -137,10 +136,10 @@ fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
     }
 }
 
-/// The values that a server exposes now, by series: its name with its labels.
+/// The values exposed by a server, by series: name with labels.
 ///
 /// # Errors
-/// When it exposes nothing that can be read within the time.
+/// If no exposition could be read in time.
 pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, String> {
     let exposed = read_within(url, &HttpClient::new(), within)?;
     Ok(exposed.into_iter().map(|(series, value)| (series, value.value)).collect())

@@ -1,27 +1,25 @@
 //! Samples of one thing during a trial, in bounded memory: when there are too many, every second one is dropped, and
-//! from then on every second one is kept. The first and the last are always there.
+//! the stride doubles. The first and the last are always kept.
 
-/// The most samples that are kept.
 const SAMPLES_MAX: usize = 4_096;
 
-/// A sample that knows its instant, and what would have been seen between two.
+/// A sample with its instant, and the interpolation between two.
 pub(super) trait Sample: Clone {
     /// On the monotonic clock.
     fn at_ns(&self) -> u64;
-    /// What was counted, a `share` (0 to 1) of the way from `earlier` to `later`; what was held, as it was at the
-    /// nearer one.
+    /// Counts at a `share` (0 to 1) of the way from `earlier` to `later`; amounts held as at the nearer one.
     fn between(earlier: &Self, later: &Self, share: f64) -> Self;
 }
 
-/// The samples, in the order of their instants.
+/// The samples, in chronological order.
 #[derive(Clone, Debug)]
 pub(super) struct Track<S> {
     kept: Vec<S>,
     /// The newest, if it is not kept.
     newest: Option<S>,
-    /// Of so many samples one is kept.
+    /// One of this many samples is kept.
     stride: u32,
-    /// Samples since the last that is kept.
+    /// Samples since the last one that was kept.
     passed: u32,
 }
 
@@ -55,12 +53,12 @@ impl<S: Sample> Track<S> {
         self.kept.iter().chain(&self.newest)
     }
 
-    /// Those from `from_ns` to `to_ns`.
+    /// The samples from `from_ns` to `to_ns`.
     pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &S> {
         self.samples().filter(move |sample| (from_ns..=to_ns).contains(&sample.at_ns()))
     }
 
-    /// What would have been seen at an instant; before the first sample the first, after the last the last.
+    /// The interpolated sample at an instant; before the first sample the first, after the last the last.
     pub(super) fn at(&self, at_ns: u64) -> Option<S> {
         let later = self.samples().find(|sample| sample.at_ns() >= at_ns);
         let earlier = self.samples().rfind(|sample| sample.at_ns() <= at_ns);
@@ -74,7 +72,6 @@ impl<S: Sample> Track<S> {
     }
 }
 
-/// A count between two.
 pub(super) fn between(earlier: u64, later: u64, share: f64) -> u64 {
     earlier + (later.saturating_sub(earlier) as f64 * share).round() as u64
 }

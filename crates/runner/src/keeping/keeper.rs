@@ -1,7 +1,7 @@
 //! The keeper: a process that waits until something must be killed.
 //!
-//! It has one thread, because what it starts is killed when **the thread** that started it exits. It must not fail: any
-//! error leads to killing everything that it started.
+//! It has one thread, because its child is killed when **the thread** that started it exits. It must not fail: on any
+//! error it kills everything that it started.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -274,7 +274,7 @@ fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// A socket that gets a byte for each signal, and whether one of them asks the keeper to stop.
+/// A socket that receives a byte for each signal, and whether one of them requests the keeper to stop.
 fn wait_for_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
     use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
@@ -289,7 +289,7 @@ fn wait_for_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
     Ok((wake, is_asked_to_end))
 }
 
-/// Closes the output, whose end tells the laboratory that nothing more is written; and leaves the folder.
+/// Closes the output, whose end informs the laboratory that nothing more is written; and leaves the folder.
 fn let_go_of_output() -> io::Result<()> {
     let nothing = OwnedFd::from(std::fs::OpenOptions::new().write(true).open("/dev/null")?);
     rustix::stdio::dup2_stdout(&nothing)?;

@@ -1,4 +1,4 @@
-//! What the laboratory and a keeper tell each other: one JSON value a line, over a pair of sockets that is the keeper's
+//! Messages between the laboratory and a keeper: one JSON value per line, over a socket pair that is the keeper's
 //! standard input.
 
 use std::io::{self, Read, Write};
@@ -7,57 +7,56 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What is to be started, and how. The first line that a keeper reads.
+/// What to start, and how. The first line that a keeper reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Program {
-    /// Program and arguments.
     pub(super) command: Vec<String>,
-    /// Beside what the keeper has.
+    /// In addition to the keeper's own.
     pub(super) environment: Vec<(String, String)>,
     pub(super) folder: PathBuf,
     pub(super) cpus: Vec<usize>,
     pub(super) open_files: Option<u64>,
     pub(super) processes: Option<u64>,
-    /// Folders of control groups that it enters. The keeper removes them when all has ended.
+    /// Folders of control groups that it enters. The keeper removes them after the last process has exited.
     pub(super) control_groups: Vec<PathBuf>,
 }
 
-/// What is to be done with it.
+/// A request to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Wish {
     /// Send this signal, and kill what is left after this time.
     Stop { signal: i32, within_ms: u64 },
-    /// Kill it all now.
+    /// Kill all immediately.
     Kill,
 }
 
-/// What has happened.
+/// A report of the keeper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// It runs.
+    /// The program runs.
     Started { pid: u32 },
-    /// It could not be started.
+    /// The program could not be started.
     Failed { errno: Option<i32>, what: String },
-    /// The program has ended: its exit code, or the signal that ended it. A program that has ended well and left
-    /// processes behind (a daemon) has ended when those have.
+    /// The program has exited: its exit code, or the signal that killed it. A program that exited with success and left
+    /// processes behind (a daemon) counts as exited when those have.
     Ended { code: Option<i32>, signal: Option<i32>, out_of_memory_kills: u64 },
-    /// No process is left; what all of them used.
+    /// No process is left; the CPU time of all.
     Gone { cpu_user_us: u64, cpu_system_us: u64 },
-    /// Processes are left that could not be killed.
+    /// Some processes could not be killed.
     Stuck { pids: Vec<u32> },
 }
 
 /// The longest line. Arguments and environment of a process have a limit of about that size.
 const LINE_BYTES_MAX: usize = 4 << 20;
 
-/// Lines out of pieces.
+/// Splits received bytes into lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     buffer: Vec<u8>,
 }
 
 impl Lines {
-    /// Receives once, which waits if nothing is there; whether the other side is still there.
+    /// Receives once, blocking if nothing is available. Returns whether the other side is still connected.
     pub(super) fn receive(&mut self, source: &mut impl Read) -> io::Result<bool> {
         let mut piece = [0; 4096];
         let count = match source.read(&mut piece) {
@@ -71,7 +70,7 @@ impl Lines {
         Ok(count > 0)
     }
 
-    /// The next message that has been received whole.
+    /// The next complete message.
     pub(super) fn next<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
         let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
         let message = serde_json::from_slice(&self.buffer[..end])?;
@@ -80,7 +79,6 @@ impl Lines {
     }
 }
 
-/// Sends a message.
 pub(super) fn send(message: &impl Serialize, mut to: impl Write) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');

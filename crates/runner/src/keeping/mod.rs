@@ -1,4 +1,4 @@
-//! Processes that cannot be left behind.
+//! Supervised processes, none of which can outlive the laboratory.
 //!
 //! ```text
 //!   laboratory ──orders──► keeper ──starts──► program ──► what it starts …
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Each program has a keeper: a small process of our own between it and the laboratory. The keeper adopts every orphan
-//! below it (PR_SET_CHILD_SUBREAPER), so that whatever forks, changes its session or loses its parent stays its
-//! descendant. When the laboratory says so, or **ends in any way** (the kernel closes the keeper's channel, also after
-//! `kill -9`), it kills all of them and waits until none is left. Where there is a control group, one write kills all
-//! at once; without it the keeper walks through `/proc`.
+//! below it (PR_SET_CHILD_SUBREAPER), so that a process that forks, changes its session or loses its parent remains its
+//! descendant. On request, or when the laboratory **ends in any way** (the kernel closes the keeper's channel, also
+//! after `kill -9`), it kills all of them and waits until none is left. With a control group, one write kills all at
+//! once; without one the keeper walks through `/proc`.
 //!
-//! PR_SET_PDEATHSIG alone would not do: it reaches the program and none of its workers. It is set all the same, in case
-//! that the keeper itself is killed.
+//! PR_SET_PDEATHSIG alone is not enough: it reaches the program and none of its children. It is set as well, in case
+//! the keeper itself is killed.
 
 mod captured_output;
 mod exit;

@@ -1,9 +1,9 @@
-//! Finding a program as the system would, so that a message can say what lacks.
+//! Finds a program as the system would, so that a message can name what is missing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Programs that experiments often start, and the Debian packages in which they are.
+/// Programs common in experiments, and their Debian packages.
 const PACKAGES: &[(&str, &str)] = &[
     ("nginx", "nginx-light"),
     ("apache2", "apache2"),
@@ -31,7 +31,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("openssl", "openssl"),
 ];
 
-/// Folders in which servers lie, and which are not in an ordinary user's PATH.
+/// Folders of servers that are not in an ordinary user's PATH.
 const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// The path of a program in PATH or a folder of system programs; a name with a slash is relative to `folder`.
@@ -45,7 +45,7 @@ pub fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
-/// What to say when there is none.
+/// The message for a missing program.
 pub(crate) fn missing(name: &str, folder: &Path) -> String {
     if name.contains('/') {
         let path = folder.join(name);

@@ -1,7 +1,7 @@
-//! What is done to a subject's processes while it is under load: killing, suspending, resuming.
+//! Faults injected into a subject's processes under load: killing, suspending, resuming.
 //!
-//! All of a subject is suspended by its control group, if there is one of version 2; so are processes that it starts
-//! meanwhile. Without one, and for some of its processes, it is SIGSTOP.
+//! A whole subject is suspended by its control group of version 2, which includes processes started meanwhile. Without
+//! one, and for a part of its processes, SIGSTOP is used.
 
 use std::fs;
 
@@ -11,24 +11,25 @@ use super::instance::Subject;
 use crate::control_group;
 use crate::process_table::{Stat, descendants_of, everyone, look_at, signal};
 
-/// How often is looked for processes that were started while others were suspended.
+/// Limit of searches for processes that were started while others were suspended.
 const ROUNDS_MAX: usize = 100;
 
-/// A part of a subject that is suspended.
+/// A suspended part of a subject.
 #[derive(Debug)]
 pub(super) struct Frozen {
-    /// Words of its processes' command lines; none: all of the subject.
+    /// Words of its processes' command lines; none: the whole subject.
     words: Option<String>,
-    /// By the control group, and not one by one.
+    /// By the control group, not one by one.
     is_group: bool,
     processes: Vec<Stat>,
 }
 
 impl Subject {
-    /// Kills its processes, or those only whose command line contains these words, with their children. How many.
+    /// Kills all its processes, or those whose command line contains these words, with their children. Returns their
+    /// number.
     ///
     /// # Errors
-    /// When there is none, or one could not be killed.
+    /// If there is none, or one could not be killed.
     pub fn kill(&mut self, words: Option<&str>) -> Result<usize, String> {
         let processes = self.processes(words)?;
         match (&mut self.kept, words) {
@@ -41,10 +42,10 @@ impl Subject {
         Ok(processes.len())
     }
 
-    /// Suspends them. How many.
+    /// Suspends them. Returns their number.
     ///
     /// # Errors
-    /// When there is none, or the kernel does not suspend them.
+    /// If there is none, or the kernel does not suspend them.
     pub fn freeze(&mut self, words: Option<&str>) -> Result<usize, String> {
         let mut processes = self.processes(words)?;
         let groups = self.kept.as_ref().map_or(&[][..], |kept| kept.control_groups());
@@ -65,7 +66,7 @@ impl Subject {
         Ok(count)
     }
 
-    /// Resumes what was suspended by these words; without words, everything. How many.
+    /// Resumes what was suspended with these words; without words, everything. Returns the number of processes.
     pub fn thaw(&mut self, words: Option<&str>) -> usize {
         let is_meant = |frozen: &mut Frozen| words.is_none() || frozen.words.as_deref() == words;
         let thawed: Vec<Frozen> = self.frozen.extract_if(.., is_meant).collect();
@@ -79,7 +80,7 @@ impl Subject {
         thawed.iter().map(|frozen| frozen.processes.len()).sum()
     }
 
-    /// Those that live, chosen by the words of their command lines.
+    /// Its living processes whose command lines contain the words.
     fn processes(&self, words: Option<&str>) -> Result<Vec<Stat>, String> {
         let kept = self.kept.as_ref().ok_or("it has no processes here")?;
         let everyone = everyone();
@@ -104,7 +105,7 @@ fn some(processes: Vec<Stat>, otherwise: &str) -> Result<Vec<Stat>, String> {
     if processes.is_empty() { Err(otherwise.to_owned()) } else { Ok(processes) }
 }
 
-/// Its arguments. A program may have put a title of several words in place of the first (`nginx: worker process`).
+/// Its arguments. A program may have replaced the first by a title of several words (`nginx: worker process`).
 fn command_line(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -113,7 +114,8 @@ fn command_line(pid: u32) -> Vec<String> {
     title.chain(arguments).map(str::to_owned).collect()
 }
 
-/// Whole arguments, one behind the other: neither `--name n12` nor a script with these words in it has `--name n1`.
+/// Compares whole consecutive arguments: neither `--name n12` nor a script that contains these words matches `--name
+/// n1`.
 fn contains_words(line: &[String], words: &str) -> bool {
     let words: Vec<&str> = words.split_ascii_whitespace().collect();
     !words.is_empty() && line.windows(words.len()).any(|some| some == words)

@@ -1,4 +1,4 @@
-//! From what the plan says to a subject that is ready.
+//! Starts a subject according to the plan.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,40 +19,38 @@ use crate::folder;
 use crate::http_client::{HttpClient, Target};
 use crate::keeping::{Keeper, SpawnSpec, StartFault, SupervisedProcess};
 
-/// How long a command may take that prepares a subject or resets it.
+/// Time limit of a command that prepares or resets a subject.
 const COMMAND_WITHIN: Duration = Duration::from_secs(120);
-/// How often a subject is started with other ports, when somebody else was quicker to take one.
+/// Attempts to start a subject with other ports, if another process took one first.
 const ATTEMPTS_MAX: u32 = 4;
-/// The pause before a subject is started again on the port that it had: the one before may still be letting go of it.
+/// Pause before a subject is restarted on its former port, which its predecessor may not have released yet.
 const PORT_PAUSE: Duration = Duration::from_millis(100);
-/// How long it takes at most to see whether somebody listens where a subject is to listen.
+/// Time limit of the check whether another server has the subject's port.
 const TAKEN_WITHIN: Duration = Duration::from_millis(200);
-/// What servers say when their port is taken.
+/// Messages of servers whose port is taken.
 const PORT_TAKEN: [&str; 3] = ["address already in use", "address in use", "eaddrinuse"];
-/// What our own servers print when they are ready, with the address behind it.
+/// What our own servers print when they are ready, followed by the address.
 const LISTENING: &str = "listening on ";
 const ADMIN: &str = "admin on ";
 /// The names of their two ports.
 const PORT: &str = "port";
 pub(super) const ADMIN_PORT: &str = "admin";
 
-/// Starts subjects.
 #[derive(Debug)]
 pub struct Launcher {
-    /// Keeps what is started.
+    /// Supervises what is started.
     pub keeper: Keeper,
-    /// The program that holds our own servers.
+    /// The program with our own servers.
     pub own_program: PathBuf,
-    /// Where control groups may be made.
+    /// Where control groups can be created.
     pub hierarchy: Hierarchy,
-    /// Set by whoever wants to end everything: starting gives up.
+    /// Set to cancel: starting gives up.
     pub cancelled: Arc<AtomicBool>,
     pub(crate) http_client: HttpClient,
 }
 
-/// Why one attempt failed.
 enum Failed {
-    /// Once more, with other ports.
+    /// To be repeated with other ports.
     PortTaken(String),
     For(String),
 }
@@ -64,17 +62,16 @@ impl From<String> for Failed {
 }
 
 impl Launcher {
-    /// With these programs.
     #[must_use]
     pub fn new(keeper: Keeper, own_program: PathBuf, hierarchy: Hierarchy) -> Self {
         Self { keeper, own_program, hierarchy, cancelled: Arc::default(), http_client: HttpClient::new() }
     }
 
-    /// Starts a subject in this folder, which is made if it is not there, on these processors, and waits until it is
-    /// ready. Its texts may use the names of `others`.
+    /// Starts a subject in this folder, which is created if necessary, on these CPUs, and waits until it is ready. Its
+    /// texts may use the names of `others`.
     ///
     /// # Errors
-    /// Says what lacks, what the subject printed, or what was seen of it instead of readiness.
+    /// What is missing, what the subject printed, or what was observed instead of readiness.
     pub fn start(
         &self,
         spec: &SubjectSpec,
@@ -85,7 +82,7 @@ impl Launcher {
         self.start_again(spec, folder, cpus, others, &Ports::new())
     }
 
-    /// The same on the ports that it had before, because others know them.
+    /// The same on its former ports, because others know them.
     ///
     /// # Errors
     /// As [`Launcher::start`].
@@ -114,10 +111,10 @@ impl Launcher {
         }
     }
 
-    /// Runs a command to its end, in this folder; what it prints goes into `output`.
+    /// Runs a command in this folder until it exits; its output goes to `output`.
     ///
     /// # Errors
-    /// When it cannot be started, does not end well, or takes longer than two minutes.
+    /// If it cannot be started, fails, or takes longer than two minutes.
     pub fn run(&self, command: &[String], folder: &Path, output: &Path, cpus: &[usize]) -> Result<(), String> {
         let order = SpawnSpec {
             name: format!("`{}`", command.join(" ")),
@@ -223,7 +220,7 @@ impl Launch<'_> {
         Ok(subject)
     }
 
-    /// Those that it had, and free ones for the rest. Our own servers take theirs themselves and tell them.
+    /// Its former ports, and free ones for the rest. Our own servers choose theirs and print them.
     fn pick_ports(&self, process: Option<&ProcessSpec>) -> Result<Ports, Failed> {
         let is_own = matches!(self.spec.kind, SubjectKind::Own { .. });
         let wanted = process.map_or(&[][..], |process| &process.ports);
@@ -234,7 +231,7 @@ impl Launch<'_> {
         Ok(ports)
     }
 
-    /// Fills in its addresses, and makes them known.
+    /// Fills in its addresses, and publishes them.
     fn take_urls(&self, subject: &mut Subject, own: &mut Names, names: &Names) -> Result<(), Failed> {
         subject.url = names.fill(&self.spec.url, "url")?;
         own.set("address", Target::parse(&subject.url)?.address());
@@ -250,7 +247,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// A subject that cannot have its port would be taken for the one that has it.
+    /// A subject that cannot have its port would be confused with the process that has it.
     fn check_nobody_is_there(&self, url: &str) -> Result<(), Failed> {
         let target = Target::parse(url)?;
         match connect(&target, TAKEN_WITHIN) {
@@ -270,7 +267,7 @@ impl Launch<'_> {
         command
     }
 
-    /// The server runs in its folder, and sees a relative path from there.
+    /// The server runs in its folder, so relative paths start there.
     fn read_token(&self, path: &str) -> Result<Token, String> {
         Token::of_file(&self.folder.join(path))
     }
@@ -314,7 +311,7 @@ impl Launch<'_> {
         vec![ready, String::from(LISTENING), String::from(ADMIN)]
     }
 
-    /// Our own servers tell where they listen.
+    /// Our own servers print where they listen.
     fn read_ports(&self, subject: &mut Subject) -> Result<(), Failed> {
         let deadline = Instant::now() + self.spec.ready.within;
         for (position, name, text) in [(2, ADMIN_PORT, ADMIN), (1, PORT, LISTENING)] {
@@ -362,7 +359,7 @@ impl Launch<'_> {
 }
 
 impl Names {
-    /// Of a subject of which only its ports are known.
+    /// The names of a subject of which only the ports are known.
     pub(crate) fn of_ports(ports: &Ports) -> Self {
         let mut names = Self::default();
         names.set_ports(ports);
@@ -386,7 +383,7 @@ fn told_port(line: &str, text: &str) -> Result<u16, String> {
     Ok(address.port())
 }
 
-/// What it printed, for a message.
+/// Its output, for a message.
 fn said(printed: &str) -> String {
     match printed.trim() {
         "" => String::from("; it printed nothing"),

@@ -1,15 +1,15 @@
-//! Subjects: systems under test, started from what the plan says, kept, and ended.
+//! Subjects: systems under test, started according to the plan, supervised, and stopped.
 //!
 //! | file | what |
 //! |---|---|
-//! | `launch.rs` | from a [`SubjectSpec`] to a subject that is ready |
+//! | `launch.rs` | starts a [`SubjectSpec`] and waits until it is ready |
 //! | `template.rs` | `${port}` and the like in texts |
-//! | `ports.rs`, `folder.rs` | free ports; the subject's own folder and its files |
+//! | `ports.rs` | free ports |
 //! | `ready.rs` | waiting until it is ready |
-//! | `running.rs`, `signals.rs` | the subject from then on; how it is asked to end |
-//! | `token.rs` | what opens the admin address of our own servers for changes |
-//! | `reset.rs` | what is done to it between trials |
-//! | `faults.rs` | what is done to it within a trial |
+//! | `instance.rs`, `signals.rs` | the running subject; the signal that stops it |
+//! | `token.rs` | the token of our own servers' admin address |
+//! | `reset.rs` | resets between trials |
+//! | `faults.rs` | faults injected within a trial |
 
 mod faults;
 mod instance;

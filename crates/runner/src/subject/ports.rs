@@ -1,6 +1,5 @@
-//! Free ports. Between being found free and being taken by the subject a port could be taken by somebody else; so they
-//! are looked for where the kernel gives none away by itself (below the range of outgoing connections), and no port is
-//! given out twice.
+//! Free ports. Another process could take a port before the subject does; so ports are chosen below the ephemeral
+//! range, where the kernel assigns none, and no port is used twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,9 +9,8 @@ use std::sync::{Mutex, PoisonError};
 /// By name.
 pub type Ports = BTreeMap<String, u16>;
 
-/// The lowest port that is given out.
 const PORT_MIN: u16 = 10_000;
-/// Where outgoing connections begin, if the kernel does not say.
+/// Start of the ephemeral range, if the kernel does not report it.
 const OUTGOING_MIN: u16 = 32_768;
 
 /// A free port for each name.
@@ -31,14 +29,14 @@ pub(crate) fn pick(names: &[String]) -> Result<Ports, String> {
 fn pick_one(given: &BTreeSet<u16>) -> Option<u16> {
     let below = first_outgoing().max(PORT_MIN + 1);
     let count = below - PORT_MIN;
-    // Laboratories that run at the same time begin at different places.
+    // Laboratories that run at the same time begin at different ports.
     let begin = (std::process::id() % u32::from(count)) as u16;
     let candidates = (0..count).map(|step| PORT_MIN + (begin + step) % count);
     let mut free = candidates.filter(|port| !given.contains(port) && is_free(*port));
     free.next().or_else(given_by_kernel)
 }
 
-/// As a server would bind: what a closed connection left (TIME_WAIT) is no obstacle (std sets SO_REUSEADDR).
+/// Binds as a server would: connections in TIME_WAIT are no obstacle (std sets SO_REUSEADDR).
 fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
 }

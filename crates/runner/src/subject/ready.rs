@@ -1,4 +1,4 @@
-//! Waiting until a subject is ready, and noticing at once that it never will be.
+//! Waits until a subject is ready, and notices at once that it never will be.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,35 +9,32 @@ use breme_experiment::trial::{Ready, ReadyCheck};
 use crate::http_client::{HttpClient, Target, with_path};
 use crate::keeping::{ExitInfo, SupervisedProcess};
 
-/// How long the first pause between two looks is; each is half as long again as the one before.
+/// The first pause between two checks; each further pause is half as long again.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
-/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How long one look may take.
+/// Time limit of one check.
 const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why a subject is not ready.
 #[derive(Debug)]
 pub(super) enum NotReady {
-    /// It ended.
+    /// It exited.
     Ended(ExitInfo),
-    /// Time is over; what was seen last.
+    /// Timed out; the last observation.
     TooLate(String),
-    /// The laboratory is to end.
+    /// The laboratory was cancelled.
     Cancelled,
 }
 
-/// Where to look.
 pub(super) struct Watch<'a> {
     pub(super) kept: Option<&'a SupervisedProcess>,
     pub(super) url: &'a str,
     pub(super) http_client: &'a HttpClient,
-    /// Set: the laboratory is to end.
+    /// Set when the laboratory is cancelled.
     pub(super) cancelled: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    /// Waits until the check is passed.
+    /// Waits until the check succeeds.
     pub(super) fn wait(&self, ready: &Ready) -> Result<(), NotReady> {
         let deadline = Instant::now() + ready.within;
         if let (ReadyCheck::Line(text), Some(_)) = (&ready.check, self.kept) {
@@ -55,7 +52,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits for the line with the wanted text of this position.
+    /// Waits for the line with the wanted text at this index.
     pub(super) fn wait_line(&self, position: usize, text: &str, deadline: Instant) -> Result<String, NotReady> {
         let Some(kept) = self.kept else {
             return Err(NotReady::TooLate(String::from("the subject has no output that could be read")));
@@ -73,7 +70,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Pauses, but not beyond the end of the process.
+    /// Pauses, but not beyond the exit of the process.
     fn rest(&self, pause: Duration) -> Result<(), NotReady> {
         if self.is_cancelled() {
             return Err(NotReady::Cancelled);
@@ -91,7 +88,7 @@ impl Watch<'_> {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Looks once. The error says what was seen.
+    /// Checks once. The error is the observation.
     fn look(&self, check: &ReadyCheck, within: Duration) -> Result<(), String> {
         match check {
             ReadyCheck::Answer { path, status } => {
@@ -106,12 +103,12 @@ impl Watch<'_> {
     }
 }
 
-/// Whether somebody accepts connections there. The error says who does not.
+/// Whether a server accepts connections there. The error names the address.
 pub(crate) fn connect(target: &Target, within: Duration) -> Result<(), String> {
     let fault = |error: std::io::Error| format!("{}: {error}", target.address());
     let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(fault)?;
     let mut outcome = Err(format!("{} has no address", target.host));
-    // `localhost` is often two, of which a server has one.
+    // `localhost` often has two addresses, and a server listens on one of them.
     for address in addresses {
         match TcpStream::connect_timeout(&address, within) {
             Ok(_) => return Ok(()),

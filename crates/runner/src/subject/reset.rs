@@ -1,4 +1,4 @@
-//! What is done to a subject between trials, so that each begins in the same state.
+//! Resets a subject between trials, so that each begins in the same state.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use super::launch::{ADMIN_PORT, Launcher};
 use super::template::Names;
 use crate::http_client::with_path;
 
-/// How long a subject may take to answer a reset.
+/// Time limit of a response to a reset.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// So much of what a server says of a refusal stands in the message.
+/// Characters of a server's error that a message quotes.
 const SAID_CHARACTERS_MAX: usize = 200;
 
 impl Subject {
-    /// Carries out a reset. Texts may use the names of `others` beside its own.
+    /// Carries out a reset. Texts may use the names of `others` in addition to its own.
     ///
     /// # Errors
-    /// When it is not answered well, does not end well, or the subject cannot be started anew.
+    /// If its response is no success, a command fails, or the subject cannot be restarted.
     pub fn reset(&mut self, action: &ResetAction, launcher: &Launcher, others: &Names) -> Result<(), String> {
         let named = |why| format!("subject {}: reset: {why}", self.spec.name);
         match action {
@@ -35,10 +35,10 @@ impl Subject {
         }
     }
 
-    /// Ends it and starts it anew, on the same ports.
+    /// Restarts it on the same ports.
     ///
     /// # Errors
-    /// When it does not end or is not ready again.
+    /// If it does not stop or does not become ready.
     pub fn restart(&mut self, launcher: &Launcher, others: &Names) -> Result<(), String> {
         self.stop()?;
         self.start(launcher, others)
@@ -68,7 +68,7 @@ impl Subject {
         Err(format!("{method} {url} returned status {}; expected a status from 200 to 399", answer.status))
     }
 
-    /// Changes something at its admin address.
+    /// Sends a change to its admin address.
     fn change(&self, launcher: &Launcher, path: &str, content: &str) -> Result<(), String> {
         let port = self.ports.get(ADMIN_PORT).ok_or("it has no admin address")?;
         let Some(token) = &self.token else {
@@ -94,7 +94,7 @@ fn remedy(status: u16) -> &'static str {
     }
 }
 
-/// The reason that a server gives: as JSON, or in the first line.
+/// The reason in a server's response: from JSON, or the first line.
 fn said(content: &[u8]) -> String {
     let json: Option<Value> = serde_json::from_slice(content).ok();
     let reason = json.as_ref().and_then(|json| json["error"].as_str());

@@ -1,6 +1,4 @@
-//! Signals by their names.
-
-/// The signal that asks a program to end, if the experiment names none.
+/// The signal that stops a program, unless the experiment names another.
 pub(super) const STOP_SIGNAL: &str = "TERM";
 
 /// The signals that an experiment may name.

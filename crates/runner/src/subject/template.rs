@@ -1,42 +1,41 @@
-//! `${port}`, `${folder}`, `${wiki.url}`: what is known only when the subjects run, put into the texts of an
+//! `${port}`, `${folder}`, `${wiki.url}`: values known only when the subjects run, substituted in the texts of an
 //! experiment.
 //!
-//! What stands for what is said in [`breme_experiment::placeholder`]; here are the values, and messages for names that
-//! have none.
+//! The placeholders are documented in [`breme_experiment::placeholder`]; this module has the values, and the messages
+//! for unknown names.
 
 use std::collections::BTreeMap;
 
 use breme_experiment::placeholder;
 
-/// What `${…}` may say, with its values.
+/// Placeholder names with their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(BTreeMap<String, String>);
 
-/// From which likeness on another name is suggested.
+/// Similarity from which another name is suggested.
 const LIKENESS_MIN: f64 = 0.7;
 
 impl Names {
-    /// Adds a name or gives it another value.
+    /// Adds or replaces a name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Adds all names of another, each behind `prefix` and a dot if there is one.
+    /// Adds all names of another, each prefixed by `prefix` and a dot unless it is empty.
     pub fn extend(&mut self, prefix: &str, others: &Self) {
         let dot = if prefix.is_empty() { "" } else { "." };
         self.0.extend(others.0.iter().map(|(name, value)| (format!("{prefix}{dot}{name}"), value.clone())));
     }
 
-    /// The value of a name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The text with every `${…}` replaced.
+    /// Replaces every `${…}` of the text.
     ///
     /// # Errors
-    /// Says what is not known, where it stands in the text (which is called `what`), and what was perhaps meant.
+    /// The unknown name, its place in the text (which is called `what`), and a suggestion.
     pub fn fill(&self, text: &str, what: &str) -> Result<String, String> {
         placeholder::fill(text, |name| self.0.get(name).cloned()).map_err(|name| {
             let mut all = placeholder::find(text);
@@ -46,7 +45,7 @@ impl Names {
         })
     }
 
-    /// Each of several texts.
+    /// Fills each of several texts.
     ///
     /// # Errors
     /// As [`Names::fill`].

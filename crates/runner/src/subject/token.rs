@@ -1,9 +1,8 @@
-//! The token that must be shown at the admin address of one of our own servers to change something there, such as what
-//! its cache keeps.
+//! The token that authorises changes at the admin address of one of our own servers, such as of its cache.
 //!
-//! Whoever knows it can change the system under test, so nobody else learns it: it stands neither in the plan nor on a
-//! command line, nor in anything that a run leaves. A token that is drawn here is another one for each start. The
-//! server reads it from a file that is only for this user, and that is gone once it has been read.
+//! It allows changes of the system under test, so it is kept secret: it is neither in the plan nor on a command line,
+//! nor in anything that a run leaves behind. A generated token is different for each start. The server reads it from a
+//! file that only this user can read, and that is deleted after the server has read it.
 
 use std::fmt::{self, Write};
 use std::fs::{self, File};
@@ -12,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use crate::folder;
 
-/// The file of a drawn token, in the folder in which the server runs.
+/// The file of a generated token, in the server's working folder.
 const FILE: &str = "breme-admin-token";
-/// How a server is told where its token is.
+/// The server's flag for the token file.
 const FLAG: &str = "--admin-token-file";
-/// So many random bytes nobody guesses.
+/// Random bytes of a generated token.
 const DRAWN_BYTES: usize = 32;
-/// The longest file of a token, as for the servers themselves.
+/// The longest token file, as for the servers themselves.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// A token. It is shown to the server and to nobody else, not in messages either.
+/// A token. It is sent to the server and never printed, not in messages either.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token(String);
 
@@ -59,13 +58,13 @@ impl Token {
         Ok(Self(text))
     }
 
-    /// The field that shows it (RFC 6750).
+    /// The field that carries it (RFC 6750).
     pub(super) fn field(&self) -> (String, String) {
         ("Authorization".to_owned(), format!("Bearer {}", self.0))
     }
 }
 
-/// A token that was drawn for a server that is to be started, in its file. Dropped, the file is gone.
+/// A generated token in its file, which is deleted on drop.
 #[derive(Debug)]
 pub(super) struct Drawn {
     token: Token,
@@ -80,12 +79,12 @@ impl Drawn {
         Ok(Self { token, path })
     }
 
-    /// What the server's command line says of it.
+    /// The argument of the server's command line.
     pub(super) fn argument(&self) -> String {
         format!("{FLAG}={FILE}")
     }
 
-    /// The token, when the server has read it.
+    /// The token, after the server has read it.
     pub(super) fn was_read(self) -> Token {
         self.token.clone()
     }
@@ -93,7 +92,7 @@ impl Drawn {
 
 impl Drop for Drawn {
     fn drop(&mut self) {
-        // A server that has died before it read it leaves a token that opens nothing.
+        // A server that died before reading it leaves a useless token.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! Nothing is left behind: not by a normal end, not by a panic, not by `kill -9` of the laboratory.
+//! No process is left: not after a normal end, a panic, or `kill -9` of the laboratory.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::world::{
     until,
 };
 
-/// Starts children in all the ways in which one can get lost, notes them in `pids`, and is ready.
+/// Starts children in all ways in which they can be orphaned, writes their PIDs to `pids`, and is ready.
 const STRAYS: &str = "
     note() { echo $1 >> pids; }
     note $$
@@ -33,13 +33,13 @@ fn assert_none_left(pids: &[u32]) {
 #[test]
 fn children_that_left_session_and_parent_are_stopped_too() {
     for launcher in launchers() {
-        // One of them has to be killed when the time is over; the first one heeds the signal, if it has the time to.
+        // One of them must be killed at the time limit; the first handles the signal if it has the time.
         let signals = GROWING.iter().map(|&within| stop_strays(&launcher, within)).find(|&signal| signal != Some(9));
         assert_eq!(signals, Some(Some(15)));
     }
 }
 
-/// What the first one was ended by.
+/// The signal that ended the first child.
 fn stop_strays(launcher: &Launcher, within: Duration) -> Option<i32> {
     let folder = tempfile::tempdir().unwrap();
     let mut spec = script(STRAYS);
@@ -67,7 +67,7 @@ fn a_panic_leaves_nothing() {
     }
 }
 
-/// The laboratory of the tests below: this test itself, run again as a process that can be killed.
+/// The laboratory of the tests below: this test, run again as a process that can be killed.
 #[test]
 fn laboratory() {
     let Some(folder) = std::env::var_os("RUNNER_TEST_FOLDER") else { return };
@@ -98,7 +98,7 @@ fn kill_laboratory(is_bare: bool) {
     assert!(!pids.is_empty() && pids.iter().all(|&pid| is_alive(pid)), "{pids:?}");
     laboratory.kill().unwrap();
     laboratory.wait().unwrap();
-    // The keepers notice it by themselves; this would wait for ever if they did not.
+    // The keepers detect it by themselves; otherwise this would wait forever.
     until(|| !pids.iter().any(|&pid| is_alive(pid)));
     assert_none_left(&pids);
 }
@@ -118,7 +118,7 @@ fn a_killed_laboratory_leaves_nothing_without_control_groups_either() {
     kill_laboratory(true);
 }
 
-/// A stock nginx with two workers that runs as the user of this test; none if it is not installed.
+/// A default nginx with two workers that runs as the user of this test; none if it is not installed.
 pub fn nginx() -> Option<SubjectSpec> {
     let found = ["/usr/sbin/nginx", "/usr/bin/nginx"].iter().any(|path| Path::new(path).exists());
     if !found {
@@ -163,7 +163,7 @@ fn nginx_is_stopped_with_its_workers() {
 fn a_daemon_lives_on_when_its_starter_has_ended() {
     for launcher in launchers() {
         let folder = tempfile::tempdir().unwrap();
-        // Its starter ends well; what it leaves is the subject.
+        // Its starter exits with success; the process that it leaves is the subject.
         let text = "setsid sh -c 'trap \"echo bye; exit 0\" TERM; echo ready; while :; do sleep 0.01; done' & exit 0";
         let mut subject = start(&launcher, &script(text), folder.path()).unwrap();
         until(|| !is_alive(subject.kept().unwrap().pid()));
@@ -194,7 +194,7 @@ fn a_frozen_one_is_stopped() {
 fn an_end_is_told_at_once_with_what_was_printed() {
     let folder = tempfile::tempdir().unwrap();
     let subject = start(&launcher(), &script("echo ready; read line < go; echo out of luck; exit 7"), folder.path());
-    // The script cannot open `go`, which is not there.
+    // The script cannot open `go`, which does not exist.
     let ending = subject.unwrap().wait_ended(LONG).unwrap();
     assert_eq!(ending.code, Some(7));
     assert!(ending.printed.ends_with("out of luck"), "{}", ending.printed);

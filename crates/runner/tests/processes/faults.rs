@@ -7,8 +7,8 @@ use breme_runner::{Names, Subject};
 
 use crate::world::{bare_launcher, is_alive, launcher, launchers, pids_in, script, start, until};
 
-/// Two members, each of which writes its beats into a file of its name, and its number into `pids`. The first has a
-/// child, which writes for it.
+/// Two members, each of which appends its beats to a file of its name, and its PID to `pids`. The first has a child,
+/// which writes for it.
 const MEMBERS: &str = r#"
     beat='echo $$ >> pids; while :; do echo >> $2; sleep 0.005; done'
     sh -c 'echo $$ >> pids; sh -c "$0" member --writes $2 & wait' "$beat" --name n1 &
@@ -26,7 +26,7 @@ fn beats(folder: &Path, member: &str) -> usize {
     std::fs::read(folder.join(member)).unwrap().len()
 }
 
-/// Whether `member` does nothing while `clock` beats for a while.
+/// Whether `member` is idle while `clock` beats for a while.
 fn is_still(member: (&Path, &str), clock: (&Path, &str)) -> bool {
     let (before, from) = (beats(member.0, member.1), beats(clock.0, clock.1));
     until(|| beats(clock.0, clock.1) > from + 40);
@@ -61,7 +61,7 @@ fn a_process_is_chosen_by_the_words_of_its_command_line() {
         let folder = tempfile::tempdir().unwrap();
         let mut subject = start(&launcher, &members(), folder.path()).unwrap();
         let place = folder.path();
-        // The child of the first member is a part of it, whatever its own command line is.
+        // The child of the first member belongs to it, whatever its own command line is.
         assert!(subject.freeze(Some("--name n1")).unwrap() >= 2);
         assert!(is_still((place, "n1"), (place, "n2")));
         assert_eq!(subject.thaw(Some("--name n2")), 0, "it is not suspended");
@@ -98,7 +98,7 @@ fn a_killed_subject_is_gone_and_can_be_started_again_where_it_was() {
     }
 }
 
-/// Suspends a subject in both ways: all of it, and a part.
+/// Suspends all of a subject, and a part.
 fn suspend(subject: &mut Subject) {
     subject.freeze(Some("--name n2")).unwrap();
     subject.freeze(None).unwrap();

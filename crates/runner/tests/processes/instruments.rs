@@ -12,7 +12,7 @@ use breme_runner::{INSTRUMENTS_HEADER, Instruments, Launcher, Readings, Subject}
 
 use crate::world::{LONG, launcher, launchers, process, python, script, spec_of, start, until};
 
-/// Fine, so that tests are short.
+/// Short, so that tests are short.
 const FINE: Duration = Duration::from_millis(50);
 
 struct Bench {
@@ -47,15 +47,15 @@ fn whole(readings: &Readings) -> SubjectRecord {
     readings.window(from, to).subjects["specimen"].clone()
 }
 
-/// Waits for a file, and notes when it has seen it.
+/// Waits for the file `go`.
 const WAIT_FOR_GO: &str = "while [ ! -e go ]; do sleep 0.01; done;";
 
 #[test]
 fn the_time_of_processes_that_ended_is_not_lost() {
     for launcher in launchers() {
         let bench = Bench::new();
-        // Twelve short-lived children, each with some 20 ms of work, most of which no sample sees; waited for by a
-        // child that ends too.
+        // Twelve short-lived children, each with about 20 ms of work, most of which no sample sees; their parent, which
+        // waits for them, exits too.
         let work = "python3 -c 'import time\nwhile time.process_time() < 0.05: pass'";
         let text =
             format!("echo ready; {WAIT_FOR_GO} (for i in 1 2 3 4; do {work}; done); touch done; exec sleep 1000");
@@ -173,13 +173,13 @@ fn a_generator_that_has_ended_keeps_its_time() {
 #[derive(Clone, Copy, PartialEq)]
 enum Failing {
     Never,
-    /// With a status, when it is asked for the first time.
+    /// With an error status, on the first request.
     AtFirst,
-    /// From the second time on it does not answer.
+    /// No response from the second request on.
     Later,
 }
 
-/// A server of counters.
+/// A server with counters.
 fn counting_server(count: Arc<AtomicU64>, failing: Failing) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/metrics", listener.local_addr().unwrap());
@@ -189,7 +189,7 @@ fn counting_server(count: Arc<AtomicU64>, failing: Failing) -> String {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
             if failing == Failing::Later && number > 0 {
-                // Held open and never answered.
+                // Held open without a response.
                 std::thread::park();
             }
             let status = if failing == Failing::AtFirst && number == 0 { 500 } else { 200 };
@@ -227,7 +227,7 @@ fn counters_whose_beginning_is_not_known_tell_nothing_but_why() {
     let url = counting_server(Arc::default(), Failing::AtFirst);
     bench.instruments.watch_subject("specimen", None, Some(&url)).unwrap();
     bench.instruments.begin(1, FINE);
-    // Samples within the trial are answered well, and are too late all the same.
+    // Samples within the trial succeed, but too late.
     let path = bench.folder.path().join("instruments.csv");
     until(|| std::fs::read_to_string(&path).unwrap().contains(",metric,specimen"));
     let readings = bench.instruments.end();
@@ -245,7 +245,7 @@ fn a_slow_endpoint_delays_no_other_sample_and_is_told() {
     bench.instruments.watch_subject("gone", None, Some("http://127.0.0.1:1/metrics")).unwrap();
     bench.instruments.begin(1, FINE);
     let path = bench.folder.path().join("instruments.csv");
-    // The samples go on while it does not answer.
+    // Samples continue without a response.
     until(|| std::fs::read_to_string(&path).unwrap().matches(",1,total,specimen,").count() >= 5);
     let readings = bench.instruments.end();
     assert!(

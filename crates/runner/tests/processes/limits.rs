@@ -1,4 +1,4 @@
-//! Limits hold, and what cannot be limited is told.
+//! Limits are enforced, and limits that cannot be set are reported.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn limited(text: &str, limits: ResourceLimits) -> SubjectSpec {
     spec
 }
 
-/// Whether this machine and user can set the limit; if not, that it is told clearly is what is tested.
+/// Whether this machine and user can set the limit; if not, the test is that the error is clear.
 fn starts_or_explains(spec: &SubjectSpec, folder: &Path, what: &str) -> Option<breme_runner::Subject> {
     match start(&launcher(), spec, folder) {
         Ok(subject) => Some(subject),
@@ -59,7 +59,7 @@ fn a_fork_bomb_is_bounded_and_cleared_away() {
 
 #[test]
 fn a_bomb_that_nothing_bounds_is_cleared_away_too() {
-    // Without control groups, by walking through /proc: some dozen processes that go on forking and leave their
+    // Without control groups, by walking through /proc: some dozen processes that keep forking and leave their
     // sessions.
     let folder = tempfile::tempdir().unwrap();
     let text = "
@@ -84,7 +84,7 @@ fn cpu_time_is_limited() {
     let limits = ResourceLimits { cpu: Some(0.2), ..ResourceLimits::default() };
     let spec = limited("echo ready; while :; do :; done", limits);
     let Some(subject) = starts_or_explains(&spec, folder.path(), "CPU time") else { return };
-    // That it was held back at all; how much is the kernel's affair.
+    // Only that it was throttled at all; how much depends on the kernel.
     let groups = subject.kept().unwrap().control_groups().to_vec();
     let is_throttled = || {
         let stats = groups.iter().map(|group| std::fs::read_to_string(group.join("cpu.stat")).unwrap_or_default());
@@ -107,7 +107,7 @@ fn open_files_are_limited_for_everyone() {
 #[test]
 fn what_is_not_permitted_is_told_with_the_place() {
     let folder = tempfile::tempdir().unwrap();
-    // A tree in which nobody may make a group: there is none.
+    // A tree in which no group can be created.
     let mounts = "31 30 0:27 / /proc/self rw - cgroup2 cgroup2 rw\n";
     let launcher = Launcher::new(keeper(), "/bin/sh".into(), Hierarchy::find_in(mounts, "0::/\n"));
     let limits = ResourceLimits { cpu: Some(1.0), ..ResourceLimits::default() };

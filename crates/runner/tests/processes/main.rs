@@ -1,4 +1,4 @@
-//! Real processes: started, watched, and ended so that none is left.
+//! Real processes: started, watched, and stopped so that none is left.
 
 #![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
 

@@ -49,7 +49,7 @@ fn a_server_is_started_asked_reset_and_stopped() {
 #[test]
 fn our_own_servers_tell_their_ports() {
     let folder = tempfile::tempdir().unwrap();
-    // In place of our binary a shell: `sh ROLE --listen …`, where the role is a script.
+    // A shell in place of our binary: `sh ROLE --listen …`, where the role is a script.
     let role = folder.path().join("role");
     let server = "echo warming up; echo admin on http://127.0.0.1:9; echo \"listening on http://127.0.0.1:7\"; echo $@; exec sleep 100";
     std::fs::write(&role, server).unwrap();
@@ -148,7 +148,7 @@ fn a_port_that_is_taken_is_noticed() {
 #[test]
 fn one_whose_port_is_snatched_away_gets_another() {
     let folder = tempfile::tempdir().unwrap();
-    // The first time it says what servers say when they lose that race.
+    // The first attempt prints what servers print when their port was taken.
     let text = "if mkdir tried; then echo 'bind(): Address already in use' >&2; exit 1; fi; echo ${port} serves; exec sleep 100";
     let spec = spec_of(&["sh", "-c", text], process(), ReadyCheck::Line("serves".into()));
     let subject = start(&launcher(), &spec, folder.path()).unwrap();

@@ -1,4 +1,4 @@
-//! The token of a server's admin address: who learns it, and that a reset shows it.
+//! The token of a server's admin address: who can read it, and that a reset sends it.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use breme_runner::{Names, Subject};
 
 use crate::world::{launcher, process, script, start};
 
-/// In place of one of our own servers: tells how it was started, and notes the token that it was given.
+/// Replaces one of our own servers: records its arguments and its token.
 const SERVER: &str = r#"PATH=/usr/bin:/bin:$PATH
 echo "$@"
 for argument; do
@@ -18,7 +18,7 @@ done
 echo "admin on http://ADMIN"
 echo "listening on http://127.0.0.1:7"
 exec sleep 100"#;
-/// Where our own servers get tokens that were drawn.
+/// File of generated tokens of our own servers.
 const DRAWN: &str = "breme-admin-token";
 
 /// A server whose admin address is that of the test.
@@ -41,7 +41,7 @@ fn purge() -> ResetAction {
     ResetAction::Admin { path: "/cache/purge".into(), content: "{\"all\": true}".into() }
 }
 
-/// Carries out a reset that is answered like this; what was asked, and what came of it.
+/// Carries out a reset with this response. Returns the request and the result.
 fn reset(subject: &mut Subject, admin: &TcpListener, answer: &str) -> (String, Result<(), String>) {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared by the tests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use breme_experiment::trial::{Cpus, ProcessSpec, Ready, ReadyCheck, Restart, SubjectKind, SubjectSpec};
 use breme_runner::{Hierarchy, Keeper, Launcher, Names, StartFault, Subject};
 
-/// Long: it is reached only when something is broken.
+/// Only reached if something is broken.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Times to do something within, each for where a busy machine is slower than the one before bears.
+/// Successive time limits, each for a machine that is too busy for the one before.
 pub const GROWING: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5), Duration::from_secs(50)];
 
@@ -21,12 +21,12 @@ pub fn launcher() -> Launcher {
     Launcher::new(keeper(), "/bin/sh".into(), Hierarchy::find())
 }
 
-/// As an ordinary user on a machine without control groups has it.
+/// The environment of an ordinary user on a machine without control groups.
 pub fn bare_launcher() -> Launcher {
     Launcher::new(keeper(), "/bin/sh".into(), Hierarchy::none("no control groups in this test"))
 }
 
-/// Both ways of holding processes together.
+/// With and without control groups.
 pub fn launchers() -> [Launcher; 2] {
     [launcher(), bare_launcher()]
 }
@@ -49,17 +49,17 @@ pub fn spec_of(command: &[&str], process: ProcessSpec, check: ReadyCheck) -> Sub
 
 /// A shell script that is ready when it prints `ready`.
 pub fn script(text: &str) -> SubjectSpec {
-    // The system's own programs, not what a wrapper earlier in PATH would have to find first.
+    // Prefers the system's programs to wrappers earlier in PATH.
     let text = &format!("PATH=/usr/bin:/bin:$PATH; {text}");
     spec_of(&["sh", "-c", text], process(), ReadyCheck::Line("ready".into()))
 }
 
-/// The system's own one, if it is there.
+/// The system's Python, if installed.
 pub fn python() -> &'static str {
     if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
 }
 
-/// Serves the folder that it runs in.
+/// Serves its working folder.
 pub fn python_server() -> SubjectSpec {
     let command = [python(), "-m", "http.server", "--bind", "127.0.0.1", "${port}"];
     spec_of(&command, process(), ReadyCheck::Answer { path: "/".into(), status: 200 })
@@ -69,19 +69,19 @@ pub fn start(launcher: &Launcher, spec: &SubjectSpec, folder: &Path) -> Result<S
     launcher.start(spec, folder, &[], &Names::default())
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and has not exited.
 pub fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
 }
 
-/// The numbers in a file, one a line.
+/// The PIDs in a file, one per line.
 pub fn pids_in(path: &Path) -> Vec<u32> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
-/// Waits for what another process does, without a bound of its own: the test runner has one.
+/// Waits for another process without a time limit: the test runner has one.
 pub fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::sleep(Duration::from_millis(1));
