@@ -1,13 +1,12 @@
-//! What is due in an open loop, and who takes it: one queue for all shards, so that nothing depends on how many there
-//! are.
+//! The arrivals of an open loop: one queue for all shards, so that nothing depends on their number.
 //!
-//! A shard with a free connection takes the next arrival **before** it is due and keeps the connection for it; so each
-//! arrival wakes one shard, and a shard without a free connection takes none. What comes due while no connection is
-//! free waits here, in the order of its numbers, as ranges of numbers and not as requests: a backlog of a million costs
-//! a few bytes. Past the bound arrivals are dropped, and counted.
+//! A shard with a free connection takes the next arrival **before** it is due and reserves the connection for it; so
+//! each arrival wakes one shard, and a shard without a free connection takes none. Arrivals that become due while no
+//! connection is free wait here in order, as ranges of numbers and not as requests: a backlog of a million costs a few
+//! bytes. Beyond the bound arrivals are dropped, and counted.
 //!
-//! The queue does not run by itself: whoever asks moves it on to the present first. Between two questions arrivals only
-//! come and none is taken, so the result is the same as if each had been put in at its own instant.
+//! The queue has no timer: each call first advances it to the present. Between two calls arrivals are only added and
+//! none is taken, so the result is the same as if each had been added at its own instant.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,22 +17,22 @@ use breme_base::{Instant, nanos};
 
 use crate::schedule::{Pace, Schedule};
 
-/// Something that is to begin at its instant: a request, or a session.
+/// A request or session that is to begin at its instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// Its number in the run, from 0.
+    /// Number in the run, from 0.
     pub number: u64,
     pub due: Instant,
 }
 
-/// What a shard gets that asks for the next arrival.
+/// The result of claiming the next arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// This one, which is due or will be.
     Taken(Arrival),
-    /// As many as may be under way are; the shard is woken when that changes.
+    /// The limit of arrivals in flight is reached; the shard is woken when that changes.
     Full,
-    /// There is nothing more to take before the end of the run's time.
+    /// There is none before the end of the run.
     NoneYet,
     /// There will be no more.
     Over,
@@ -42,17 +41,16 @@ pub(crate) enum Claim {
 /// The bounds of an open loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Arrivals that may wait for a connection.
+    /// Limit of arrivals that wait for a connection.
     pub waiting_max: u64,
-    /// Arrivals that may be under way; none: as many as there are places on connections.
+    /// Limit of arrivals in flight; none: as many as the connections hold.
     pub in_flight_max: Option<u64>,
-    /// There are no more than so many.
+    /// Total number of arrivals.
     pub count_max: u64,
-    /// Those that would be due after so long are none.
+    /// Arrivals due after this time are omitted.
     pub duration: Option<Duration>,
 }
 
-/// The arrivals of a run.
 #[derive(Debug)]
 pub(crate) struct Queue {
     bounds: Bounds,
@@ -63,18 +61,18 @@ pub(crate) struct Queue {
 struct State {
     schedule: Schedule,
     epoch: Instant,
-    /// The first number that has not come up.
+    /// The first number that is not due yet.
     next: u64,
-    /// Numbers that came up and that nobody has taken, rising.
+    /// Due numbers that were not taken, ascending.
     waiting: VecDeque<Range<u64>>,
     waiting_count: u64,
-    /// Taken and given back, since the connection that was kept for it is gone. At most one for each shard.
+    /// Returned arrivals: their reserved connections were lost. At most one per shard.
     returned: Vec<Arrival>,
     in_flight: u64,
     dropped: u64,
-    /// What each shard could take at once, besides the arrival that it keeps a place for.
+    /// Free places of each shard, in addition to that of its reserved arrival.
     free_places: Box<[u64]>,
-    /// Shards that found the bound of what is under way reached.
+    /// Shards that were refused because of the limit in flight.
     is_starved: Box<[bool]>,
     shards_left: usize,
 }
@@ -97,17 +95,17 @@ impl Queue {
         Self { bounds, state: Mutex::new(state) }
     }
 
-    /// Whether what is under way is bounded more tightly than by the places on connections.
+    /// Whether arrivals in flight have a lower limit than the number of places on connections.
     pub(crate) const fn is_capped(&self) -> bool {
         self.bounds.in_flight_max.is_some()
     }
 
-    /// The schedule counts from here. Every shard says it, with the same instant.
+    /// Sets the start of the schedule. Every shard calls it with the same instant.
     pub(crate) fn begin(&self, epoch: Instant) {
         self.lock().epoch = epoch;
     }
 
-    /// A shard that can take `places` more arrivals asks for the next one; how many were dropped meanwhile.
+    /// Claims the next arrival for a shard that can take `places` more. Also returns how many were dropped meanwhile.
     pub(crate) fn claim(&self, shard: usize, places: u64, now: Instant) -> (Claim, u64) {
         let mut state = self.lock();
         state.free_places[shard] = places;
@@ -119,7 +117,7 @@ impl Queue {
         (claim, std::mem::take(&mut state.dropped))
     }
 
-    /// Until `now` a shard could take nothing; how many were dropped meanwhile.
+    /// Records that a shard could take nothing until `now`. Returns how many were dropped meanwhile.
     pub(crate) fn note_busy(&self, shard: usize, now: Instant) -> u64 {
         let mut state = self.lock();
         state.free_places[shard] = 0;
@@ -127,7 +125,7 @@ impl Queue {
         std::mem::take(&mut state.dropped)
     }
 
-    /// The shard cannot begin it after all.
+    /// Returns an arrival that the shard cannot begin.
     pub(crate) fn give_back(&self, shard: usize, arrival: Arrival) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -136,13 +134,13 @@ impl Queue {
         state.returned.insert(place, arrival);
     }
 
-    /// What was taken has ended, in whichever way.
+    /// Records the end of an arrival, whatever its outcome.
     pub(crate) fn release(&self) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
     }
 
-    /// A shard that was turned away and can be served now.
+    /// A shard that was refused and can be served now.
     pub(crate) fn next_starved(&self) -> Option<usize> {
         let mut state = self.lock();
         if self.bounds.in_flight_max.is_some_and(|max| state.in_flight >= max) {
@@ -153,7 +151,8 @@ impl Queue {
         Some(shard)
     }
 
-    /// A shard takes nothing more from `now` on. The last one is told how many are left that nobody will begin.
+    /// The shard takes nothing more from `now` on. For the last one, returns how many arrivals remain that no shard
+    /// will begin.
     pub(crate) fn finish_shard(&self, shard: usize, now: Instant) -> u64 {
         let mut state = self.lock();
         state.advance(&self.bounds, now);
@@ -170,14 +169,14 @@ impl Queue {
         left
     }
 
-    /// A panic elsewhere leaves whole numbers behind, so the lock's poison says nothing.
+    /// The numbers are consistent after a panic elsewhere, so poisoning is ignored.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Puts into the queue what has come due until `now`.
+    /// Adds the arrivals that became due until `now`.
     fn advance(&mut self, bounds: &Bounds, now: Instant) {
         let last = bounds.duration.map_or(u64::MAX, |duration| nanos(duration).saturating_sub(1));
         let since = now.nanos_since(self.epoch);
@@ -186,7 +185,7 @@ impl State {
         if fresh == 0 {
             return;
         }
-        // What a free connection will take in a moment does not wait.
+        // Arrivals that a free connection will take in a moment do not count as waiting.
         let places: u64 = self.free_places.iter().sum();
         let permits = bounds.in_flight_max.map_or(u64::MAX, |max| max.saturating_sub(self.in_flight));
         let room = bounds.waiting_max.saturating_add(places.min(permits)).saturating_sub(self.waiting_count);
@@ -228,7 +227,7 @@ impl State {
         Claim::Taken(arrival)
     }
 
-    /// The arrival that is the next one's to take.
+    /// The arrival to be taken next.
     fn peek(&mut self, bounds: &Bounds) -> Option<Arrival> {
         if let Some(&arrival) = self.returned.last() {
             return Some(arrival);
@@ -247,7 +246,7 @@ mod tests {
 
     const EPOCH: Instant = Instant::from_nanos(500);
 
-    /// One arrival each millisecond.
+    /// One arrival per millisecond.
     fn each_millisecond(bounds: Bounds, shard_count: usize) -> Queue {
         let queue = Queue::new(&Pace::constant(1_000.0, Arrivals::Even), 1, shard_count, bounds);
         queue.begin(EPOCH);
@@ -294,7 +293,7 @@ mod tests {
     fn without_room_to_wait_a_free_connection_still_takes_what_is_due() {
         let queue = each_millisecond(Bounds { waiting_max: 0, ..OPEN }, 1);
         assert_eq!(queue.claim(0, 3, at(0.0)), taken(0));
-        // The shard comes 2 ms late, with two places besides that of the first: none is dropped.
+        // The shard is 2 ms late, with two places in addition to that of the first: none is dropped.
         assert_eq!(queue.claim(0, 2, at(2.0)), taken(1));
         assert_eq!(queue.claim(0, 1, at(2.0)), taken(2));
         assert_eq!(queue.note_busy(0, at(5.5)), 3);

@@ -1,20 +1,20 @@
-//! Gaps: for how long nobody, or one user, got no successful response.
+//! Gaps: times without a successful response, for all users or for one.
 //!
 //! | gap | from | until |
 //! |---|---|---|
 //! | of the service | a successful response to any user | the next one to any user |
 //! | of a user | the instant at which the user wants a request | the first successful response from then on |
 //!
-//! A user's think time is therefore in no gap of its own; failed attempts and the pauses between them are. Whoever has
-//! no response at the end of the run has a gap until then.
+//! So a user's gaps do not include think times, but failed attempts and the pauses between them. A user without a
+//! response at the end of the run has a gap until then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_base::{Instant, nanos};
 
-/// How often a shard reports its successful responses to the others; a gap of the service may be longer than it was by
-/// so much.
+/// Interval at which a shard reports its successful responses to the others; a gap of the service may be measured too
+/// long by this much.
 pub const REPORT_EVERY: Duration = Duration::from_micros(100);
 
 /// A time without a successful response.
@@ -45,28 +45,27 @@ impl LatestSuccess {
         Instant::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
-    /// The latest before this one, which may be later than it.
+    /// Returns the latest one before this one, which may be later than it.
     fn report(&self, done: Instant) -> Instant {
         Instant::from_nanos(self.0.fetch_max(done.as_nanos(), Ordering::Relaxed))
     }
 }
 
-/// What one shard knows of gaps.
+/// The gaps seen by one shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Availability {
-    /// Gaps count from then on.
+    /// Gaps count from this instant on.
     from: Instant,
     reported: Instant,
     pub gap: Gap,
     pub user_gap: Gap,
-    /// The latest request that failed or got a wrong response.
+    /// The latest request that failed or had a wrong response.
     pub last_failure: Option<Instant>,
     /// The first successful response after it.
     pub recovered: Option<Instant>,
 }
 
 impl Availability {
-    /// Before the run has begun.
     pub(crate) fn new() -> Self {
         Self {
             from: Instant::FAR,
@@ -82,7 +81,7 @@ impl Availability {
         self.from = from;
     }
 
-    /// A successful response, to a user who has wanted one since `wanted`.
+    /// Records a successful response to a user who has wanted one since `wanted`.
     #[inline]
     pub(crate) fn note_success(&mut self, wanted: Instant, done: Instant, latest: &LatestSuccess) {
         self.note_wait(wanted, done);
@@ -104,7 +103,7 @@ impl Availability {
         (self.last_failure, self.recovered) = (Some(at), None);
     }
 
-    /// A user has waited for one.
+    /// Records that a user has waited for one.
     #[inline]
     pub(crate) fn note_wait(&mut self, wanted: Instant, until: Instant) {
         self.user_gap.take(wanted.max(self.from), until);

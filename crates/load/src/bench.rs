@@ -1,4 +1,4 @@
-//! The result as a line of a Go benchmark, for `benchstat`.
+//! The result in the format of Go benchmarks, for `benchstat`.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use breme_stats::go_bench::{Better, Measure, write_configuration, write_line, wr
 
 use crate::outcome::Outcome;
 
-/// Writes the result. The files of several runs may be put together.
+/// Writes the result. The files of several runs may be concatenated.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     let Outcome { settings, requests, response_time, service_time, generator, .. } = outcome;
     let ns = |nanos: u64, unit: &'static str| Measure { value: nanos as f64, unit };

@@ -1,16 +1,15 @@
-//! A distribution in a few bins with round limits, for people to see its shape.
+//! A distribution in a few bins with round limits, to show its shape.
 //!
-//! Where the bulk of the times spans more than a factor of [`LINEAR_SPAN_MAX`], the limits grow geometrically, by the
-//! preferred numbers of each decade; else they are equally far apart. What lies below the bulk is in the first bin, and
-//! what lies above it in the last.
+//! If the bulk of the times spans more than a factor of [`LINEAR_SPAN_MAX`], the limits grow geometrically, by the
+//! preferred numbers of each decade; otherwise they are equidistant. The first bin includes everything below the bulk,
+//! the last everything above it.
 
 use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The most bins.
 pub const BIN_COUNT_MAX: usize = 16;
-/// The bulk: between these quantiles.
+/// The bulk is between these quantiles.
 const BULK: [f64; 2] = [0.001, 0.999];
 const LINEAR_SPAN_MAX: f64 = 4.0;
 /// Limits within a decade, from fine to coarse.
@@ -33,7 +32,7 @@ pub struct HistogramBin {
     pub count: u64,
 }
 
-/// At most so many bins (4 to [`BIN_COUNT_MAX`]) that hold every time of the histogram; none if it is empty.
+/// At most `count_max` bins (4 to [`BIN_COUNT_MAX`]) that include every time of the histogram; none if it is empty.
 #[must_use]
 pub fn bins(times: &Histogram, count_max: usize) -> Vec<HistogramBin> {
     if times.is_empty() {
@@ -42,7 +41,7 @@ pub fn bins(times: &Histogram, count_max: usize) -> Vec<HistogramBin> {
     let count_max = count_max.clamp(4, BIN_COUNT_MAX);
     let [low, high] = BULK.map(|quantile| times.quantile(quantile).max(1));
     let (min, max) = (times.min(), times.max());
-    // One bin is kept for what lies above.
+    // One bin is reserved for the times above the bulk.
     let inner = limits(low, high, count_max - 1).into_iter().filter(|limit| (min..max).contains(limit));
     let limits: Vec<u64> = inner.chain([max]).collect();
     let mut bins = Vec::with_capacity(limits.len());
@@ -65,7 +64,7 @@ fn limits(low: u64, high: u64, count_max: usize) -> Vec<u64> {
                 return limits;
             }
         }
-        // Even decades are too many: every second, third, … one, with the last.
+        // Even whole decades are too many: takes every second, third, … one, and the last.
         let every = limits.len().div_ceil(count_max);
         let mut kept: Vec<u64> = limits.into_iter().rev().step_by(every).collect();
         kept.reverse();

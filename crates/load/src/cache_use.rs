@@ -1,17 +1,16 @@
-//! Whether a response came out of a cache, by its Cache-Status (RFC 9211).
+//! Whether a response came from a cache, by its Cache-Status (RFC 9211).
 
 use sfv::{BareItem, List, ListEntry, Parser};
 
 use breme_http::Fields;
 
-/// What caches say of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheUse {
-    /// A cache gave it without asking further.
+    /// A cache responded without forwarding the request.
     Hit,
-    /// Every cache on its way asked further.
+    /// Every cache on the path forwarded the request.
     Miss,
-    /// There is no Cache-Status, or none that can be read.
+    /// No Cache-Status, or a malformed one.
     Unsaid,
 }
 
@@ -27,7 +26,7 @@ impl CacheUse {
         Self::read(&value)
     }
 
-    /// The list has a member for each cache.
+    /// The list has a member per cache.
     fn read(value: &[u8]) -> Self {
         if value.is_empty() {
             return Self::Unsaid;

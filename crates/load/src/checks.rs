@@ -1,4 +1,4 @@
-//! What an answer must be like to count as right: a fast wrong answer is no result.
+//! The checks of a response: a fast wrong response is no result.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use memchr::memmem::Finder;
 use sha2::{Digest, Sha256};
 
-/// What the user expects of every answer.
+/// What the user expects of every response.
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
     /// The status; none: 200 to 399.
@@ -15,7 +15,7 @@ pub struct Expectations {
     pub content_bytes: Option<u64>,
     /// The SHA-256 of the content.
     pub content_sha256: Option<[u8; 32]>,
-    /// Bytes that stand somewhere in the content.
+    /// Bytes that the content must contain.
     pub contains: Option<Needle>,
 }
 
@@ -23,16 +23,15 @@ pub struct Expectations {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSet(Vec<RangeInclusive<u16>>);
 
-/// Bytes to look for in content that comes in pieces.
+/// Bytes to search in content that arrives in pieces.
 #[derive(Clone, Debug)]
 pub struct Needle {
     finder: Finder<'static>,
-    /// For each length of a matched beginning, the longest shorter beginning that is also its end (Knuth, Morris,
-    /// Pratt).
+    /// For each length of a matched prefix, the longest shorter prefix that is also its suffix (Knuth, Morris, Pratt).
     fallback: Vec<u32>,
 }
 
-/// How far the checks of one answer are.
+/// The state of the checks of one response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CheckState {
     hash: Option<Sha256>,
@@ -41,7 +40,7 @@ pub(crate) struct CheckState {
 }
 
 impl Expectations {
-    /// Whether the user named anything to expect.
+    /// Whether any check was configured.
     #[must_use]
     pub const fn any(&self) -> bool {
         self.status.is_some() || self.content_bytes.is_some() || self.reads_content()
@@ -83,10 +82,10 @@ impl Expectations {
 }
 
 impl StatusSet {
-    /// Reads `200`, `200,304`, `2xx`, `200-299`.
+    /// Parses `200`, `200,304`, `2xx`, `200-299`.
     ///
     /// # Errors
-    /// With a sentence that names the part and what is expected.
+    /// Names the invalid part and what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(|part| parse_statuses(part.trim())).collect::<Result<Vec<_>, _>>().map(Self)
     }
@@ -121,10 +120,10 @@ fn parse_statuses(part: &str) -> Result<RangeInclusive<u16>, String> {
     if range.is_empty() { Err(fault()) } else { Ok(range) }
 }
 
-/// Reads 64 hexadecimal digits.
+/// Parses 64 hexadecimal digits.
 ///
 /// # Errors
-/// With a sentence that says what is expected.
+/// States what is expected.
 pub fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
     let fault =
         || format!("{text:?} is not a SHA-256 digest; write its 64 hexadecimal digits, as sha256sum prints them");
@@ -139,7 +138,6 @@ pub fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
 }
 
 impl Needle {
-    /// Looks for these bytes.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         let mut fallback = vec![0; bytes.len() + 1];
@@ -158,10 +156,10 @@ impl Needle {
         self.finder.needle().is_empty()
     }
 
-    /// The next piece; whether the bytes have now been seen. `matched` bytes of the beginning stand at the end of what
-    /// came before.
+    /// Searches the next piece. Returns whether the bytes have been found. `matched` bytes of the needle were at the
+    /// end of the pieces before.
     ///
-    /// The fast search does the piece itself; the automaton does only the seams between pieces.
+    /// The fast search is used within the piece; the automaton only across the boundaries of pieces.
     fn feed(&self, matched: &mut u32, bytes: &[u8]) -> bool {
         let needle = self.finder.needle();
         let mut position = 0;

@@ -1,19 +1,18 @@
 //! A user's cookies (RFC 6265, as far as a load needs it).
 //!
-//! All targets of a run have one host, so a cookie is kept by its name and path. Not as a browser does: without a Path
-//! attribute a cookie counts for the whole host, and `Secure` is not looked at, because the systems under test stand
-//! behind plain connections here.
+//! All targets of a run have one host, so a cookie is identified by its name and path. Unlike in a browser, a cookie
+//! without a Path attribute applies to the whole host, and `Secure` is ignored, because systems under test are
+//! reached without TLS here.
 
 use std::time::Duration;
 
 use breme_base::{Instant, UnixSeconds};
 
-/// The most cookies that a user keeps; past it the oldest goes.
+/// The most cookies per user; beyond this the oldest is removed.
 pub const COOKIE_COUNT_MAX: usize = 64;
-/// The longest name and value together; a longer cookie is not kept.
+/// The longest name and value together; longer cookies are ignored.
 pub const COOKIE_BYTES_MAX: usize = 4096;
 
-/// The cookies of one user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jar {
     cookies: Vec<Cookie>,
@@ -21,7 +20,7 @@ pub(crate) struct Jar {
 
 #[derive(Clone, Debug)]
 struct Cookie {
-    /// `name=value`, as it is sent.
+    /// `name=value`, as sent.
     pair: Vec<u8>,
     name_bytes: usize,
     path: Vec<u8>,
@@ -29,12 +28,11 @@ struct Cookie {
 }
 
 impl Jar {
-    /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.cookies.clear();
     }
 
-    /// Takes the value of a Set-Cookie field that came at `now`, which is `wall` on the calendar, from `host`.
+    /// Stores the value of a Set-Cookie field received at `now`, which is `wall` in calendar time, from `host`.
     pub(crate) fn store(&mut self, set_cookie: &[u8], host: &str, now: Instant, wall: UnixSeconds) {
         let mut parts = set_cookie.split(|&byte| byte == b';');
         let pair = parts.next().unwrap_or_default().trim_ascii();
@@ -56,7 +54,7 @@ impl Jar {
         self.cookies.push(Cookie { pair: pair.to_vec(), name_bytes, path, expires: attributes.expires });
     }
 
-    /// Appends a Cookie field line for a request of `path`, if there is a cookie for it.
+    /// Appends a Cookie field line for a request of `path`, if a cookie applies.
     pub(crate) fn write_field(&mut self, path: &[u8], now: Instant, out: &mut Vec<u8>) {
         self.cookies.retain(|cookie| cookie.expires > now);
         let mut separator: &[u8] = b"Cookie: ";
@@ -88,7 +86,7 @@ impl<'a> Attributes<'a> {
             } else if name.eq_ignore_ascii_case(b"domain") && !value.is_empty() {
                 attributes.domain = Some(value.strip_prefix(b".").unwrap_or(value));
             } else if name.eq_ignore_ascii_case(b"max-age") {
-                // It wins over Expires (RFC 6265, 5.3).
+                // It takes precedence over Expires (RFC 6265, 5.3).
                 if let Some(expires) = expiry_of_max_age(value, now) {
                     attributes.expires = expires;
                     has_max_age = true;

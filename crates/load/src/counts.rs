@@ -1,4 +1,4 @@
-//! Counts that are known while the run goes on.
+//! Counts that are available during the run.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,6 @@ impl Counts {
         };
     }
 
-    /// Adds those of another shard.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.sent += other.sent;
         self.late += other.late;

@@ -1,13 +1,13 @@
-//! The time series as CSV: a line for each interval; and the steps of scenarios: a line for each name.
+//! The time series as CSV, a line per interval; and the steps of scenarios, a line per name.
 
 use std::io::{self, Write};
 
 use crate::outcome::{Outcome, TimeSummary};
 
-/// Writes the intervals of the run, with a line of names first. Times are in nanoseconds, as the names say.
+/// Writes the intervals of the run after a header line. Times are in nanoseconds, as the names say.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
@@ -39,10 +39,10 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the steps of scenarios by name, with a line of names first. Times are in nanoseconds, as the names say.
+/// Writes the steps of scenarios by name, after a header line. Times are in nanoseconds, as the names say.
 ///
 /// # Errors
-/// What `out` says.
+/// Those of `out`.
 pub fn write_steps<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     const TIMES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p999", "max"];
     write!(out, "step,sent,answered,errors")?;

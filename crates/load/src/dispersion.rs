@@ -1,11 +1,10 @@
-//! How evenly requests leave: the index of dispersion.
+//! How evenly requests are sent: the index of dispersion.
 
-/// The width of the windows in which sends are counted. What comes to a server within it queues in front of one
-/// processor.
+/// The width of the windows in which sends are counted. Requests that reach a server within one queue for a CPU.
 pub const DISPERSION_WINDOW_NS: u64 = 100_000;
-/// Fewer windows say nothing: the index of a Poisson process scatters by `√(2 ÷ windows)`.
+/// Fewer windows are inconclusive: the index of a Poisson process scatters by `√(2 ÷ windows)`.
 const WINDOW_COUNT_MIN: u64 = 1_000;
-/// Nor do fewer sends.
+/// So are fewer sends.
 const SEND_COUNT_MIN: u64 = 100;
 
 /// Counts sends in windows of [`DISPERSION_WINDOW_NS`], in constant memory: each window adds its count and its square.
@@ -18,7 +17,7 @@ pub(crate) struct Sends {
 }
 
 impl Sends {
-    /// A request is sent so long after the beginning of the run.
+    /// Records a request sent at this time since the start of the run.
     #[inline]
     pub(crate) fn note(&mut self, since_start_ns: u64) {
         let window = since_start_ns / DISPERSION_WINDOW_NS;
@@ -35,7 +34,7 @@ impl Sends {
         self.squares += u128::from(count * count);
     }
 
-    /// Variance and mean of the sends in a window, over `elapsed_ns`.
+    /// Variance and mean of the sends per window, over `elapsed_ns`.
     fn moments(mut self, elapsed_ns: u64) -> Option<(f64, f64)> {
         self.close_window();
         let windows = elapsed_ns / DISPERSION_WINDOW_NS;
@@ -47,9 +46,9 @@ impl Sends {
     }
 }
 
-/// The index of dispersion of the sends of all shards, variance ÷ mean of their number in a window: 1 where they are
-/// independent of each other (a Poisson process), *n* where they leave *n* at a time. Shards do not know of each other,
-/// so that their variances add up. None: the run was too short to say.
+/// The index of dispersion of the sends of all shards, variance ÷ mean of their number in a window: 1 if they are
+/// independent of each other (a Poisson process), *n* if they are sent *n* at a time. Shards are independent, so their
+/// variances add up. None: the run was too short.
 pub(crate) fn dispersion(shards: impl Iterator<Item = Sends>, elapsed_ns: u64) -> Option<f64> {
     let moments: Vec<(f64, f64)> = shards.filter_map(|sends| sends.moments(elapsed_ns)).collect();
     let (variance, mean) = moments.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -64,7 +63,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// The index of a second in which a pack of `size` leaves at random, 1,000 times.
+    /// The index of one second in which batches of `size` are sent at random instants, 1,000 times.
     fn index_of_packs(size: u64) -> f64 {
         let mut random = Random::new(size);
         let mut instants: Vec<u64> = (0..1_000).map(|_| random.below(SECOND)).collect();

@@ -1,14 +1,12 @@
-//! How the value of a variable is written where it stands: as it is, as a part of a URL, as the inside of a JSON
-//! string.
+//! How the value of a variable is encoded: as is, as part of a URL, or as the inside of a JSON string.
 
 use std::io::Write;
 
-/// How the value of a variable is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As it is.
+    /// As is.
     Plain,
-    /// Percent-encoded, as a part of a path, a query or a form.
+    /// Percent-encoded, for a path, a query or a form.
     Url,
     /// As the inside of a JSON string.
     Json,
@@ -35,7 +33,7 @@ impl Encoding {
     }
 }
 
-/// `token:url`: the name, and the encoding behind it.
+/// Splits `token:url` into the name and the encoding.
 pub(crate) fn split_encoding(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }
@@ -45,7 +43,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Writes what may stand and percent-encodes the rest.
+/// Percent-encodes all bytes except those for which `may_stand` is true.
 pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     for &byte in value {
         if may_stand(byte) {
@@ -56,12 +54,12 @@ pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &m
     }
 }
 
-/// Percent-encodes what cannot stand in a request target; what is encoded already stays.
+/// Percent-encodes bytes that are invalid in a request target; existing encodings are kept.
 pub(crate) fn push_target(value: &[u8], out: &mut Vec<u8>) {
     push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out);
 }
 
-/// Decodes a part of a form: `+` is a space, and `%` begins a byte. What is no encoding stays.
+/// Decodes a part of a form: `+` is a space, and `%` begins a byte. Invalid encodings are kept.
 pub(crate) fn decode_form(value: &[u8], out: &mut Vec<u8>) {
     let digit = |at: usize| value.get(at).and_then(|&byte| char::from(byte).to_digit(16));
     let mut at = 0;

@@ -1,8 +1,8 @@
-//! Numbers as people read them: three digits and the unit that fits.
+//! Numbers for people: three digits and a suitable unit.
 
 use breme_base::grouped;
 
-/// A time with the unit that fits it: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
+/// A time with a suitable unit: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
 #[must_use]
 pub fn duration(nanos: u64) -> String {
     match nanos {

@@ -5,18 +5,16 @@ use breme_base::grouped;
 use crate::bins::HistogramBin;
 use crate::figures::{duration, percent};
 
-/// A bin as a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistogramLine {
     /// Upper limit, right-aligned.
     pub limit: String,
-    /// Bar, padded to the width that is left for bars.
+    /// Bar, padded to the width available for bars.
     pub bar: String,
     /// Count and share, right-aligned.
     pub count: String,
 }
 
-/// Width of a limit.
 const LIMIT_WIDTH: usize = 9;
 const SHARE_WIDTH: usize = 7;
 const GAP: &str = "  ";
@@ -25,14 +23,14 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 const BAR_WIDTH_MIN: usize = 4;
 
 impl HistogramLine {
-    /// Its parts with what is between them.
+    /// All parts, separated.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{}{GAP}{}{GAP}{}", self.limit, self.bar, self.count)
     }
 }
 
-/// The bins as lines of `width` columns, or of somewhat more where that is too little for any bar.
+/// The bins as lines of `width` columns, or somewhat longer if that leaves no room for bars.
 #[must_use]
 pub fn histogram_lines(bins: &[HistogramBin], width: usize) -> Vec<HistogramLine> {
     let total: u64 = bins.iter().map(|bin| bin.count).sum();
@@ -51,7 +49,7 @@ pub fn histogram_lines(bins: &[HistogramBin], width: usize) -> Vec<HistogramLine
     bins.iter().map(line).collect()
 }
 
-/// Any count above 0 is seen.
+/// Any count above 0 is visible.
 fn bar(count: u64, largest: u64, width: usize) -> String {
     let eighths = (count as f64 / largest as f64 * width as f64 * 8.0).round() as usize;
     let eighths = eighths.max(usize::from(count > 0));

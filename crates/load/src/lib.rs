@@ -1,5 +1,5 @@
-//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again; an open loop of
-//! requests that come by a schedule; and scenarios of several steps in either.
+//! The load generator: a closed loop of users who send a request, wait for the response, think, and repeat; an open
+//! loop of requests sent by a schedule; and scenarios of several steps in either.
 //!
 //! ```text
 //!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
@@ -8,31 +8,30 @@
 //!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
 //! ```
 //!
-//! | module | what it is about |
+//! | module | content |
 //! |---|---|
-//! | `target`, `template`, `variables`, `request` | what is sent: URLs, placeholders, values, requests that are built once |
-//! | `plan` | the settings, checked before the clock starts |
+//! | `target`, `template`, `variables`, `request` | requests: URLs, placeholders, values, built once |
+//! | `plan` | the settings, checked before the run |
 //! | `node`, `user`, `window` | users with their connections; what a free user does next |
-//! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
-//! | `scenario`, `session` | users that do several steps |
-//! | `redirect` | where a redirect leads, and the request that follows it |
-//! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
-//! | `versions`, `cache_use` | whether a response is out of date, and whether a cache gave it |
+//! | `schedule`, `arrivals` | the open loop: when requests are due, and which shard takes them |
+//! | `scenario`, `session` | users that perform several steps |
+//! | `redirect` | the target of a redirect, and the request to it |
+//! | `checks`, `cookies` | checks of responses, and cookies of a user |
+//! | `versions`, `cache_use` | whether a response is stale, and whether it came from a cache |
 //! | `pairs` | whether a response shows all that its session has stored |
-//! | `availability` | for how long no response was successful |
-//! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
-//! | `counts` | what is known while the run goes on |
+//! | `availability` | times without a successful response |
+//! | `tally`, `series`, `run` | counts per shard, per interval, and in total |
+//! | `counts` | counts available during the run |
 //! | `outcome`, `text`, `bins`, `histogram_lines`, `figures`, `csv`, `bench` | the result |
 //!
-//! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer
-//! before it and the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response
-//! time* due → done, *lateness* the part of due → sent that is the generator's doing; connecting is timed apart. Times
-//! are kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram
-//! at its limit.
+//! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the previous
+//! response and the think time), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time*
+//! due → done, *lateness* the part of due → sent that the generator causes; connecting is timed separately. Times are
+//! kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at
+//! its limit.
 //!
 //! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run
-//! against a simulated server from a seed. It does not resolve names and does not know how long its own thread was
-//! busy; both are told to it.
+//! against a simulated server from a seed. Addresses and the CPU time of its threads are passed to it.
 
 mod arrivals;
 mod availability;

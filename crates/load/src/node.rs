@@ -9,25 +9,25 @@
 //!                 └──────── connection lost ◄───────────┘
 //! ```
 //!
-//! Where the loops differ is **what a free user does next** (`take_next`):
+//! The loops differ in **what a free user does next** (`take_next`):
 //!
 //! | | a free user |
 //! |---|---|
-//! | closed loop | claims the next request's number and sends it, after its time to think |
+//! | closed loop | claims the next request's number and sends it, after its think time |
 //! | open loop (`open`) | is listed as free; an arrival takes it when it is due |
-//! | with scenarios (`sessions`) | goes on to the next step of its session; between sessions it is free as above |
+//! | with scenarios (`sessions`) | continues with the next step of its session; between sessions it is free as above |
 //!
 //! The rest is the same for both: `connections` opens, loses and closes, `exchange` sends and reads responses,
 //! `accounting` counts.
 //!
 //! - In a closed loop a user **claims** a request's number before it opens a connection or sends, so that with `-n`
-//!   there are never more or fewer requests than asked for. Every claimed request ends as answered, failed by a kind,
+//!   there are never more or fewer requests than configured. Every claimed request ends as answered, failed by a kind,
 //!   or unfinished.
 //! - The clock is read by the driver, for each event: *sent* is the instant of the call that produced the request,
-//!   *first byte* and *done* the instants of the calls that brought the bytes. No stamp is taken after waiting for
+//!   *first byte* and *done* the instants of the calls with the bytes. No time stamp is taken after waiting for
 //!   something else.
-//! - One call's answers are all read before anything is sent, so a pipeline is refilled with one send.
-//! - At the end (time over, or asked to stop) nothing new is sent; what is under way is waited for, for a bounded time.
+//! - All responses of a call are read before anything is sent, so a pipeline is refilled with one send.
+//! - At the end (time limit, or stopped) nothing new is sent; requests in flight are waited for, for a bounded time.
 
 mod accounting;
 mod connections;
@@ -198,7 +198,7 @@ impl Node for Load {
         self.publish();
     }
 
-    /// Another shard: the schedule begins, or there is room for an arrival that was turned away.
+    /// Another shard woke this one: the schedule begins, or there is room for a refused arrival.
     fn handle_woken(&mut self, now: Instant, _message: u64, actions: &mut Actions) {
         self.tick(now);
         if let Phase::Opening(_) = self.phase {

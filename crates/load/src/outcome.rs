@@ -1,4 +1,4 @@
-//! The result of a run: the shards' counts put together, and a verdict on whether they may be believed.
+//! The result of a run: the merged counts of the shards, and a verdict on their validity.
 
 mod availability;
 mod counts;
@@ -34,11 +34,10 @@ use crate::node::Load;
 use crate::run::Run;
 use crate::tally::Tally;
 
-/// Bins of the histogram of a result.
 const HISTOGRAM_BINS: usize = 12;
 
 impl Outcome {
-    /// Puts together what the shards counted. Call it once, when all have ended.
+    /// Merges the counts of the shards. Call it once, after all have ended.
     #[must_use]
     pub fn of(run: &Run, shards: &mut [Load], generator: &Generator) -> Self {
         let mut tally = Tally::of_scenarios(run.plan().scenarios());
@@ -100,7 +99,7 @@ impl Outcome {
         outcome
     }
 
-    /// Takes what the origin counted while the run lasted.
+    /// Adds the number of requests that the origin counted during the run.
     pub fn count_origin(&mut self, requests: u64) {
         let responses = self.requests.answered;
         if let Some(cache) = &mut self.cache {
@@ -108,7 +107,6 @@ impl Outcome {
         }
     }
 
-    /// The distribution of the response times.
     #[must_use]
     pub fn response_histogram(run: &Run) -> Histogram {
         run.series().total().response.clone()
@@ -122,13 +120,11 @@ impl Outcome {
         later(&series.total().response).saturating_sub(later(&series.total().wrong))
     }
 
-    /// The distribution of the times to connect.
     #[must_use]
     pub fn connect_histogram(run: &Run) -> Histogram {
         run.series().total().connect.clone()
     }
 
-    /// The distribution of the service times.
     #[must_use]
     pub fn service_histogram(run: &Run) -> Histogram {
         run.series().total().service.clone()
@@ -139,7 +135,7 @@ fn dispersion(shards: &[Load], window: Duration) -> Option<f64> {
     crate::dispersion::dispersion(shards.iter().map(|shard| shard.tally.sends), nanos(window))
 }
 
-/// The time that rates refer to: what is waited for at the end does not dilute them.
+/// The time to which rates refer: the wait at the end does not reduce them.
 fn window(shards: &[Load], started: Instant, ended: Instant) -> Duration {
     let window_ends = shards.iter().map(|shard| shard.window_ends).filter(|&ends| ends != Instant::FAR).max();
     window_ends.map_or(ended, |window_ends| ended.min(window_ends)).since(started)

@@ -1,17 +1,16 @@
 //! Pairs that users store in their sessions, and whether every response shows all of them.
 //!
-//! A request with `?name=K&value=V` stores a pair; a response of status 2xx acknowledges it and shows all pairs of the
-//! session, one `K=V` per line. Each later response must show every pair that was acknowledged, or shown before. Of a
-//! request without such a response nobody knows whether its pair was stored: both are right, until a response shows
-//! it.
+//! A request with `?name=K&value=V` stores a pair; a response with status 2xx acknowledges it and shows all pairs of
+//! the session, one `K=V` per line. Each later response must show every pair that was acknowledged or shown before.
+//! Without such a response it is unknown whether the pair was stored: both are correct until a response shows it.
 //!
 //! | | |
 //! |---|---|
 //! | inconsistent | a response that lacks a pair which was acknowledged before, or its own |
 //! | stale | an inconsistent response whose pair a later one shows again; or the last of its session, if it is the first to lack one |
 //! | lost | a pair that the last two responses of its session lack, and perhaps more |
-//! | foreign | a line that no request of the session stored, or that is there twice |
-//! | shared | a session id that the server gave to two sessions |
+//! | foreign | a line that no request of the session stored, or that appears twice |
+//! | shared | a session id that the server issued to two sessions |
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -20,49 +19,47 @@ use std::sync::{Mutex, PoisonError};
 use crate::encoding::decode_form;
 use crate::scenario::CONTENT_KEPT_MAX;
 
-/// The most pairs that one session may store.
 pub const PAIR_COUNT_MAX: u64 = 10_000;
-/// Session ids that are followed.
+/// The most session ids tracked.
 pub const SESSION_ID_COUNT_MAX: usize = 1_000_000;
-/// A cookie with a shorter value (up to its first `.`) is no session id: one has at least 64 bits.
+/// A cookie with a shorter value (up to its first `.`) is no session id: session ids have at least 64 bits.
 pub const SESSION_ID_BYTES_MIN: usize = 16;
 
-/// What a user's session holds, as far as its responses have said.
+/// The content of a user's session according to its responses.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
-    /// What the response shows if nothing is wrong: the lines of all known pairs, and behind them that of the request.
+    /// The expected response: the lines of all known pairs, followed by that of the request.
     expected: Vec<u8>,
-    /// How much of it is known: all but the line of the request.
+    /// Length of its known part: all but the line of the request.
     known_bytes: usize,
     /// Lines of requests without an acknowledgement.
     unknown: Vec<Box<[u8]>>,
     missing: Vec<Missing>,
-    /// Inconsistent responses, by their numbers, that are not known to be stale yet.
+    /// Numbers of inconsistent responses that are not known to be stale yet.
     inconsistent: Vec<u32>,
-    /// Responses so far.
     response_count: u32,
     has_shared_id: bool,
     content: Content,
 }
 
-/// A known pair that the last response did not show.
+/// A known pair that the last response lacked.
 #[derive(Clone, Debug)]
 struct Missing {
     line: Box<[u8]>,
-    /// The first of the responses without it.
+    /// The first response without it.
     since: u32,
 }
 
 /// The content of the response that is being read.
 #[derive(Debug)]
 enum Content {
-    /// So many bytes are as expected.
+    /// This many bytes, all as expected.
     Expected(usize),
     /// All of it, up to [`CONTENT_KEPT_MAX`].
     Other(Vec<u8>),
 }
 
-/// What one response, or the end of a session, has shown.
+/// The findings in one response, or at the end of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub is_inconsistent: bool,
@@ -79,14 +76,14 @@ impl Default for Content {
 }
 
 impl Findings {
-    /// Whether the response is as it should be.
+    /// Whether the response is correct.
     pub(crate) const fn is_right(&self) -> bool {
         !self.is_inconsistent && self.foreign == 0 && self.shared == 0
     }
 }
 
 impl Pairs {
-    /// A new session.
+    /// Starts a new session.
     pub(crate) fn clear(&mut self) {
         self.expected.clear();
         self.known_bytes = 0;
@@ -98,7 +95,7 @@ impl Pairs {
         self.content = Content::default();
     }
 
-    /// A request with this target is sent.
+    /// Begins a request with this target.
     pub(crate) fn begin_request(&mut self, target: &[u8]) {
         self.expected.truncate(self.known_bytes);
         push_line(target, &mut self.expected);
@@ -106,12 +103,12 @@ impl Pairs {
         self.has_shared_id = false;
     }
 
-    /// The response has given the user an id that another user has.
+    /// Records that the response set a session id of another user.
     pub(crate) const fn note_shared_id(&mut self) {
         self.has_shared_id = true;
     }
 
-    /// A part of the response's content.
+    /// Adds a part of the response's content.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         match &mut self.content {
             Content::Expected(length) if self.expected[*length..].starts_with(bytes) => *length += bytes.len(),
@@ -127,7 +124,7 @@ impl Pairs {
         }
     }
 
-    /// The request got no response, or one that acknowledges nothing. Whether it was to store a pair.
+    /// The request has no response, or one that acknowledges nothing. Returns whether it was to store a pair.
     pub(crate) fn end_unacknowledged(&mut self) -> bool {
         let line = self.expected[self.known_bytes..].strip_suffix(b"\n");
         let is_write = line.is_some();
@@ -156,7 +153,7 @@ impl Pairs {
         findings
     }
 
-    /// The session ends: what has not been shown again is lost.
+    /// The session ends: pairs that were not shown again are lost.
     pub(crate) fn end_session(&mut self) -> Findings {
         let last = self.response_count.saturating_sub(1);
         let lost = self.missing.iter().filter(|missing| missing.since < last).count();
@@ -165,7 +162,7 @@ impl Pairs {
         Findings { lost: lost as u64, stale, ..Findings::default() }
     }
 
-    /// Looks line by line at a response that is not as expected.
+    /// Compares an unexpected response line by line.
     fn compare(&mut self, content: &[u8], findings: &mut Findings) {
         #[derive(Clone, Copy, PartialEq)]
         enum Line {
@@ -209,7 +206,7 @@ impl Pairs {
     }
 }
 
-/// Appends the line of the pair that a request with this target stores, if it stores one.
+/// Appends the line of the pair stored by a request with this target, if any.
 fn push_line(target: &[u8], line: &mut Vec<u8>) {
     let query = target.splitn(2, |&byte| byte == b'?').nth(1).unwrap_or_default();
     let parameter = |name: &[u8]| {
@@ -228,7 +225,7 @@ fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\n").unwrap_or(line))
 }
 
-/// The ids that the server has given to sessions; the shards of a run share them.
+/// The session ids issued by the server; shared by the shards of a run.
 #[derive(Debug, Default)]
 pub(crate) struct SessionIds {
     hasher: RandomState,
@@ -236,12 +233,12 @@ pub(crate) struct SessionIds {
 }
 
 impl SessionIds {
-    /// A response to this session sets a cookie. Whether another session has the id in it.
+    /// Whether the cookie, set by a response to this session, has the id of another session.
     pub(crate) fn is_shared(&self, cookie: &[u8], session: u64) -> bool {
         let pair = cookie.split(|&byte| byte == b';').next().unwrap_or_default();
         let Some(equals) = memchr::memchr(b'=', pair) else { return false };
         let value = pair[equals + 1..].trim_ascii();
-        // What follows is a route, as in `JSESSIONID=4F0A….node2`, and may change.
+        // The suffix is a route, as in `JSESSIONID=4F0A….node2`, and may change.
         let id = value.split(|&byte| byte == b'.').next().unwrap_or_default();
         if id.len() < SESSION_ID_BYTES_MIN {
             return false;
@@ -328,7 +325,7 @@ mod tests {
         let begun = [("a=1", Some("a=1")), ("b=2", Some("a=1 b=2"))];
         check(&[&begun[..], &[("c=3", Some("b=2 c=3")), ("d=4", Some("b=2 c=3 d=4"))]].concat(), &[2, 3], lost(1, 0));
         check(&[&begun[..], &[("c=3", Some("c=3")), ("d=4", Some("c=3 d=4"))]].concat(), &[2, 3], lost(2, 0));
-        // One returns, and the responses without it were stale; the other is lost.
+        // One reappears, so the responses without it were stale; the other is lost.
         check(&[&begun[..], &[("c=3", Some("c=3")), ("d=4", Some("b=2 c=3 d=4"))]].concat(), &[2, 3], lost(1, 1));
     }
 
@@ -375,7 +372,7 @@ mod tests {
     }
 
     proptest! {
-        /// A server that shows what it has, at most some requests of which were not acknowledged, is always right.
+        /// A server that shows what it has, at most some requests of which were not acknowledged, is always correct.
         #[test]
         fn no_right_server_is_blamed(steps in proptest::collection::vec((any::<bool>(), 0..4_u8), 1..40)) {
             let mut pairs = Pairs::default();

@@ -1,4 +1,4 @@
-//! The plan of a run: what the user wants, checked once, so that nothing needs to be checked while the clock runs.
+//! The plan of a run: the settings, checked once so that nothing needs to be checked during the run.
 
 mod bounds;
 mod settings;
@@ -22,14 +22,11 @@ pub use bounds::{
 };
 pub use settings::{OpenLoop, Settings, Spread, WAITING_MAX};
 
-/// A plan that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    /// One of the targets.
     Target(TargetError),
-    /// The scenario file.
     Scenario(Diagnostics),
-    /// A setting, with what would be right.
+    /// An invalid setting, with a correction.
     Setting(String),
 }
 
@@ -49,9 +46,9 @@ impl std::error::Error for PlanError {}
 #[derive(Debug)]
 pub struct Plan {
     settings: Settings,
-    /// With scenarios: of each step, one for each host.
+    /// With scenarios: for each step, one per host.
     requests: Vec<Request>,
-    /// The host of each target, by its place; empty with one host, and with scenarios.
+    /// The host index of each target; empty with one host, and with scenarios.
     target_hosts: Vec<u32>,
     hosts: Vec<Authority>,
     proxy: Option<Authority>,
@@ -60,10 +57,10 @@ pub struct Plan {
 }
 
 impl Settings {
-    /// Looks at the settings, whatever their targets and scenarios are.
+    /// Checks the settings, independent of targets and scenarios.
     ///
     /// # Errors
-    /// At the first one that cannot be carried out.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), PlanError> {
         bounds::check(self).map_err(PlanError::Setting)
     }
@@ -73,7 +70,7 @@ impl Plan {
     /// Checks the settings and builds the requests.
     ///
     /// # Errors
-    /// At the first setting or target that cannot be carried out.
+    /// The first invalid setting or target.
     pub fn new(settings: Settings) -> Result<Self, PlanError> {
         settings.check()?;
         let fields = compile_fields(&settings)?;
@@ -129,7 +126,6 @@ impl Plan {
         Ok(Self { settings, requests, target_hosts, hosts, proxy, fields })
     }
 
-    /// Builds the requests of each step.
     fn of_scenarios(
         settings: Settings,
         proxy: Option<Authority>,
@@ -164,25 +160,24 @@ impl Plan {
         Ok(Self { settings, requests, target_hosts: Vec::new(), hosts, proxy, fields })
     }
 
-    /// What was wanted.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Where the targets are; never empty.
+    /// The hosts of the targets; never empty.
     #[must_use]
     pub fn hosts(&self) -> &[Authority] {
         &self.hosts
     }
 
-    /// Whom connections are opened to: the proxy, or who is asked.
+    /// The peers of connections: the proxy, or the hosts.
     #[must_use]
     pub fn peers(&self) -> &[Authority] {
         self.proxy.as_ref().map_or(&self.hosts, std::slice::from_ref)
     }
 
-    /// What a proxy is asked for when a connection to it is there; none if requests go to it, or there is no proxy.
+    /// The CONNECT request for a new connection to a proxy; none if the proxy forwards requests, or without a proxy.
     pub(crate) fn tunnel_request(&self) -> Option<Vec<u8>> {
         let Authority { host, port, is_tls, .. } = &self.hosts[0];
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
@@ -190,22 +185,20 @@ impl Plan {
         asks.then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes())
     }
 
-    /// The first target, or the beginning that all paths of the scenarios have in common.
+    /// The first target, or the common prefix of all paths of the scenarios.
     #[must_use]
     pub fn url(&self) -> &str {
         let base = self.scenarios().and_then(Scenarios::base);
         self.settings.targets.first().map(|target| target.url.as_str()).or(base).unwrap_or_default()
     }
 
-    /// The method of the first target.
     #[must_use]
     pub fn method_name(&self) -> String {
         self.requests.first().map(|request| request.method_name().to_owned()).unwrap_or_default()
     }
 
-    /// Whether connections are opened before there is a request for them: so that none waits for a handshake which
-    /// later ones do not have. Where each request has a connection of its own, the handshake is a part of what its user
-    /// waits for.
+    /// Whether connections are opened in advance, so that no request waits for a handshake that later ones do not have.
+    /// If each request has a connection of its own, the handshake is part of the user's waiting time.
     pub(crate) const fn connects_ahead(&self) -> bool {
         let is_new_for_each = match &self.settings.scenarios {
             Some(scenarios) => scenarios.has_new_connections(),
@@ -214,12 +207,12 @@ impl Plan {
         self.settings.open_loop.is_some() && self.settings.keep_alive && !is_new_for_each
     }
 
-    /// Whether requests leave at instants of their own, not only behind answers.
+    /// Whether requests are sent at instants of their own, not only after responses.
     pub(crate) const fn has_users_that_think(&self) -> bool {
         self.settings.think.is_some() || self.settings.scenarios.is_some()
     }
 
-    /// The think time from which users of a closed loop begin, so that they do not begin together.
+    /// The think time before the first request of users of a closed loop, so that they do not start simultaneously.
     pub(crate) fn first_think(&self) -> Option<ThinkTime> {
         match &self.settings.scenarios {
             Some(scenarios) => Some(ThinkTime::Exponential(scenarios.mean_think())),
@@ -227,7 +220,7 @@ impl Plan {
         }
     }
 
-    /// The most instants a second at which something is to be sent by the clock, and not behind an answer.
+    /// The maximum number of timed sends per second, as opposed to those after a response.
     #[must_use]
     pub fn timer_rate(&self) -> f64 {
         let schedule = self.settings.open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
@@ -239,13 +232,12 @@ impl Plan {
         schedule + thinking
     }
 
-    /// Whether users perform the steps of scenarios.
     #[must_use]
     pub const fn has_scenario(&self) -> bool {
         self.settings.scenarios.is_some()
     }
 
-    /// What users do, if that is more than a request after another.
+    /// The scenarios, if users do more than send one request after another.
     #[inline]
     pub(crate) const fn scenarios(&self) -> Option<&Scenarios> {
         self.settings.scenarios.as_ref()
@@ -261,12 +253,11 @@ impl Plan {
         self.settings.cache_status || self.writes_versions()
     }
 
-    /// The request of a step to a host.
     pub(crate) fn step_request(&self, step: usize, host: usize) -> &Request {
         &self.requests[step * self.hosts.len() + host]
     }
 
-    /// The host of request number `ordinal`, from 0, by its place; always the first with scenarios.
+    /// The host index of request number `ordinal`, from 0; always the first with scenarios.
     #[inline]
     pub(crate) fn target_host(&self, ordinal: u64) -> usize {
         match self.target_hosts.as_slice() {
@@ -275,8 +266,8 @@ impl Plan {
         }
     }
 
-    /// The request to `target` that follows a redirect of `request`: with its method and content, or else as GET
-    /// without content.
+    /// The request to `target` that follows a redirect of `request`: with its method and content, or as GET without
+    /// content.
     pub(crate) fn redirected(
         &self,
         request: &Request,
@@ -301,7 +292,7 @@ impl Plan {
         })
     }
 
-    /// Targets take turns: that of request number `ordinal`, from 0.
+    /// The request with number `ordinal`, from 0; targets are used in turn.
     #[inline]
     pub(crate) fn request(&self, ordinal: u64) -> &Request {
         match self.requests.as_slice() {
@@ -324,17 +315,17 @@ fn parse_proxy(url: &str) -> Result<Authority, PlanError> {
     Ok(authority)
 }
 
-/// What a proxy is told besides the path (absolute-form: RFC 9112, 3.2.2).
+/// The prefix of the path in a request to a proxy (absolute-form: RFC 9112, 3.2.2).
 fn before_path(authority: &Authority, proxy: Option<&Authority>) -> String {
     match proxy {
         None => String::new(),
-        // Behind a tunnel the server is asked as if there were no proxy.
+        // In a tunnel the request is the same as without a proxy.
         Some(_) if authority.is_tls => String::new(),
         Some(_) => format!("http://{}", authority.text),
     }
 }
 
-/// Where the requests of a scenario go, and what their targets begin with.
+/// The destination of a scenario's requests, and the prefix of their targets.
 fn parse_base(base: &str, proxy: Option<&Authority>) -> Result<(Authority, Vec<u8>), PlanError> {
     let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
     let prefix =

@@ -1,6 +1,6 @@
-//! Redirects that users follow: where a response leads (RFC 9110, 15.4), and the request that goes there.
+//! Redirects (RFC 9110, 15.4): the target of a response, and the request to it.
 //!
-//! A redirect is followed to a host of the run only, since nothing may be resolved while the clock runs.
+//! A redirect is followed to a host of the run only, since no name may be resolved during the run.
 
 use crate::plan::Plan;
 use crate::request::Request;
@@ -12,33 +12,33 @@ const LOCATION_BYTES_MAX: usize = 8 * 1024;
 /// Redirects of a user's request.
 #[derive(Debug, Default)]
 pub(crate) struct Redirects {
-    /// Value of Location in the response that is being read, if its status makes it a redirect.
+    /// Value of Location in the current response, if its status makes it a redirect.
     location: Option<Vec<u8>>,
-    /// Redirects of the present request that were followed.
+    /// Redirects followed for the current request.
     count: u32,
-    /// The request that followed the last one, and its host by its place in the plan.
+    /// The request that followed the last one, and its host index in the plan.
     request: Option<(usize, Request)>,
 }
 
-/// What a response asks of its user.
+/// The result of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The response is final.
     Nothing,
-    /// The request to follow has been built; it goes to this host of the plan, by its place.
+    /// The request to follow has been built; it goes to the host with this index in the plan.
     Follow(usize),
     /// Too many redirects, another host, or a location that is no URL.
     Unfollowed,
 }
 
 impl Redirects {
-    /// The head of a response.
+    /// Records the head of a response.
     pub(crate) fn note_head(&mut self, status: u16, location: Option<&[u8]>) {
         let location = location.filter(|_| is_redirect(status));
         self.location = location.filter(|location| location.len() <= LOCATION_BYTES_MAX).map(<[u8]>::to_vec);
     }
 
-    /// The request that was sent last for the user, if it followed a redirect.
+    /// The request sent last for the user, if it followed a redirect.
     pub(crate) fn request(&self) -> Option<&Request> {
         self.request.as_ref().map(|(_, request)| request)
     }
@@ -71,7 +71,7 @@ impl Redirects {
     }
 }
 
-/// Whether the request is sent again as it was; otherwise as GET, without content.
+/// Whether the request is repeated unchanged; otherwise as GET, without content.
 fn keeps_method(status: u16, method: &str) -> bool {
     match status {
         307 | 308 => true,
@@ -80,12 +80,12 @@ fn keeps_method(status: u16, method: &str) -> bool {
     }
 }
 
-/// Statuses that name another URL for the same request. 300 and 304 name none.
+/// Statuses that redirect the same request to another URL. 300 and 304 do not.
 pub(crate) const fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// The host, by its place, and the request target of a location (RFC 3986, 5.2).
+/// The host index and the request target of a location (RFC 3986, 5.2).
 fn resolve(hosts: &[Authority], from: usize, request: &Request, location: &[u8]) -> Option<(usize, Vec<u8>)> {
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     if !location.iter().all(u8::is_ascii_graphic) {
@@ -121,7 +121,7 @@ fn absolute(path: &str) -> Vec<u8> {
     [remove_dots(path).as_bytes(), query.as_bytes()].concat()
 }
 
-/// A reference without a host, seen from `base`.
+/// A reference without a host, relative to `base`.
 fn relative(base: Option<&[u8]>, reference: &str) -> Option<Vec<u8>> {
     if reference.starts_with('/') {
         return Some(absolute(reference));

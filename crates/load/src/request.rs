@@ -1,7 +1,7 @@
 //! Requests, built once.
 //!
-//! A request without placeholders is one string of bytes for the whole run. One with placeholders is encoded once with
-//! markers in their places and cut apart there, so that the rules of encoding stay in `http1` and a send only joins
+//! A request without placeholders is one byte string for the whole run. One with placeholders is encoded once with
+//! markers in their places and split there, so that the rules of encoding stay in `http1` and sending only joins
 //! pieces.
 
 use breme_base::Instant;
@@ -20,7 +20,7 @@ use crate::versions::{BLANK, Mark, Versions};
 /// The longest content of a request.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// From here on a request is handed over as a shared segment, not copied.
+/// From this size on a request is sent as a shared segment, not copied.
 const SHARED_BYTES_MIN: usize = 4096;
 
 /// One kind of request of the run.
@@ -31,7 +31,7 @@ pub(crate) struct Request {
     whole: Option<Bytes>,
     head: Vec<HeadPiece>,
     content: Content,
-    /// It writes a version of the page that is its target.
+    /// It writes a version of its target page.
     writes_version: bool,
 }
 
@@ -55,7 +55,7 @@ enum Content {
     Template(Template),
 }
 
-/// What a request is made of.
+/// The parts of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub method: &'a str,
@@ -67,19 +67,18 @@ pub(crate) struct Parts<'a> {
     pub content: Option<&'a Template>,
 }
 
-/// What changes from send to send.
+/// Values that differ between sends.
 pub(crate) struct Variables<'a> {
     pub inputs: Inputs<'a>,
     pub scratch: &'a mut Vec<u8>,
     pub jar: Option<&'a mut Jar>,
     pub now: Instant,
-    /// Where the run's versions are followed, if it writes any.
+    /// The run's versions, if it writes any.
     pub versions: Option<&'a Versions>,
-    /// Where those of its session are checked.
+    /// The pairs of its session, if they are checked.
     pub pairs: Option<&'a mut Pairs>,
 }
 
-/// A request that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub bytes: usize,
@@ -101,7 +100,7 @@ impl Request {
         let content_bytes = match parts.content.map(|content| content.as_fixed()) {
             Some(Some(bytes)) => Some(bytes.len() as u64),
             Some(None) => Some(LENGTH_MARKER),
-            // Without it some servers answer 411 (RFC 9110, 8.6).
+            // Without it some servers respond with 411 (RFC 9110, 8.6).
             None => matches!(parts.method, "POST" | "PUT" | "PATCH").then_some(0),
         };
         let encoder = RequestEncoder {
@@ -166,7 +165,7 @@ impl Request {
         self.writes_version
     }
 
-    /// Appends the request to what is sent on `connection`.
+    /// Appends the request to the output of `connection`.
     #[inline]
     pub(crate) fn send(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> Sent {
         match &self.whole {
@@ -235,8 +234,8 @@ impl Request {
     }
 }
 
-/// What a server sent once must not become a part of the head's structure: in the target it is encoded where it must
-/// be, and in a field its control bytes become spaces.
+/// Values from a server must not become part of the head's structure: in the target they are encoded where necessary,
+/// and in a field their control characters become spaces.
 fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
     let Placeholder::Variable(index, Encoding::Plain) = placeholder else {
         return placeholder.render(inputs, out);
@@ -248,7 +247,7 @@ fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'
     }
 }
 
-/// Puts a Cookie field before the empty line that ends the head.
+/// Inserts a Cookie field before the empty line that ends the head.
 fn add_cookies(jar: &mut Jar, now: Instant, start: usize, out: &mut Vec<u8>) {
     let path = path_of(&out[start..]).to_vec();
     out.truncate(out.len() - b"\r\n".len());
@@ -256,7 +255,7 @@ fn add_cookies(jar: &mut Jar, now: Instant, start: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Begins a new version of the page, and puts its mark into the content.
+/// Begins a new version of the page, and writes its mark into the content.
 fn write_mark(versions: &Versions, page: &[u8], now: Instant, content: &mut [u8]) -> Option<Mark> {
     let written = versions.begin_write(page, now);
     let mark = versions.mark(written);
@@ -273,7 +272,7 @@ fn path_of(head: &[u8]) -> &[u8] {
     target_of(head).split(|&byte| byte == b'?').next().unwrap_or(b"/")
 }
 
-/// The target of a request line; what a proxy is told before it is no part of it.
+/// The target of a request line, without the prefix of a request to a proxy.
 fn target_of(head: &[u8]) -> &[u8] {
     let target = head.split(|&byte| byte == b' ').nth(1).unwrap_or(b"/");
     match target.strip_prefix(b"http://") {
@@ -305,17 +304,16 @@ fn bad_field(name: &str) -> String {
 
 /// A length that no real content has, to be found again in the encoded head.
 const LENGTH_MARKER: u64 = 9_876_543_210_987_654_321;
-/// Digits behind a marker's name.
 const MARKER_DIGITS: usize = 6;
 
-/// Stands in for placeholders while the head is encoded.
+/// Replaces placeholders while the head is encoded.
 struct Markers {
     name: String,
     placeholders: Vec<Placeholder>,
 }
 
 impl Markers {
-    /// A name that stands in none of the texts.
+    /// A name that occurs in none of the texts.
     fn avoiding(parts: &Parts<'_>) -> Self {
         let texts: Vec<Vec<u8>> = std::iter::once(parts.target)
             .chain(parts.fields.iter().map(|(_, value)| value))
@@ -333,7 +331,7 @@ impl Markers {
         })
     }
 
-    /// Cuts the encoded head at the markers.
+    /// Splits the encoded head at the markers.
     fn cut(mut self, head: &[u8], has_length_marker: bool) -> Vec<HeadPiece> {
         let mut cuts: Vec<(usize, usize, HeadPiece)> = Vec::new();
         let line_bytes = memchr::memmem::find(head, b"\r\n").unwrap_or(head.len());

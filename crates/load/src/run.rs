@@ -1,4 +1,4 @@
-//! One run of a plan: what its shards share.
+//! One run of a plan: the state shared by its shards.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -19,15 +19,15 @@ use crate::series::{Observer, Series};
 use crate::tally::Tally;
 use crate::versions::Versions;
 
-/// Request numbers that a shard takes at a time: enough that the shared counter costs nothing.
+/// Request numbers that a shard claims at a time: enough to make the cost of the shared counter negligible.
 const CLAIM_MAX: u64 = 64;
 
 /// Why a proxy opened no tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedTunnel {
-    /// Of its answer to CONNECT.
+    /// Status of the response to CONNECT.
     pub status: u16,
-    /// The first line of what it said; may be empty.
+    /// The first line of its content; may be empty.
     pub words: String,
 }
 
@@ -38,26 +38,26 @@ impl std::fmt::Display for RefusedTunnel {
     }
 }
 
-/// What the shards of a run share. It is made once and given to each [`crate::Load`].
+/// The state shared by the shards of a run. It is created once and passed to each [`crate::Load`].
 #[derive(Debug)]
 pub struct Run {
     plan: Plan,
     hosts: Vec<Host>,
     wall: WallClock,
-    /// The CPU time of the calling thread, if the outside can tell it.
+    /// The CPU time of the calling thread, if available.
     thread_cpu: Option<fn() -> Duration>,
     started: AtomicU64,
     /// Of an open loop: when the first shard began to open connections, before the schedule starts.
     opening_since: AtomicU64,
-    /// Users that have not tried to connect yet, of those that the schedule waits for.
+    /// Users for which the schedule waits and that have not tried to connect yet.
     opening: AtomicUsize,
-    /// When the outside ended the run.
+    /// When the run was stopped from outside.
     stopped: AtomicU64,
     claimed: AtomicU64,
     claim_size: u64,
     /// Of scenarios: requests, which are not counted by claims.
     sequence: AtomicU64,
-    /// Of an open loop: what is due.
+    /// Of an open loop: its arrivals.
     queue: Option<Queue>,
     /// Of a run that writes versions.
     versions: Option<Versions>,
@@ -74,7 +74,7 @@ pub struct Run {
     series: Mutex<Series>,
 }
 
-/// What one shard tells while it runs. On a cache line of its own, so that shards do not slow each other.
+/// Progress of one shard. On a cache line of its own, to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ShardProgress {
@@ -84,26 +84,24 @@ pub(crate) struct ShardProgress {
     pub bytes_received: AtomicU64,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Answers so far.
+    /// Responses so far.
     pub answered: u64,
-    /// Errors so far.
     pub errors: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub open: u64,
-    /// Bytes received so far.
     pub bytes_received: u64,
 }
 
 impl Run {
-    /// A run of `plan` by `shard_count` shards. `addresses` are those of each of its peers; the first that answers is
-    /// used.
+    /// A run of `plan` by `shard_count` shards. `addresses` are those of each of its peers; the first that accepts a
+    /// connection is used.
     #[must_use]
     pub fn new(plan: Plan, addresses: Vec<Vec<SocketAddr>>, shard_count: usize, wall: WallClock) -> Self {
         let claim_size = match plan.settings().requests {
-            // Small enough that no shard is left with much more to do than another at the end.
+            // Small enough that no shard is left with much more work than another at the end.
             Some(total) => (total / (plan.settings().connections as u64 * 8)).clamp(1, CLAIM_MAX),
             None => CLAIM_MAX,
         };
@@ -138,7 +136,7 @@ impl Run {
         }
     }
 
-    /// Lets `observer` see every interval of the run.
+    /// Passes every interval of the run to `observer`.
     #[must_use]
     pub fn observed_by(mut self, observer: Observer) -> Self {
         let interval = self.plan.settings().interval;
@@ -146,36 +144,33 @@ impl Run {
         self
     }
 
-    /// Lets the shards ask for the CPU time of their own thread.
+    /// Enables the shards to read the CPU time of their own thread.
     #[must_use]
     pub fn with_thread_cpu(mut self, thread_cpu: fn() -> Duration) -> Self {
         self.thread_cpu = Some(thread_cpu);
         self
     }
 
-    /// What is carried out.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The addresses that are tried, of all hosts.
+    /// The addresses of all hosts.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.hosts.iter().flat_map(|host| host.addresses.iter().copied())
     }
 
-    /// One of the plan's peers, by its place.
+    /// The peer of the plan with this index.
     pub(crate) fn host(&self, place: usize) -> &Host {
         &self.hosts[place]
     }
 
-    /// How many shards there are.
     #[must_use]
     pub const fn shard_count(&self) -> usize {
         self.shards.len()
     }
 
-    /// How far it is.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.shards.iter().fold(Progress::default(), |sum, shard| Progress {
@@ -186,7 +181,7 @@ impl Run {
         })
     }
 
-    /// Totals so far, as of the shards' last intervals; complete when the shards have ended.
+    /// Totals as of the shards' last intervals; complete when the shards have ended.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
@@ -200,7 +195,7 @@ impl Run {
         }
     }
 
-    /// Whether the run was ended because no connection could be opened at all.
+    /// Whether the run ended because no connection could be opened at all.
     #[must_use]
     pub fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::Relaxed)
@@ -218,7 +213,7 @@ impl Run {
         self.thread_cpu.map(|read| read())
     }
 
-    /// The instant at which the first shard began: the same for all.
+    /// The start of the first shard: the same for all.
     pub(crate) fn begin(&self, now: Instant) -> Instant {
         let epoch = first_of(&self.started, now);
         self.series().begin(epoch);
@@ -233,17 +228,17 @@ impl Run {
         first_of(&self.opening_since, now)
     }
 
-    /// The instant at which the first shard heard that the run is to end: nothing is due after it, for any of them.
+    /// The instant at which the first shard was stopped: nothing is due after it, for any of them.
     pub(crate) fn stop(&self, now: Instant) -> Instant {
         first_of(&self.stopped, now)
     }
 
-    /// A user has tried to connect. Whether it was the last one.
+    /// A user has tried to connect. Returns whether it was the last one.
     pub(crate) fn note_tried(&self) -> bool {
         self.opening.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// When the run began; none if it has not.
+    /// The start of the run; none before it.
     #[must_use]
     pub fn started(&self) -> Option<Instant> {
         let started = Instant::from_nanos(self.started.load(Ordering::Relaxed));
@@ -299,7 +294,7 @@ impl Run {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// What was first wrong with TLS, if anything was.
+    /// The first TLS failure, if any.
     #[must_use]
     pub fn tls_failure(&self) -> Option<TlsFailure> {
         self.tls_failure.get().copied()
@@ -313,7 +308,7 @@ impl Run {
         }
     }
 
-    /// What the proxy said when it first refused a tunnel.
+    /// The proxy's first refusal of a tunnel.
     #[must_use]
     pub fn refused_tunnel(&self) -> Option<&RefusedTunnel> {
         self.refused_tunnel.get()
@@ -322,7 +317,7 @@ impl Run {
     pub(crate) fn note_refused_tunnel(&self, status: u16, words: &[u8]) {
         if self.refused_tunnel.get().is_none() {
             let words = String::from_utf8_lossy(words);
-            // They are shown on a terminal, which must not obey them.
+            // They are printed on a terminal, so control characters must not reach it.
             let words = words.lines().next().unwrap_or_default().replace(char::is_control, " ").trim().to_owned();
             let _ = self.refused_tunnel.set(RefusedTunnel { status, words }); // another shard may have been first
         }
@@ -337,7 +332,7 @@ impl Run {
     }
 }
 
-/// A panic elsewhere leaves whole numbers behind, so the lock's poison means nothing.
+/// The numbers are consistent after a panic elsewhere, so poisoning is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -364,13 +359,13 @@ impl Host {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// The place in the list of the address that answered, or else of the first.
+    /// The index of the address that accepted a connection, or else of the first.
     pub(crate) fn preferred_address(&self) -> usize {
         self.preferred_address.load(Ordering::Relaxed)
     }
 }
 
-/// The instant of whoever comes first.
+/// The first caller's instant.
 fn first_of(instant: &AtomicU64, now: Instant) -> Instant {
     match instant.compare_exchange(u64::MAX, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => now,

@@ -1,8 +1,7 @@
-//! Scenarios: users that do several steps, as they are read from a file.
+//! Scenarios read from a file: users that perform several steps.
 //!
 //! A file is checked and compiled once. Steps and groups of steps become a flat list of operations with jumps back, so
-//! that where a session is in its scenario is one number and a few counters. What a session itself keeps is in
-//! `session`.
+//! the position of a session in its scenario is one number and a few counters. The state of a session is in `session`.
 
 mod compile;
 mod file;
@@ -19,12 +18,11 @@ pub(crate) use program::{From, Operation, Scenario, Step};
 
 use crate::variables::Variables;
 
-/// The longest scenario file.
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Scenarios {
-    /// Reads a file. `think` is for steps and scenarios without a think time of their own; `variables` override those
-    /// of the file.
+    /// Parses a file. `think` applies to steps and scenarios without a think time of their own; `variables` override
+    /// those of the file.
     ///
     /// # Errors
     /// All errors in the file, with their positions.

@@ -1,74 +1,68 @@
 //! When requests are due in an open loop: a pure function of the seed and the number of the request.
 //!
-//! The rate over time is a chain of straight lines; its integral from the beginning is the **position**: how many
-//! requests are due until then, as a real number. Number `k` of an even schedule is due where the position is `k`;
-//! those of a Poisson process are due where the positions of a Poisson process of rate 1 are (a process of any rate is
-//! one of rate 1 on another time axis). So one function, from position to time, does every combination in closed form,
-//! and what is due does not depend on who asks, when, or from how many threads.
+//! The rate over time is a chain of straight lines; its integral from the beginning is the **position**: the number of
+//! requests due until then, as a real number. Number `k` of an even schedule is due where the position is `k`; those of
+//! a Poisson process are due where the positions of a Poisson process of rate 1 are (a process of any rate is one of
+//! rate 1 on another time axis). So one function, from position to time, covers every combination in closed form, and
+//! the schedule does not depend on the caller, the time of the call, or the number of threads.
 //!
-//! The Poisson process of rate 1 is cut into cells of [`CELL`]. What lies in a cell follows from the seed and the
-//! number of the cell alone: steps that are exponentially distributed, from the cell's beginning to its end (the
-//! process has no memory, so a cell needs to know nothing of the one before).
+//! The Poisson process of rate 1 is cut into cells of [`CELL`]. The arrivals in a cell follow from the seed and the
+//! number of the cell alone: exponentially distributed steps, from the cell's start to its end (the process is
+//! memoryless, so cells are independent).
 
 use std::time::Duration;
 
 use breme_base::Random;
 
-/// The most stages of a schedule.
 pub const STAGE_COUNT_MAX: usize = 1_000;
-/// The highest rate, per second.
 pub const RATE_MAX: f64 = 1e8;
 
-/// The mean number of arrivals in a cell of the Poisson process: few enough that a cell is soon drawn, enough that
-/// cells are few.
+/// The mean number of arrivals in a cell of the Poisson process: few enough to draw a cell quickly, many enough to have
+/// few cells.
 const CELL: f64 = 32.0;
-/// Tells the stream of the arrivals from the other uses of the run's seed.
+/// Separates the random stream of arrivals from other uses of the run's seed.
 const ARRIVALS_STREAM: u64 = 0xA5A5_0000_0000_0001;
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// How the load goes over time.
+/// The rate of a load over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// Arrivals per second at the beginning.
+    /// Arrivals per second at the start.
     pub rate: f64,
-    /// How the rate goes on from there; after the last stage it stays.
+    /// Later changes of the rate; after the last stage it is constant.
     pub stages: Vec<Stage>,
-    /// How arrivals are spread.
     pub arrivals: Arrivals,
 }
 
-/// A part of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stage {
-    /// How long it is.
     pub duration: Duration,
     /// The rate at its end, per second.
     pub rate: f64,
-    /// How the rate gets there.
     pub shape: Shape,
 }
 
-/// How the rate goes within a stage.
+/// How the rate changes within a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// In a straight line from the rate before.
+    /// Linearly from the rate before.
     Ramp,
-    /// At once, and then it stays.
+    /// At once.
     Step,
 }
 
-/// How arrivals are spread within the rate.
+/// The distribution of arrivals at a given rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
     /// At equal distances.
     #[default]
     Even,
-    /// As those of many people who know nothing of each other.
+    /// Independent of each other, as those of many people.
     Poisson,
 }
 
 impl Arrivals {
-    /// As it is written.
+    /// The name in files and results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,35 +73,33 @@ impl Arrivals {
 }
 
 impl Pace {
-    /// The same rate all the time.
     #[must_use]
     pub const fn constant(rate: f64, arrivals: Arrivals) -> Self {
         Self { rate, stages: Vec::new(), arrivals }
     }
 
-    /// How long the stages are together.
+    /// The total duration of the stages.
     #[must_use]
     pub fn stages_duration(&self) -> Duration {
         self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration))
     }
 
-    /// The rate at this time from the beginning, per second.
+    /// The rate at this time from the start, per second.
     #[must_use]
     pub fn rate_at(&self, elapsed: Duration) -> f64 {
         Rates::new(self).rate_at(elapsed.as_secs_f64())
     }
 
-    /// The highest rate that it reaches.
     #[must_use]
     pub fn peak_rate(&self) -> f64 {
         self.stages.iter().map(|stage| stage.rate).fold(self.rate, f64::max)
     }
 }
 
-/// The instants of all arrivals, in nanoseconds from the beginning of the run.
+/// The instants of all arrivals, in nanoseconds from the start of the run.
 ///
-/// It is asked for numbers and for instants in rising order only; so for a Poisson process it need not begin anew each
-/// time.
+/// Numbers and instants must be passed in ascending order, so that a Poisson process need not start again for each
+/// call.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     rates: Rates,
@@ -122,7 +114,7 @@ impl Schedule {
         Self { rates: Rates::new(pace), by_number: cells.clone(), by_time: cells }
     }
 
-    /// When `number` is due; none if it never is. Numbers are asked for in rising order.
+    /// When `number` is due; none if it never is. Numbers must ascend.
     pub(crate) fn due(&mut self, number: u64) -> Option<u64> {
         let position = match &mut self.by_number {
             None => number as f64,
@@ -131,14 +123,14 @@ impl Schedule {
         self.rates.nanos_at(position)
     }
 
-    /// How many are due until `nanos`, that instant included. Instants are asked for in rising order.
+    /// How many are due until `nanos`, inclusive. Instants must ascend.
     pub(crate) fn count_until(&mut self, nanos: u64) -> u64 {
         let position = self.rates.position_at(nanos);
         let rates = &self.rates;
         let is_due = |position: f64| rates.nanos_at(position).is_some_and(|due| due <= nanos);
         match &mut self.by_time {
             None => {
-                // Rounding to nanoseconds may put it one off.
+                // Rounding to nanoseconds may move it by one.
                 let mut count = position as u64;
                 while is_due(count as f64) {
                     count += 1;
@@ -166,7 +158,7 @@ struct Line {
     /// The position at its start.
     start_position: f64,
     rate: f64,
-    /// By how much the rate rises in a second.
+    /// The increase of the rate per second.
     slope: f64,
 }
 
@@ -189,7 +181,7 @@ impl Rates {
         Self { lines }
     }
 
-    /// The line of this second.
+    /// The line at this second.
     fn line_at(&self, second: f64) -> Line {
         let place = self.lines.partition_point(|line| line.start_s <= second).max(1) - 1;
         self.lines[place]
@@ -207,8 +199,8 @@ impl Rates {
         line.start_position + since * (line.rate + line.slope * since / 2.0)
     }
 
-    /// The first instant after which the position is above this one; none if it never is. (Where the rate is 0 for a
-    /// while, an arrival at the edge is due behind the pause, as it would be at the beginning.)
+    /// The first instant after which the position is above this one; none if it never is. (If the rate is 0 for a
+    /// while, an arrival at its edge is due after the pause, as at the start.)
     fn nanos_at(&self, position: f64) -> Option<u64> {
         let place = self.lines.partition_point(|line| line.start_position <= position).max(1) - 1;
         let line = self.lines[place];
@@ -216,24 +208,24 @@ impl Rates {
             return None; // of several lines that begin here, this is the last
         }
         let rest = position - line.start_position;
-        // The root of rate·t + slope·t²/2 = rest, in the form that loses no digits; rounding may put it beyond the
-        // line's end.
+        // The root of rate·t + slope·t²/2 = rest, in the numerically stable form; rounding may put it beyond the line's
+        // end.
         let root = (line.rate * line.rate + 2.0 * line.slope * rest).max(0.0).sqrt();
         let since = if rest > 0.0 { (2.0 * rest / (line.rate + root)).min(line.length_s) } else { 0.0 };
         since.is_finite().then(|| ((line.start_s + since) * NANOS_PER_SECOND).round() as u64)
     }
 }
 
-/// A place in the Poisson process of rate 1, which moves on only.
+/// A position in the Poisson process of rate 1, which only advances.
 #[derive(Clone, Debug)]
 struct Cells {
     seed: u64,
     cell: u64,
     /// The number of the first arrival in the cell.
     first: u64,
-    /// The positions of the arrivals in it, rising.
+    /// The positions of its arrivals, ascending.
     positions: Vec<f64>,
-    /// How many arrivals of this cell were found due; for counting only.
+    /// How many arrivals of this cell were counted as due.
     counted: usize,
 }
 
@@ -251,7 +243,7 @@ impl Cells {
         self.positions[(number.saturating_sub(self.first)) as usize]
     }
 
-    /// How many arrivals are due, of which none lies far beyond `position`.
+    /// Counts the arrivals that are due, none of which is far beyond `position`.
     fn count_while(&mut self, position: f64, is_due: impl Fn(f64) -> bool) -> u64 {
         while (self.cell + 1) as f64 * CELL <= position - 1.0 {
             self.move_on();
@@ -375,7 +367,7 @@ mod tests {
             let share = gaps.iter().filter(|&&gap| gap <= limit).count() as f64 / gaps.len() as f64;
             assert!((share - quantile).abs() < 0.005, "{quantile}: {share}");
         }
-        // Neighbouring distances know nothing of each other, across the borders of cells too.
+        // Neighbouring distances are independent, also across the borders of cells.
         let products: f64 = gaps.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
         assert!((products / variance / gaps.len() as f64).abs() < 0.012);
     }
@@ -427,7 +419,7 @@ mod tests {
             let rates = Rates::new(&pace);
             if let Some(nanos) = rates.nanos_at(position) {
                 let back = rates.position_at(nanos);
-                // Half a nanosecond at 2,000/s, and what floating point loses.
+                // Half a nanosecond at 2,000/s, plus floating-point error.
                 prop_assert!((back - position).abs() < 1e-4, "{} became {}", position, back);
             }
         }

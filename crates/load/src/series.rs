@@ -1,8 +1,8 @@
-//! The run interval by interval; of a second each, unless the user says otherwise.
+//! The time series of a run; by default with intervals of one second.
 //!
-//! Each shard keeps the histograms of the current interval only and hands them in when it is over; here the shards'
-//! intervals are put together, so that an interval's quantiles are those of all its requests. That is one lock an
-//! interval for each shard, and the memory does not grow with the run: after [`ROWS_MAX`] rows, two become one.
+//! Each shard keeps only the histograms of the current interval and hands them in when it ends; here the shards'
+//! intervals are merged, so that an interval's quantiles are those of all its requests. This takes one lock per
+//! interval and shard, and the memory does not grow with the run: after [`ROWS_MAX`] rows, pairs of rows are merged.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Rows that are kept: an hour of seconds; a longer run has rows of 2, 4, 8 … intervals.
+/// Limit of rows: an hour of seconds; a longer run has rows of 2, 4, 8 … intervals.
 pub const ROWS_MAX: usize = 3_600;
-/// Intervals that wait for a shard which has not handed in its part. Past it they are closed without it, and its part
-/// counts in a later one.
+/// Limit of intervals that wait for a shard's part. Beyond it they are closed without it, and the part counts in a
+/// later interval.
 const PENDING_MAX: usize = 16;
 
 /// A row of the time series.
@@ -57,14 +57,13 @@ pub struct Row {
     pub held_max_ns: u64,
 }
 
-/// What was measured in one interval, or what a shard measured of it.
+/// The measurements of one interval, by one or all shards.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     /// Number of complete responses.
     pub answered: u64,
     /// Number of errors of all kinds.
     pub errors: u64,
-    /// Bytes received.
     pub received_bytes: u64,
     /// Sum of the times from the arrival of a response in the kernel to its reading.
     pub held_ns: u64,
@@ -76,22 +75,21 @@ pub struct Interval {
     pub first_byte: Histogram,
     /// From the moment the request was wanted, or due, to the end of the response.
     pub response: Histogram,
-    /// To open a connection, TLS handshake included.
+    /// To open a connection, including the TLS handshake.
     pub connect: Histogram,
-    /// Of the response times, those of responses that were not as expected, or timed out.
+    /// The response times of unexpected responses and time-outs.
     pub wrong: Histogram,
-    /// Times that are all three of the others at once; before the interval is complete.
+    /// Times that are service, first-byte and response time at once; before the interval is complete.
     pub(crate) prompt: Histogram,
 }
 
 impl Interval {
-    /// Errors that have no time: no answer came, or nothing was sent.
+    /// Errors without a time: there was no response, or nothing was sent.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.errors.saturating_sub(self.wrong.count())
     }
 
-    /// Adds another one.
     pub fn merge(&mut self, other: &Self) {
         self.merge_row(other);
         self.first_byte.merge(&other.first_byte);
@@ -100,14 +98,14 @@ impl Interval {
         self.prompt.merge(&other.prompt);
     }
 
-    /// Puts the times that are of every kind to those of each.
+    /// Adds the shared times to each kind of time.
     fn complete(&mut self) {
         let Self { service, response, first_byte, prompt, .. } = self;
         [service, response, first_byte].into_iter().for_each(|times| times.merge(prompt));
         prompt.clear();
     }
 
-    /// Only what a row shows.
+    /// Merges only the values that a row has.
     fn merge_row(&mut self, other: &Self) {
         self.answered += other.answered;
         self.errors += other.errors;
@@ -130,38 +128,36 @@ impl Interval {
     }
 }
 
-/// An interval that is complete.
+/// A complete interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// When the run began.
     pub run_started: Instant,
-    /// When the interval began, counted from the run's beginning.
+    /// Start of the interval, from the start of the run.
     pub start: Duration,
-    /// How long it was.
     pub length: Duration,
-    /// What was measured in it, by all shards.
+    /// The measurements of all shards.
     pub interval: &'a Interval,
 }
 
-/// Is told every interval when it is complete. Called by a shard's thread, so it must not wait.
+/// Called with every complete interval, by a shard's thread, so it must not block.
 pub type Observer = Box<dyn FnMut(Observed<'_>) + Send>;
 
 /// The intervals of all shards.
 pub(crate) struct Series {
-    /// How long an interval is.
+    /// Length of an interval.
     length: Duration,
     run_started: Instant,
     total: Interval,
     rows: Vec<Row>,
     rows_max: usize,
     intervals_per_row: u64,
-    /// The interval with which the open row begins.
+    /// The first interval of the open row.
     row_begins: u64,
-    /// What is in the row that is not complete yet.
+    /// The sum of the open row.
     open_row: Interval,
     pending: VecDeque<Pending>,
     spare: Vec<Interval>,
-    /// The first interval that is not closed.
+    /// The first open interval.
     next_index: u64,
     /// Each shard has handed in every interval before this.
     handed_in: Vec<u64>,
@@ -173,7 +169,7 @@ struct Pending {
     interval: Interval,
 }
 
-/// A shard that will hand in nothing more.
+/// Marks a shard that hands in nothing more.
 const DONE: u64 = u64::MAX;
 
 impl Series {
@@ -195,12 +191,12 @@ impl Series {
         }
     }
 
-    /// The run begins, for all shards at the same instant.
+    /// Starts the run, for all shards at the same instant.
     pub(crate) const fn begin(&mut self, started: Instant) {
         self.run_started = started;
     }
 
-    /// Takes what a shard measured in the interval `index`, and its word that it hands in nothing before `next`.
+    /// Takes a shard's measurements of the interval `index`; the shard hands in nothing more before `next`.
     pub(crate) fn hand_in(&mut self, shard: usize, index: u64, next: u64, interval: &Interval) {
         self.total.merge(interval);
         let index = index.max(self.next_index);
@@ -223,7 +219,7 @@ impl Series {
     fn close_complete(&mut self) {
         let complete = self.handed_in.iter().copied().min().unwrap_or(DONE);
         while let Some(index) = self.pending.front().map(|pending| pending.index) {
-            // The last intervals wait for `finish`, which knows how long the very last one was.
+            // The last intervals wait for `finish`, which has the length of the very last one.
             let is_complete = complete != DONE && index < complete;
             if !is_complete && self.pending.len() <= PENDING_MAX {
                 return;
@@ -238,7 +234,7 @@ impl Series {
         Duration::from_nanos((self.length.as_nanos() as u64).saturating_mul(index))
     }
 
-    /// Closes the intervals before `index`, in which nothing was measured.
+    /// Closes the intervals before `index`, which are empty.
     fn close_until(&mut self, index: u64) {
         while self.next_index < index {
             self.next_index += 1;
@@ -272,7 +268,7 @@ impl Series {
         }
     }
 
-    /// Closes the row that goes on until `end`.
+    /// Closes the open row, which ends at `end`.
     fn close_row(&mut self, end: Duration) {
         let mut open_row = std::mem::take(&mut self.open_row);
         self.push_row(end, &open_row);
@@ -280,7 +276,7 @@ impl Series {
         self.open_row = open_row;
     }
 
-    /// Adds a row that goes on until `end`.
+    /// Adds a row that ends at `end`.
     fn push_row(&mut self, end: Duration, measured: &Interval) {
         let start = self.start_of(self.row_begins);
         let length = end.saturating_sub(start).max(Duration::from_nanos(1));
@@ -310,11 +306,11 @@ impl Series {
         }
     }
 
-    /// Closes what is left, of a run that lasted `elapsed`.
+    /// Closes the rest of a run that lasted `elapsed`.
     pub(crate) fn finish(&mut self, elapsed: Duration) {
         while let Some(index) = self.pending.front().map(|pending| pending.index) {
             self.close_until(index);
-            // The last one is as long as the run: what was waited for at the end is in it.
+            // The last one ends with the run, so it includes the wait at the end.
             let is_last = self.pending.len() == 1;
             let rest = elapsed.saturating_sub(self.start_of(index)).max(Duration::from_nanos(1));
             self.close_front(if is_last { rest } else { self.length });
@@ -343,7 +339,7 @@ impl std::fmt::Debug for Series {
     }
 }
 
-/// A sum of decimal fractions, without what the binary ones add to it.
+/// A sum of decimal fractions, rounded to undo binary representation errors.
 fn to_nanoseconds(seconds: f64) -> f64 {
     (seconds * 1e9).round() / 1e9
 }

@@ -1,7 +1,7 @@
-//! One session: where a user is in a scenario, and what it knows.
+//! One session: the position of a user in a scenario, and its variables.
 //!
-//! A user has one at a time and keeps its memory for the next, so that a session that begins allocates nothing after
-//! the first. Everything random in it follows from the run's seed and the session's number.
+//! A user has one at a time and reuses its memory for the next, so that starting a session does not allocate after the
+//! first one. All its randomness follows from the run's seed and the session's number.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use crate::pairs::Pairs;
 use crate::scenario::{CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Operation, Scenario, Scenarios, Step, VALUE_BYTES_MAX};
 use crate::template::Inputs;
 
-/// What a user of a scenario is doing.
+/// The current or last session of a user.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// It is under way.
+    /// It has begun and not ended.
     pub is_active: bool,
-    /// Its number in the run, from 0.
+    /// Number in the run, from 0.
     pub number: u64,
-    /// Which scenario.
+    /// Index of the scenario.
     pub scenario: usize,
-    /// Which step is sent next, or was sent last.
+    /// The step that is sent next, or was sent last.
     pub step: usize,
-    /// When its first request was due; [`Instant::FAR`]: it has not been sent.
+    /// When its first request was due; [`Instant::FAR`] before it was sent.
     pub since: Instant,
-    /// Something in it was not as expected.
+    /// A response was not as expected.
     pub has_failed: bool,
-    /// The time to think that follows the last answer.
+    /// The think time after the last response.
     pub pause: Option<Duration>,
     pub random: Random,
     pub values: Vec<Vec<u8>>,
-    /// Where the scenario checks them.
+    /// Used if the scenario checks them.
     pub pairs: Pairs,
     operation: usize,
     counters: [u32; GROUP_DEPTH_MAX],
-    /// The content of the answer, where the step looks at it.
+    /// The content of the response, if the step uses it.
     content: Vec<u8>,
-    /// What the step was to take out of the answer and did not find.
+    /// A value to be captured was not in the response.
     is_missing: bool,
 }
 
@@ -77,19 +77,19 @@ impl Session {
         self.find_step(&scenarios.scenarios()[self.scenario]);
     }
 
-    /// What the request of its step is filled with, and the pairs to which it may add one.
+    /// The inputs of its step's request, and the pairs to which it may add one.
     pub(crate) fn inputs(&mut self, sequence: u64, step: &Step) -> (Inputs<'_>, Option<&mut Pairs>) {
         let inputs = Inputs { sequence, session: self.number + 1, random: &mut self.random, values: &self.values };
         (inputs, step.checks_pairs.then_some(&mut self.pairs))
     }
 
-    /// Goes on to the next step; false if that was the last.
+    /// Advances to the next step; false after the last one.
     pub(crate) fn advance(&mut self, scenarios: &Scenarios) -> bool {
         self.operation += 1;
         self.find_step(&scenarios.scenarios()[self.scenario])
     }
 
-    /// Carries out jumps until there is a step.
+    /// Performs jumps until there is a step.
     fn find_step(&mut self, scenario: &Scenario) -> bool {
         loop {
             match scenario.operations.get(self.operation) {
@@ -111,7 +111,7 @@ impl Session {
         }
     }
 
-    /// The head of the answer.
+    /// Captures from the head of the response.
     pub(crate) fn take_head(&mut self, step: &Step, fields: &Fields<'_, '_>) {
         self.content.clear();
         self.is_missing = false;
@@ -125,7 +125,7 @@ impl Session {
         }
     }
 
-    /// A part of the content of an answer with this status.
+    /// Keeps a part of the content of a response with this status.
     pub(crate) fn take_content(&mut self, step: &Step, status: u16, bytes: &[u8]) {
         if step.shows_pairs(status) {
             self.pairs.feed(bytes);
@@ -136,7 +136,7 @@ impl Session {
         }
     }
 
-    /// The answer is complete: takes the rest out of it. Whether its JSON is as expected.
+    /// The response is complete: performs the remaining captures. Returns whether its JSON is as expected.
     pub(crate) fn take_end(&mut self, step: &Step) -> bool {
         if !step.keeps_content() {
             return true;
@@ -165,7 +165,7 @@ impl Session {
         step.json_checks.iter().all(|(pointer, expected)| at(pointer) == Some(expected))
     }
 
-    /// Whether everything was there that the step was to take out of the answer.
+    /// Whether all captures of the step succeeded.
     pub(crate) const fn has_all(&self) -> bool {
         !self.is_missing
     }
@@ -178,7 +178,7 @@ fn store(value: &mut Vec<u8>, found: Option<&[u8]>) -> bool {
     true
 }
 
-/// The value of a cookie that a Set-Cookie field sets, if it has this name.
+/// The value of a cookie in a Set-Cookie field, if it has this name.
 fn cookie_value<'a>(field: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let pair = field.split(|&byte| byte == b';').next()?.trim_ascii();
     let rest = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;

@@ -1,4 +1,4 @@
-//! What one shard counts. Nothing is dropped: every request that was begun is answered, failed by some kind, or
+//! The counts of one shard. Nothing is dropped: every request that was begun has a response, failed by some kind, or is
 //! unfinished.
 
 use std::time::Duration;
@@ -76,7 +76,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// All of them.
     pub const ALL: [Self; 26] = [
         Self::Refused,
         Self::Unreachable,
@@ -106,7 +105,7 @@ impl ErrorKind {
         Self::Shed,
     ];
 
-    /// As it stands in results.
+    /// The name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -139,7 +138,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the request was answered all the same.
+    /// Whether the request has a response nevertheless.
     #[must_use]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Status | Self::Assertion | Self::Capture)
@@ -182,26 +181,25 @@ impl From<TlsFailure> for ErrorKind {
     }
 }
 
-/// The counters of one shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     /// Requests that were begun: sent, or failed because no connection could be opened for them.
     pub issued: u64,
     /// Requests handed to the driver, each once.
     pub sent: u64,
-    /// Complete answers, whatever their status.
+    /// Complete responses, whatever their status.
     pub answered: u64,
-    /// Complete answers that came after the run's window, while what was under way was waited for.
+    /// Complete responses after the run's window, during the final wait.
     pub answered_late: u64,
-    /// Requests that were under way when the waiting ended.
+    /// Requests in flight at the end of the final wait.
     pub unfinished: u64,
-    /// Requests sent once more, because the server said before answering them that it closes the connection.
+    /// Requests sent again, because the server announced the end of the connection before responding to them.
     pub resent: u64,
     /// Redirects that were followed, and those that were not.
     pub redirected: u64,
     pub unfollowed: u64,
     pub errors: [u64; ErrorKind::ALL.len()],
-    /// Answers by status, 0 to 999.
+    /// Responses by status, 0 to 999.
     pub statuses: Box<[u64; 1000]>,
     pub bytes_received: u64,
     pub bytes_sent: u64,
@@ -209,26 +207,26 @@ pub(crate) struct Tally {
     pub connections_opened: u64,
     /// Connections opened in place of one that had ended.
     pub reconnects: u64,
-    /// Connections on which bytes came that no request had asked for.
+    /// Connections with bytes that belong to no request.
     pub unexpected: u64,
     /// Of an open loop: arrivals that found no connection free when they were due.
     pub waited: u64,
-    /// Of an open loop: arrivals that came up, whatever became of them.
+    /// Of an open loop: arrivals that became due, whatever became of them.
     pub arrived: u64,
-    /// Requests that were not late at all.
+    /// Requests that were not late.
     pub punctual: u64,
     /// Of the others.
     pub lateness: Histogram,
     /// Requests that were later than [`LATENESS_P99_MAX`](crate::LATENESS_P99_MAX).
     pub late: u64,
     pub handshake_times: Histogram,
-    /// Connections whose handshake went on with the keys of an earlier session.
+    /// Connections whose TLS session was resumed.
     pub resumed: u64,
-    /// Of a closed loop: what users spent their time on, and how evenly their requests left.
+    /// Of a closed loop: the users' time by activity, and how evenly their requests were sent.
     pub occupancy: Occupancy,
     pub sends: Sends,
     pub availability: Availability,
-    /// Responses to GET by what their Cache-Status says.
+    /// Responses to GET by their Cache-Status.
     pub caches: CacheTally,
     /// Of a run that writes versions.
     pub versions: VersionTally,
@@ -240,7 +238,6 @@ pub(crate) struct Tally {
     pub sessions: Vec<SessionTally>,
 }
 
-/// Responses to GET, by what their Cache-Status says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheTally {
     pub hits: u64,
@@ -252,11 +249,11 @@ pub(crate) struct CacheTally {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VersionTally {
     pub acknowledged: u64,
-    /// Responses whose version could be judged, the stale ones too.
+    /// Responses whose version could be judged, including stale ones.
     pub judged: u64,
-    /// Responses without a version, of pages of which one had been acknowledged.
+    /// Responses without a version, of pages that had an acknowledged one.
     pub unversioned: u64,
-    /// How old the stale ones were.
+    /// Ages of the stale ones.
     pub ages: Histogram,
 }
 
@@ -270,7 +267,7 @@ pub(crate) struct PairTally {
     pub lost: u64,
     pub foreign: u64,
     pub shared_ids: u64,
-    /// Pairs whose request got no response.
+    /// Pairs whose request has no response.
     pub unknown: u64,
     pub status_500: u64,
     pub status_503: u64,
@@ -293,7 +290,7 @@ impl CacheTally {
 }
 
 impl PairTally {
-    /// A response to a request of a session with these pairs. Whether it shows what it should.
+    /// Counts a response to a request of a session with these pairs. Returns whether it is correct.
     pub(crate) fn add_response(&mut self, pairs: &mut Pairs, status: u16) -> bool {
         self.status_500 += u64::from(status == 500);
         self.status_503 += u64::from(status == 503);
@@ -307,7 +304,7 @@ impl PairTally {
         findings.is_right()
     }
 
-    /// A session with these pairs ends.
+    /// Counts the end of a session with these pairs.
     pub(crate) fn add_end(&mut self, pairs: &mut Pairs) {
         self.add(pairs.end_session());
     }
@@ -354,7 +351,6 @@ impl VersionTally {
     }
 }
 
-/// The counters of the steps of one name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepTally {
     pub sent: u64,
@@ -364,15 +360,14 @@ pub(crate) struct StepTally {
     pub response: Histogram,
 }
 
-/// The counters of the sessions of one scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionTally {
     pub begun: u64,
-    /// All steps were done, and every answer was as expected.
+    /// All steps were performed, and every response was as expected.
     pub completed: u64,
-    /// Something was not as expected, or the session could not go on.
+    /// A response was not as expected, or the session could not continue.
     pub failed: u64,
-    /// From the instant at which its first request was due to its last answer, of those that did all steps.
+    /// From the instant at which the first request was due to the last response, of sessions with all steps.
     pub times: Histogram,
 }
 
@@ -432,7 +427,7 @@ impl Tally {
         }
     }
 
-    /// A connection was opened.
+    /// Counts an opened connection.
     pub(crate) fn note_opened(&mut self, handshake: Option<Handshake>) {
         if let Some(handshake) = handshake {
             self.handshake_times.record(nanos(handshake.duration));
@@ -459,7 +454,7 @@ impl Tally {
         self.errors[kind as usize]
     }
 
-    /// Requests that were begun and got no answer.
+    /// Requests that were begun and have no response.
     pub(crate) fn failed(&self) -> u64 {
         let is_failed = |kind: &ErrorKind| !kind.is_answered() && !kind.is_unbegun();
         ErrorKind::ALL.into_iter().filter(is_failed).map(|kind| self.errors_of(kind)).sum()
@@ -500,16 +495,16 @@ impl Tally {
         self.caches.merge(&other.caches);
         self.versions.merge(&other.versions);
         self.pairs.merge(&other.pairs);
-        // `sends` are put together by `dispersion`, for all shards at once.
+        // `sends` are combined by `dispersion`, for all shards at once.
     }
 }
 
-/// When a shard worked, and what it cost.
+/// The working time of a shard, and its cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub started: Instant,
     pub ended: Instant,
-    /// CPU time of the shard's thread, if the outside tells it.
+    /// CPU time of the shard's thread, if available.
     pub cpu: Option<Duration>,
 }
 

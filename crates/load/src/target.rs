@@ -1,38 +1,38 @@
-//! What is asked for: URLs, and files of them.
+//! Targets: URLs, and files of them.
 
 use std::fmt;
 
 use crate::template::{Names, Template, TemplateError};
 use crate::variables::Variables;
 
-/// The most targets that one run may have.
+/// The most targets of a run.
 pub const TARGET_COUNT_MAX: usize = 1_000_000;
 
-/// One thing to ask for, as the user wrote it.
+/// A URL to request, as written by the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The URL; may hold placeholders behind the authority.
+    /// The URL; may contain placeholders after the authority.
     pub url: String,
-    /// The method, where it differs from the run's.
+    /// The method, if it differs from the run's.
     pub method: Option<String>,
-    /// The content, where it differs from the run's.
+    /// The content, if it differs from the run's.
     pub content: Option<Vec<u8>>,
-    /// Its line, if it comes from a file.
+    /// Its line number, if it comes from a file.
     pub line: Option<usize>,
 }
 
 impl Target {
-    /// A URL by itself.
+    /// Without method and content.
     #[must_use]
     pub fn url(url: &str) -> Self {
         Self { url: url.to_owned(), ..Self::default() }
     }
 
-    /// Reads a file of targets: a URL, or `METHOD URL [content]`, on each line. Empty lines and lines that begin with
-    /// `#` do not count.
+    /// Parses a file of targets: a URL, or `METHOD URL [content]`, per line. Empty lines and lines that begin with `#`
+    /// are ignored.
     ///
     /// # Errors
-    /// If it names no target, too many, or is no text.
+    /// If it has no targets, too many, or is not text.
     pub fn parse_file(file: &[u8]) -> Result<Vec<Self>, TargetError> {
         let text = std::str::from_utf8(file).map_err(|error| TargetError {
             line: None,
@@ -79,12 +79,12 @@ impl Target {
     }
 }
 
-/// A target that cannot be asked for.
+/// An invalid target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetError {
-    /// Its line, if it comes from a file.
+    /// Its line number, if it comes from a file.
     pub line: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, with a correction.
     pub problem: String,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for TargetError {
 
 impl std::error::Error for TargetError {}
 
-/// A URL taken apart.
+/// A parsed URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Url {
     pub authority: Authority,
@@ -107,16 +107,15 @@ pub(crate) struct Url {
     pub path: Template,
 }
 
-/// Where a URL points to.
+/// The authority of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     /// A name or an address, without the brackets of an IPv6 address.
     pub host: String,
-    /// If the URL names none, 80, or 443 with TLS.
+    /// By default 80, or 443 with TLS.
     pub port: u16,
-    /// Whether it is https.
     pub is_tls: bool,
-    /// As the URL wrote it: the value of Host.
+    /// As written in the URL: the value of Host.
     pub text: String,
 }
 
@@ -139,7 +138,7 @@ impl Url {
     }
 }
 
-/// Whether it is https, and what follows the scheme. Without one it is http, as for curl.
+/// Whether it is https, and the part after the scheme. Without one it is http, as in curl.
 fn without_scheme(url: &str) -> Result<(bool, &str), String> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => (scheme, rest),
@@ -188,7 +187,7 @@ impl Authority {
     }
 }
 
-/// A request target holds visible ASCII only (RFC 9112, 3.2).
+/// A request target consists of visible ASCII only (RFC 9112, 3.2).
 fn check_characters(path: &str, before: usize) -> Result<(), String> {
     match path.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
         None => Ok(()),

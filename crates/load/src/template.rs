@@ -1,4 +1,4 @@
-//! Text with placeholders, which differs from request to request.
+//! Text with placeholders, rendered for each request.
 //!
 //! | placeholder | becomes |
 //! |---|---|
@@ -24,7 +24,6 @@ use placeholder::{KNOWN, OPENINGS};
 
 use crate::encoding::{Encoding, push_target, split_encoding};
 
-/// A compiled text.
 #[derive(Clone, Debug, Default)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -36,23 +35,23 @@ enum Piece {
     Placeholder(Placeholder),
 }
 
-/// The names that a template may use besides the placeholders.
+/// The names available to a template in addition to the placeholders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Names<'a> {
     #[default]
     None,
-    /// The variables of a scenario: each session has values of its own.
+    /// The variables of a scenario: each session has its own values.
     Session(&'a [String]),
-    /// Those of the run with their values, which in a request target are encoded where they must be.
+    /// Those of the run with their values, which are encoded in a request target where necessary.
     Run { values: &'a [(String, Template)], is_target: bool },
 }
 
-/// A placeholder that cannot be read.
+/// An invalid placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
-    /// Where it begins, in characters from 1.
+    /// Its start, in characters from 1.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// What is wrong, with a correction.
     pub problem: String,
 }
 
@@ -65,10 +64,10 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Compiles a text in which every brace means something, as in a URL (which cannot hold braces of its own).
+    /// Compiles a text in which every brace is special, as in a URL (which cannot contain literal braces).
     ///
     /// # Errors
-    /// At the first brace that belongs to no placeholder.
+    /// The first brace that belongs to no placeholder.
     pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
         Self::parse_with(text, Names::default())
     }
@@ -101,8 +100,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Compiles a text that is a template only if it holds one of the placeholders, as in a field or content: there
-    /// braces are common (JSON), and a text without placeholders is taken as it stands.
+    /// Compiles a text that is a template only if it contains a placeholder, as in a field or content: braces are
+    /// common there (JSON), and a text without placeholders is used literally.
     ///
     /// # Errors
     /// As [`Template::parse`], if there is a placeholder.
@@ -122,8 +121,8 @@ impl Template {
         }
     }
 
-    /// Compiles a text in which only braces around a name (and what may follow it) mean something: `{"a": {seq}}` is
-    /// JSON with a placeholder. A name that is not known is a fault all the same; `{{name}}` stands for `{name}`.
+    /// Compiles a text in which only braces around a name (with optional arguments) are special: `{"a": {seq}}` is JSON
+    /// with a placeholder. An unknown name is still an error; `{{name}}` means `{name}`.
     pub(crate) fn parse_lenient(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
         let mut template = Self::default();
         let mut position = 0;
@@ -157,8 +156,7 @@ impl Template {
         }
     }
 
-    /// What stands in braces: a placeholder, a variable of a session, or a variable of the run, whose value takes its
-    /// place.
+    /// Adds a placeholder, a variable of a session, or the value of a variable of the run.
     fn push_named(&mut self, name: &str, names: Names<'_>) -> Result<(), String> {
         let placeholder = match names {
             Names::None => Placeholder::parse_known(name)?,
@@ -177,7 +175,7 @@ impl Template {
         Ok(())
     }
 
-    /// What placeholders of the value become needs no encoding: they are letters and digits.
+    /// Placeholders of the value need no encoding: they expand to letters and digits.
     fn push_value(&mut self, value: &Self, encoding: Encoding, is_target: bool) {
         for piece in &value.pieces {
             match piece {
@@ -194,7 +192,7 @@ impl Template {
         }
     }
 
-    /// The same behind a fixed beginning.
+    /// The same after a fixed prefix.
     pub(crate) fn after(mut self, beginning: &[u8]) -> Self {
         match self.pieces.first_mut() {
             Some(Piece::Literal(first)) => drop(first.splice(0..0, beginning.iter().copied())),
@@ -204,7 +202,7 @@ impl Template {
         self
     }
 
-    /// The variables that it uses, by their index.
+    /// The indexes of the variables that it uses.
     pub(crate) fn variables(&self) -> impl Iterator<Item = usize> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Placeholder(Placeholder::Variable(index, _)) => Some(*index),
@@ -212,7 +210,7 @@ impl Template {
         })
     }
 
-    /// Whether it holds the mark of a version.
+    /// Whether it contains the mark of a version.
     pub(crate) fn has_page_version(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Placeholder(Placeholder::PageVersion)))
     }
@@ -232,7 +230,6 @@ impl Template {
         }
     }
 
-    /// Appends the text.
     pub(crate) fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
@@ -242,7 +239,7 @@ impl Template {
         }
     }
 
-    /// The text with each placeholder replaced by what `marker` gives for it.
+    /// The text with each placeholder replaced by the result of `marker`.
     pub(crate) fn with_markers(&self, mut marker: impl FnMut(&Placeholder) -> String) -> Vec<u8> {
         let mut text = Vec::new();
         for piece in &self.pieces {
@@ -255,7 +252,7 @@ impl Template {
     }
 }
 
-/// The name at the start of a text, if that is a name in braces, with arguments or without.
+/// The name in braces at the start of a text, with or without arguments.
 fn braced_name(text: &[u8]) -> Option<&str> {
     let inside = text.strip_prefix(b"{")?;
     let inside = &inside[..memchr::memchr(b'}', inside)?];

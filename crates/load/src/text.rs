@@ -1,8 +1,7 @@
-//! The result as text for a person at a terminal.
+//! The result as text for a terminal.
 //!
-//! First whether it may be believed, and the rate; then where the users were; then the distributions, a row for each
-//! quantile and a column for each kind of time, each with the unit that fits it; then what went wrong. A run without a
-//! response has no distributions, and shows none.
+//! First its validity and the rate; then the activities of users; then the distributions, a row per quantile and a
+//! column per kind of time, each with a suitable unit; then the errors. A run without a response has no distributions.
 
 use std::fmt::Write;
 
@@ -15,19 +14,18 @@ use crate::outcome::{
 };
 use breme_base::{grouped, plural};
 
-/// Where continued lines begin.
+/// Indentation of continued lines.
 const INDENT: usize = 11;
-/// No line is folded to less than this.
+/// Lines are not folded to less than this.
 const WIDTH_MIN: usize = 40;
-/// From here on a table has wide columns.
+/// From this width on a table has wide columns.
 const WIDE: usize = 80;
 
-/// How the text is to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// ANSI colours; not when the output is no terminal, or when `NO_COLOR` is set.
+    /// ANSI colours; not if the output is no terminal, or if `NO_COLOR` is set.
     pub colours: bool,
-    /// Columns of the terminal; none: lines are as long as they come.
+    /// Columns of the terminal; none: lines are not folded.
     pub width: Option<usize>,
 }
 
@@ -68,7 +66,7 @@ pub fn render(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-/// Breaks lines that are too long for the terminal at a space; what follows is indented.
+/// Folds lines that are too long for the terminal at a space; continued lines are indented.
 fn fold(text: &str, width: Option<usize>) -> String {
     let Some(width) = width.map(|width| width.max(WIDTH_MIN)) else { return text.to_owned() };
     let mut folded = String::new();
@@ -99,7 +97,7 @@ fn fold_line(line: &str, width: usize, folded: &mut String) {
     }
 }
 
-/// A word that is longer than a line is broken, wherever the line ends.
+/// A word that is longer than a line is broken at the end of the line.
 fn push_word(word: &str, width: usize, column: &mut usize, folded: &mut String) {
     let mut is_escape = false;
     for character in word.chars() {
@@ -117,7 +115,7 @@ fn push_word(word: &str, width: usize, column: &mut usize, folded: &mut String) 
     }
 }
 
-/// Characters that take a column: those of colours do not.
+/// The number of visible characters, without colour sequences.
 fn visible(text: &str) -> usize {
     let mut count = 0;
     let mut is_escape = false;
@@ -171,7 +169,7 @@ fn head(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-/// What failed, where something did, and each condition of `--fail-if`.
+/// Failed checks, and each condition of `--fail-if`.
 fn checks(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     if outcome.all_failed() {
@@ -205,7 +203,7 @@ fn schedule(schedule: &ScheduleSummary) -> String {
     format!("open loop, {} {}", schedule.arrivals, rates.join(", "))
 }
 
-/// What must be known before any figure is read.
+/// The verdict, to be read before any figure.
 fn verdict(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     if !outcome.valid {
@@ -243,7 +241,7 @@ fn figures(outcome: &Outcome) -> String {
     text + &generator(outcome)
 }
 
-/// The parts add up: Little's law on the run itself.
+/// The parts add up: Little's law applied to the run itself.
 fn users_text(users: &UsersSummary, dispersion: Option<f64>) -> String {
     let count = |users: f64| if users < 9.95 { format!("{users:.1}") } else { format!("{users:.0}") };
     let parts = [
@@ -281,7 +279,7 @@ fn generator(outcome: &Outcome) -> String {
     text + "\n"
 }
 
-/// A row's name, what stands in it, and how many samples it takes for one to lie beyond it.
+/// A row's name, its value, and the number of samples needed for one to be beyond it.
 type TimeRow = (&'static str, fn(&TimeSummary) -> u64, u64);
 
 const TIME_ROWS: [TimeRow; 10] = [
@@ -332,7 +330,7 @@ fn times(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-/// Wider bars show no more.
+/// Wider bars are no more precise.
 const HISTOGRAM_WIDTH_MAX: usize = 100;
 
 fn histogram(outcome: &Outcome, style: Style) -> String {
@@ -344,14 +342,14 @@ fn histogram(outcome: &Outcome, style: Style) -> String {
     histogram_lines(&outcome.histogram, width).iter().fold(title + "\n", |text, line| text + &line.text() + "\n")
 }
 
-/// Whether one column says what another has said.
+/// Whether two columns have the same values.
 fn is_same(one: &TimeSummary, other: &TimeSummary) -> bool {
     let is_near = |one: u64, other: u64| one.abs_diff(other) as f64 <= 0.01 * one.max(other) as f64;
     let quantiles = |time: &TimeSummary| [time.mean_ns as u64, time.p50_ns, time.p90_ns, time.p99_ns];
     one.count == other.count && quantiles(one).into_iter().zip(quantiles(other)).all(|(one, other)| is_near(one, other))
 }
 
-/// The widest name of a step that the table makes room for.
+/// The widest step name for which the table has room.
 const NAME_WIDTH_MAX: usize = 40;
 
 fn steps(outcome: &Outcome, style: Style) -> String {
@@ -373,10 +371,9 @@ fn steps(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-/// A column of the table of steps.
 struct StepColumn {
     title: &'static str,
-    /// Those with the highest ranks are left out where there is no room.
+    /// Columns with the highest ranks are omitted if there is no room.
     rank: usize,
     cell: fn(&StepSummary) -> String,
 }
@@ -413,7 +410,7 @@ fn sessions(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-/// What caches gave, and what of it was out of date.
+/// Cache hits, and stale reads.
 fn reads(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     if let Some(CacheSummary { hits, misses, unsaid, hit_ratio, origin_requests, origin_hit_ratio }) = outcome.cache {
@@ -463,7 +460,7 @@ fn reads(outcome: &Outcome, style: Style) -> String {
     text
 }
 
-/// What responses showed of their sessions. Only what there was is named.
+/// Findings in the pairs of sessions. Only those above 0 are listed.
 fn pairs(found: &PairsSummary, style: Style) -> String {
     let wrong = format!("{} inconsistent", grouped(found.inconsistent));
     let wrong = style.paint(if found.inconsistent == 0 { GREEN } else { RED }, &wrong);
@@ -484,7 +481,7 @@ fn pairs(found: &PairsSummary, style: Style) -> String {
     text
 }
 
-/// Of a run with errors, in which some response was as it should be.
+/// Of a run with errors, in which some response was as expected.
 fn gaps(outcome: &Outcome) -> String {
     if outcome.requests.ok == 0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! One user of the closed loop: a connection, what it has outstanding on it, and its cookies.
+//! One user: a connection, its outstanding requests, and its cookies.
 
 use breme_base::Instant;
 use breme_http1::ClientConnection;
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::versions::Search;
 use crate::window::Window;
 
-/// Small, since there is one for each connection: with a pipeline depth of 1 all of it is here.
+/// Small, since there is one per connection: with a pipeline depth of 1 it needs no other memory.
 #[derive(Debug)]
 pub(crate) struct User {
     pub state: State,
@@ -23,32 +23,31 @@ pub(crate) struct User {
     pub answer: Answer,
     /// Since when, or from when on, it wants its next request. Of a closed loop.
     pub wants: Instant,
-    /// Since when it thinks; [`Instant::FAR`]: it does not. Of a closed loop.
+    /// Since when it thinks; [`Instant::FAR`] if it does not. Of a closed loop.
     pub thinks_since: Instant,
     /// Since when, or from when on, it could send its next request.
     pub ready: Instant,
     /// Since when it wants a successful response; [`Instant::FAR`]: no request has failed since its last one.
     pub unserved_since: Instant,
-    /// Connections in a row that failed or brought no answer, the present one included.
+    /// Consecutive connections that failed or had no response, including the current one.
     pub failures: u32,
-    /// It had a connection before.
     pub was_connected: bool,
     /// It has tried to connect, with or without success.
     pub has_tried: bool,
-    /// Of an open loop: the list of free users that it stands in.
+    /// Of an open loop: the list of free users that includes it.
     pub listed: Listed,
-    /// Counts the connections; tells the outcome of an old attempt from that of the present one.
+    /// The number of connection attempts; distinguishes the result of an old attempt from that of the current one.
     pub attempt: u32,
-    /// The address that is tried, by its place in the list.
+    /// The index of the address that is tried.
     pub address_index: u32,
     pub jar: Option<Box<Jar>>,
     /// Of a scenario.
     pub session: Option<Box<Session>>,
-    /// Every response's Cache-Status is counted.
+    /// The Cache-Status of every response is counted.
     pub counts_caches: bool,
-    /// Where there are several.
+    /// If there are several.
     pub hosts: Option<Box<Hosts>>,
-    /// Where they are followed.
+    /// If they are followed.
     pub redirects: Option<Box<Redirects>>,
 }
 
@@ -61,7 +60,7 @@ pub(crate) struct Hosts {
     pub current: usize,
     /// Connections to the others.
     pub idle: Vec<Option<(ConnectionId, ClientConnection)>>,
-    /// Those that the user had a connection to.
+    /// Those to which the user had a connection.
     known: Vec<bool>,
 }
 
@@ -71,43 +70,42 @@ impl Hosts {
     }
 }
 
-/// What a user is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Has no connection and waits for its timer: the ramp, thinking, or a pause after a failure.
+    /// No connection; waits for its timer: the ramp, thinking, or a pause after a failure.
     Waiting,
-    /// Has no connection and waits in the queue for one to be opened.
+    /// No connection; waits in the queue for one to be opened.
     Queued,
     /// Its connection is being opened, since then.
     Connecting(Instant),
-    /// … to a proxy, which was asked for a tunnel on it; since the beginning.
+    /// … to a proxy, to which a CONNECT request was sent; since the beginning.
     Tunnelling(Instant, ConnectionId),
     Open(ConnectionId),
-    /// There is nothing more for it to do.
+    /// It has nothing more to do.
     Done,
 }
 
-/// Where a user stands that may take an arrival.
+/// The list of a user that may take an arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Listed {
     #[default]
     No,
     /// Among those with nothing outstanding.
     Idle,
-    /// Among those with something outstanding, and room for more.
+    /// Among those with outstanding requests, and room for more.
     Busy,
 }
 
-/// The answer that is being read.
+/// The response being read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub status: u16,
     pub content_bytes: u64,
-    /// Only where the content is looked at.
+    /// If the content is checked.
     pub check: Option<Box<CheckState>>,
-    /// The versions that it shows; only of a page that the run has written.
+    /// The search for its versions; only of a page that the run has written.
     pub search: Option<Box<Search>>,
-    /// What its Cache-Status says; only where that is counted.
+    /// Its Cache-Status, if counted.
     pub cache_use: Option<CacheUse>,
 }
 
@@ -136,7 +134,7 @@ impl User {
         }
     }
 
-    /// The host of its next request, by its place.
+    /// The host index of its next request.
     #[inline]
     pub(crate) fn host(&self) -> usize {
         self.hosts.as_ref().map_or(0, |hosts| hosts.next)
@@ -148,7 +146,7 @@ impl User {
         self.hosts.as_ref().is_some_and(|hosts| hosts.next != hosts.current)
     }
 
-    /// Its next request goes to this host.
+    /// Sets the host of its next request.
     #[inline]
     pub(crate) fn set_host(&mut self, host: usize) {
         if let Some(hosts) = &mut self.hosts {
@@ -167,7 +165,7 @@ impl User {
         hosts.next = next as usize;
     }
 
-    /// It has a connection to its host. Whether it had one before.
+    /// Records a connection to its host. Returns whether it had one before.
     pub(crate) fn note_connected(&mut self) -> bool {
         let known = match &mut self.hosts {
             Some(hosts) => &mut hosts.known[hosts.next],
@@ -182,27 +180,26 @@ impl User {
         self.session.is_some() || self.jar.is_some() || self.counts_caches
     }
 
-    /// It is in the middle of a session.
     #[inline]
     pub(crate) fn in_session(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_active)
     }
 
-    /// It is a person whom the server does not know yet: of a scenario, and without a request so far.
+    /// A user unknown to the server: of a scenario, and without a request so far.
     pub(crate) fn is_stranger(&self) -> bool {
         let is_new_to_host = self.hosts.as_ref().is_some_and(|hosts| !hosts.known[hosts.next]);
         let is_new = self.session.as_ref().is_some_and(|session| !session.is_active || session.since == Instant::FAR);
         is_new || is_new_to_host
     }
 
-    /// The step that it is at, if it is in a session.
+    /// The index of its step, if it is in a session.
     #[inline]
     pub(crate) fn step(&self) -> Option<usize> {
         self.session.as_ref().filter(|session| session.is_active).map(|session| session.step)
     }
 }
 
-/// Whose a connection is, by its index.
+/// The users of connections, by connection index.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     entries: Vec<Entry>,
@@ -217,11 +214,11 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     User(u32),
-    /// The same, and it is not in use: the user is at another host.
+    /// The same, but not in use: the user is at another host.
     Idle(u32),
-    /// Its last answer said that the server closes it; the server is given a moment to do so.
+    /// Its last response announced that the server closes it; the server has a moment to do so.
     Lingering,
-    /// It is not ours any more.
+    /// Not ours any more.
     Nobody,
 }
 

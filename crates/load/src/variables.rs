@@ -1,29 +1,27 @@
-//! Values with a name that the user gives to a whole run: `--var page=index`.
+//! Named values set by the user for a whole run: `--var page=index`.
 //!
-//! In a scenario they take the place of the file's own variables of that name, or add to them, and so are drawn once
-//! for each session. Elsewhere they are a part of each template that names them; a value without placeholders costs
-//! nothing there.
+//! In a scenario they override the file's variables of the same name, or add to them, and so are drawn once per
+//! session. Elsewhere they are substituted in each template that names them; a value without placeholders costs nothing
+//! there.
 
 use crate::template::{Names, Template};
 
-/// Names that mean something else in a template.
+/// Names with another meaning in a template.
 const RESERVED: [&str; 6] = ["seq", "session", "uniform", "zipf", "random", "page_version"];
-/// Where the mark of a version may be.
+/// Where the mark of a version is allowed.
 pub(crate) const PAGE_VERSION_PLACE: &str = "{page_version} is allowed in the body of a request only";
-/// The most variables of a run.
 pub const VARIABLE_COUNT_MAX: usize = 100;
 
-/// Variables with their values.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     list: Vec<(String, Template)>,
 }
 
 impl Variables {
-    /// Of a later one of the same name, the value counts. Values may hold placeholders.
+    /// The last value of a name counts. Values may contain placeholders.
     ///
     /// # Errors
-    /// At the first name or value that cannot be used.
+    /// The first invalid name or value.
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
         let mut list: Vec<(String, Template)> = Vec::new();
         for (name, value) in pairs {
@@ -42,7 +40,6 @@ impl Variables {
         Ok(Self { list })
     }
 
-    /// Each name with its value.
     pub(crate) fn values(&self) -> &[(String, Template)] {
         &self.list
     }
@@ -56,7 +53,7 @@ impl Variables {
     }
 }
 
-/// Whether a variable can have this name; else what is wrong with it.
+/// Checks whether a variable can have this name.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');

@@ -1,13 +1,13 @@
-//! Versions that the run writes into pages, and whether a response shows one that was out of date.
+//! Versions that the run writes into pages, and the detection of stale responses.
 //!
-//! A request whose content holds `{page_version}` writes a version: a mark that names the run, the page (the request's
+//! A request whose content contains `{page_version}` writes a version: a mark with the run, the page (the request's
 //! target) and the number of the write. A GET of the same target is judged by the newest mark of that page in its
 //! response. The response is **stale** if the write of that version had ended before another write of the page began,
 //! and that one was acknowledged before the GET was sent. Its **age** is the time from the first such acknowledgement
 //! to the sending of the GET.
 //!
-//! A write is acknowledged by a complete response with a status from 200 to 399. Of any other write, and of those that
-//! overlap, nobody knows which took effect last; their versions are never called stale.
+//! A write is acknowledged by a complete response with a status from 200 to 399. Of all other writes, and of
+//! overlapping ones, it is unknown which took effect last; their versions are never called stale.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,14 @@ use std::time::Duration;
 use breme_base::Instant;
 use memchr::memmem;
 
-/// Pages whose versions are followed.
+/// Limit of pages whose versions are tracked.
 pub const PAGE_COUNT_MAX: usize = 1_000_000;
-/// Versions of all pages that are remembered; past that, a page forgets its oldest for each new one.
+/// Limit of versions of all pages; beyond it, each new one replaces the oldest of its page.
 pub const VERSION_COUNT_MAX: usize = 4_000_000;
-/// Pages that a result names: those with the most stale responses.
+/// Pages listed in a result: those with the most stale responses.
 pub const WORST_PAGES: usize = 10;
 
-/// What a mark begins with. Letters, digits and single hyphens are left alone by Markdown, HTML and JSON.
+/// Prefix of a mark. Markdown, HTML and JSON leave letters, digits and single hyphens unchanged.
 const PREFIX: &str = "breme-version-";
 const SUFFIX: &str = "-end";
 const RUN_DIGITS: usize = 16;
@@ -31,11 +31,11 @@ const PAGE_DIGITS: usize = 7;
 const NUMBER_DIGITS: usize = 9;
 /// Every mark has this length, so that a request's Content-Length is known before its mark is.
 pub(crate) const MARK_BYTES: usize = PREFIX.len() + RUN_DIGITS + 1 + PAGE_DIGITS + 1 + NUMBER_DIGITS + SUFFIX.len();
-/// Stands in a request's content where the mark will be.
+/// Placeholder for the mark in a request's content.
 pub(crate) const BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
 const NUMBER_MAX: u32 = 999_999_999;
 
-/// What a request has to do with versions.
+/// A request's relation to versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Write(Written),
@@ -50,20 +50,20 @@ pub(crate) struct Written {
     number: u32,
 }
 
-/// What a response of a page shows.
+/// The verdict on a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// A version that may have been the newest.
     Current,
-    /// An old one, for so long.
+    /// An old one; its age.
     Stale(Duration),
-    /// No version, though one had been acknowledged.
+    /// No version, although one had been acknowledged.
     Unversioned,
-    /// No version had been acknowledged, or the one that is shown is forgotten.
+    /// No version had been acknowledged, or the one shown is no longer stored.
     Unknown,
 }
 
-/// The versions of a run; its shards share them.
+/// The versions of a run, shared by its shards.
 #[derive(Debug)]
 pub(crate) struct Versions {
     run: u64,
@@ -97,7 +97,6 @@ struct Version {
     acknowledged: Instant,
 }
 
-/// A page with stale responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StalePage {
     pub target: String,
@@ -106,7 +105,7 @@ pub(crate) struct StalePage {
 }
 
 impl Versions {
-    /// Of the run with this number, which no other has that writes to the same server.
+    /// For the run with this number, which is unique among the runs that write to the same server.
     pub(crate) fn new(run: u64) -> Self {
         Self { run, pages: Mutex::default() }
     }
@@ -115,7 +114,7 @@ impl Versions {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next version of the page; none if it is not followed.
+    /// The next version of the page; none if it is not tracked.
     pub(crate) fn begin_write(&self, target: &[u8], now: Instant) -> Option<Written> {
         self.pages().begin_write(target, now)
     }
@@ -125,7 +124,7 @@ impl Versions {
         self.pages().numbers.get(target).copied()
     }
 
-    /// The response to the write of a version is complete, and says that it was done.
+    /// The response to the write of a version is complete and successful.
     pub(crate) fn acknowledge(&self, written: Written, done: Instant) {
         let mut pages = self.pages();
         let Some(page) = pages.list.get_mut(written.page as usize) else { return };
@@ -134,7 +133,7 @@ impl Versions {
         }
     }
 
-    /// What a response to a GET that was sent at an instant says of a page.
+    /// Judges a response to a GET of a page sent at this instant.
     pub(crate) fn judge(&self, page: u32, shown: Option<u32>, sent: Instant) -> Judgement {
         let mut pages = self.pages();
         let Some(page) = pages.list.get_mut(page as usize) else { return Judgement::Unknown };
@@ -146,7 +145,7 @@ impl Versions {
         judgement
     }
 
-    /// The mark of a version, in place of [`BLANK`].
+    /// The mark of a version, which replaces [`BLANK`].
     pub(crate) fn mark(&self, written: Option<Written>) -> [u8; MARK_BYTES] {
         let Written { page, number } = written.unwrap_or(Written { page: PAGE_COUNT_MAX as u32, number: 0 });
         let text = format!("{}{number:0NUMBER_DIGITS$}{SUFFIX}", self.prefix(page));
@@ -155,7 +154,7 @@ impl Versions {
         mark
     }
 
-    /// What all marks of a page begin with.
+    /// Common prefix of all marks of a page.
     fn prefix(&self, page: u32) -> String {
         format!("{PREFIX}{:0RUN_DIGITS$x}-{page:0PAGE_DIGITS$}-", self.run)
     }
@@ -165,7 +164,7 @@ impl Versions {
         Search { prefix: self.prefix(page), tail: Vec::new(), newest: None }
     }
 
-    /// The pages with the most stale responses, and how many writes were of pages that are not followed.
+    /// The pages with the most stale responses, and the number of writes of pages that are not tracked.
     pub(crate) fn worst(&self) -> (Vec<StalePage>, u64) {
         let pages = self.pages();
         let mut worst: Vec<&Page> = pages.list.iter().filter(|page| page.stale > 0).collect();
@@ -233,7 +232,7 @@ impl Page {
             return if was_written { Judgement::Unversioned } else { Judgement::Unknown };
         };
         let Some(place) = self.place(shown) else { return Judgement::Unknown };
-        // Which is FAR while nobody knows whether it was done: no write begins after that.
+        // FAR while it is unknown whether it was done: no write begins after that.
         let over = self.versions[place].acknowledged;
         let mut replaced = Instant::FAR;
         for newer in self.versions.iter().skip(place + 1) {
@@ -248,11 +247,11 @@ impl Page {
     }
 }
 
-/// Looks for the newest version of a page in content that comes in pieces.
+/// Searches content that arrives in pieces for the newest version of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     prefix: String,
-    /// The last bytes before the present piece: a mark may begin in them.
+    /// The last bytes before the current piece, in which a mark may begin.
     tail: Vec<u8>,
     newest: Option<u32>,
 }
@@ -274,7 +273,7 @@ impl Search {
         self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
     }
 
-    /// Marks that begin before `end`.
+    /// Searches marks that begin before `end`.
     fn look(&mut self, bytes: &[u8], end: usize) {
         for at in memmem::find_iter(bytes, self.prefix.as_bytes()).take_while(|&at| at < end) {
             let rest = &bytes[at + self.prefix.len()..];
@@ -340,7 +339,7 @@ mod tests {
         // The third came after both.
         check(&[(0, Some(10)), (9, Some(20)), (20, Some(25))], Some(1), 100, stale(75));
         check(&[(0, Some(10)), (9, Some(20)), (20, Some(25))], Some(2), 100, stale(75));
-        // Of two that came after, the one that was acknowledged first counts.
+        // Of two later ones, the one that was acknowledged first counts.
         check(&[(0, Some(10)), (12, Some(90)), (15, Some(20))], Some(1), 100, stale(80));
     }
 

@@ -1,23 +1,23 @@
-//! The requests that one user has outstanding, oldest first.
+//! A user's outstanding requests, oldest first.
 
 use breme_base::Instant;
 
 use crate::versions::Mark;
 
-/// One request under way, with the stamps that it has so far.
+/// An outstanding request, with its instants so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
-    /// Its number in the run, from 0.
+    /// Number in the run, from 0.
     pub ordinal: u64,
     /// When it should have been sent: when its user wanted it, or by the schedule.
     pub due: Instant,
     /// Until when its user's time is attributed to an activity.
     pub accounted: Instant,
-    /// When it was handed to the driver; [`Instant::FAR`]: not yet.
+    /// When it was passed to the driver; [`Instant::FAR`]: not yet.
     pub sent: Instant,
-    /// When the first byte of its answer came; [`Instant::FAR`]: not yet.
+    /// When the first byte of its response arrived; [`Instant::FAR`]: not yet.
     pub first: Instant,
-    /// The version that it writes, or the page that it reads, where versions are followed.
+    /// The version that it writes, or the page that it reads, if versions are tracked.
     pub mark: Option<Mark>,
 }
 
@@ -83,7 +83,7 @@ impl Window {
         self.get_mut(0)
     }
 
-    /// The slot `index` places behind the oldest.
+    /// The slot `index` positions after the oldest.
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
         if index >= self.len() {
             return None;

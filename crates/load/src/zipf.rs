@@ -1,9 +1,9 @@
-//! Zipf's law: of N things, the k-th most popular is asked for in proportion to k^-s. Page popularity is like this, and
-//! no cache can be judged by requests that are spread evenly.
+//! Zipf's law: of N items, the k-th most popular is requested in proportion to k^-s. Page popularity is distributed
+//! like this, so a cache cannot be judged by uniform requests.
 
 use breme_base::Random;
 
-/// Draws from 1..=N by Zipf's law, exactly, in constant time and room for any N.
+/// Draws from 1..=N by Zipf's law, exactly, in constant time and memory for any N.
 ///
 /// Rejection-inversion (Hörmann, Derflinger: "Rejection-inversion to generate variates from monotone discrete
 /// distributions", ACM TOMACS 6, 1996): a table would cost 8 bytes for each of N pages.
@@ -13,17 +13,17 @@ pub(crate) struct Zipf {
     exponent: f64,
     integral_at_first: f64,
     integral_at_last: f64,
-    /// Left of this distance from its whole number, a candidate needs no test.
+    /// Within this distance left of its integer, a candidate needs no test.
     sure_distance: f64,
 }
 
-/// Above it, k^-s no longer differs from 0 for k = 2, and powers overflow.
+/// Above it, k^-s is indistinguishable from 0 for k = 2, and powers overflow.
 pub(crate) const EXPONENT_MAX: f64 = 20.0;
-/// Above it, whole numbers are no longer exact in the arithmetic used.
+/// Above it, integers are no longer exact in the arithmetic used.
 pub(crate) const COUNT_MAX: u64 = 1 << 48;
 
 impl Zipf {
-    /// `count` from 1 to [`COUNT_MAX`], `exponent` from 0 (all alike) to [`EXPONENT_MAX`].
+    /// `count` from 1 to [`COUNT_MAX`], `exponent` from 0 (uniform) to [`EXPONENT_MAX`].
     pub(crate) fn new(count: u64, exponent: f64) -> Self {
         let integral_at_first = integral(1.5, exponent) - 1.0;
         let integral_at_last = integral(count as f64 + 0.5, exponent);

@@ -1,4 +1,4 @@
-//! The closed loop against servers made by hand, in virtual time.
+//! The closed loop against scripted servers, in virtual time.
 
 mod world;
 
@@ -39,7 +39,7 @@ fn at(duration: Duration) -> Instant {
 }
 
 /// Little's law: every instant of every user is in one of the parts, and `N = X·(R + Z + H)` holds for the times too:
-/// response (connecting included), thinking, and what the generator held.
+/// response (connecting included), thinking, and the generator's delay.
 #[test]
 fn no_time_of_a_user_is_lost() {
     let cases = [
@@ -86,7 +86,7 @@ fn no_time_of_a_user_is_lost() {
     }
 }
 
-/// The last response of its connection, announced.
+/// The announced last response of its connection.
 fn closing() -> Reply {
     let bytes = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx".to_vec();
     Reply { bytes, then: Then::End, ..Reply::default() }
@@ -102,7 +102,7 @@ fn response_time_begins_when_the_user_wants_the_request() {
     assert_close(outcome.response_time.p50_ns, Duration::from_micros(7_100));
 }
 
-/// A server that answers everybody at once, each millisecond.
+/// A server that responds to all requests together, each millisecond.
 fn together(request: &Request) -> Reply {
     let rest = 1_000_000 - request.at.as_nanos() % 1_000_000;
     ok("x").after(Duration::from_nanos(rest))
@@ -218,7 +218,7 @@ fn a_pipeline_is_refilled_with_one_send() {
 #[test]
 fn a_request_that_takes_too_long_enters_the_times_at_its_limit() {
     let settings = Settings { timeout: 50 * MILLISECOND, pipeline_depth: 3, ..counted(9, 1) };
-    // The first connection never answers its second request.
+    // The first connection has no response to its second request.
     let mut world = World::new(settings, 1, |request| match (request.connection, request.before) {
         (0, 1) => Reply::default().after(Duration::from_secs(1_000)),
         _ => ok("x").after(MILLISECOND),
@@ -337,7 +337,7 @@ fn connections_are_not_opened_all_at_once() {
 
 #[test]
 fn an_idle_connection_that_the_server_closes_is_opened_again_silently() {
-    // Every tenth answer is the last of its connection, unannounced.
+    // Every tenth response is the last of its connection, unannounced.
     let server = |request: &Request| if request.before == 9 { ok("x").then(Then::End) } else { ok("x") };
     let think = Some(ThinkTime::Exponential(MILLISECOND));
     let outcome = World::new(Settings { think, ..counted(100, 2) }, 1, server).finish();
@@ -347,7 +347,7 @@ fn an_idle_connection_that_the_server_closes_is_opened_again_silently() {
 
 #[test]
 fn requests_behind_an_announced_close_are_sent_again() {
-    // As a server with a limit of requests per connection: the fifth answer is the last.
+    // As a server with a limit of requests per connection: the fifth response is the last.
     let server = |request: &Request| match request.before {
         0..4 => ok("x"),
         _ => Reply {

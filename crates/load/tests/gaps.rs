@@ -11,14 +11,14 @@ use world::{Reply, Request, Then, World, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// Of the world: from the client to the server and back.
+/// Of the simulated network.
 const ROUND_TRIP: Duration = Duration::from_micros(200);
 
 fn timed(duration: Duration, connections: usize) -> Settings {
     Settings { duration: Some(duration), connections, ..Settings::new("http://a/") }
 }
 
-/// When it was, since the start of the run.
+/// Its time since the start of the run.
 fn at(instant: Instant) -> Duration {
     instant.since(Instant::from_nanos(1_000))
 }
@@ -56,7 +56,7 @@ fn wrong_responses_are_a_gap_and_refusals_and_it_is_over_with_the_first_good_one
     }
 }
 
-/// One of two users has a connection to a server that says nothing for a second.
+/// One of two users has a connection to a server that does not respond for a second.
 #[test]
 fn a_gap_of_one_user_is_none_of_the_service() {
     let serve = |request: &Request| {

@@ -131,7 +131,7 @@ fn a_host_may_close_a_connection_that_is_not_in_use() {
     };
     let to_b = world.requests.iter().filter(|request| host(request) == 'b').count();
     assert_eq!((of('a').len(), of('c').len(), of('b').len()), (1, 1, to_b), "one for each request to b");
-    // It fails only where the next request goes there too, before the end has come.
+    // It fails only if the next request is sent there before the end of the connection is received.
     let kinds: Vec<&str> = outcome.errors.keys().map(String::as_str).filter(|kind| *kind != "assertion").collect();
     assert!(kinds.iter().all(|kind| ["closed-early", "reset"].contains(kind)), "{outcome:?}");
     assert!(to_b > 15 && outcome.requests.answered > 80, "{outcome:?}");
@@ -176,7 +176,7 @@ fn targets_may_be_on_several_hosts() {
 #[test]
 fn each_request_may_have_its_own_connection_to_its_host() {
     let mut world = targets_world(Settings { keep_alive: false, ..targets(3) });
-    // The servers keep the connections open, against the request; so each is closed by its user.
+    // The servers keep the connections open, despite `close`; so each is closed by its user.
     let outcome = world.finish();
     assert_eq!(outcome.requests.ok, 200, "{outcome:?}");
 }

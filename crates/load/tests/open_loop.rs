@@ -1,4 +1,4 @@
-//! The open loop against servers made by hand, in virtual time: what is due, when it is sent, and what the user waits.
+//! The open loop against scripted servers, in virtual time: when requests are due and sent, and how long users wait.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -34,7 +34,7 @@ fn assert_close(nanos: u64, expected: Duration) {
     assert!((nanos as f64 / expected - 1.0).abs() < 0.002, "{nanos} is not {expected}");
 }
 
-/// What must always add up.
+/// Sums that must always hold.
 fn assert_balanced(outcome: &Outcome) {
     let (counts, arrivals) = (outcome.requests, outcome.open_loop.unwrap());
     assert_eq!(counts.issued, counts.answered + counts.failed + counts.unfinished, "{outcome:?}");
@@ -80,7 +80,7 @@ fn poisson_arrivals_are_the_same_for_any_number_of_shards() {
 
 #[test]
 fn what_waits_for_a_connection_counts_from_its_due_instant() {
-    // Ten a second for one connection that takes 0.3 s each: the k-th waits 0.2 k longer.
+    // Ten per second for one connection that takes 0.3 s each: the k-th waits 0.2 k longer.
     let mut world = World::new(open(10.0, SECOND, 1), 1, |_| ok("x").after(300 * MILLISECOND));
     let outcome = world.finish();
     assert_balanced(&outcome);
@@ -98,8 +98,8 @@ fn what_waits_for_a_connection_counts_from_its_due_instant() {
 
 #[test]
 fn an_answer_counts_from_when_it_came_and_not_from_when_the_node_was_called() {
-    // The only connection is free after 4 ms and known to be after 7, so that the second of two requests that are due
-    // every 5 ms is late.
+    // The only connection is free after 4 ms, but this is known only after 7, so that the second of two requests that
+    // are due every 5 ms is late.
     let mut world = World::new(open(200.0, SECOND, 1), 1, |_| ok("x").after(4 * MILLISECOND));
     world.called_late = 3 * MILLISECOND;
     let outcome = world.finish();
@@ -110,7 +110,7 @@ fn an_answer_counts_from_when_it_came_and_not_from_when_the_node_was_called() {
     assert!(outcome.response_time.max_ns > outcome.service_time.max_ns);
 }
 
-/// When a server that needs `work` for a request, and stands still for a second in every ten, has done it.
+/// When a server that needs `work` for a request, and freezes for a second in every ten, has finished it.
 fn thawed(begun: Duration, work: Duration) -> Duration {
     let mut now = begun;
     let mut left = work;
@@ -130,7 +130,7 @@ fn thawed(begun: Duration, work: Duration) -> Duration {
     }
 }
 
-/// Arithmetic: first come, first served, by `servers` of this kind.
+/// Calculated: first come, first served, by `servers` of this kind.
 fn response_times(rate: u64, seconds: u64, servers: usize, work: Duration) -> Vec<Duration> {
     let mut free_at: BinaryHeap<Reverse<Duration>> = vec![Reverse(Duration::ZERO); servers].into();
     let mut times = Vec::new();
@@ -173,7 +173,7 @@ fn a_frozen_server_is_shown_in_full() {
             assert_close(nanos, quantile(share));
         }
         assert_close(times.max_ns, quantile(1.0));
-        // The service time alone hides it: only those that were under way felt it.
+        // The service time alone hides it: only requests in flight were affected.
         assert_close(outcome.service_time.p99_ns, work);
         assert_close(outcome.service_time.max_ns, SECOND + work);
     }
@@ -292,7 +292,7 @@ fn a_refused_target_fails_what_is_due_and_is_given_up() {
 
 #[test]
 fn a_server_that_closes_idle_connections_costs_nothing() {
-    // Every fifth answer is the last of its connection, unannounced.
+    // Every fifth response is the last of its connection, unannounced.
     let server = |request: &Request| if request.before == 4 { ok("x").then(Then::End) } else { ok("x") };
     let mut world = World::new(open(100.0, 2 * SECOND, 3), 1, server);
     let outcome = world.finish();
@@ -303,7 +303,7 @@ fn a_server_that_closes_idle_connections_costs_nothing() {
 
 #[test]
 fn an_idle_connection_takes_the_next_request_before_a_busy_one() {
-    // The first connection hangs on its first request; the others are quick.
+    // The first connection hangs on its first request; the others are fast.
     let server = |request: &Request| match (request.connection, request.before) {
         (0, 0) => ok("x").after(900 * MILLISECOND),
         _ => ok("x").after(MILLISECOND),

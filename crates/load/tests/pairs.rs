@@ -1,4 +1,4 @@
-//! Pairs of sessions, checked in virtual time against servers made by hand: one that is right, and some that are not.
+//! Pairs of sessions, checked in virtual time against scripted servers: one that is correct, and some that are not.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -72,8 +72,8 @@ fn status(line: &str) -> Reply {
     Reply { bytes: text.into_bytes(), ..Reply::default() }
 }
 
-/// A server that is right but for what `spoil` does with the request number (from 0) of each session and its pairs,
-/// which hold that of the request.
+/// A server that is correct except for what `spoil` does with the request number (from 0) of each session and its
+/// pairs, which include that of the request.
 fn run(settings: Settings, mut spoil: impl FnMut(usize, &mut Vec<String>) -> Option<Reply> + 'static) -> Outcome {
     let mut application = Application::default();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();

@@ -25,7 +25,7 @@ fn redirects(outcome: &Outcome) -> (u64, u64) {
     (followed, not_followed)
 }
 
-/// Little's law holds: no time of a user is lost on its way.
+/// Little's law holds: all time of a user is accounted for.
 fn assert_accounted(outcome: &Outcome) {
     let Some(users) = outcome.users else { return };
     let parts = users.server + users.connecting + users.generator + users.thinking + users.idle;

@@ -1,4 +1,4 @@
-//! Scenarios against servers made by hand, in virtual time: users that do several steps.
+//! Scenarios of several steps against scripted servers, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -42,7 +42,7 @@ fn answer(status: &str, fields: &str, content: &str) -> Reply {
     Reply { bytes: text.into_bytes(), ..Reply::default() }
 }
 
-/// What must always add up.
+/// Sums that must always hold.
 fn assert_balanced(outcome: &Outcome) {
     let counts = outcome.requests;
     assert_eq!(counts.issued, counts.answered + counts.failed + counts.unfinished, "{outcome:?}");
@@ -140,7 +140,7 @@ fn what_is_missing_ends_the_session_and_what_is_wrong_does_not() {
     let missing = error(&outcome, "capture");
     assert!((1..20).contains(&missing), "{:?}", outcome.errors);
     assert_eq!((edit.begun, edit.completed, edit.failed), (20, 0, 20));
-    // Those that went on met a wrong JSON and a wrong status.
+    // The others met a wrong JSON and a wrong status.
     assert_eq!((error(&outcome, "assertion"), error(&outcome, "status")), (20 - missing, 20 - missing));
     assert_eq!(outcome.requests.answered, 20 + 2 * (20 - missing));
     assert!(outcome.expectations_failed(&world.run));
@@ -179,7 +179,7 @@ fn what_a_session_does_follows_from_its_number() {
             _ => answer("200 OK", "ETag: \"e\"\r\n", "value=\"t\" saved"),
         });
         world.finish();
-        // {seq} is not used, so the requests of a session are the same whoever runs it.
+        // {seq} is not used, so the requests of a session do not depend on the shard that runs it.
         world.requests.iter().map(|request| request.text.clone()).collect::<BTreeSet<_>>()
     };
     assert_eq!(sent(1, 1), sent(4, 1));
@@ -213,7 +213,7 @@ fn sessions_arrive_by_a_schedule() {
             .map(|request| request.at - world.requests[0].at)
             .collect();
         assert!(firsts.iter().enumerate().all(|(number, &at)| at == number as u32 * 100 * MILLISECOND), "{firsts:?}");
-        // Those that began at 1.8 and 1.9 s think when the time is over.
+        // Those that began at 1.8 and 1.9 s are thinking at the end of the run.
         assert_eq!((outcome.scenarios[0].completed, outcome.scenarios[0].unfinished), (18, 2));
     }
 }
@@ -333,7 +333,7 @@ fn each_session_has_a_connection_of_its_own_where_the_file_says_so() {
 
 #[test]
 fn a_new_connection_does_not_leave_an_open_loop_with_fewer_users() {
-    // The time to think after the last step is nobody's: the user takes the next arrival at once.
+    // The think time after the last step does not count: the user takes the next arrival at once.
     let file = TWO_STEPS.replace("10ms", "50s").replacen("[[scenario.step]]\n    request = \"GET /b\"", "", 1);
     let settings = Settings { connections: 1, open_loop: Some(OpenLoop::constant(10.0)), ..scenario(&file) };
     let settings = Settings { duration: Some(SECOND), ..settings };

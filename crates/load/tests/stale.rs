@@ -1,5 +1,5 @@
-//! Stale responses and hits of caches, counted in virtual time against servers made by hand: some that give old
-//! versions at known times, and some that never do.
+//! Stale responses and cache hits, counted in virtual time against scripted servers: some that return old versions at
+//! known times, and some that never do.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -15,7 +15,6 @@ use world::{Reply, Request, World, ok};
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Sessions of a scenario, so many.
 fn sessions(file: &str, count: u64, connections: usize) -> Settings {
     let scenarios = Scenarios::parse(file, None, &Variables::default()).unwrap_or_else(|error| panic!("{error}"));
     Settings {
@@ -33,7 +32,7 @@ fn content(request: &Request) -> String {
     request.text.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// A page as a wiki shows it.
+/// A page as in a wiki.
 fn page(content: &str) -> Reply {
     ok(&format!("<!doctype html><title>a</title><p>{content}</p>"))
 }
@@ -43,12 +42,12 @@ fn of_cache(said: &str, content: &str) -> Reply {
     Reply { bytes: text.into_bytes(), ..Reply::default() }
 }
 
-/// What a server has been given: all versions of each page.
+/// The content of a server: all versions of each page.
 #[derive(Default)]
 struct Pages(BTreeMap<String, Vec<String>>);
 
 impl Pages {
-    /// Stores what a POST brings.
+    /// Stores the content of a POST.
     fn take(&mut self, request: &Request) -> bool {
         let is_write = request.text.starts_with("POST ");
         if is_write {
@@ -175,8 +174,8 @@ fn a_cache_that_is_never_purged_gives_versions_as_old_as_its_lifetime() {
 
 #[test]
 fn a_write_that_timed_out_is_never_the_reason_for_a_stale_response() {
-    // Every second write is answered too late to be acknowledged. Whether such a write took effect at once, 300 ms
-    // later or never: what is then shown is no stale version for certain.
+    // Every second write is answered too late to be acknowledged. It took effect at once, 300 ms later or never: in
+    // each case no version shown is certainly stale.
     for effect in [Some(Duration::ZERO), Some(300 * MILLISECOND), None] {
         let mut writes = 0;
         let mut versions: Vec<(Instant, String)> = Vec::new();

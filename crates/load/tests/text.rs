@@ -1,4 +1,4 @@
-//! The result as people see it: golden text of a run in virtual time.
+//! The result as text: golden files of a run in virtual time.
 
 mod world;
 
@@ -8,7 +8,7 @@ use breme_load::{Outcome, Settings, Style, render_text, write_csv};
 use breme_node::ConnectError;
 use world::{Reply, World, ok};
 
-/// A second with every kind of trouble, the same each time.
+/// A second with every kind of error, deterministic.
 fn outcome() -> Outcome {
     let settings = Settings { timeout: Duration::from_millis(40), ..Settings::new("http://a:8080/page?x=1") };
     let settings = Settings { connections: 3, duration: Some(Duration::from_secs(2)), seed: 7, ..settings };
@@ -94,11 +94,11 @@ fn a_run_in_which_all_checks_fail_says_so_first() {
     );
 }
 
-/// A closed loop whose thread worked all of the time: what matters is for whom its users waited.
+/// A closed loop whose thread was always busy: what matters is whether users waited for it.
 #[test]
 fn a_saturated_thread_makes_the_result_invalid_where_users_wait_for_it() {
     thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
-    // More CPU time with each reading than there is in the run.
+    // Each reading adds more CPU time than the run has.
     let busy: fn() -> Duration = || Duration::from_secs(10 * u64::from(CALLS.replace(CALLS.get() + 1)));
     let run = |cpu: fn() -> Duration, held: Duration| {
         let settings =
@@ -117,8 +117,7 @@ fn a_saturated_thread_makes_the_result_invalid_where_users_wait_for_it() {
     assert!(starved.valid && starved.notes.iter().any(|note| note.contains("waited for the generator")), "{starved:?}");
 }
 
-/// An open loop at which the thread is busy all of the time, but on time: spinning and short naps cost processor time
-/// and nothing else.
+/// An open loop whose thread is always busy, but on time: spinning and short sleeps cost CPU time and nothing else.
 #[test]
 fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
     thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
@@ -139,7 +138,7 @@ fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
     assert!(!late.valid && late.invalid_reasons[0].contains("the generator was late"), "{:?}", late.invalid_reasons);
 }
 
-/// Responses that were there and not read keep connections busy: the backlog is the generator's.
+/// Responses that had arrived but were not read keep connections busy: the backlog is the generator's.
 #[test]
 fn a_backlog_in_the_generator_makes_an_open_loop_invalid() {
     let run = |held: Duration| {

@@ -1,4 +1,4 @@
-//! Servers with TLS behind a proxy: each connection begins with a tunnel. In virtual time, where TLS is nothing but its
+//! Servers with TLS behind a proxy: each connection begins with a tunnel. In virtual time; TLS is reduced to its
 //! outcome.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]

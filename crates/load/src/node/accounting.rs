@@ -1,4 +1,4 @@
-//! Counting: what happened in each interval, what users spent their time on, and the end of the account.
+//! Accounting: events per interval, the users' time by activity, and the final totals.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::tally::ErrorKind;
 use crate::window::Slot;
 
 impl Load {
-    /// Closes the books, also where the driver ended the shard without asking.
+    /// Completes the totals, also if the driver ended the shard unexpectedly.
     pub(crate) fn close(&mut self) {
         if self.phase == Phase::Over {
             return;
@@ -34,7 +34,7 @@ impl Load {
         self.publish();
     }
 
-    /// Hands in the interval that is over.
+    /// Hands in the completed interval.
     pub(super) fn tick(&mut self, now: Instant) {
         self.last_seen = now;
         if now < self.interval_ends || now >= self.window_ends {
@@ -67,14 +67,14 @@ impl Load {
         }
     }
 
-    /// Attributes the time of a user of a closed loop. What lies behind the end of the run is nobody's.
+    /// Attributes the time of a user of a closed loop to an activity. Time after the end of the run is not attributed.
     #[inline]
     fn account(&mut self, activity: Activity, from: Instant, to: Instant) {
         self.tally.occupancy.add(activity, from, to.min(self.window_ends));
     }
 
-    /// A request is about to be sent: the time until its user had a connection for it, and until the generator came to
-    /// it.
+    /// A request is about to be sent: attributes the time until its user had a connection, and until the generator was
+    /// ready.
     #[inline]
     pub(super) fn account_sending(&mut self, now: Instant, index: u32, place: usize) {
         let user = &mut self.users[index as usize];
@@ -87,7 +87,7 @@ impl Load {
         self.tally.sends.note(now.min(self.window_ends).nanos_since(self.epoch));
     }
 
-    /// The user of a closed loop begins to connect: what has passed since it wanted to is the generator's.
+    /// A user of a closed loop starts to connect: the time since it wanted to is attributed to the generator.
     pub(super) fn account_wait_to_connect(&mut self, now: Instant, index: u32) {
         let mut place = 0;
         while let Some(slot) = self.users[index as usize].window.get_mut(place) {
@@ -108,7 +108,7 @@ impl Load {
         }
     }
 
-    /// Takes the oldest request, which has no response.
+    /// Removes the oldest request, which has no response.
     pub(super) fn pop_unanswered(&mut self, index: u32) -> Option<Slot> {
         let user = &mut self.users[index as usize];
         let slot = user.window.pop()?;
@@ -128,7 +128,8 @@ impl Load {
         (user.wants, user.ready) = (wants, wants);
     }
 
-    /// The user has thought, or the run ends before that. A user with a pipeline is as many users as it is deep.
+    /// The user stops thinking, at the latest when the run ends. A user with a pipeline counts as many users as it is
+    /// deep.
     pub(super) fn end_thinking(&mut self, index: u32) {
         let user = &mut self.users[index as usize];
         let since = std::mem::replace(&mut user.thinks_since, Instant::FAR);
@@ -150,7 +151,7 @@ impl Load {
         self.count_errors(kind, 1);
     }
 
-    /// The user has a response as it should be.
+    /// Records a response as expected.
     #[inline]
     pub(super) fn note_success(&mut self, index: u32, due: Instant, done: Instant) {
         let unserved_since = std::mem::replace(&mut self.users[index as usize].unserved_since, Instant::FAR);
@@ -158,7 +159,7 @@ impl Load {
         self.tally.availability.note_success(wanted, done, self.run.latest_success());
     }
 
-    /// The user has a response, but not as it should be.
+    /// Records a response other than expected.
     pub(super) fn note_wrong_response(&mut self, index: u32, kind: ErrorKind, due: Instant, done: Instant) {
         let user = &mut self.users[index as usize];
         user.unserved_since = user.unserved_since.min(due);
@@ -167,13 +168,13 @@ impl Load {
         self.count_error(kind);
     }
 
-    /// The user waits no longer: it or the run is at its end.
+    /// The user waits no longer: it or the run has ended.
     pub(super) fn end_wait(&mut self, now: Instant, index: u32) {
         let unserved_since = std::mem::replace(&mut self.users[index as usize].unserved_since, Instant::FAR);
         self.tally.availability.note_wait(unserved_since, now.min(self.window_ends));
     }
 
-    /// The request has a time all the same.
+    /// A wrong response has a time nevertheless.
     pub(super) fn note_wrong(&mut self, response_ns: u64) {
         self.interval.wrong.record(response_ns);
     }
@@ -183,7 +184,7 @@ impl Load {
         self.interval.errors += count;
     }
 
-    /// A request that was begun gets no answer.
+    /// A request that was begun gets no response.
     pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
         self.tally.availability.note_failure(self.last_seen);
         self.count_error(kind);

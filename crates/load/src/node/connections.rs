@@ -1,4 +1,4 @@
-//! Connections: opening them without flooding the server, losing them, letting them end.
+//! Connections: opening them without flooding the server, their loss and their end.
 
 use std::time::Duration;
 
@@ -10,29 +10,28 @@ use super::shard::{Load, Phase};
 use crate::tally::ErrorKind;
 use crate::user::{Owner, State};
 
-/// Connections of one shard that are being opened at the same time: a server's backlog is not to be flooded.
+/// Limit of connections that one shard opens at the same time, so as not to overflow the server's backlog.
 pub const CONNECTING_MAX: usize = 256;
-/// If no connection could be opened in this time, the run ends.
+/// The run ends if no connection could be opened in this time.
 pub const CONNECT_GIVE_UP: Duration = Duration::from_secs(2);
-/// The pause after the first failed connection of a user; it doubles with each further one …
+/// Pause after the first failed connection of a user; it doubles with each further failure …
 pub const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// … up to this, or to [`PAUSE_SPACING`] for each user of the shard, if that is longer.
+/// … up to this, or to [`PAUSE_SPACING`] per user of the shard, if that is longer.
 pub const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A shard tries a dead target no more often than this.
+/// Minimum interval of a shard's attempts to reach a dead target.
 pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
-/// A server that announced the end of a connection is left this long to end it, so that the port stays busy on its
-/// side, not here.
+/// Time for a server that announced the end of a connection to close it, so that TIME_WAIT is on its side, not here.
 pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// The driver's client of a host of the plan, by its place. A stranger has no ticket of it: with scenarios each session
-/// is a new person, and without them there is none.
+/// The driver's TLS client for a host of the plan, by index. A stranger has no session ticket for it: with scenarios
+/// each session is a new user, and without them there are no strangers.
 #[must_use]
 pub const fn tls_client(host: usize, is_stranger: bool) -> TlsClientId {
     TlsClientId(2 * host as u32 + is_stranger as u32)
 }
 
 impl Load {
-    /// The user wants a connection: for the requests that wait, for a new one, or ahead of those that will come.
+    /// The user needs a connection: for waiting requests, for a new one, or ahead of future ones.
     pub(super) fn want_connection(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         if self.is_ending() {
             return self.retire(now, index, actions);
@@ -51,7 +50,7 @@ impl Load {
         }
     }
 
-    /// A connection is opened for the user as soon as there is room.
+    /// Queues the user; a connection is opened as soon as the limit permits.
     pub(super) fn queue_for_connection(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         if self.open.is_none() {
             self.account_wait_to_connect(now, index);
@@ -120,11 +119,11 @@ impl Load {
         }
     }
 
-    /// The request that the connection was for fails; after a pause the user tries the next.
+    /// The connection's request fails; after a pause the user continues with the next.
     pub(super) fn connect_failed(&mut self, now: Instant, index: u32, kind: ErrorKind, actions: &mut Actions) {
         let user = &mut self.users[index as usize];
         let host = self.run.host(user.host());
-        // A name may have several addresses of which only some work: `localhost` is often one of them.
+        // A name may have several addresses of which only some work: `localhost` is a common case.
         if !host.is_connected() && (user.address_index as usize) + 1 < host.addresses().len() {
             user.address_index += 1;
             return self.connect(now, index, actions);
@@ -160,7 +159,7 @@ impl Load {
         self.timers.set(index, user.wants);
     }
 
-    /// What was sent and is not answered is unfinished; what was only claimed never began.
+    /// Requests sent without a response are unfinished; requests only claimed never began.
     pub(super) fn drop_window(&mut self, index: u32) {
         while let Some(slot) = self.pop_unanswered(index) {
             self.tally.unfinished += u64::from(slot.was_sent());
@@ -170,15 +169,15 @@ impl Load {
         }
     }
 
-    /// The connection is not the user's any more.
+    /// Detaches the connection from the user.
     pub(super) fn detach(&mut self, index: u32, connection: ConnectionId) {
         self.users[index as usize].state = State::Waiting;
         self.owners.set(connection, Owner::Nobody);
         self.open_count -= 1;
     }
 
-    /// The last answer said that the connection ends with it. The requests behind it were not processed (RFC 9112,
-    /// 9.6): they go out again on the next connection.
+    /// The last response announced the end of the connection. The requests after it were not processed (RFC 9112, 9.6):
+    /// they are sent again on the next connection.
     pub(super) fn close_announced(
         &mut self,
         now: Instant,
@@ -197,7 +196,7 @@ impl Load {
         self.reconnect(now, index, actions);
     }
 
-    /// The session is over, and took its connection with it.
+    /// The session has ended, and its connection with it.
     pub(super) fn leave_connection(
         &mut self,
         now: Instant,
@@ -211,7 +210,7 @@ impl Load {
         self.reconnect(now, index, actions);
     }
 
-    /// Opens the next connection: at once, or when the user has thought.
+    /// Opens the next connection: at once, or when the user has finished thinking.
     pub(super) fn reconnect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let user = &self.users[index as usize];
         let is_empty = user.window.is_empty();
@@ -229,7 +228,7 @@ impl Load {
         }
     }
 
-    /// The connection is lost, by the peer's fault or its right.
+    /// The connection is lost, through an error or a legitimate close of the peer.
     pub(super) fn lose(
         &mut self,
         now: Instant,
@@ -247,7 +246,8 @@ impl Load {
         self.after_loss(now, index, is_idle, actions);
     }
 
-    /// Every request of the window fails. Behind one whose answer was no HTTP, the others go with the connection.
+    /// Every request of the window fails. After a response that is not HTTP, the later ones are lost with the
+    /// connection.
     pub(super) fn fail_window(&mut self, index: u32, loss: Loss) {
         let (first, others) = match loss {
             Loss::Over | Loss::ClosedEarly => (ErrorKind::ClosedEarly, ErrorKind::ClosedEarly),
@@ -268,11 +268,11 @@ impl Load {
         }
         let user = &self.users[index as usize];
         if was_idle && user.ready > now {
-            // It was thinking, and goes on with it; its timer stands.
+            // It was thinking, and continues; its timer remains set.
         } else if user.failures == 0 {
             self.reconnect(now, index, actions);
         } else {
-            // A server that takes connections and drops them is not to be hammered either.
+            // A server that accepts connections and drops them must not be flooded either.
             self.pause(now, index);
         }
     }
@@ -310,15 +310,14 @@ impl Load {
     }
 }
 
-/// How a connection was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Loss {
-    /// Closed by the peer while nothing was due.
+    /// Closed by the peer while no response was due.
     Over,
     ClosedEarly,
     Reset,
     Malformed,
-    /// By a breach of TLS, or the server's refusal to go on with it.
+    /// A violation of TLS, or an alert of the server.
     Tls(TlsFailure),
 }
 

@@ -1,4 +1,4 @@
-//! Requests and answers on an open connection.
+//! Requests and responses on an open connection.
 
 use std::time::Duration;
 
@@ -22,21 +22,21 @@ use crate::user::User;
 use crate::versions::Mark;
 use crate::window::Slot;
 
-/// What became of a connection's input.
+/// The result of reading a connection's input.
 pub(super) enum Reading {
-    /// All was read; the connection stays.
+    /// All was read; the connection remains.
     Idle,
-    /// The connection is not the user's any more.
+    /// The connection no longer belongs to the user.
     Lost,
 }
 
-/// What one step of reading has found.
+/// The result of one step of reading.
 enum Step {
-    /// So many bytes, and more of the answer is to come.
+    /// This many bytes; the response continues.
     Taken(usize),
-    /// The step needs more bytes than there are; these were used.
+    /// More bytes are needed; these were used.
     NeedMore(usize),
-    /// The end of an answer.
+    /// The end of a response.
     Answered {
         taken: usize,
         keep_alive: bool,
@@ -45,7 +45,7 @@ enum Step {
 }
 
 impl Load {
-    /// Gives a user of a closed loop its next request, if there is one.
+    /// Takes the next request for a user of a closed loop, if there is one.
     #[inline]
     pub(super) fn take_next(&mut self, index: u32) -> bool {
         if self.run.plan().scenarios().is_some() {
@@ -61,7 +61,7 @@ impl Load {
         true
     }
 
-    /// The number of the next request; none if the run is to send no more.
+    /// The number of the next request; none if the run sends no more.
     pub(super) fn claim(&mut self) -> Option<u64> {
         if self.phase != Phase::Running {
             return None;
@@ -86,7 +86,7 @@ impl Load {
         self.watch(now, index, actions);
     }
 
-    /// Sets the timer for the oldest request; without one there is nothing more to do.
+    /// Sets the timer for the oldest request; without requests there is nothing more to do.
     pub(super) fn watch(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let timeout = self.run.plan().settings().timeout;
         let may_rest = self.open.is_some() && !self.is_ending();
@@ -117,7 +117,7 @@ impl Load {
         let sent = if redirected.is_some() { slot.sent } else { now };
         *slot = Slot { sent, first: Instant::FAR, accounted: now, ..*slot };
         let plan = self.run.plan();
-        // Its own stream: what it asks for depends on its number, not on the thread that sends it.
+        // Its own stream: its random values depend on its number, not on the thread that sends it.
         let mut random = Random::stream(plan.settings().seed, ordinal);
         let (request, (inputs, pairs)) = match &mut user.session {
             None => {
@@ -154,7 +154,7 @@ impl Load {
 
     // receiving
 
-    /// Reads what has come, answer by answer. Tells how much was taken.
+    /// Reads the received responses. Returns the number of bytes taken.
     pub(super) fn read(
         &mut self,
         now: Instant,
@@ -251,14 +251,14 @@ impl Load {
                 Step::Taken(taken)
             }
             Ok(ClientProgress::End { taken, keep_alive }) => Step::Answered { taken, keep_alive },
-            // No request asks for another protocol.
+            // No request asks for an upgrade.
             Ok(ClientProgress::Switched { .. }) => Step::Lost(Loss::Malformed),
             Ok(ClientProgress::Over) => Step::Lost(Loss::Over),
             Err(error) => Step::Lost(error.into()),
         }
     }
 
-    /// An answer in one step, if its head is familiar and nobody wants to see its fields.
+    /// Reads a response in one step, if its head is cached and its fields are not needed.
     #[inline]
     fn read_whole(&mut self, index: u32, input: &[u8]) -> Option<Step> {
         let user = &mut self.users[index as usize];
@@ -311,7 +311,7 @@ impl Load {
         }
     }
 
-    /// The oldest request has its answer, and had it at `done`; it is read at `now`.
+    /// The oldest request has its response, complete at `done`; it is read at `now`.
     #[inline]
     pub(super) fn complete_oldest(&mut self, now: Instant, done: Instant, index: u32) {
         let user = &mut self.users[index as usize];
@@ -360,7 +360,7 @@ impl Load {
         self.release();
     }
 
-    /// What a complete response says of caches, and of the version that its request wrote or read.
+    /// Counts a complete response by its cache status, and by the version that its request wrote or read.
     fn count_caches_and_versions(&mut self, index: u32, slot: Slot, done: Instant) {
         let user = &mut self.users[index as usize];
         if let Some(cache_use) = user.answer.cache_use.take()
@@ -382,7 +382,7 @@ impl Load {
         }
     }
 
-    /// After answers: the next requests, or a time to think.
+    /// After a response: sends the next requests, or thinks.
     pub(super) fn go_on(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
         let user = &self.users[index as usize];
         if self.open.is_some() && !user.in_session() {
@@ -412,7 +412,7 @@ impl Load {
         self.open.is_none() && self.claims.is_empty() && self.run.is_claimed()
     }
 
-    /// The time to think that follows the last answer.
+    /// The think time after the last response.
     pub(super) fn think(&mut self, index: u32) -> Option<Duration> {
         if let Some(session) = &mut self.users[index as usize].session {
             return session.pause.take();
@@ -422,7 +422,7 @@ impl Load {
     }
 }
 
-/// The request whose response comes.
+/// The request whose response is being read.
 fn request<'a>(plan: &'a Plan, user: &'a User, ordinal: u64) -> &'a Request {
     let session = user.session.as_ref();
     let redirected = user.redirects.as_ref().and_then(|redirects| redirects.request());
@@ -432,7 +432,7 @@ fn request<'a>(plan: &'a Plan, user: &'a User, ordinal: u64) -> &'a Request {
     }
 }
 
-/// The step whose answer comes.
+/// The step whose response is being read.
 fn step<'a>(plan: &'a Plan, session: &Session) -> &'a ScenarioStep {
     let steps = plan.scenarios().map_or(&[][..], Scenarios::steps);
     &steps[session.step]

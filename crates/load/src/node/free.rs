@@ -1,4 +1,4 @@
-//! The shard's part in an open loop: which users are free, and the arrival that one of them is kept for.
+//! The shard's part of an open loop: its free users, and the arrival for which one of them is reserved.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use breme_base::Instant;
 use crate::arrivals::{Arrival, Queue};
 use crate::run::Run;
 
-/// Where arrivals follow each other closely, a shard wakes for those together that come due within this time: waking
-/// costs more than sending.
+/// If arrivals are frequent, a shard wakes once for those that become due within this time: waking costs more than
+/// sending.
 pub const TOGETHER_MAX: Duration = Duration::from_micros(30);
-/// That is where they are at most so far apart.
+/// They are frequent if their mean distance is at most this.
 const CLOSE: Duration = Duration::from_micros(25);
 
-/// The shard's part in an open loop.
 #[derive(Debug)]
 pub(super) struct Open {
     /// The schedule waits for the connections.
     pub(super) opens_first: bool,
-    /// A user without a request has a connection all the same.
+    /// Users without a request connect in advance.
     pub(super) connects_ahead: bool,
     pub(super) is_capped: bool,
     pub(super) deadline: Option<Duration>,
     pub(super) depth: u64,
-    /// How late the shard may wake for an arrival, so that it finds others due as well.
+    /// How late the shard may wake for an arrival, so that others are due as well.
     pub(super) slack: Duration,
-    /// Users with nothing outstanding, and those with room for more. An entry counts only if the user says so too.
+    /// Users with nothing outstanding, and those with room for more. An entry is valid only if its user is marked as
+    /// listed.
     pub(super) idle: VecDeque<u32>,
     pub(super) busy: VecDeque<u32>,
-    /// The next arrival, for which a free user is kept.
+    /// The next arrival, for which a free user is reserved.
     pub(super) held: Option<Arrival>,
-    /// No more will come.
+    /// There will be no more.
     pub(super) is_over: bool,
     pub(super) has_ended: bool,
 }
@@ -56,7 +56,7 @@ impl Open {
         })
     }
 
-    /// When the arrival is due that a user is kept for.
+    /// When the reserved arrival is due.
     pub(super) fn next_due(&self) -> Instant {
         self.held.map_or(Instant::FAR, |arrival| arrival.due)
     }
@@ -65,13 +65,13 @@ impl Open {
         self.is_over
     }
 
-    /// Arrivals that could be taken now, at least.
+    /// Minimum number of arrivals that could be taken now.
     pub(super) fn places(&self) -> u64 {
         (self.idle.len() + self.busy.len()) as u64 * self.depth
     }
 }
 
-/// The slack of a shard to which so many arrivals come in a second.
+/// The slack of a shard with this rate of arrivals per second.
 fn slack(rate: f64) -> Duration {
     let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
     if distance > CLOSE { Duration::ZERO } else { TOGETHER_MAX }

@@ -1,4 +1,4 @@
-//! Users with several hosts: a connection to each, of which one is in use. The others have nothing outstanding.
+//! Users of several hosts: a connection to each, of which one is in use. The others have nothing outstanding.
 
 use breme_base::Instant;
 use breme_http1::ClientConnection;
@@ -8,7 +8,7 @@ use super::shard::{Load, Phase};
 use crate::user::{Owner, State};
 
 impl Load {
-    /// The user's next request goes to another host than that of its connection.
+    /// Switches to the host of the user's next request, which differs from that of its connection.
     pub(super) fn change_host(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
         let user = &mut self.users[index as usize];
         if let Some(hosts) = &mut user.hosts {
@@ -22,7 +22,7 @@ impl Load {
         }
     }
 
-    /// The user has a request and no connection in use. Whether it has one to the request's host.
+    /// Continues with a request when no connection is in use. Returns whether there is one to the request's host.
     pub(super) fn resume(&mut self, now: Instant, index: u32, actions: &mut Actions) -> bool {
         let user = &mut self.users[index as usize];
         let Some(hosts) = &mut user.hosts else { return false };
@@ -33,7 +33,7 @@ impl Load {
         let could_send = user.ready.max(user.wants);
         let count = user.window.len();
         self.owners.set(connection, Owner::User(index));
-        // In an open loop the arrival has noted its own.
+        // In an open loop the arrival has recorded its own.
         if self.open.is_none() {
             self.note_lateness(now.since(could_send));
         }
@@ -47,7 +47,7 @@ impl Load {
         true
     }
 
-    /// A connection that is not in use is no more.
+    /// An idle connection was closed.
     pub(super) fn lose_idle(&mut self, index: u32, connection: ConnectionId) {
         self.owners.set(connection, Owner::Nobody);
         if self.phase == Phase::Over {
@@ -59,7 +59,7 @@ impl Load {
         }
     }
 
-    /// Closes the connections that are not in use.
+    /// Closes the idle connections.
     pub(super) fn close_idle(&mut self, index: u32, actions: &mut Actions) {
         for idle in self.users[index as usize].hosts.iter_mut().flat_map(|hosts| &mut hosts.idle) {
             if let Some((connection, _)) = idle.take() {

@@ -1,13 +1,13 @@
 //! The open loop: arrivals take free users when they are due.
 //!
-//! A shard with a free user takes the next arrival out of the run's [queue](crate::arrivals) ahead of time, and the
-//! user is kept for it. When it is due, its request is sent; one in each call, so that the instant of the call is that
-//! of the send. What comes due while no user of any shard is free waits in the queue; a user that becomes free takes
+//! A shard with a free user takes the next arrival from the run's [queue](crate::arrivals) ahead of time, and reserves
+//! the user for it. When it is due, its request is sent; one per call, so that the instant of the call is that of the
+//! send. Arrivals that become due while no user of any shard is free wait in the queue; a user that becomes free takes
 //! the oldest at once.
 //!
-//! Before the schedule begins all connections are opened, for at most [`OPENING_MAX`]: else the first requests would be
-//! the only ones to wait for a handshake. Where each request has a connection of its own, it is opened when the request
-//! is due.
+//! Before the schedule begins all connections are opened, for at most [`OPENING_MAX`]: otherwise only the first
+//! requests would wait for a handshake. If each request has a connection of its own, it is opened when the request is
+//! due.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::window::Slot;
 
 /// The schedule begins when every user has tried to connect, or after this time.
 pub const OPENING_MAX: Duration = Duration::from_secs(1);
-/// Arrivals past their deadline that one call sheds.
+/// Expired arrivals dropped per call.
 const SHED_PER_CALL: usize = 1_024;
 
 impl Load {
@@ -49,7 +49,7 @@ impl Load {
 
     // free users
 
-    /// The user has done what it had to do, or some of it: it may take an arrival.
+    /// The user has finished some or all of its requests: it may take an arrival.
     pub(super) fn become_free(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let user = &mut self.users[index as usize];
         let Some(open) = &mut self.open else { return };
@@ -86,14 +86,14 @@ impl Load {
             Listed::Idle => open.idle.push_back(index),
             _ => open.busy.push_back(index),
         }
-        // A user that became idle leaves an entry among the busy that does not count: they are bounded here.
+        // A user that became idle leaves an invalid entry in the busy list, which is bounded here.
         if open.busy.len() > 2 * user_count {
             let users = &self.users;
             open.busy.retain(|&index| users[index as usize].listed == Listed::Busy);
         }
     }
 
-    /// The user that takes the next arrival: of the idle ones the one that is so for longest.
+    /// The user that takes the next arrival: the one that has been idle longest, if any.
     fn next_free(&mut self) -> Option<u32> {
         for listed in [Listed::Idle, Listed::Busy] {
             loop {
@@ -110,7 +110,7 @@ impl Load {
         None
     }
 
-    /// Takes the first entry off a list.
+    /// Removes the first entry of a list.
     fn unlist(&mut self, listed: Listed, is_meant: bool) {
         let Some(open) = &mut self.open else { return };
         let list = if listed == Listed::Idle { &mut open.idle } else { &mut open.busy };
@@ -137,7 +137,7 @@ impl Load {
 
     /// Begins the next arrival if it is due and a user is free for it, and takes the one after it.
     ///
-    /// At most one in each call, since its instant is that of the call. If the next is due as well, so is the node's
+    /// At most one per call, since its instant is that of the call. If the next is due as well, so is the node's
     /// deadline.
     #[inline]
     pub(super) fn dispatch(&mut self, now: Instant, actions: &mut Actions) {
@@ -146,7 +146,7 @@ impl Load {
         }
     }
 
-    /// The time is over: begins what should have been begun within it, since it was due and a user was free for it.
+    /// At the end of the run: begins arrivals that were due before it and had a free user.
     pub(super) fn dispatch_rest(&mut self, now: Instant, actions: &mut Actions) {
         let ends = self.window_ends;
         let is_due = |open: &Open| open.next_due() < ends;
@@ -181,7 +181,7 @@ impl Load {
         self.wake_starved(actions);
     }
 
-    /// The arrival that the next free user is kept for.
+    /// The arrival for which the next free user is reserved.
     fn hold(&mut self, now: Instant, actions: &mut Actions) -> Option<Arrival> {
         let open = self.open.as_mut()?;
         if open.held.is_some() || open.is_over {
@@ -204,7 +204,7 @@ impl Load {
         self.open.as_mut().and_then(|open| open.held.take())
     }
 
-    /// Nobody here can begin it any more.
+    /// Returns the arrival, which this shard cannot begin.
     fn give_back(&mut self) {
         if let Some(arrival) = self.let_go()
             && let Some(queue) = self.run.queue()
@@ -239,7 +239,7 @@ impl Load {
         }
     }
 
-    /// Gives the user its arrival: a request, or a session of which the first request is due.
+    /// Assigns the arrival to the user: a request, or a session whose first request is due.
     fn take_arrival(&mut self, index: u32, arrival: Arrival) {
         self.tally.arrived += 1;
         let ordinal = match self.run.plan().scenarios() {
@@ -256,7 +256,7 @@ impl Load {
         self.users[index as usize].window.push(Slot::new(ordinal, arrival.due));
     }
 
-    /// No connection could be opened: what is due and finds none free fails for that reason.
+    /// No connection could be opened: due arrivals without a free user fail for that reason.
     pub(super) fn fail_due(&mut self, now: Instant, index: u32, kind: ErrorKind, actions: &mut Actions) {
         if self.phase != Phase::Running || self.next_free().is_some() {
             return;
@@ -273,7 +273,7 @@ impl Load {
         }
     }
 
-    /// What was taken out of the queue has ended.
+    /// An arrival taken from the queue has ended.
     #[inline]
     pub(super) fn release(&self) {
         if let Some(open) = &self.open
@@ -284,7 +284,7 @@ impl Load {
         }
     }
 
-    /// A shard that was turned away while too much was under way is told that there is room.
+    /// Wakes a shard that was refused because of the limit in flight.
     fn wake_starved(&self, actions: &mut Actions) {
         if let Some(open) = &self.open
             && open.is_capped
@@ -296,7 +296,7 @@ impl Load {
 
     // the end
 
-    /// The shard begins nothing more. What was due until `end` and is not begun by anybody is dropped.
+    /// The shard begins nothing more. Arrivals due until `end` that no shard has begun are dropped.
     pub(super) fn end_schedule(&mut self, end: Instant) {
         let Some(open) = &mut self.open else { return };
         if std::mem::replace(&mut open.has_ended, true) {

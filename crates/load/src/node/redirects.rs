@@ -1,4 +1,4 @@
-//! Following redirects: the request stays in its user's window until the final response, so that its response time, its
+//! Follows redirects: the request stays in its user's window until the final response, so that its response time, its
 //! service time and its timeout are those of the whole chain.
 
 use breme_base::Instant;
@@ -17,10 +17,10 @@ impl Load {
         }
     }
 
-    /// A response is complete, and came at `came`. If it is a redirect that can be followed, sends the request that
+    /// A response is complete, received at `came`. If it is a redirect that can be followed, sends the request that
     /// follows it. None: it is final.
     ///
-    /// `is_open`: the connection can be used again; `ended`: the server has closed it already.
+    /// `is_open`: the connection can be reused; `ended`: the server has closed it already.
     pub(super) fn follow_redirect(
         &mut self,
         (now, came): (Instant, Instant),

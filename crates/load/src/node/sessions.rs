@@ -1,8 +1,8 @@
-//! Sessions: users that go through the steps of a scenario.
+//! Sessions: users that perform the steps of a scenario.
 //!
-//! A user in a session has work of its own, in an open loop too: the next step, after its time to think. A step that
-//! gets no answer, or whose answer lacks what is to be taken from it, ends the session; one that is not as expected
-//! does not.
+//! A user in a session has its own next request, in an open loop too: that of the next step, after the think time. A
+//! step without a response, or whose response lacks a value to be captured, ends the session; one with an unexpected
+//! response does not.
 
 use breme_base::Instant;
 
@@ -12,7 +12,7 @@ use crate::tally::ErrorKind;
 use crate::window::Slot;
 
 impl Load {
-    /// The user's next step; of its session, or (in a closed loop) of a new one.
+    /// Takes the user's next step, of its session or (in a closed loop) of a new one.
     pub(super) fn take_next_step(&mut self, index: u32) -> bool {
         if self.is_ending() {
             return false;
@@ -43,7 +43,7 @@ impl Load {
         self.sequence.next().unwrap_or_default()
     }
 
-    /// A new session is a new person: it knows nothing of the one before.
+    /// A new session is a new user without state of the previous one.
     pub(super) fn begin_session(&mut self, index: u32, number: u64) {
         let user = &mut self.users[index as usize];
         let plan = self.run.plan();
@@ -56,7 +56,7 @@ impl Load {
         }
     }
 
-    /// The answer to the user's step is complete: judges it, and goes on to the next.
+    /// The response of the user's step is complete: checks it, and advances.
     pub(super) fn complete_step(&mut self, now: Instant, index: u32, slot: Slot) {
         match self.judge_step(now, index, slot) {
             Some(kind) => {
@@ -71,7 +71,7 @@ impl Load {
         }
     }
 
-    /// What is wrong with the answer, if anything is.
+    /// The error in the response, if any.
     fn judge_step(&mut self, now: Instant, index: u32, slot: Slot) -> Option<ErrorKind> {
         let user = &mut self.users[index as usize];
         let session = user.session.as_mut()?;
@@ -123,7 +123,7 @@ impl Load {
         }
     }
 
-    /// The user's request gets no answer. Its session cannot go on, unless it is to show what became of its pairs.
+    /// The user's request has no response. Its session ends, unless it is to show what became of its pairs.
     pub(super) fn break_off(&mut self, index: u32, kind: ErrorKind) {
         self.note_step_error(index, kind);
         let user = &mut self.users[index as usize];
@@ -137,7 +137,7 @@ impl Load {
         }
     }
 
-    /// Its session is over, and the next one wants a connection of its own.
+    /// Whether its session has ended, and the next one needs a new connection.
     #[inline]
     pub(super) fn has_left(&self, index: u32) -> bool {
         let wants_new = self.run.plan().scenarios().is_some_and(Scenarios::has_new_connections);
@@ -171,7 +171,7 @@ impl Load {
         }
     }
 
-    /// A time-out enters the times at its limit.
+    /// A time-out is recorded at its limit.
     pub(super) fn note_step_timeout(&mut self, index: u32, service_ns: u64, response_ns: u64) {
         if let Some(name) = self.step_name(index) {
             self.tally.steps[name].service.record(service_ns);

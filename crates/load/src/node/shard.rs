@@ -1,4 +1,4 @@
-//! The users of one shard, and the course of a run: begun, drained, over.
+//! The users of one shard, and the phases of a run: start, drain, end.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,20 +19,20 @@ use crate::session::Session;
 use crate::tally::{ErrorKind, Span, Tally};
 use crate::user::{Hosts, Owner, Owners, State, User};
 
-/// What is under way at the end of the duration is waited for this long (or for the time-out, if that is shorter).
+/// How long requests in flight are waited for at the end of the duration (or the time-out, if that is shorter).
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
-/// The same when the user interrupts the run.
+/// The same after an interruption by the user.
 pub const DRAIN_INTERRUPTED_MAX: Duration = Duration::from_secs(1);
 
-/// The users of one shard. See the crate's documentation.
+/// The node of one shard. See the crate's documentation.
 #[derive(Debug)]
 pub struct Load {
     pub(super) run: Arc<Run>,
     pub(super) shard: Shard,
     pub(super) limits: Limits,
-    /// What is asked of a proxy on each new connection, if it is to open tunnels.
+    /// The CONNECT request sent to a proxy on each new connection, if tunnels are needed.
     pub(super) tunnel_request: Option<Vec<u8>>,
-    /// What the server's answers look like at the moment.
+    /// The cached response head of the server.
     pub(super) familiar: ReplayHead,
     pub(super) users: Vec<User>,
     pub(super) owners: Owners,
@@ -41,33 +41,31 @@ pub struct Load {
     pub(super) queue: VecDeque<u32>,
     pub(super) connecting: usize,
     pub(super) open_count: usize,
-    /// Connections that the server is to end, and until when. At most as many as there are users.
+    /// Connections that the server is to close, and until when. At most as many as there are users.
     pub(super) lingering: VecDeque<(Instant, ConnectionId)>,
     pub(super) claims: Range<u64>,
     /// Numbers for the requests of sessions.
     pub(super) sequence: Range<u64>,
-    /// Of an open loop: who is free, and the arrival that a free one is kept for.
+    /// Of an open loop: the free users, and the arrival for which one is reserved.
     pub(super) open: Option<Open>,
     /// Users that are not done.
     pub(super) active: usize,
     pub(super) phase: Phase,
-    /// When the run began, for all shards.
     pub(super) epoch: Instant,
     pub(crate) window_ends: Instant,
     pub(crate) tally: Tally,
     pub(super) interval: Interval,
-    /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they
-    /// are response time, service time and time to the first byte at once, and so most requests are recorded once and
-    /// not three times.
+    /// Times of those requests of the interval that were sent when due and whose response arrived in one piece: they
+    /// are response time, service time and time to first byte at once, so most requests are recorded once instead of
+    /// three times.
     pub(super) prompt: Histogram,
-    /// Which interval of the run it is, from 0.
+    /// Index of the current interval in the run.
     pub(super) interval_index: u64,
     pub(super) interval_ends: Instant,
     pub(super) bytes_received_before: u64,
     pub(crate) span: Span,
-    /// The instant of the latest call.
     pub(super) last_seen: Instant,
-    /// CPU time that the thread had used before the run.
+    /// CPU time of the thread before the run.
     pub(super) cpu_before: Duration,
     pub(super) random: Random,
     pub(super) scratch: Vec<u8>,
@@ -78,13 +76,12 @@ pub(super) enum Phase {
     /// Of an open loop: connections are opened, at most until then; the schedule has not begun.
     Opening(Instant),
     Running,
-    /// Nothing new is sent; what is under way is waited for until then.
+    /// Nothing new is sent; requests in flight are waited for until then.
     Draining(Instant),
     Over,
 }
 
 impl Load {
-    /// The node of one shard.
     #[must_use]
     pub fn new(run: Arc<Run>, shard: Shard) -> Self {
         let random = Random::stream(run.plan().settings().seed, shard.id.0 as u64);
@@ -130,25 +127,25 @@ impl Load {
         self.tally.issued
     }
 
-    /// Complete answers of this shard, whatever their status.
+    /// Complete responses to this shard, whatever their status.
     #[must_use]
     pub const fn answered(&self) -> u64 {
         self.tally.answered
     }
 
-    /// Requests of this shard that failed for this reason.
+    /// Errors of this kind.
     #[must_use]
     pub const fn errors_of(&self, kind: ErrorKind) -> u64 {
         self.tally.errors_of(kind)
     }
 
-    /// Requests of this shard that were under way at its end.
+    /// Requests of this shard in flight at its end.
     #[must_use]
     pub const fn unfinished(&self) -> u64 {
         self.tally.unfinished
     }
 
-    /// The clock of the workload starts.
+    /// Starts the run.
     pub(super) fn begin(&mut self, now: Instant) -> Instant {
         let epoch = self.run.begin(now);
         self.epoch = epoch;
@@ -167,7 +164,7 @@ impl Load {
         let (depth, cookies) = (settings.pipeline_depth, settings.cookies);
         let scenarios = plan.scenarios();
         let reads_content = settings.expectations.reads_content() || scenarios.is_some_and(Scenarios::reads_content);
-        // The users are dealt to the shards in turn, so that a ramp loads all shards alike.
+        // Users are assigned to shards round-robin, so that a ramp loads all shards alike.
         let (connections, ramp) = (settings.connections, settings.ramp);
         let numbers = (self.shard.id.0..connections).step_by(self.shard.count.max(1));
         self.users = numbers.clone().map(|_| User::new(depth, cookies, reads_content)).collect();
@@ -184,7 +181,7 @@ impl Load {
         let counts_caches = plan.counts_caches();
         self.users.iter_mut().for_each(|user| user.counts_caches = counts_caches);
         self.active = self.users.len();
-        // In an open loop the arrivals say who begins when.
+        // In an open loop the arrivals determine when users begin.
         let first_think = self.run.plan().first_think().filter(|_| self.open.is_none());
         for (index, number) in numbers.enumerate() {
             let starts = (epoch + ramp.mul_f64(number as f64 / connections as f64)).max(now);
@@ -194,7 +191,7 @@ impl Load {
         }
     }
 
-    /// Nothing new is begun.
+    /// Whether nothing new is begun.
     pub(super) const fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Draining(_) | Phase::Over)
     }
@@ -231,7 +228,7 @@ impl Load {
         }
     }
 
-    /// Nothing more will come: users with nothing outstanding are done.
+    /// There will be no more arrivals: users with nothing outstanding are done.
     pub(super) fn retire_idle(&mut self, now: Instant, actions: &mut Actions) {
         for index in 0..self.users.len() as u32 {
             let user = &self.users[index as usize];
@@ -268,7 +265,7 @@ impl Load {
         DRAIN_MAX.min(self.run.plan().settings().timeout)
     }
 
-    /// Sends nothing more; waits for what is under way until `bound` has passed.
+    /// Sends nothing more; waits for requests in flight until `bound` has passed.
     pub(super) fn drain(&mut self, now: Instant, bound: Duration, actions: &mut Actions) {
         if self.is_ending() {
             return;
@@ -289,7 +286,6 @@ impl Load {
         }
     }
 
-    /// The shard is done.
     pub(super) fn finish(&mut self, now: Instant, actions: &mut Actions) {
         if self.phase != Phase::Over {
             self.last_seen = now;
@@ -300,7 +296,7 @@ impl Load {
     }
 }
 
-/// A generator takes whatever the server sends, of any length; only heads are bounded.
+/// A generator accepts responses of any length; only heads are bounded.
 fn client_limits() -> Limits {
     Limits {
         content_bytes_max: u64::MAX,

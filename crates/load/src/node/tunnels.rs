@@ -1,8 +1,8 @@
-//! Tunnels through a proxy to a server with TLS: the proxy is asked for one on each new connection (RFC 9110, 9.3.6),
-//! and TLS begins at its end.
+//! Tunnels through a proxy to a server with TLS: a CONNECT request on each new connection (RFC 9110, 9.3.6), followed
+//! by the TLS handshake.
 //!
-//! All of it is a part of opening the connection: what a user waits for and what is told of it begin with the
-//! connection to the proxy.
+//! All of it is part of opening the connection: the user's waiting time and the connect time start with the connection
+//! to the proxy.
 
 use breme_base::Instant;
 use breme_http::Method;
@@ -14,10 +14,10 @@ use super::shard::Load;
 use crate::tally::ErrorKind;
 use crate::user::{Owner, State};
 
-/// Of what a proxy says when it refuses, so much is kept.
+/// Bytes of the proxy's refusal that are kept.
 const WORDS_BYTES_MAX: usize = 256;
 
-/// What an answer to CONNECT comes to.
+/// The outcome of a response to CONNECT.
 enum Outcome {
     Waiting,
     Open,
@@ -25,7 +25,7 @@ enum Outcome {
 }
 
 impl Load {
-    /// The connection to the proxy is there.
+    /// The connection to the proxy is open: sends the CONNECT request.
     pub(super) fn ask_for_tunnel(
         &mut self,
         now: Instant,
@@ -46,7 +46,7 @@ impl Load {
         self.timers.set(index, now + self.run.plan().settings().timeout);
     }
 
-    /// Reads what the proxy answers. Tells how much was taken.
+    /// Reads the proxy's response. Returns the number of bytes taken.
     pub(super) fn read_tunnel(
         &mut self,
         now: Instant,
@@ -58,7 +58,7 @@ impl Load {
     ) -> usize {
         let (outcome, taken) = self.read_answer_to_connect(index, received);
         match outcome {
-            // What comes behind the head before we have begun would be no TLS.
+            // Bytes after the head, before our ClientHello, cannot be TLS.
             Outcome::Open if taken == received.bytes.len() && !received.ended => {
                 let user = &mut self.users[index as usize];
                 let client = tls_client(user.host(), user.is_stranger());
@@ -99,7 +99,7 @@ impl Load {
                     let room = WORDS_BYTES_MAX.saturating_sub(words.len());
                     words.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 }
-                // What has come of the refusal by now is enough.
+                // The part of the refusal received so far is enough.
                 Ok(ClientProgress::NeedMore { .. }) if status != 0 => break Outcome::Refused,
                 Ok(ClientProgress::NeedMore { taken: count }) => break (taken += count, Outcome::Waiting).1,
                 Ok(ClientProgress::End { .. } | ClientProgress::Switched { .. } | ClientProgress::Over) | Err(_) => {
@@ -113,7 +113,7 @@ impl Load {
         (outcome, taken)
     }
 
-    /// There is no tunnel, and so no connection.
+    /// Without a tunnel there is no connection.
     pub(super) fn tunnel_failed(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! For how long no response was successful.
+//! Times without a successful response.
 
 use breme_base::Instant;
 use schemars::JsonSchema;
@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::availability::Gap;
 use crate::tally::{ErrorKind, Tally};
 
-/// The status of a server that refuses a request for now.
 const SERVICE_UNAVAILABLE: usize = 503;
 
 /// Times without a successful response: complete, and with the expected status and body. They count from

@@ -1,4 +1,4 @@
-//! What became of requests, arrivals, bytes and connections: every one of them is in one of the counts.
+//! The outcomes of requests, arrivals, bytes and connections: each is in exactly one of the counts.
 
 use std::collections::BTreeMap;
 
@@ -133,13 +133,13 @@ impl Connections {
     }
 }
 
-/// By kind, those that happened.
+/// Kinds with a count above 0.
 pub(super) fn errors(counts: &[u64; ErrorKind::ALL.len()]) -> BTreeMap<String, u64> {
     let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), counts[kind as usize]));
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// By status, those that came.
+/// Statuses with a count above 0.
 pub(super) fn statuses(tally: &Tally) -> BTreeMap<String, u64> {
     let counts = tally.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
     counts.map(|(status, count)| (status.to_string(), *count)).collect()

@@ -1,4 +1,4 @@
-//! The result as it is written down.
+//! The result as a document.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::run::Run;
 use crate::series::Row;
 use crate::tally::ErrorKind;
 
-/// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or goes.
+/// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or is removed.
 pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// The result of `breme load`.
@@ -134,13 +134,13 @@ pub enum ConditionVerdict {
 }
 
 impl Outcome {
-    /// Whether there were responses, and every one failed its check (the status, or what else was expected).
+    /// Whether there were responses, and every one failed its check (the status, or another expectation).
     #[must_use]
     pub fn all_failed(&self) -> bool {
         self.requests.answered > 0 && self.requests.ok == 0
     }
 
-    /// Whether anything that the user expected of the answers was not so.
+    /// Whether any response was other than expected.
     #[must_use]
     pub fn expectations_failed(&self, run: &Run) -> bool {
         let count = |kind: ErrorKind| self.errors.get(kind.name()).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What the generator itself used: a part of every result, since a generator that is busy measures itself.
+//! The generator's own resource use: part of every result, since a busy generator measures itself.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use serde::Serialize;
 use super::counts::TlsSummary;
 use crate::node::Load;
 
-/// What only the outside of the node can know.
+/// Measurements that the node cannot take.
 #[derive(Clone, Debug, Default)]
 pub struct Generator {
-    /// CPU time of the process during the run, setting up and taking down its threads included.
+    /// CPU time of the process during the run, including setup and teardown of its threads.
     pub process_cpu: Option<Duration>,
-    /// The time in which the process used that.
+    /// The elapsed time of that measurement.
     pub process_elapsed: Duration,
-    /// Processors that it may use.
+    /// CPUs available to it.
     pub processors: usize,
     /// CPU time that each thread spent on spinning before deadlines; empty: none did.
     pub spun: Vec<Duration>,
     /// The user ended the run.
     pub interrupted: bool,
-    /// When the run began, on the calendar: the time since 1970-01-01 00:00:00 UTC.
+    /// Start of the run in calendar time, since 1970-01-01 00:00:00 UTC.
     pub started_at: Duration,
-    /// When the run began, by the machine's monotonic clock.
+    /// Start of the run on the monotonic clock.
     pub started_at_monotonic: Duration,
-    /// What was agreed on with the server, if TLS was spoken.
+    /// The negotiated TLS parameters, if TLS was used.
     pub tls: Option<TlsSummary>,
 }
 
@@ -48,7 +48,7 @@ pub struct GeneratorUse {
 }
 
 impl GeneratorUse {
-    /// The share of the time for which its busiest thread worked.
+    /// The CPU share of its busiest thread.
     #[must_use]
     pub fn busiest_thread(&self) -> f64 {
         self.thread_shares.iter().copied().fold(0.0, f64::max)

@@ -1,4 +1,4 @@
-//! What reads showed: hits of caches, and pages that were out of date.
+//! Results of reads: cache hits, and stale pages.
 
 use breme_base::nanos;
 use schemars::JsonSchema;
@@ -86,7 +86,7 @@ pub struct StalePageSummary {
 }
 
 impl CacheSummary {
-    /// None where nothing was counted.
+    /// None if nothing was counted.
     pub(super) fn of(run: &Run, tally: &Tally) -> Option<Self> {
         let caches = tally.caches;
         let said = caches.hits + caches.misses;
@@ -100,18 +100,18 @@ impl CacheSummary {
         })
     }
 
-    /// Of the responses to all requests, so many came from the origin.
+    /// Sets how many requests reached the origin, out of those with `responses`.
     pub(super) fn count_origin(&mut self, requests: u64, responses: u64) {
         let reads = self.hits + self.misses + self.unsaid;
         self.origin_requests = Some(requests);
-        // Other methods reach the origin, so that what did not reach it was read.
+        // Other methods reach the origin, so only reads can be missing there.
         let ratio = || (responses.saturating_sub(requests) as f64 / reads as f64).min(1.0);
         self.origin_hit_ratio = (reads > 0).then(ratio);
     }
 }
 
 impl PairsSummary {
-    /// None for a run that checks no pairs.
+    /// None without pairs.
     pub(super) fn of(run: &Run, tally: &Tally) -> Option<Self> {
         let PairTally { responses, inconsistent, stale, lost, foreign, shared_ids, unknown, status_500, status_503 } =
             tally.pairs;
@@ -130,7 +130,7 @@ impl PairsSummary {
 }
 
 impl StaleSummary {
-    /// None for a run that writes no versions.
+    /// None without versions.
     pub(super) fn of(run: &Run, tally: &Tally) -> Option<Self> {
         let (worst, not_followed) = run.versions()?.worst();
         let pages = worst.into_iter().map(|page| StalePageSummary {

@@ -1,4 +1,4 @@
-//! What was asked for, so that a result can be understood, and repeated, without the command that made it.
+//! The settings of the run, so that a result can be understood and repeated without the command that made it.
 
 use breme_base::nanos;
 use breme_http::Version;

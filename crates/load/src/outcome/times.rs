@@ -1,4 +1,4 @@
-//! Distributions of times, summed up: the quantiles that people compare.
+//! Summaries of time distributions.
 
 use breme_stats::Histogram;
 use schemars::JsonSchema;
@@ -51,7 +51,6 @@ pub struct Lateness {
 }
 
 impl TimeSummary {
-    /// Sums up a histogram.
     #[must_use]
     pub fn of(histogram: &Histogram) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Where the users of a closed loop were: Little's law on the run itself.
+//! The activities of a closed loop's users: Little's law applied to the run itself.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Whether a result may be believed, and what should be known besides.
+//! Whether a result is valid, and further remarks.
 
 use std::time::Duration;
 
@@ -10,19 +10,20 @@ use crate::figures::duration;
 use crate::run::Run;
 use crate::tally::ErrorKind;
 
-/// A thread that works for a larger share of the time is saturated.
+/// A thread with a larger CPU share is saturated.
 pub const THREAD_SHARE_MAX: f64 = 0.95;
-/// A closed loop is invalid if a thread is saturated and more of the users who do not think wait for the generator: the
-/// rate is then its own.
+/// A closed loop is invalid if a thread is saturated and a larger share of the users who do not think wait for the
+/// generator: the rate is then the generator's.
 pub const GENERATOR_SHARE_MAX: f64 = 0.5;
-/// An open loop is invalid if more than one request in a hundred left later than this because of the generator …
+/// An open loop is invalid if more than one request in a hundred was sent later than this because of the generator …
 pub const LATENESS_P99_MAX: Duration = Duration::from_millis(1);
-/// … and later than this share of the median service time: what is small beside the thing measured does no harm.
+/// … and later than this share of the median service time: a delay that is small relative to the measured time is
+/// harmless.
 pub const LATENESS_SHARE_MAX: f64 = 0.1;
 /// A shorter run cannot show how busy the generator was, or how well it kept the schedule.
 pub const SHORT_RUN_MAX: Duration = Duration::from_millis(100);
-/// Where users think, requests should leave nearly independently of each other: an index of dispersion of 1. From here
-/// on the queue that each pack makes for itself is in the response times.
+/// If users think, requests should be nearly independent of each other: an index of dispersion of 1. From this value
+/// on, response times include queues that form behind each batch of requests.
 pub const DISPERSION_MAX: f64 = 3.0;
 
 pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
@@ -67,7 +68,7 @@ fn backlog_reason(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// Of a closed loop: how busy the threads of an open loop are does not matter while requests leave on time.
+/// Of a closed loop: how busy the threads of an open loop are does not matter while requests are sent on time.
 fn saturation_reason(outcome: &Outcome) -> Option<String> {
     let share = outcome.users?.generator_share();
     let busiest = outcome.generator.busiest_thread();
@@ -80,8 +81,8 @@ fn saturation_reason(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// Of an open loop: a user who thinks a little longer changes nothing. A backlog in the generator is lateness too, and
-/// grows with the run.
+/// Of an open loop: a slightly longer think time changes nothing. A backlog in the generator is lateness too, and grows
+/// with the run.
 fn lateness_reason(outcome: &Outcome) -> Option<String> {
     outcome.open_loop?;
     let late = outcome.lateness.p99_ns;
@@ -94,7 +95,7 @@ fn lateness_reason(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// Without think times the packs change nothing: how long users wait follows from their number and the rate.
+/// Without think times, batches change nothing: the waiting times follow from the number of users and the rate.
 fn dispersion_note(outcome: &Outcome) -> Option<String> {
     let index = outcome.dispersion.filter(|&index| index > DISPERSION_MAX)?;
     let thinks = outcome.users.is_some_and(|users| users.thinking > 0.0);
@@ -110,7 +111,7 @@ fn dispersion_note(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// Users waited for a generator that had work for less than all of the time: it had to wait for a processor itself.
+/// Users waited for a generator that had work for less than all of the time: it had to wait for a CPU itself.
 fn starvation_note(outcome: &Outcome) -> Option<String> {
     let share = outcome.users.filter(|_| !is_short(outcome))?.generator_share();
     (share > GENERATOR_SHARE_MAX && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX).then(|| {

@@ -1,4 +1,4 @@
-//! Settings that cannot be carried out, or contradict each other; each error tells what would be right.
+//! Settings that are invalid or contradict each other; each error has a correction.
 
 use std::time::Duration;
 
@@ -8,25 +8,21 @@ use super::settings::{OpenLoop, Settings};
 use crate::schedule::{RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::Authority;
 
-/// The most connections of one run.
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
-/// The deepest pipeline of one connection.
 pub const PIPELINE_DEPTH_MAX: usize = 4_096;
-/// Requests that all connections together may have outstanding: each takes a few bytes of memory.
+/// Limit of requests outstanding on all connections: each takes a few bytes of memory.
 pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 
-/// The most hosts of a run.
 pub const HOST_COUNT_MAX: usize = 256;
 
-/// The most redirects of one request.
+/// The most redirects per request.
 pub const REDIRECTS_MAX: u32 = 100;
 
 /// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// The longest one.
 pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
 
-/// Looks at the settings, whatever their targets and scenarios are.
+/// Checks the settings, independent of targets and scenarios.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
     check_bounds(settings)?;
     check_fields(settings)
@@ -77,7 +73,7 @@ fn check_bounds(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// The files that hold intervals tell their times to the millisecond.
+/// Files with intervals have millisecond resolution.
 fn check_interval(interval: Duration) -> Result<(), String> {
     if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) || !interval.subsec_nanos().is_multiple_of(1_000_000) {
         return Err(format!("interval {interval:?}: must be from 10ms to 1h, in whole milliseconds"));
@@ -114,7 +110,7 @@ fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), Stri
     Ok(())
 }
 
-/// Settings of which a scenario has no use, or has its own.
+/// Settings that do not apply to scenarios, or that these define themselves.
 pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String> {
     let problem = if settings.pipeline_depth > 1 {
         "the requests of a scenario cannot be pipelined; remove the pipeline depth"
@@ -136,7 +132,7 @@ pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String>
     Err(problem.to_owned())
 }
 
-/// Settings that targets on several hosts have no use for.
+/// Settings that do not apply to targets on several hosts.
 pub(super) fn check_several_hosts(settings: &Settings, hosts: &[Authority]) -> Result<(), String> {
     let problem = if settings.pipeline_depth > 1 {
         "requests to several hosts cannot be pipelined; remove the pipeline depth"
@@ -150,7 +146,7 @@ pub(super) fn check_several_hosts(settings: &Settings, hosts: &[Authority]) -> R
     Err(problem.to_owned())
 }
 
-/// Fields that would contradict what is sent.
+/// Fields that would contradict the request's framing or other settings.
 fn check_fields(settings: &Settings) -> Result<(), String> {
     let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
     for (name, _) in &settings.fields {

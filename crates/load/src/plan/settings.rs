@@ -1,4 +1,4 @@
-//! What a user wants of a run, before anybody has looked whether it can be had.
+//! The settings of a run, unchecked.
 
 use std::time::Duration;
 
@@ -11,80 +11,76 @@ use crate::target::Target;
 use crate::variables::Variables;
 use breme_base::ThinkTime;
 
-/// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
+/// Default limit of arrivals of an open loop that wait for a connection.
 pub const WAITING_MAX: u64 = 1_000_000;
 
-/// What the user wants.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is asked for, in turn.
+    /// The targets, used in turn.
     pub targets: Vec<Target>,
-    /// The URL of a forward proxy that is asked for all of it.
+    /// The URL of a forward proxy for all requests.
     pub proxy: Option<String>,
-    /// Connections that are kept busy.
+    /// Number of connections kept busy.
     pub connections: usize,
     /// End after this many requests; with scenarios, sessions.
     pub requests: Option<u64>,
     /// End after this time.
     pub duration: Option<Duration>,
-    /// Go on until the outside ends the run; that is its regular end.
+    /// Run until stopped from outside, which is the regular end.
     pub until_stopped: bool,
-    /// Requests that one connection may have outstanding.
     pub pipeline_depth: usize,
-    /// The method, where a target names none. None: GET, or POST if there is content.
+    /// The method of targets that name none. None: GET, or POST with content.
     pub method: Option<String>,
-    /// Fields of every request; values may hold placeholders.
+    /// Fields of every request; values may contain placeholders.
     pub fields: Vec<(String, Vec<u8>)>,
-    /// The content, where a target names none; may hold placeholders.
+    /// The content of targets without one; may contain placeholders.
     pub content: Option<Vec<u8>>,
-    /// The version that is spoken.
     pub version: Version,
-    /// Use a connection for many requests.
+    /// Reuse connections for many requests.
     pub keep_alive: bool,
-    /// Time between an answer and the next request.
+    /// Time between a response and the next request.
     pub think: Option<ThinkTime>,
     /// The connections start spread over this time.
     pub ramp: Duration,
-    /// How long a request may take.
+    /// Time limit of a request.
     pub timeout: Duration,
-    /// Each connection is a user with cookies of its own.
+    /// Each connection is a user with its own cookies.
     pub cookies: bool,
-    /// Redirects that are followed for one request; 0: a redirect is a response like any other.
+    /// Limit of redirects followed per request; 0: a redirect is a response like any other.
     pub redirects_max: u32,
-    /// What every answer must be like.
+    /// Checks of every response.
     pub expectations: Expectations,
-    /// Requests (with scenarios, sessions) come by a schedule, whatever the answers do. None: a closed loop.
+    /// Requests (with scenarios, sessions) arrive by a schedule, independent of responses. None: a closed loop.
     pub open_loop: Option<OpenLoop>,
-    /// Names with values for the templates of targets, fields and contents. (Scenarios have theirs in them.)
+    /// Variables for the templates of targets, fields and contents. (Scenarios include theirs.)
     pub variables: Variables,
-    /// Users do several steps. Then each target is a host, whose authority and path all steps have in common.
+    /// Users perform several steps. Then each target is a host, whose authority and path are the prefix of all steps.
     pub scenarios: Option<Scenarios>,
-    /// Which of several hosts a request goes to.
+    /// How requests are spread over several hosts.
     pub spread: Spread,
-    /// How long the intervals of the time series are: whole milliseconds.
+    /// Length of the intervals of the time series, in whole milliseconds.
     pub interval: Duration,
     /// Gaps between successful responses count from this time of the run on.
     pub gaps_after: Duration,
-    /// Everything random comes from it.
+    /// Random seed.
     pub seed: u64,
-    /// Count hits and misses by the Cache-Status of responses. So it is, too, where versions are written.
+    /// Count hits and misses by the Cache-Status of responses; also done if versions are written.
     pub cache_status: bool,
-    /// What tells the versions that this run writes from those of other runs against the same server.
+    /// Distinguishes the versions written by this run from those of other runs against the same server.
     pub run_number: u64,
 }
 
-/// How users choose among several hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
     /// Each request goes to a random one.
     #[default]
     Random,
-    /// The sessions take turns, and each stays with its host.
+    /// Sessions are assigned in turn, and each uses one host.
     User,
 }
 
 impl Spread {
-    /// As it stands in results.
+    /// The name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,27 +90,26 @@ impl Spread {
     }
 }
 
-/// Requests that come by a schedule.
+/// Requests sent by a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenLoop {
-    /// How many come when.
     pub pace: Pace,
-    /// The most that may be under way. None: as many as the connections hold.
+    /// Limit of requests in flight. None: as many as the connections hold.
     pub in_flight_max: Option<u64>,
-    /// The most that may wait for a connection; what comes due then is dropped, and counted.
+    /// Limit of requests waiting for a connection; those due beyond it are dropped, and counted.
     pub waiting_max: u64,
-    /// What cannot be sent so long after it was due is not sent, and counted.
+    /// Requests that cannot be sent this long after they were due are not sent, and counted.
     pub deadline: Option<Duration>,
 }
 
 impl OpenLoop {
-    /// This pace; everything waits that must, for as long as it takes.
+    /// This pace, with an unlimited waiting time.
     #[must_use]
     pub const fn new(pace: Pace) -> Self {
         Self { pace, in_flight_max: None, waiting_max: WAITING_MAX, deadline: None }
     }
 
-    /// So many each second, at equal distances.
+    /// This many per second, at equal distances.
     #[must_use]
     pub const fn constant(rate: f64) -> Self {
         Self::new(Pace::constant(rate, Arrivals::Even))

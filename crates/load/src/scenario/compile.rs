@@ -1,5 +1,5 @@
-//! From the file as it was read to [`Scenarios`]: names are looked up, templates and checks are compiled, groups of
-//! steps become jumps. All errors are collected.
+//! Compiles a parsed file to [`Scenarios`]: resolves names, compiles templates and checks, turns groups of steps into
+//! jumps. All errors are collected.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,25 +21,25 @@ use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
 
-/// The memory that one regular expression may take when it is compiled.
+/// Memory limit of a compiled regular expression.
 const REGEX_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 type Fields = BTreeMap<Spanned<String>, Spanned<String>>;
 type Compiled<T> = Result<T, Diagnostic>;
 
-/// The file on its way to becoming [`Scenarios`].
+/// Compiles a file to [`Scenarios`].
 pub(super) struct Compiler<'a> {
     collector: Collector,
     /// Those of the run override the file's.
     variables: &'a Variables,
     names: Vec<String>,
-    /// How many of the names have a value from the beginning.
+    /// Number of variables with an initial value.
     initial_count: usize,
     steps: Vec<Step>,
     step_names: Vec<String>,
 }
 
-/// What a step inherits from its scenario.
+/// Settings that a step inherits from its scenario.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
     fields: [&'a Fields; 2],
@@ -56,7 +56,7 @@ impl<'a> Compiler<'a> {
         self.define_all(file);
         let initial_values = self.initial_values(file);
         let list = file.scenario.get_ref();
-        // A scenario that could not be read is not missing.
+        // A scenario that could not be parsed is not missing.
         let is_complete = self.collector.count() == 0;
         if is_complete && (list.is_empty() || list.len() > SCENARIO_COUNT_MAX) {
             let problem = format!("{} scenarios: must be from 1 to {SCENARIO_COUNT_MAX}", list.len());
@@ -89,7 +89,7 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// The value, or none after noting the error.
+    /// The value, or none after recording the error.
     fn noted<T>(&mut self, compiled: Compiled<T>) -> Option<T> {
         compiled.map_err(|diagnostic| self.collector.push(diagnostic)).ok()
     }
@@ -131,7 +131,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Values are drawn at the beginning of a session, each by itself.
+    /// Values are drawn at the start of a session, independently.
     fn initial_values(&mut self, file: &File) -> Vec<Template> {
         let mut values = Vec::new();
         for index in 0..self.initial_count {
@@ -162,7 +162,7 @@ impl<'a> Compiler<'a> {
         Scenario { name: file.name.get_ref().clone(), weight, operations }
     }
 
-    /// How many pairs a session stores at most.
+    /// The maximum number of pairs that a session stores.
     fn pair_count(&self, operations: &[Operation]) -> u64 {
         let mut before = Vec::with_capacity(operations.len());
         let mut count = 0_u64;
@@ -180,7 +180,7 @@ impl<'a> Compiler<'a> {
         count
     }
 
-    /// Appends the operations of steps; `known` are the variables that have a value there.
+    /// Appends the operations of steps; `known` are the variables with a value at this point.
     fn steps_of(
         &mut self,
         steps: &Spanned<Vec<Spanned<StepFile>>>,
@@ -235,7 +235,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Adds the step of a request; its index. All parts are compiled, whatever is wrong with one of them.
+    /// Adds the step of a request, and returns its index. All parts are compiled, even if one of them has errors.
     fn request(
         &mut self,
         file: &StepFile,
@@ -316,7 +316,7 @@ impl<'a> Compiler<'a> {
         Ok((method.to_owned(), template))
     }
 
-    /// A name of a later list overrides the same name of an earlier one.
+    /// A name in a later list overrides the same name in an earlier one.
     fn fields(&mut self, lists: [&Fields; 3], known: &[usize]) -> Vec<(String, Template)> {
         let mut fields: Vec<(String, Template)> = Vec::new();
         for (name, value) in lists.into_iter().flatten() {

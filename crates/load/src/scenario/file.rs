@@ -1,4 +1,4 @@
-//! The scenario file as it is written: TOML, and the schema for editors.
+//! The scenario file format: TOML, with a schema for editors.
 //!
 //! ```toml
 //! base = "http://127.0.0.1:8080"

@@ -1,4 +1,4 @@
-//! Scenarios as sessions go through them: a flat list of operations, and what each step asks, expects and keeps.
+//! Compiled scenarios: a flat list of operations, and each step's request, checks and captures.
 
 use std::time::Duration;
 
@@ -9,27 +9,25 @@ use regex::bytes::Regex;
 use crate::checks::Expectations;
 use crate::template::Template;
 
-/// The most scenarios of a run.
 pub const SCENARIO_COUNT_MAX: usize = 100;
-/// The most steps of all scenarios of a run: each is timed by itself.
+/// The most steps of all scenarios of a run: each has its own histograms.
 pub const STEP_COUNT_MAX: usize = 500;
-/// How deep groups of steps may stand in each other.
+/// The deepest nesting of groups of steps.
 pub const GROUP_DEPTH_MAX: usize = 4;
-/// The most times that a step or a group is repeated.
+/// The most repetitions of a step or a group.
 pub const REPEAT_MAX: u32 = 1_000_000;
-/// The longest value of a variable; a longer one is not captured.
+/// The longest value of a variable; longer ones are not captured.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// How much of an answer's content is looked at for JSON and regular expressions.
+/// How much of a response's content is searched by JSON checks and regular expressions.
 pub const CONTENT_KEPT_MAX: usize = 4 * 1024 * 1024;
 
-/// Tells the stream of the sessions from the other uses of the run's seed.
+/// Separates the random stream of sessions from other uses of the run's seed.
 const SESSION_STREAM: u64 = 0xA5A5_0000_0000_0002;
 
-/// A scenario file, checked and compiled.
 #[derive(Clone, Debug)]
 pub struct Scenarios {
     pub(super) base: Option<String>,
-    /// The names of all variables; those with a value of their own come first.
+    /// The names of all variables; those with an initial value come first.
     pub(super) names: Vec<String>,
     pub(super) initial_values: Vec<Template>,
     pub(super) scenarios: Vec<Scenario>,
@@ -39,7 +37,7 @@ pub struct Scenarios {
     pub(super) has_new_connections: bool,
 }
 
-/// One of them.
+/// One scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub name: String,
@@ -47,19 +45,20 @@ pub(crate) struct Scenario {
     pub operations: Vec<Operation>,
 }
 
-/// What a session does next.
+/// The next operation of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// The step with this index.
     Step(usize),
-    /// Back to an operation, until what is between was done `count` times; `depth` names the counter.
+    /// Jumps back to an operation, until the operations in between were run `count` times; `depth` is the index of the
+    /// counter.
     Repeat { start: usize, count: u32, depth: usize },
 }
 
-/// A request of a scenario, and what is done with its answer.
+/// A request of a scenario, and the processing of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Its place among the names.
+    /// Its index among the names.
     pub name: usize,
     pub method: String,
     pub target: Template,
@@ -75,10 +74,10 @@ pub(crate) struct Step {
     pub(super) place: Diagnostic,
 }
 
-/// A value that is taken out of an answer.
+/// A value captured from a response.
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
-    /// The variable.
+    /// The index of the variable.
     pub variable: usize,
     pub from: From,
 }
@@ -92,13 +91,13 @@ pub(crate) enum From {
 }
 
 impl Scenarios {
-    /// Where the requests go, if the file says it.
+    /// The base URL in the file, if any.
     #[must_use]
     pub fn base(&self) -> Option<&str> {
         self.base.as_deref()
     }
 
-    /// Whether any step says what its answer must be like.
+    /// Whether any step checks its response.
     pub(crate) fn has_checks(&self) -> bool {
         let is_checked = |step: &Step| {
             step.expectations.any() || !step.json_checks.is_empty() || !step.captures.is_empty() || step.checks_pairs
@@ -111,12 +110,11 @@ impl Scenarios {
         self.steps.iter().any(|step| step.checks_pairs)
     }
 
-    /// Whether each session has a connection of its own.
     pub(crate) const fn has_new_connections(&self) -> bool {
         self.has_new_connections
     }
 
-    /// The mean time to think after a step.
+    /// The mean think time after a step.
     pub(crate) fn mean_think(&self) -> Duration {
         let sum: Duration = self.steps.iter().filter_map(|step| step.think).map(|think| think.mean()).sum();
         sum / self.steps.len().max(1) as u32
@@ -146,7 +144,7 @@ impl Scenarios {
         &self.step_names
     }
 
-    /// The random numbers of a session: they follow from its number, not from who runs it.
+    /// The random stream of a session: it depends on its number, not on the shard that runs it.
     pub(crate) fn random_of(seed: u64, session: u64) -> Random {
         Random::stream(seed ^ SESSION_STREAM, session)
     }
@@ -165,13 +163,13 @@ impl Scenarios {
 }
 
 impl Step {
-    /// Whether the content of the answer must be looked at as a whole.
+    /// Whether the content of the response must be kept as a whole.
     pub(crate) fn keeps_content(&self) -> bool {
         let is_of_content = |capture: &Capture| matches!(capture.from, From::Json(_) | From::Regex(_));
         !self.json_checks.is_empty() || self.captures.iter().any(is_of_content)
     }
 
-    /// Whether a response to its request of this status acknowledges the request's pair and shows the session's.
+    /// Whether a response with this status acknowledges the request's pair and shows the session's.
     pub(crate) fn shows_pairs(&self, status: u16) -> bool {
         self.checks_pairs && (200..300).contains(&status)
     }

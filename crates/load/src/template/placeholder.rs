@@ -1,4 +1,4 @@
-//! What stands in braces: how it is read, and what it becomes.
+//! Parsing and rendering of placeholders.
 
 use std::io::Write;
 
@@ -8,16 +8,16 @@ use crate::encoding::{Encoding, split_encoding};
 use crate::versions;
 use crate::zipf::{self, Zipf};
 
-/// The most random characters that one placeholder may ask for.
+/// The most random characters of one placeholder.
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What a fault tells of them.
+/// Part of error messages.
 pub(super) const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
-/// How each of them begins.
+/// Their prefixes.
 pub(super) const OPENINGS: [&str; 5] = ["{seq}", "{uniform:", "{zipf:", "{random:", "{page_version}"];
 const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";
 
-/// What takes the place of a name in braces.
+/// A parsed placeholder.
 #[derive(Clone, Debug)]
 pub(crate) enum Placeholder {
     Sequence,
@@ -26,11 +26,11 @@ pub(crate) enum Placeholder {
     Random(usize),
     Session,
     Variable(usize, Encoding),
-    /// The mark of a version, which is known when the request's target is.
+    /// The mark of a version, which is known once the request's target is.
     PageVersion,
 }
 
-/// What a template is filled with.
+/// The inputs of a rendered template.
 pub(crate) struct Inputs<'a> {
     /// The request's number, from 1.
     pub sequence: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl Placeholder {
-    /// In a scenario.
+    /// Parses a name in a scenario.
     pub(super) fn parse_variable(name: &str, variables: &[String]) -> Result<Self, String> {
         let (base, encoding) = split_encoding(name);
         let Some(index) = variables.iter().position(|variable| variable == base) else {
@@ -55,7 +55,7 @@ impl Placeholder {
         Ok(Self::Variable(index, Encoding::parse(base, encoding)?))
     }
 
-    /// Outside of one.
+    /// Parses a name outside of scenarios.
     pub(super) fn parse_known(name: &str) -> Result<Self, String> {
         let mut parts = name.split(':');
         let (kind, arguments) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>());
@@ -133,7 +133,7 @@ pub(crate) fn push_number(number: u64, out: &mut Vec<u8>) {
     let _ = write!(out, "{number}");
 }
 
-/// Six bits a character; the two letters that stand twice in the alphabet are drawn again, so that all are equally
+/// Six bits per character; the two letters that appear twice in the alphabet are drawn again, so that all are equally
 /// likely.
 fn push_random(length: usize, random: &mut Random, out: &mut Vec<u8>) {
     let end = out.len() + length;

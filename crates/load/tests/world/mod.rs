@@ -1,5 +1,5 @@
-//! A server made by hand and a driver without sockets: what a node asks for is carried out in virtual time, so that
-//! every instant of a test is known beforehand.
+//! A scripted server and a driver without sockets: the node's actions are carried out in virtual time, so that every
+//! instant of a test is known in advance.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a fault of the world ends the test")]
@@ -16,10 +16,10 @@ use breme_node::{
     Received, Shard, ShardId,
 };
 
-/// What the server does with a request.
+/// The server's response to a request.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
-    /// It takes so long.
+    /// Its delay.
     pub after: Duration,
     pub bytes: Vec<u8>,
     pub then: Then,
@@ -50,12 +50,12 @@ impl Reply {
     }
 }
 
-/// A request as the server sees it.
+/// A request as received by the server.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which connection, in the order of their opening.
+    /// The connection's index, in the order of opening.
     pub connection: usize,
-    /// How many requests the connection brought before.
+    /// How many requests the connection had before.
     pub before: usize,
     /// The whole request.
     pub text: String,
@@ -79,15 +79,15 @@ pub struct World {
     pub requests: Vec<Request>,
     /// Every attempt to connect.
     pub attempts: Vec<(Instant, SocketAddr)>,
-    /// The answers come one byte at a time.
+    /// Responses arrive one byte at a time.
     pub bytewise: bool,
-    /// The node is called so long after an answer has come.
+    /// Delay of the node's call after a response has arrived.
     pub called_late: Duration,
-    /// In each period of the first length nothing runs for the second: another program has the processor.
+    /// In each period of the first length nothing runs for the second: another program has the CPU.
     pub stalls: Option<(Duration, Duration)>,
-    /// Each connection has a TLS handshake of this length.
+    /// Each connection has a TLS handshake of this duration.
     pub handshake: Option<Duration>,
-    /// From here on the node is told to stop.
+    /// When the node is stopped.
     pub stop_at: Option<Instant>,
     pub connections: Vec<Connection>,
     server: Server,
@@ -139,7 +139,7 @@ impl World {
         Self::with_hosts(settings, shard_count, vec![addresses], server)
     }
 
-    /// A world with a server for each host; requests tell by their Host.
+    /// A world with a server for each host; requests are distinguished by Host.
     pub fn with_hosts(
         settings: Settings,
         shard_count: usize,
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Another run for the same server.
+    /// Another run against the same server.
     pub fn replace_run(&mut self, run: Run) {
         self.run = Arc::new(run);
         let count = self.nodes.len();
@@ -189,7 +189,7 @@ impl World {
         self
     }
 
-    /// Runs until every shard has ended; the result.
+    /// Runs until every shard has ended. Returns the result.
     pub fn finish(&mut self) -> Outcome {
         for shard in 0..self.nodes.len() {
             self.call(shard, |node, now, actions| node.handle_started(now, actions));
@@ -281,7 +281,7 @@ impl World {
         self.events.insert((at, self.event_count), event);
     }
 
-    /// The server takes whole requests, answers each, one after another.
+    /// The server takes whole requests and responds to each, one after another.
     fn deliver(&mut self, shard: usize, id: ConnectionId, bytes: &[u8]) {
         let index = self.index_of(shard, id);
         assert!(!self.connections[index].is_closed, "sent on a closed connection");
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Indexes are used again, as drivers do.
+    /// Indexes are reused, as in drivers.
     fn new_connection(&mut self, shard: usize) -> ConnectionId {
         let mine = || self.connections.iter().filter(|connection| connection.shard == shard);
         let busy: BTreeSet<usize> = mine().filter(|c| !c.is_closed).map(|c| c.id.index()).collect();
@@ -385,7 +385,7 @@ impl World {
     }
 }
 
-/// Cuts a whole request off the front, content and all.
+/// Removes a whole request from the front, including its content.
 fn take_request(inbox: &mut Vec<u8>) -> Option<String> {
     let text = String::from_utf8(inbox.clone()).unwrap();
     let head = text.find("\r\n\r\n")? + 4;
@@ -398,7 +398,7 @@ fn take_request(inbox: &mut Vec<u8>) -> Option<String> {
     Some(text[..end].to_owned())
 }
 
-/// A seeded server that misbehaves in every way, sometimes.
+/// A seeded server that sometimes misbehaves, in every way.
 pub fn unruly(seed: u64) -> impl FnMut(&Request) -> Reply {
     let mut random = Random::new(seed);
     move |_| {
