@@ -1,16 +1,16 @@
-//! `--admin`: what a server tells those who run it, on an address of its own.
+//! `--admin`: operational endpoints of a server, on an address of their own.
 //!
-//! | path | answer |
+//! | path | response |
 //! |---|---|
 //! | `/metrics` | metrics as Prometheus text, or as OpenMetrics if the request accepts that |
 //! | `/health` | 200 while the process runs |
 //! | `/ready` | 200 while it accepts requests, 503 while it shuts down or lacks its database |
 //!
-//! A role may add pages of its own ([`Api`]); those that change something need a token.
+//! A role may add pages of its own ([`Api`]); those that change something require a token.
 //!
-//! It is a node on the `events` driver with one thread for itself, so that it answers when the server's own threads are
-//! all busy, and costs them nothing: they count in places of their own, which are added up when somebody asks. It
-//! outlives the server's drain.
+//! It is a node on the `events` driver with a thread of its own, so that it responds when all threads of the server are
+//! busy, and costs them nothing: each counts separately, and a request adds the counts up. It outlives the server's
+//! drain.
 
 mod api;
 mod exposition;
@@ -38,7 +38,7 @@ use crate::failure::Failure;
 /// Descriptors that it may need: its connections, listener, poll and waker.
 pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
 
-/// What a server tells at `/metrics`: of its process and its connections, and what its role has counted.
+/// The metrics of a server: of its process, its connections, and its role.
 pub fn registry(
     role: &str,
     kind: DriverKind,
@@ -52,7 +52,7 @@ pub fn registry(
     registry_of(process, "Role, driver and version of this program", build.to_vec(), collectors)
 }
 
-/// The same for a server that no driver carries.
+/// The same for a server without a driver.
 pub fn application_registry<const N: usize>(
     role: &str,
     process: ProcessMetrics,
@@ -80,12 +80,12 @@ fn registry_of<const N: usize>(
     registry
 }
 
-/// Its address, before anybody is served. Who connects waits.
+/// Bound, but not accepting yet: clients wait in the backlog.
 #[derive(Debug)]
 pub struct AdminListener(Listener);
 
 impl AdminListener {
-    /// Listens at the address that `--admin` names; port 0 chooses a free one.
+    /// Listens at the address of `--admin`; port 0 selects a free one.
     pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
         let listener = Listener::bind(address, &settings(Vec::new()));
         listener.map(Self).map_err(|error| Failure::run(format!("--admin: {error}")))
@@ -95,7 +95,7 @@ impl AdminListener {
         self.0.address()
     }
 
-    /// Begins to answer, on one of `cpus` if there are any. What is in `registry` is told at `/metrics`.
+    /// Starts to serve, on one of `cpus` if there are any. `/metrics` has the contents of `registry`.
     pub fn start(
         self,
         clock: Clock,
@@ -124,15 +124,15 @@ fn settings(cpus: Vec<usize>) -> DriverSettings {
     }
 }
 
-/// At work, until it is ended.
+/// The running admin server.
 #[derive(Debug)]
 pub struct Admin(DriverHandle<Attendant>);
 
 impl Admin {
-    /// Answers no more.
+    /// Stops serving.
     pub fn end(self) {
         self.0.stopper().abort();
-        // If it panicked, the server went on without it, and ends as if nothing had been.
+        // If it panicked, the server continued without it, and stops normally.
         drop(self.0.join());
     }
 }

@@ -1,8 +1,8 @@
-//! What a command checked, one by one, and what CI servers are shown of it.
+//! The checks of a command, and their output for CI servers.
 //!
-//! Hypotheses of `breme run`, gated rows of `breme compare` and conditions of `breme load --fail-if` are the same thing
-//! to a CI server: named checks that pass, fail, or could not be judged. The exit status follows from them, and so do
-//! the JUnit file, the Markdown summary and the annotations, so that no two of these can differ.
+//! Hypotheses of `breme run`, gated rows of `breme compare` and conditions of `breme load --fail-if` are the same to a
+//! CI server: named checks that pass, fail, or are undecided. The exit status, the JUnit file, the Markdown summary and
+//! the annotations are all derived from them, so that no two of these can differ.
 
 mod github;
 mod junit;
@@ -14,24 +14,22 @@ pub use markdown::markdown;
 
 use crate::failure::{AGAINST, NO_VERDICT};
 
-/// What a command checked.
 #[derive(Debug)]
 pub struct Checks {
     /// What was checked: the experiment, the two runs, the URL.
     pub title: String,
-    /// The verdict of all of them in a sentence.
+    /// The overall verdict in a sentence.
     pub sentence: String,
-    /// A missing verdict is no failure.
+    /// An undecided check is no failure.
     pub allow_undecided: bool,
     pub all: Vec<Check>,
 }
 
-/// One of them.
 #[derive(Debug)]
 pub struct Check {
     pub name: String,
     pub result: CheckResult,
-    /// The numbers, in a sentence.
+    /// The figures, in a sentence.
     pub detail: String,
 }
 

@@ -1,14 +1,14 @@
 //! A configuration file (TOML) whose keys are the flags of its command: `--head-timeout 5s` is `head-timeout = "5s"`.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
-//! | `keys` | which flags may stand in a file, and what kind of value each takes |
-//! | `reader` | text → flags; what is wrong, by line and column |
-//! | `writer` | what is in force → text that reads as the same |
+//! | `keys` | which flags are allowed in a file, and their kinds of values |
+//! | `reader` | text → flags; errors with line and column |
+//! | `writer` | configuration in effect → text that parses to the same |
 //! | `schema` | for editors |
 //!
-//! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema
-//! and help cannot differ from it. What the command line or an environment variable says wins over the file.
+//! The flags are defined once, for the command line. Everything here is derived from that definition, so that file,
+//! schema and help cannot differ from it. The command line and environment variables take precedence over the file.
 
 mod keys;
 mod reader;
@@ -28,7 +28,6 @@ pub use writer::print;
 
 use crate::failure::{Failure, in_a_line};
 
-/// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The flags of a command that reads its file once.
@@ -48,7 +47,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// What is in force; nothing if it, or the schema, was printed instead.
+    /// The configuration in effect; none if it, or the schema, was printed instead.
     pub fn in_force<A: FromArgMatches>(&self, command: &Command) -> Result<Option<(ArgMatches, A)>, Failure> {
         if self.print_schema {
             print!("{}", schema(command));
@@ -63,7 +62,7 @@ impl Flags {
     }
 }
 
-/// What this process's command line says, and what a file says of the rest.
+/// The flags of this process's command line, with defaults from a file.
 pub fn in_force<A: FromArgMatches>(command: &Command, file: Option<&Path>) -> Result<(ArgMatches, A), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let matches = matches(command, &words, file)?;
@@ -71,7 +70,7 @@ pub fn in_force<A: FromArgMatches>(command: &Command, file: Option<&Path>) -> Re
     Ok((matches, args))
 }
 
-/// What a command line says, and what a file says of the rest. `words` begin with the name of the command.
+/// The flags of a command line, with defaults from a file. The first of `words` is the name of the command.
 pub fn matches(command: &Command, words: &[OsString], file: Option<&Path>) -> Result<ArgMatches, Failure> {
     let parse = |words: &[OsString]| {
         command.clone().try_get_matches_from(words).map_err(|error| Failure::usage(in_a_line(&error)))
@@ -106,7 +105,7 @@ pub fn changed<'a>(command: &'a Command, before: &ArgMatches, after: &ArgMatches
     keys(command).filter(|(_, argument)| differs(argument)).map(|(name, _)| name).collect()
 }
 
-/// The (first) value of a key, as it was written; nothing if there is none.
+/// The (first) value of a key, as written; empty if there is none.
 pub fn value(matches: &ArgMatches, key: &str) -> String {
     let raw = matches.get_raw(&key.replace('-', "_")).into_iter().flatten().next();
     raw.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
@@ -130,7 +129,7 @@ mod tests {
         line.split(' ').map(OsString::from).collect()
     }
 
-    /// What is in force, as a file, or what is wrong.
+    /// The configuration in effect as a file, or the errors.
     fn in_force(line: &str, file: Option<&str>) -> Result<String, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = file.map(|text| {

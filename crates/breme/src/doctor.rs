@@ -1,4 +1,4 @@
-//! `breme doctor`: whether this machine is fit to measure on, what each shortcoming does to results, and its remedy.
+//! `breme doctor`: whether this machine is suitable for measurements, the effect of each shortcoming, and its remedy.
 
 mod facts;
 
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use facts::Facts;
 
-/// How long the use of the processors is observed.
+/// How long CPU use is observed.
 const OBSERVED: Duration = Duration::from_millis(500);
-/// Fewer processors leave none for the generator beside the server and the system.
+/// With fewer CPUs, none is left for the generator in addition to the server and the system.
 const PROCESSORS_MIN: usize = 4;
-/// A larger share of CPU time used by others shows in results.
+/// A larger CPU share of other processes is visible in results.
 const BACKGROUND_MAX: f64 = 0.05;
 const STEAL_MAX: f64 = 0.01;
 const DESCRIPTORS_MIN: u64 = 65_536;
@@ -34,7 +34,7 @@ pub struct Args {}
 struct Finding {
     name: &'static str,
     found: String,
-    /// Effect on results and remedy; none if there is nothing to mend.
+    /// Effect on results and remedy; none if there is no problem.
     shortcoming: Option<(&'static str, String)>,
 }
 
@@ -61,7 +61,7 @@ fn text(findings: &[Finding]) -> String {
     text
 }
 
-/// Everything that is known. What this system does not report is left out.
+/// All known properties. Those that this system does not report are omitted.
 fn findings(facts: &Facts) -> Vec<Finding> {
     let all = [
         Some(processors(facts)),

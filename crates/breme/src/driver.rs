@@ -1,21 +1,20 @@
-//! `--driver`: which of the drivers, or the best that works here.
+//! `--driver`: a particular driver, or the best available.
 
 use std::fmt;
 use std::str::FromStr;
 
 use breme_driver::{DriverKind, probe_uring};
 
-/// What the user chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// `uring` if the kernel offers it, or else `events`, with a line that says why.
+    /// `uring` if the kernel supports it, or else `events`, with a line that gives the reason.
     Auto,
-    /// This one, or a message why it cannot work.
+    /// This one, or an error if it is unavailable.
     Named(DriverKind),
 }
 
 impl DriverChoice {
-    /// The driver to start. A fallback is told on standard error, since it changes what is measured.
+    /// The driver to start. A fallback is reported on standard error, since it changes what is measured.
     pub fn resolve(self, command: &str) -> DriverKind {
         match self {
             Self::Named(kind) => kind,
@@ -29,7 +28,6 @@ impl DriverChoice {
         }
     }
 
-    /// Whether this is `threads`.
     pub fn is_threads(self) -> bool {
         self == Self::Named(DriverKind::Threads)
     }
@@ -55,7 +53,6 @@ impl FromStr for DriverChoice {
     }
 }
 
-/// No driver has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDriver(breme_driver::UnknownDriver);
 

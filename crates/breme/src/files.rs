@@ -1,10 +1,10 @@
-//! Small files that flags name, read whole.
+//! Small files named by flags, read whole.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The content of a file, of which nothing is believed but that it is not endless.
+/// The content of a file of bounded size.
 pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
@@ -14,7 +14,7 @@ pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The path that a flag names, unless an experiment fills it in later: `${folder}/cert.pem`.
+/// The path in a flag, unless an experiment fills it in later: `${folder}/cert.pem`.
 pub fn known(path: Option<&Path>) -> Option<&Path> {
     path.filter(|path| !path.to_string_lossy().contains("${"))
 }

@@ -1,4 +1,4 @@
-//! `breme import`: recorded traffic becomes a scenario of `breme load`.
+//! `breme import`: converts recorded traffic to a scenario of `breme load`.
 
 mod access_log;
 mod curl;
@@ -16,7 +16,6 @@ use recording::Recording;
 
 use crate::failure::{Failure, exit};
 
-/// The largest file that is read.
 const INPUT_BYTES_MAX: u64 = 256 << 20;
 
 /// Turn recorded traffic into a scenario for `breme load`
@@ -99,5 +98,4 @@ fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// What every format gives.
 type Imported = Result<Recording, String>;

@@ -1,4 +1,4 @@
-//! What an installation needs besides the binary: completions, manual pages, and the schemas of files.
+//! Parts of an installation in addition to the binary: completions, manual pages, and the schemas of files.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ pub fn schema(args: &SchemaArgs) -> ExitCode {
     print("schema", args.name.text().as_bytes())
 }
 
-/// A reader that has seen enough (`| head`) is no failure.
+/// A reader that closes the pipe (`head`) is no failure.
 fn print(command: &str, text: &[u8]) -> ExitCode {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! `breme demo`, `init`, `run`, `versus`, `compare`, `report` and `runs`: the laboratory on the command line.
+//! The commands of the laboratory: `breme demo`, `init`, `run`, `versus`, `compare`, `report` and `runs`.
 //!
 //! ```text
 //!  file ──► plan ──► runner::conduct ──► journal ──► judge ──► report
@@ -73,7 +73,7 @@ pub fn runs(args: &RunsArgs) -> ExitCode {
     finish("runs", runs::list(args))
 }
 
-/// Keeps the processes of a subject; only the laboratory starts this.
+/// Runs the supervisor of a subject's processes; only the laboratory starts it.
 pub fn keep() -> ExitCode {
     breme_runner::keep()
 }

@@ -1,4 +1,4 @@
-//! `breme link`: flags become the properties of a network path, which a driver carries.
+//! `breme link`: converts flags to the properties of a network path, and runs it on a driver.
 
 mod arguments;
 mod metrics;
@@ -18,12 +18,11 @@ use crate::failure::{Failure, exit};
 use crate::serving::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
 
 const ROLE: &str = "link";
-/// The only driver whose timers are finer than a millisecond.
+/// The only driver with timers finer than a millisecond.
 const DRIVER: DriverKind = DriverKind::Events;
-/// A client's connection, and the one to the server.
+/// The client's connection, and the one to the server.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
-/// Carries out the command.
 pub fn run(args: &Args) -> ExitCode {
     exit(ROLE, serve(args).map(|()| ExitCode::SUCCESS))
 }
@@ -39,7 +38,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let admin = args.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
-    // Before the address is announced: a signal that comes then must find us listening.
+    // Before the address is printed: a signal after that must be handled.
     let signals = catch(false)?;
     let running =
         start(DRIVER, listeners, &driver, clock, |_| link.node()).map_err(|error| Failure::run(error.to_string()))?;
@@ -70,7 +69,7 @@ fn connections_max(args: &Args, driver: &DriverSettings) -> Result<usize, Failur
     descriptors.connections_max(None, driver.connections_max / 2).map(|connections| connections * 2)
 }
 
-/// The first failure is worth a line; thousands of them are not.
+/// Only the first failure is printed, not thousands of them.
 fn report_unreachable(error: ConnectError) {
     static REPORTED: Once = Once::new();
     let why = match error {

@@ -1,7 +1,7 @@
-//! `breme load`: flags become a plan, the plan a run on a driver, the run a result.
+//! `breme load`: converts flags to a plan, and runs it on a driver.
 //!
-//! What the pure crate may not do is done here: resolving the name, reading and writing files, signals, the terminal,
-//! descriptors, and the CPU time that the generator itself used.
+//! It does what the pure crate cannot: name resolution, file input and output, signals, the terminal, descriptors, and
+//! measurement of the generator's own CPU time.
 
 mod arguments;
 mod attendant;
@@ -42,12 +42,11 @@ use crate::admin;
 use crate::checks::{self, Checks};
 use crate::failure::{FAILED, Failure, exit};
 
-/// What is open besides connections: standard streams, the driver's own, output files.
+/// Descriptors other than connections: standard streams, the driver's own, output files.
 const DESCRIPTORS_BESIDES: u64 = 64;
 /// The driver's last resort after an interruption; the shards end well before.
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "a command is carried out once")]
 pub fn run(args: Args) -> ExitCode {
     exit("load", measure(&args))
@@ -100,7 +99,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(export) = export.and_then(Arc::into_inner) {
         export.end();
     }
-    // A generator of an experiment has no conditions; what it saw is judged there.
+    // In an experiment the generator has no conditions; its results are judged by the experiment.
     if !args.fail_if.is_empty() {
         checks::annotate(&checks);
     }
@@ -108,7 +107,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    /// Whether the files of its TLS flags can be used.
+    /// Checks the files of its TLS flags.
     pub fn check_files(&self) -> Result<(), Failure> {
         secured::flags(self).check()
     }
@@ -119,7 +118,7 @@ fn check_descriptors(plan: &Plan, args: &Args) -> Result<(), Failure> {
     breme_sys::ensure_descriptor_limit(descriptors(plan) + of_admin).map_err(|error| Failure::run(error.to_string()))
 }
 
-/// Most open descriptors of a load.
+/// Maximum number of open descriptors of a load.
 fn descriptors(plan: &Plan) -> u64 {
     let settings = plan.settings();
     // A connection that the server is to close is still open when the next one is opened.
@@ -127,7 +126,7 @@ fn descriptors(plan: &Plan) -> u64 {
     settings.connections as u64 * each + DESCRIPTORS_BESIDES
 }
 
-/// Runs the shards to their end, or to an interruption.
+/// Runs the shards until they end or are interrupted.
 fn drive(
     run: &Arc<Run>,
     args: &Args,
@@ -175,7 +174,7 @@ fn drive(
     Ok((shards, generator, interruption))
 }
 
-/// Names the server, what became of the requests, and what to look at.
+/// An error with the server, the outcome of the requests, and what to check.
 fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     let addresses: Vec<String> = match &outcome.settings.address {
         Some(address) if address.starts_with("unix:") => vec![address.clone()],

@@ -1,7 +1,7 @@
 //! `breme`: a wind tunnel for web servers.
 //!
-//! The binary is where roles meet drivers: each subcommand turns flags into the settings of a role, makes its nodes,
-//! and gives them to a driver.
+//! The binary combines roles and drivers: each subcommand converts flags to the settings of a role, creates its nodes,
+//! and runs them on a driver.
 
 // Parts that only the applications use.
 #![cfg_attr(not(feature = "applications"), allow(dead_code))]
@@ -40,7 +40,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use roles::RoleCommand;
 
-/// The end of the help.
 const EXAMPLES: &str = "Examples:
   breme site ./public                              # serve a folder on http://127.0.0.1:8080
   breme load -c 50 -d 10s http://127.0.0.1:8080/   # load-test it
@@ -143,7 +142,7 @@ fn main() -> ExitCode {
 mod tests {
     use super::{Cli, CommandFactory};
 
-    /// clap wraps help at 100 columns, which would break an example or a table in the middle.
+    /// clap wraps help at 100 columns, which would break an example or a table.
     #[test]
     fn no_line_after_the_flags_is_wrapped() {
         let mut commands = vec![Cli::command()];

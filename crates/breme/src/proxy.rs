@@ -1,17 +1,17 @@
-//! `breme proxy`: flags and a configuration file become the settings of a proxy, which a driver carries.
+//! `breme proxy`: converts flags and a configuration file to the settings of a proxy, and runs it on a driver.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
 //! | `arguments` | the flags |
-//! | `assembly` | from the flags to a proxy and what belongs to it |
-//! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
+//! | `assembly` | creates a proxy and its parts from the flags |
+//! | `upstream`, `upstreams` | an upstream in a flag; all of them while the proxy runs |
 //! | `reload` | what SIGHUP reads again |
 //! | `error_pages` | bodies of error responses, from files |
-//! | `secrets` | what is drawn at the start |
+//! | `secrets` | what is generated at the start |
 //! | `upstream_tls` | TLS toward upstreams |
 //! | `names` | addresses of hosts, for a forward proxy |
 //! | `access_log` | a line for each exchange |
-//! | `metrics`, `api` | what is told at `--admin`, and what can be done there |
+//! | `metrics`, `api` | metrics and pages at `--admin` |
 
 mod access_log;
 mod api;
@@ -44,10 +44,9 @@ use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen, obey, panics, tell_handshakes};
 
-/// A client's connection, and one to an upstream for it.
+/// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
-/// Carries out the command.
 pub fn run(args: &Args) -> ExitCode {
     exit(ROLE, carry_out(args).map(|()| ExitCode::SUCCESS))
 }
@@ -80,7 +79,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     let admin = args.serving.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
-    // Before anybody is told that we are ready: a signal that comes then must find us listening.
+    // Before readiness is printed: a signal after that must be handled.
     let signals = catch(true)?;
     let kind = args.serving.driver.resolve(ROLE);
     let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard))
@@ -142,14 +141,14 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// Whether its certificates, toward clients and upstreams, can be used, as far as their names are known.
+    /// Checks its certificates, toward clients and upstreams, as far as their names are known.
     pub fn check_files(&self) -> Result<(), Failure> {
         upstream_tls::client_flags(&self.upstreams).check()?;
         self.tls.check_files()
     }
 }
 
-/// What starting would find wrong, without listening.
+/// Performs the checks of a start, without listening.
 fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
     args.serving.process.admin()?;
     refuse_circles(parts.upstreams.as_ref(), &parts.places)?;
@@ -161,7 +160,7 @@ fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), 
     upstreams.map_or(Ok(()), |upstreams| upstreams.refuse_own(addresses)).map_err(locate_in_list)
 }
 
-/// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
+/// The configured number of connections per shard, or else as many as the limit of descriptors permits.
 fn connections_max(args: &Args, driver: &DriverSettings, listeners: usize) -> Result<usize, Failure> {
     let descriptors = Descriptors {
         shards: driver.threads,

@@ -14,7 +14,6 @@ pub use remote_write::{RemoteWriter, Telling};
 /// Time limit of a request.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Where messages are posted.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     url: String,

@@ -1,4 +1,4 @@
-//! The roles as commands: what a user starts, and what experiments start.
+//! The roles as commands, started by users and by experiments.
 
 use std::process::ExitCode;
 

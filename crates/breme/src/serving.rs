@@ -1,6 +1,5 @@
-//! What the servers of this program have in common: where they listen and how, whose certificate they show, how many
-//! connections they can hold, what they say at their start, and how signals end them. The roles differ in what they
-//! answer, and in nothing of this.
+//! The common part of this program's servers: listeners, TLS, limits of connections, messages at the start, and
+//! signals. The roles differ only in their responses.
 
 #[cfg(feature = "applications")]
 pub mod application;
@@ -22,14 +21,14 @@ pub use tls::{Reloading, Tls};
 use crate::admin::{self, Readiness};
 use crate::failure::Failure;
 
-/// What is open besides connections and kept files: standard streams, the folder, the driver's own.
+/// Descriptors other than connections and kept files: standard streams, the folder, the driver's own.
 const DESCRIPTORS_BESIDES: u64 = 64;
-/// For each shard: its poll or ring, its bell, its copy of a listener.
+/// Per shard: its poll or ring, its waker, its copy of a listener.
 const DESCRIPTORS_OF_SHARD: u64 = 4;
-/// Fewer connections than that on a shard are not worth serving.
+/// A server with fewer connections per shard is useless.
 const CONNECTIONS_MIN: u64 = 16;
 
-/// What takes descriptors.
+/// The use of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptors {
     pub shards: usize,
@@ -37,12 +36,12 @@ pub struct Descriptors {
     pub has_admin: bool,
     /// Files that are kept open, and the like.
     pub kept: usize,
-    /// For each connection of a client: itself, and perhaps one that is opened for it.
+    /// Per client connection: itself, and possibly one that is opened for it.
     pub of_connection: u64,
 }
 
 impl Descriptors {
-    /// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
+    /// The configured number of connections per shard, or else as many as the limit of descriptors permits.
     pub fn connections_max(self, asked: Option<usize>, default: usize) -> Result<usize, Failure> {
         let shards = self.shards as u64;
         let admin = if self.has_admin { admin::DESCRIPTORS } else { 0 };
@@ -58,13 +57,13 @@ impl Descriptors {
     }
 }
 
-/// The driver numbers listeners by their place.
+/// The driver numbers listeners by index.
 pub fn secured_listeners(places: &[Place]) -> Vec<ListenerId> {
     let numbered = places.iter().enumerate().filter(|(_, place)| place.is_secured);
     numbered.map(|(index, _)| ListenerId(index)).collect()
 }
 
-/// Listens at all places; port 0 becomes the one that was free.
+/// Listens at all places; port 0 is replaced by the assigned one.
 pub fn listen(
     places: Vec<Place>,
     driver: &DriverSettings,
@@ -84,7 +83,7 @@ pub fn listen(
     Ok((listeners, bound))
 }
 
-/// What signals make a server do beside ending.
+/// Signals of a server, in addition to those that end it.
 pub struct SignalActions {
     /// SIGHUP.
     pub reload: Box<dyn FnMut() + Send>,
@@ -92,16 +91,16 @@ pub struct SignalActions {
     pub reopen_logs: Box<dyn FnMut() + Send>,
 }
 
-/// From now on these signals wait for [`obey`]; SIGHUP among them only if there is something to read again. SIGUSR1
-/// always: scripts that rotate logs send it, and its default is to kill.
+/// Blocks these signals until [`obey`]; SIGHUP only if there is something to reload. SIGUSR1 always: log rotation sends
+/// it, and its default action is to kill.
 pub fn catch(reloads: bool) -> Result<Signals, Failure> {
     let mut caught = vec![SIGINT, SIGTERM, SIGUSR1];
     caught.extend(reloads.then_some(SIGHUP));
     Signals::new(caught).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))
 }
 
-/// SIGHUP reloads, SIGUSR1 reopens logs. The first other signal asks the driver to finish open requests, a second one
-/// ends the program.
+/// SIGHUP reloads, SIGUSR1 reopens logs. The first other signal requests the driver to finish open requests, a second
+/// one exits.
 pub fn obey(
     mut signals: Signals,
     stopper: Stopper,
@@ -130,7 +129,7 @@ pub fn obey(
     thread.map(drop).map_err(|error| Failure::run(format!("cannot start a thread: {error}")))
 }
 
-/// One line for each address, for people and for the programs that started us. Nobody needs to read it.
+/// One line per address, for people and parent programs. A closed pipe is no error.
 pub fn announce(admin: Option<SocketAddr>, bound: &[Place]) {
     let mut output = std::io::stdout().lock();
     if let Some(address) = admin {
@@ -142,13 +141,13 @@ pub fn announce(admin: Option<SocketAddr>, bound: &[Place]) {
     let _ = output.flush();
 }
 
-/// What ended shards before their time.
+/// Reports panics that ended shards.
 pub fn panics<N>(ended: Vec<Result<N, ShardPanic>>) -> Result<(), Failure> {
     let panics: Vec<String> = ended.into_iter().filter_map(|node| node.err().map(|panic| panic.to_string())).collect();
     if panics.is_empty() { Ok(()) } else { Err(Failure::run(panics.join("; "))) }
 }
 
-/// What became of TLS, of which no request tells.
+/// Reports TLS handshakes, which no request shows.
 pub fn tell_handshakes(role: &str, counters: &CounterReader) {
     let shards = counters.all();
     let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();

@@ -1,12 +1,12 @@
-//! `breme session`: flags become the settings of a node of a session cluster, which hyper and tokio carry.
+//! `breme session`: converts flags to the settings of a node of a session cluster, and runs it on hyper and tokio.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
 //! | `arguments` | the flags |
-//! | `engine`, `secrets` | what keeps the sessions; what signs cookies, and by what nodes know each other |
+//! | `engine`, `secrets` | the store of sessions; keys of cookies, and authentication among nodes |
 //! | `host` | a node with its listeners and applications |
 //! | `cluster`, `supervised` | `--nodes`: several nodes and a director; a node that is one of its processes |
-//! | `metrics` | what is reported at `--admin` |
+//! | `metrics` | metrics at `--admin` |
 
 mod arguments;
 mod cluster;
@@ -38,7 +38,6 @@ use crate::serving::{Tls, announce};
 /// The name of the command.
 const ROLE: &str = "session";
 
-/// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
 pub fn run(args: Args) -> ExitCode {
     exit(ROLE, carry_out(&args).map(|()| ExitCode::SUCCESS))
@@ -57,19 +56,19 @@ fn carry_out(args: &Args) -> Result<(), Failure> {
             runtime.block_on(cluster::serve_processes(&args, count, &configuration))
         }
     };
-    // What still runs concerns nobody any more.
+    // Remaining tasks are irrelevant.
     runtime.shutdown_background();
     ended
 }
 
 impl Args {
-    /// Whether the certificate for clients can be used, if its name is known yet.
+    /// Checks the certificate for clients, if its name is known yet.
     pub fn check_files(&self) -> Result<(), Failure> {
         self.tls.check_files()
     }
 }
 
-/// Serves as one node, which a supervisor may have started.
+/// Serves as one node, possibly started by a supervisor.
 async fn serve_node(args: &Args, secrets: Secrets, supervisor: Option<Supervisor>) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.places()?;
@@ -79,7 +78,7 @@ async fn serve_node(args: &Args, secrets: Secrets, supervisor: Option<Supervisor
     let readiness = Readiness::default();
     let part = Part { name: args.name, places, tls: tls.as_ref(), peer_place: args.peer_place()?, secrets };
     let host = Host::start(args, part, opened, readiness.clone())?;
-    // Before the addresses are printed: a signal that comes then is handled.
+    // Before the addresses are printed: a signal after that is handled.
     let end = ending(readiness.clone())?;
     if supervisor.is_some() {
         Supervisor::introduce(host.node());

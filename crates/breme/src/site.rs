@@ -1,7 +1,6 @@
-//! `breme site`: flags become the settings of an origin server, which a driver carries.
+//! `breme site`: converts flags to the settings of an origin server, and runs it on a driver.
 //!
-//! What the pure crate may not do is done here: opening the folder, drawing keys from the operating system,
-//! descriptors, listeners and signals.
+//! It does what the pure crate cannot: opening the folder, generating keys, descriptors, listeners and signals.
 
 mod arguments;
 mod folder;
@@ -24,10 +23,8 @@ use crate::serving::{
     tell_handshakes,
 };
 
-/// The longest key that is read from a file.
 const KEY_BYTES_MAX: u64 = 4096;
 
-/// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
 pub fn run(args: Args) -> ExitCode {
     exit("site", serve(&args).map(|()| ExitCode::SUCCESS))
@@ -55,7 +52,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let admin = args.serving.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
-    // Before anybody is told that we are ready: a signal that comes then must find us listening.
+    // Before readiness is printed: a signal after that must be handled.
     let has_tls = tls.is_some();
     let certificates = tls.iter().map(|tls| ("clients", tls.expiry.clone())).collect();
     let maintenance = Maintenance { certificates, ..Maintenance::default() };
@@ -84,7 +81,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     panics(ended)
 }
 
-/// The flag that is at fault.
+/// Names the flag of an invalid setting.
 fn locate(error: &SettingsError) -> Failure {
     let flag = match error {
         SettingsError::CacheControl(_) => "--cache-control",
@@ -94,7 +91,7 @@ fn locate(error: &SettingsError) -> Failure {
 }
 
 impl Args {
-    /// Whether its folder, key and certificate can be used, as far as their names are known.
+    /// Checks its folder, key and certificate, as far as their names are known.
     pub fn check_files(&self) -> Result<(), Failure> {
         if known(self.directory.as_deref()).is_some() {
             open_root(self)?;
@@ -132,7 +129,7 @@ fn visitors(args: &Args) -> Result<Option<Visitors>, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
+/// The configured number of connections per shard, or else as many as the limit of descriptors permits.
 fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCacheLimits>) -> Result<usize, Failure> {
     let descriptors = Descriptors {
         shards: driver.threads,

@@ -1,5 +1,4 @@
-//! What the flags of TLS have in common: files that become an identity, files that say whose certificates count, and
-//! protocols by their names.
+//! Common part of TLS flags: files of identities, files of trusted authorities, and ALPN protocols.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,13 +10,13 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::files::{known, read_bounded};
 
-/// What a file of certificates or keys may hold: the authorities of a large system are some 300 kB.
+/// Limit of files with certificates or keys: the CA certificates of a large system are about 300 kB.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The protocols that are spoken on top of TLS (RFC 7301, 6), the preferred one first.
+/// ALPN protocols (RFC 7301, 6), the preferred one first.
 pub const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
-/// Two files and the flags that name them; without a second one, the key stands in the first.
+/// Two files and their flags; without a second one, the key is in the first.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityFiles<'a> {
     pub certificate_flag: &'static str,
@@ -32,7 +31,6 @@ impl IdentityFiles<'_> {
         (known(Some(self.certificate)).is_some() && self.key == known(self.key)).then_some(self)
     }
 
-    /// Reads them.
     pub fn identity(&self) -> Result<Identity, String> {
         let certificates = read(self.certificate_flag, self.certificate)?;
         let key = self.key.map(|key| read(self.key_flag, key)).transpose()?;
@@ -46,7 +44,7 @@ impl IdentityFiles<'_> {
         }
     }
 
-    /// Reads them and tells what should be known of the certificate.
+    /// Reads them and prints a warning about the certificate, if any.
     pub fn identity_with_warning(&self, command: &str) -> Result<Identity, String> {
         let identity = self.identity()?;
         if let Some(problem) = self.problem(&identity) {
@@ -55,7 +53,7 @@ impl IdentityFiles<'_> {
         Ok(identity)
     }
 
-    /// What should be known of a certificate that can be used all the same.
+    /// A defect of a certificate that can be used nevertheless.
     fn problem(&self, identity: &Identity) -> Option<String> {
         let problem = match identity.validity() {
             CertificateValidity::Valid => return None,
@@ -67,34 +65,33 @@ impl IdentityFiles<'_> {
     }
 }
 
-/// What a command's flags say of its part as a client: whose certificates count, and who it is.
+/// A command's TLS flags as a client: trusted authorities, and its identity.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientFlags<'a> {
     pub command: &'static str,
     pub authorities_flag: &'static str,
     pub authorities: Option<&'a Path>,
-    /// Everybody's certificate counts.
+    /// Accept every certificate.
     pub is_insecure: bool,
-    /// Who the client is, for servers that ask.
+    /// The client's identity, for servers that request one.
     pub identity: Option<IdentityFiles<'a>>,
 }
 
-/// What is in the files that they name.
+/// The contents of these files.
 #[derive(Debug, Default)]
 pub struct ClientFiles {
     identity: Option<Identity>,
-    /// The machine's own authorities are read when a server needs them.
+    /// The system's CA certificates are read when a server needs them.
     trust: OnceLock<Trust>,
 }
 
 impl ClientFlags<'_> {
-    /// Reads those files whose names are known (see [`known`]), and forgets what is in them.
+    /// Reads those files whose names are known (see [`known`]), to check them.
     pub fn check(&self) -> Result<(), Failure> {
         let identity = self.identity.and_then(IdentityFiles::known);
         Self { identity, authorities: known(self.authorities), ..*self }.read().map(drop)
     }
 
-    /// Reads the files.
     pub fn read(&self) -> Result<ClientFiles, Failure> {
         let identity = self.identity.map(|files| files.identity_with_warning(self.command)).transpose();
         let identity = identity.map_err(Failure::usage)?;
@@ -106,12 +103,12 @@ impl ClientFlags<'_> {
 }
 
 impl ClientFiles {
-    /// Who the client is, if it has a certificate.
+    /// The client's identity, if it has a certificate.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
 
-    /// How TLS is spoken with servers: in the version that both like, and going on with earlier sessions.
+    /// TLS options: the highest common version, with session resumption.
     pub fn options(&self) -> ClientOptions<'_> {
         let trust = self.trust.get_or_init(Trust::system).clone();
         let identity = self.identity.as_ref();
@@ -124,18 +121,18 @@ pub fn client(host: &str, options: &ClientOptions<'_>) -> Result<Arc<ClientTls>,
     ClientTls::new(host, options).map(Arc::new).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The authorities in a file that a flag names.
+/// The trusted authorities in a file named by a flag.
 fn authorities(flag: &str, path: &Path) -> Result<Trust, String> {
     let pem = read(flag, path)?;
     Trust::from_pem(&pem).map_err(|error| format!("{flag} {}: {error}", path.display()))
 }
 
-/// Reads a file that a flag names.
+/// Reads a file named by a flag.
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
     read_bounded(path, FILE_BYTES_MAX).map_err(|error| format!("{flag} {}: cannot be read: {error}", path.display()))
 }
 
-/// The SHA-256 of a certificate, as browsers and `openssl x509 -fingerprint -sha256` show it.
+/// The SHA-256 of a certificate, in the format of browsers and `openssl x509 -fingerprint -sha256`.
 pub fn fingerprint(certificate: &[u8]) -> String {
     let mut text = String::new();
     for byte in Sha256::digest(certificate) {

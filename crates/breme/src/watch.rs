@@ -1,7 +1,7 @@
 //! `breme watch`: periodic measurements of targets for hours, days or weeks.
 //!
-//! `load` measures, in this process; `breme-watch` keeps and evaluates the results. Here are clocks, the journal's
-//! folder, signals, alerts and admin pages.
+//! `load` measures, in this process; `breme-watch` stores and evaluates the results. This module has the clocks, the
+//! journal's folder, signals, alerts and admin pages.
 
 mod alerts;
 mod export;

@@ -1,11 +1,11 @@
-//! `breme wiki`: flags become the settings of a wiki, which hyper and tokio carry.
+//! `breme wiki`: converts flags to the settings of a wiki, and runs it on hyper and tokio.
 //!
-//! | module | what it does |
+//! | module | content |
 //! |---|---|
 //! | `arguments` | the flags |
-//! | `settings` | from the flags to the settings; what would be unsafe is refused |
+//! | `settings` | converts the flags; rejects unsafe combinations |
 //! | `upkeep` | `backup`, `verify`, `export`, `import`, `user`, `token` |
-//! | `metrics` | what is reported at `--admin` |
+//! | `metrics` | metrics at `--admin` |
 
 mod arguments;
 mod metrics;
@@ -34,14 +34,13 @@ use crate::serving::application::{ending, listen, runtime};
 
 /// The name of the command.
 const ROLE: &str = "wiki";
-/// How often sessions that are over are removed.
+/// Interval at which expired sessions are removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
-/// How often the database is asked whether it responds, and whether there are accounts now.
+/// Interval at which the database is checked, and whether there are accounts now.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// The time in which it must respond.
+/// Time limit of that check.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
 pub fn run(args: Args) -> ExitCode {
     exit(ROLE, carry_out(&args))
@@ -57,7 +56,7 @@ fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a database reports, as the end of a command.
+/// An error of a database, as the end of a command.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: DatabaseError) -> Failure {
     Failure::run(error.to_string())
@@ -88,7 +87,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let readiness = Readiness::default();
     runtime.spawn(watch(database, Arc::clone(&wiki), readiness.clone()));
 
-    // Before the addresses are printed: a signal that comes then is handled.
+    // Before the addresses are printed: a signal after that is handled.
     let end = ending(readiness.clone())?;
     let registry = application_registry(ROLE, process, [Box::new(WikiMetrics(Arc::clone(&wiki)))]);
     let admin_address = admin.as_ref().map(AdminListener::address);
@@ -112,7 +111,7 @@ async fn clean(database: Arc<dyn Database>) {
     }
 }
 
-/// What changes while the wiki runs: the database is lost or back, the first account is added.
+/// Watches what changes while the wiki runs: the database is lost or back, the first account is added.
 async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readiness) {
     let mut is_lost = false;
     loop {
@@ -136,7 +135,7 @@ async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readines
     }
 }
 
-/// Whether anybody but accounts may write.
+/// Whether clients without an account may write.
 fn is_open(writers: Writers) -> bool {
     matches!(writers, Writers::Anyone | Writers::Local)
 }

@@ -1,8 +1,8 @@
-//! What a role lets those who run it ask and do at `--admin`, besides what every server answers there.
+//! The pages of a role at `--admin`, in addition to those of every server.
 //!
-//! Whoever reaches the address may look. To change anything one must show the token (RFC 6750), and where no token is
-//! set nothing can be changed: an address that only this machine can reach is still within reach of every program on
-//! it, and of every page in a browser.
+//! Every client that reaches the address may read. Changes require a bearer token (RFC 6750), and are impossible if no
+//! token is configured: an address that only this machine can reach is still accessible to every program on it, and to
+//! every page in a browser.
 
 use std::fmt;
 use std::path::Path;
@@ -12,24 +12,21 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
-/// A token shorter than that could be guessed.
+/// A shorter token could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
-/// The longest file of a token.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// The pages of a role.
 pub trait Api: fmt::Debug + Send {
-    /// A line for each of them, for the page `/`.
+    /// A line for each page, for the index `/`.
     fn index(&self) -> String;
 
-    /// Answers. What is not GET or HEAD comes only from those who have shown the token.
+    /// Responds to a request. Methods other than GET and HEAD are only passed on with a valid token.
     fn answer(&self, call: &Call<'_>) -> Page;
 }
 
-/// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     pub method: &'a str,
@@ -38,13 +35,13 @@ pub struct Call<'a> {
     pub content: &'a [u8],
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub status: u16,
     pub media_type: &'static str,
     pub text: String,
-    /// A field that its status needs.
+    /// A field required by its status.
     pub field: Option<(&'static str, &'static str)>,
 }
 
@@ -57,18 +54,18 @@ impl Page {
         Self { media_type: JSON, ..Self::plain(status, format!("{value:#}\n")) }
     }
 
-    /// Something is wrong with the request.
+    /// An error in the request.
     pub fn fault(status: u16, problem: impl fmt::Display) -> Self {
         Self::json(status, &serde_json::json!({ "error": problem.to_string() }))
     }
 
-    /// The page does not know the method.
+    /// The page does not support the method.
     pub fn not_allowed(allowed: &'static str) -> Self {
         Self { field: Some(("Allow", allowed)), ..Self::plain(405, format!("{}\n", allowed.replace(", ", " or "))) }
     }
 }
 
-/// What must be shown to change anything; none: nothing can be changed. Copies share it, and it can be exchanged.
+/// The token that authorises changes; none: changes are impossible. Clones share it, and it can be replaced.
 #[derive(Clone)]
 pub struct Token(Option<Arc<ArcSwap<Vec<u8>>>>);
 
@@ -79,13 +76,13 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads it from the file that the flag names.
+    /// Reads it from the file in the flag.
     pub fn of_file(flag: &str, path: Option<&Path>) -> Result<Self, String> {
         let token = path.map(|path| Self::read(flag, path)).transpose()?;
         Ok(Self(token.map(|token| Arc::new(ArcSwap::from_pointee(token)))))
     }
 
-    /// Reads the file again; whether there is another token now. If it cannot be used, the old one stays.
+    /// Reads the file again. Returns whether the token has changed. If the file is invalid, the old token is kept.
     pub fn reload(&self, flag: &str, path: &Path) -> Result<bool, String> {
         let Some(token) = &self.0 else { return Ok(false) };
         let new = Self::read(flag, path)?;
@@ -108,8 +105,8 @@ impl Token {
         Ok(token.to_vec())
     }
 
-    /// Whether the Authorization headers of a request show the token: there must be exactly one, since programs on the
-    /// way may have looked at another. The time that this takes does not depend on how much of the token is right.
+    /// Whether the Authorization headers of a request contain the token. There must be exactly one, since an
+    /// intermediary may have checked another. The comparison takes constant time.
     pub fn check<'a>(&self, mut authorization: impl Iterator<Item = &'a [u8]>) -> Result<(), Page> {
         let Some(token) = &self.0 else {
             return Err(Page::fault(403, "changes are disabled: start the program with --admin-token-file FILE"));

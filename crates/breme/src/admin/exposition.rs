@@ -1,12 +1,11 @@
 //! The two text formats of metrics: OpenMetrics 1.0, and Prometheus's own 0.0.4, which nearly every tool reads
-//! (`promtool check metrics` reads no other).
+//! (`promtool check metrics` supports no other).
 //!
-//! Metrics are written as OpenMetrics and translated where 0.0.4 is wanted. The formats differ in what is written here:
-//! the family of a counter is named as its samples (`…_total`), there are neither units nor infos nor an end mark.
+//! Metrics are written as OpenMetrics and converted to 0.0.4 on request. The differences that matter here: in 0.0.4 the
+//! family of a counter has the name of its samples (`…_total`), and there are no units, infos and end mark.
 
 use breme_http::Fields;
 
-/// How `/metrics` is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposition {
     /// `text/plain; version=0.0.4`.
@@ -16,7 +15,7 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// The format that Accept prefers (RFC 9110, 12.5.1); Prometheus's where it prefers none.
+    /// The format preferred by Accept (RFC 9110, 12.5.1); Prometheus's without a preference.
     pub fn preferred(fields: Fields<'_, '_>) -> Self {
         let weight = |media_type: &str| fields.list("Accept").filter_map(|range| weight_of(range, media_type)).max();
         let open = weight("application/openmetrics-text").unwrap_or(0);
@@ -33,7 +32,7 @@ impl Exposition {
         }
     }
 
-    /// Text in this format, from OpenMetrics.
+    /// Converts OpenMetrics to this format.
     pub fn text(self, open_metrics: String) -> String {
         match self {
             Self::Prometheus => prometheus(&open_metrics),
@@ -42,7 +41,7 @@ impl Exposition {
     }
 }
 
-/// The weight in thousandths that an element of Accept gives to exactly this media type.
+/// The weight in thousandths that an element of Accept assigns to exactly this media type.
 fn weight_of(range: &[u8], media_type: &str) -> Option<u32> {
     let mut parts = std::str::from_utf8(range).ok()?.split(';').map(str::trim);
     if !parts.next()?.eq_ignore_ascii_case(media_type) {
@@ -57,7 +56,7 @@ fn prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut lines = open_metrics.lines().peekable();
     while let Some(line) = lines.next() {
-        // HELP comes before TYPE, and must name the family as its samples are named.
+        // HELP precedes TYPE, and its name must be that of the samples.
         let kind =
             |line: &str| line.starts_with("# TYPE ").then(|| line.rsplit(' ').next().unwrap_or_default().to_owned());
         if line == "# EOF" || line.starts_with("# UNIT ") {
@@ -78,7 +77,7 @@ fn prometheus(open_metrics: &str) -> String {
     text
 }
 
-/// What the samples of a kind have after the name of their family.
+/// The suffix of the samples of a kind.
 fn ending_of(kind: &str) -> &'static str {
     match kind {
         "counter" => "_total",

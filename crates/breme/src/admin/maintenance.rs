@@ -1,4 +1,4 @@
-//! What those who run a server must attend to: whether its last reload succeeded, and when its certificates expire.
+//! Signs of needed maintenance: whether the last reload succeeded, and when the certificates expire.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use prometheus_client::registry::Unit;
 
 use super::metrics::Families;
 
-/// Reads them for `/metrics`.
+/// Exports them at `/metrics`.
 #[derive(Debug, Default)]
 pub struct Maintenance {
     pub reloads: ReloadStatus,
-    /// Each with the side to which it is shown: `clients` or `upstreams`.
+    /// Each with its side: `clients` or `upstreams`.
     pub certificates: Vec<(&'static str, CertificateExpiry)>,
 }
 
-/// How the last reload ended; the start of the program counts as a good one. Copies share it.
+/// The result of the last reload; the start of the program counts as a success. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ReloadStatus(Arc<LastReload>);
 
 #[derive(Debug)]
 struct LastReload {
     succeeded: AtomicBool,
-    /// When one last succeeded, in seconds since the Unix epoch.
+    /// Time of the last success, in seconds since the Unix epoch.
     succeeded_at: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Default for ReloadStatus {
 }
 
 impl ReloadStatus {
-    /// A reload has ended.
+    /// Records the result of a reload.
     pub fn record(&self, succeeded: bool) {
         self.0.succeeded.store(succeeded, Ordering::Relaxed);
         if succeeded {
@@ -47,17 +47,17 @@ impl ReloadStatus {
     }
 }
 
-/// When the certificate in use expires. Copies share it.
+/// When the certificate in use expires. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateExpiry(Arc<AtomicU64>);
 
 impl CertificateExpiry {
-    /// Another certificate is in use.
+    /// Replaces the certificate in use.
     pub fn set(&self, identity: &Identity) {
         self.0.store(identity.expires_at().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// In seconds since the Unix epoch; none: there is no certificate.
+    /// In seconds since the Unix epoch; none without a certificate.
     fn seconds(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&seconds| seconds > 0)
     }

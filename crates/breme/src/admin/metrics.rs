@@ -1,6 +1,6 @@
-//! Metrics that every server has: of its process, and of its connections; and how metrics are written.
+//! The metrics of every server, of its process and its connections; and encoding of metrics.
 //!
-//! Nothing is stored here: values are read at each scrape, from where they are counted.
+//! Nothing is stored here: values are read from their sources at each scrape.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,16 +18,15 @@ use prometheus_client::registry::Unit;
 /// A label and its value.
 pub type Label = (&'static str, String);
 
-/// A histogram.
 #[derive(Clone, Debug)]
 pub struct Buckets {
-    /// The upper bound of each bucket, the last one infinite, and how many values are in it and in none before it.
+    /// The upper bound of each bucket, the last one infinite, and the number of values in it (not cumulative).
     pub counts: Vec<(f64, u64)>,
-    /// Of all values.
+    /// The sum of all values.
     pub sum: f64,
 }
 
-/// Writes families of metrics, each in one call.
+/// Encodes families of metrics, each in one call.
 pub struct Families<'a>(DescriptorEncoder<'a>);
 
 impl<'a> Families<'a> {
@@ -35,12 +34,10 @@ impl<'a> Families<'a> {
         Self(encoder)
     }
 
-    /// A number that only grows.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, None, &ConstCounter::new(value))
     }
 
-    /// The families of a table.
     pub fn table<'m, T: 'static>(
         &mut self,
         metrics: impl IntoIterator<Item = &'m Metric<T>>,
@@ -74,12 +71,12 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// The same in a unit, which becomes a part of the name.
+    /// The same with a unit, which becomes part of the name.
     pub fn counter_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, Some(unit), &ConstCounter::new(value))
     }
 
-    /// Numbers that only grow, told from each other by labels.
+    /// Counters distinguished by labels.
     pub fn counters<const N: usize>(
         &mut self,
         name: &str,
@@ -94,13 +91,13 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// Times in seconds, sorted into buckets.
+    /// A histogram of seconds.
     pub fn histogram(&mut self, name: &str, help: &str, Buckets { counts, sum }: &Buckets) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         family.encode_histogram::<NoLabelSet>(*sum, total(counts), counts, None)
     }
 
-    /// The same, told from each other by labels.
+    /// Histograms distinguished by labels.
     pub fn histograms<const N: usize>(
         &mut self,
         name: &str,
@@ -114,7 +111,7 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// Numbers that go up and down, told from each other by labels.
+    /// Gauges distinguished by labels.
     pub fn gauges<const N: usize>(
         &mut self,
         name: &str,
@@ -124,7 +121,7 @@ impl<'a> Families<'a> {
         self.labelled(None, name, help, values.into_iter().map(|(labels, value)| (labels, signed(value))))
     }
 
-    /// The same in a unit, which becomes a part of the name.
+    /// The same with a unit, which becomes part of the name.
     pub fn gauges_of<const N: usize>(
         &mut self,
         unit: &Unit,
@@ -135,7 +132,7 @@ impl<'a> Families<'a> {
         self.labelled(Some(unit), name, help, values.into_iter().map(|(labels, value)| (labels, signed(value))))
     }
 
-    /// Numbers that go up and down and are not whole, in a unit, told from each other by labels.
+    /// Gauges with fractions and a unit, distinguished by labels.
     pub fn measured<const N: usize>(
         &mut self,
         unit: &Unit,
@@ -160,17 +157,16 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// A number that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, None, &ConstGauge::new(signed(value)))
     }
 
-    /// The same in a unit, which becomes a part of the name.
+    /// The same with a unit, which becomes part of the name.
     pub fn gauge_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, Some(unit), &ConstGauge::new(signed(value)))
     }
 
-    /// The same, told from each other by labels.
+    /// Gauges with fractions, distinguished by labels.
     pub fn numbers<const N: usize>(
         &mut self,
         name: &str,
@@ -180,7 +176,7 @@ impl<'a> Families<'a> {
         self.labelled(None, name, help, values)
     }
 
-    /// Texts, in labels.
+    /// Texts as labels.
     pub fn infos<const N: usize>(
         &mut self,
         name: &str,
@@ -191,7 +187,7 @@ impl<'a> Families<'a> {
         infos.into_iter().try_for_each(|labels| family.encode_info(&labels))
     }
 
-    /// A number that goes up and down and is not whole.
+    /// A gauge with fractions.
     pub fn number(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.one(name, help, None, &ConstGauge::new(value))
     }
@@ -205,19 +201,19 @@ fn total(counts: &[(f64, u64)]) -> u64 {
     counts.iter().map(|(_, count)| count).sum()
 }
 
-/// Gauges are signed in the format; what is larger is as good as unlimited.
+/// Gauges are signed in the format; larger values are practically unlimited.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// What the process costs, under the names that all clients of Prometheus use.
+/// Resource use of the process, under the names common to Prometheus clients.
 #[derive(Debug)]
 pub struct ProcessMetrics {
     started: SystemTime,
 }
 
 impl ProcessMetrics {
-    /// To be made when the program starts.
+    /// Create it at the start of the program.
     pub fn starting_now() -> Self {
         Self { started: SystemTime::now() }
     }
@@ -254,7 +250,7 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// What a driver counts, of all its shards.
+/// The counters of a driver, for all its shards.
 #[derive(Debug)]
 pub struct ConnectionMetrics(CounterReader);
 
@@ -298,7 +294,7 @@ impl Collector for ConnectionMetrics {
     }
 }
 
-/// `BadHost` becomes `bad-host`: words of a label are joined as those of the log and of load are.
+/// `BadHost` becomes `bad-host`: words are joined as in labels of the log and of load.
 pub fn refusal_name(reason: RefusalReason) -> String {
     let mut name = String::new();
     for character in format!("{reason:?}").chars() {

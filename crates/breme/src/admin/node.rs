@@ -1,7 +1,7 @@
-//! The node that answers at `--admin`: few pages, few connections, and no client that can keep others out.
+//! The node behind `--admin`: few pages, few connections, and no client can keep others out.
 //!
-//! There are [`CONNECTIONS_KEPT`] places. Who comes when all are taken gets that of the one who has been silent for the
-//! longest: a scraper sends its request at once, and so is served however many sit there and say nothing.
+//! It serves [`CONNECTIONS_KEPT`] connections. A further one replaces the connection that has been idle longest: a
+//! scraper sends its request at once, and so is served however many idle clients there are.
 
 use std::time::Duration;
 
@@ -16,28 +16,28 @@ use super::api::{Api, Call, Page, Token};
 use super::exposition::Exposition;
 use super::readiness::Readiness;
 
-/// Connections at a time; past it one must go.
+/// Limit of connections; beyond it one is closed.
 const CONNECTIONS_KEPT: usize = 48;
-/// With those that are on their way out.
+/// Including those being closed.
 pub(super) const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may say nothing, or take for one request. Longer than a usual interval between scrapes.
+/// Time limit of an idle connection, and of one request. Longer than usual scrape intervals.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes of a page that are expected, so that it is built without being moved.
+/// Expected size of a page, to avoid reallocation.
 const PAGE_BYTES: usize = 16 * 1024;
-/// Content of a request; past it 413.
+/// Limit of request content; beyond it 413.
 const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
 const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept prefers it)\n\
     GET /health   200 while the process runs\n\
     GET /ready    200 while it accepts requests, 503 while it shuts down or lacks its database\n";
 
-/// One for all connections.
+/// Serves all connections.
 #[derive(Debug)]
 pub struct Attendant {
     clock: WallClock,
     registry: Registry,
     readiness: Readiness,
-    /// What the role adds.
+    /// The pages of the role.
     api: Option<(Box<dyn Api>, Token)>,
     limits: Limits,
     connections: Vec<Option<Connection>>,
@@ -48,10 +48,10 @@ pub struct Attendant {
 struct Connection {
     id: ConnectionId,
     http: ServerConnection,
-    /// When it came, or was answered last.
+    /// When it was accepted, or had its last response.
     since: Instant,
     is_open: bool,
-    /// A request whose content is still to come.
+    /// A request with incomplete content.
     begun: Option<Begun>,
 }
 
@@ -71,10 +71,10 @@ impl Begun {
     }
 }
 
-/// What becomes of a request when its head has come.
+/// The next step after a request head.
 enum Step {
     Answer(Page),
-    /// Its content is wanted first.
+    /// Its content is read first.
     Read(Begun),
 }
 
@@ -146,7 +146,7 @@ impl Attendant {
         http_date(self.clock.at(now).0)
     }
 
-    /// Who has been silent for the longest goes, if there are too many.
+    /// Closes the connection that has been idle longest, if there are too many.
     fn make_room(&mut self, actions: &mut Actions) {
         let open = || self.connections.iter().flatten().filter(|connection| connection.is_open);
         if open().count() < CONNECTIONS_KEPT {
@@ -168,7 +168,7 @@ impl Attendant {
         }
     }
 
-    /// Answers all requests that have come. Returns how many bytes were taken, and whether the connection is over.
+    /// Responds to all complete requests. Returns the number of bytes taken, and whether the connection is closed.
     fn serve(
         &self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! Whether a server accepts, for those who ask before they send it anything.
+//! Whether a server accepts requests, for load balancers and supervisors.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether the server accepts. Copies share it.
+/// Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     state: Arc<Mutex<State>>,
@@ -11,22 +11,22 @@ pub struct Readiness {
 #[derive(Debug, Default)]
 struct State {
     is_draining: bool,
-    /// What it cannot do without and does not have, such as its database.
+    /// A missing dependency, such as its database.
     lack: Option<String>,
 }
 
 impl Readiness {
-    /// From now on it accepts nothing new.
+    /// Stops accepting new work.
     pub fn drain(&self) {
         self.state().is_draining = true;
     }
 
-    /// Sets what the server lacks at present; none if it can do its work.
+    /// Sets the missing dependency; none if it is complete.
     pub fn set_lack(&self, lack: Option<String>) {
         self.state().lack = lack;
     }
 
-    /// Why the server accepts nothing at present.
+    /// Why the server accepts no requests, if so.
     pub(super) fn refusal(&self) -> Option<String> {
         let state = self.state();
         if state.is_draining { Some("draining".to_owned()) } else { state.lack.clone() }

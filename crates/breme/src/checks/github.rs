@@ -1,6 +1,6 @@
-//! GitHub Actions: annotations beside the job, and a summary on its page.
+//! GitHub Actions: annotations of the job, and a summary on its page.
 //!
-//! Workflow commands are read from standard error as well, so standard output stays the result's.
+//! Workflow commands are also recognised on standard error, so standard output has the result only.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use std::io::Write;
 
 use super::{CheckResult, Checks, markdown};
 
-/// GitHub shows ten annotations of each level for a step.
+/// GitHub shows ten annotations of each level per step.
 const ANNOTATIONS_MAX: usize = 10;
 
 /// Annotates the job, if this is one of GitHub Actions.

@@ -1,13 +1,12 @@
-//! JUnit's XML, as Jenkins, GitLab, GitHub and Azure read it: a test case for each check.
+//! JUnit XML as supported by Jenkins, GitLab, GitHub and Azure: a test case per check.
 //!
-//! A check without verdict is an `error`, which CI servers count as not passed; where the user allows it, it is
+//! A check without a verdict is an `error`, which CI servers count as not passed; if the user allows it, it is
 //! `skipped`.
 
 use std::fmt::Write;
 
 use super::{CheckResult, Checks};
 
-/// The document.
 #[must_use]
 pub fn junit(checks: &Checks) -> String {
     let count = |wanted| checks.count(wanted);
@@ -35,7 +34,7 @@ pub fn junit(checks: &Checks) -> String {
     text
 }
 
-/// As it may be in an attribute and in content; characters that XML 1.0 forbids become spaces.
+/// Escaped for attributes and content; characters that XML 1.0 forbids become spaces.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,10 +1,10 @@
-//! GitHub flavoured Markdown: for a pull request, and for the summary of a job.
+//! GitHub Flavored Markdown, for a pull request and for the summary of a job.
 
 use std::fmt::Write;
 
 use super::{CheckResult, Checks};
 
-/// A heading, the verdict, a row for each check.
+/// A heading, the verdict, and a row per check.
 #[must_use]
 pub fn markdown(checks: &Checks) -> String {
     let mut text = format!("## {}\n\n**{}**\n", cell(&checks.title), cell(&checks.sentence));
@@ -22,7 +22,7 @@ pub fn markdown(checks: &Checks) -> String {
     text
 }
 
-/// Without what would end a cell or begin a tag.
+/// Escapes characters that would end a cell or begin a tag.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -1,4 +1,4 @@
-//! Which flags of a command can be keys of its file, and which kind of value each takes.
+//! The flags of a command that are allowed as keys of its file, and their kinds of values.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 
-/// Flags about the file itself, and those that print something and exit.
+/// Flags about the file itself, and flags that print something and exit.
 pub const FLAGS_ONLY: [&str; 6] = ["config", "check-config", "print-config", "print-schema", "help", "version"];
 
-/// The kind of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is given or not.
+    /// A flag without a value.
     Switch,
     /// A whole number, or a text with a suffix: `10k`.
     Count,
@@ -42,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// What is expected, for a message.
+    /// The expected value, for a message.
     pub fn expected(self) -> &'static str {
         match self {
             Self::Switch => "true or false",
@@ -54,12 +53,12 @@ impl Kind {
     }
 }
 
-/// Whether it may be given several times.
+/// Whether it may be repeated.
 pub fn is_list(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::Append)
 }
 
-/// All flags that can be keys of a file, with their names.
+/// All flags that are allowed in a file, with their names.
 pub fn keys(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     let named = command.get_arguments().filter_map(|argument| argument.get_long().map(|name| (name, argument)));
     named.filter(|(name, argument)| !FLAGS_ONLY.contains(name) && !argument.is_hide_set())

@@ -1,4 +1,4 @@
-//! From the text of a file to flags. All errors are reported, each with its place, its line and the likely remedy.
+//! Parses a file into flags. All errors are reported, each with its position, its line and a likely correction.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -17,15 +17,15 @@ use toml::{
 use super::keys::{FLAGS_ONLY, Kind, is_list, keys};
 use crate::failure::in_a_line;
 
-/// A flag of a file, with its values as the command line would have them.
+/// A flag in a file, with its values as the command line would have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The name that the command knows it by.
+    /// Its clap id.
     pub id: String,
     pub arguments: Vec<OsString>,
 }
 
-/// The flags that a file holds, in its order.
+/// The flags in a file, in order.
 pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Diagnostics> {
     let mut reader = Reader { collector: Collector::new(text), folder, command };
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -47,8 +47,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Notes syntax errors, and returns whether the keys can be checked all the same. After an unclosed bracket the
-    /// parser takes everything for an error, so only the first one is reported.
+    /// Records syntax errors, and returns whether the keys can be checked nevertheless. After an unclosed bracket the
+    /// parser rejects everything, so only the first error is reported.
     fn note_syntax(&mut self, errors: Vec<TomlError>) -> bool {
         let start = |error: &TomlError| error.span().map_or(0, |span| span.start);
         let (mut duplicates, mut others): (Vec<_>, Vec<_>) =
@@ -126,12 +126,12 @@ impl Reader<'_> {
         Ok(Some(word))
     }
 
-    /// A relative path is seen from the file, wherever the program is started; `-` is standard output.
+    /// A relative path is relative to the file, not to the working directory; `-` is standard output.
     fn path(&self, text: &str) -> String {
         if text == "-" { text.to_owned() } else { self.folder.join(text).display().to_string() }
     }
 
-    /// Whether the command takes the flag, looked at by itself.
+    /// Checks the flag by itself.
     fn check(&self, word: &str) -> Result<(), String> {
         let Err(error) = self.command.clone().try_get_matches_from([self.command.get_name(), word]) else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Reader<'_> {
                 Err(source.unwrap_or_else(|| in_a_line(&error)))
             }
             ErrorKind::InvalidValue => Err(not_among(&error)),
-            // What it needs besides may stand elsewhere; that is looked at when all is known.
+            // Flags that it requires may come from elsewhere; they are checked when all are known.
             _ => Ok(()),
         }
     }
@@ -152,7 +152,7 @@ fn no_tables(name: &str) -> String {
     format!("there is no table `{name}`; write every key at the top level, under the name of its flag")
 }
 
-/// A value that is none of the few there are.
+/// A value that is not among the possible ones.
 fn not_among(error: &clap::Error) -> String {
     let (Some(ContextValue::String(wrong)), Some(ContextValue::Strings(right))) =
         (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{Kind, is_list, keys};
 
-/// The schema, as the text of a file.
 pub fn schema(command: &Command) -> String {
     let properties: Map<String, Value> =
         keys(command).map(|(name, argument)| (name.to_owned(), property(argument))).collect();

@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::keys::{Kind, is_list, keys};
 
-/// The file. Each key comes with the first sentence of its help.
+/// The file. Each key has the first sentence of its help.
 pub fn print(command: &Command, matches: &ArgMatches) -> String {
     let name = command.get_name();
     let mut text = format!(

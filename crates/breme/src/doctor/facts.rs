@@ -1,4 +1,4 @@
-//! What the system reports of itself.
+//! Properties that the system reports.
 
 use std::fs;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use breme_runner::{Hierarchy, machine};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Facts {
     pub(super) processors: usize,
-    /// As the kernel lists them: `2-3`.
+    /// As in the kernel's format: `2-3`.
     pub(super) isolated: String,
-    /// Share of all processors that was in use.
+    /// CPU use as a share of all CPUs.
     pub(super) background: f64,
-    /// Share of all processors that the hypervisor took.
+    /// Steal time as a share of all CPUs.
     pub(super) steal: Option<f64>,
     pub(super) virtualization: Option<String>,
     pub(super) governor: Option<String>,
     pub(super) has_turbo: Option<bool>,
     pub(super) has_smt: Option<bool>,
     pub(super) clock_source: Option<String>,
-    /// The hard limit, up to which every server of breme raises its own.
+    /// The hard limit, to which every server of breme raises its own.
     pub(super) descriptors: u64,
     pub(super) processes: Option<u64>,
     pub(super) ports: Option<(u64, u64)>,
@@ -33,7 +33,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Reads them; takes as long as the use of the processors is `observed`.
+    /// Reads them; observes CPU use for `observed`.
     pub(super) fn gather(observed: Duration) -> Self {
         let before = processor_times();
         std::thread::sleep(observed);
@@ -87,14 +87,14 @@ fn range(text: &str) -> Option<(u64, u64)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The columns of `cpu` in /proc/stat (proc_stat(5)), in ticks; the time of guests is in that of user and nice.
+/// The columns of `cpu` in /proc/stat (proc_stat(5)), in ticks; guest time is included in user and nice.
 fn processor_times() -> Vec<u64> {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let words = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
     words.map_while(|word| word.parse().ok()).take(8).collect()
 }
 
-/// Used, and stolen, as shares of all time between two readings.
+/// Used and stolen time between two readings, as shares of all time.
 fn shares(before: &[u64], after: &[u64]) -> (f64, Option<f64>) {
     let passed: Vec<u64> = after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
     let share = |ticks: u64| ticks as f64 / passed.iter().sum::<u64>().max(1) as f64;

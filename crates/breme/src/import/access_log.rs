@@ -11,11 +11,11 @@ use regex::Regex;
 use super::Imported;
 use super::recording::{Recording, Request, Session};
 
-/// A client that was silent for longer begins a new visit (the convention of web analytics).
+/// A longer pause of a client begins a new visit (a convention of web analytics).
 const VISIT_ENDS_AFTER: Duration = Duration::from_secs(30 * 60);
-/// The most different visits of a scenario file; each is one scenario.
+/// The most distinct visits in a scenario file; each is one scenario.
 const VISITS_MAX: usize = 500;
-/// The most requests of a visit; what follows begins another one.
+/// The most requests per visit; further ones begin another visit.
 const REQUESTS_MAX: usize = 1_000;
 
 /// `127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326 "referer" "agent"`.
@@ -33,7 +33,7 @@ struct Line {
     status: u16,
 }
 
-/// Each visit is a session with the pauses between its requests; equal visits are one, with a weight.
+/// Each visit is a session with the pauses between its requests; equal visits are merged, with a weight.
 pub(super) fn read(text: &str) -> Imported {
     let all = text.lines().filter(|line| !line.is_empty()).count();
     let lines: Vec<Line> = text.lines().filter_map(parse).collect();
@@ -124,7 +124,7 @@ fn visits(lines: Vec<Line>) -> Vec<Vec<Request>> {
     visits
 }
 
-/// The most frequent ones first; and how many are left out.
+/// The most frequent ones first; and the number of omitted ones.
 fn weighted(visits: Vec<Vec<Request>>) -> (Vec<Session>, usize) {
     let mut sessions: Vec<Session> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();

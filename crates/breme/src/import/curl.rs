@@ -1,4 +1,4 @@
-//! curl commands, as people write them and as browsers copy them.
+//! curl commands, written by hand or copied from a browser.
 
 use std::time::Duration;
 

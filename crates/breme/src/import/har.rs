@@ -56,7 +56,7 @@ struct HarResponse {
     status: u16,
 }
 
-/// The requests to the origin that has most of them; a browser also loads from others, which are nobody's to load-test.
+/// The requests to the most frequent origin; a browser also loads from others, which are not the target of the test.
 pub(super) fn read(text: &str) -> Imported {
     let archive: Archive = serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| format!("it is not an HTTP Archive: {error}"))?;
@@ -94,7 +94,7 @@ pub(super) fn read(text: &str) -> Imported {
 fn request(target: &str, entry: &Entry, next: Option<Timestamp>) -> Request {
     let HarRequest { method, headers, post_data, .. } = &entry.request;
     let until_next = next.map_or(0, |next| next.as_millisecond() - entry.started_date_time.as_millisecond());
-    // A browser sends requests side by side, a scenario one after another: there is no negative pause.
+    // A browser sends requests concurrently, a scenario sequentially: there is no negative pause.
     let pause_ms = (until_next as f64 - entry.time.max(0.0)).max(0.0);
     Request {
         method: method.clone(),

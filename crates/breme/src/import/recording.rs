@@ -1,4 +1,4 @@
-//! Sessions of requests, and the scenario file that repeats them.
+//! Sessions of requests, and the scenario file that replays them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,10 +18,9 @@ const OMITTED_HEADERS: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// A shorter pause between two requests is none.
+/// Shorter pauses between two requests are omitted.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// A recorded request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
@@ -39,17 +38,17 @@ pub(super) struct Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
     pub(super) name: String,
-    /// How often exactly this session was recorded.
+    /// Number of recorded sessions equal to this one.
     pub(super) weight: u32,
     pub(super) requests: Vec<Request>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recording {
-    /// `http://host:port`, where the recording contains it.
+    /// `http://host:port`, if the recording contains it.
     pub(super) base: Option<String>,
     pub(super) sessions: Vec<Session>,
-    /// What was left out, and advice.
+    /// Omissions, and advice.
     pub(super) notes: Vec<String>,
 }
 

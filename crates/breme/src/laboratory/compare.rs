@@ -96,7 +96,7 @@ pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
     Ok(checks.exit_status())
 }
 
-/// The gate of the later run's experiment, as far as the command line says nothing else.
+/// The gate of the later run's experiment, unless overridden by the command line.
 fn gate(args: &Args, after: &Judged) -> Result<Gate, Failure> {
     let mut gate = after.question.gate.clone();
     if !args.gated.is_empty() {
@@ -114,7 +114,7 @@ fn run_of(judged: &Judged) -> Run<'_> {
     Run { head: &judged.run.head, plan: &judged.run.plan, question: &judged.question, records: &judged.run.trials }
 }
 
-/// Each gated row; if there is none, that nothing could be judged.
+/// Each gated row; without any, a check that could not be judged.
 fn checks_of(comparison: &RunComparison, allow_undecided: bool) -> Checks {
     let check = |row: &RunRow| {
         let result = match row.gated.as_ref()?.verdict {

@@ -1,4 +1,4 @@
-//! `breme demo`: an experiment that needs nothing but this program.
+//! `breme demo`: an experiment that needs no other program.
 
 use super::init;
 use super::run::{self, Storage};

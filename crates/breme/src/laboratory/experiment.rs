@@ -1,4 +1,4 @@
-//! From the file of an experiment to its plan: what the pure crate may not do, reading files, is done here.
+//! Reads the file of an experiment and the files that it names, which the pure crate cannot do.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,6 @@ use breme_experiment::plan::{EXPERIMENT_BYTES_MAX, Plan, Surroundings};
 use super::roles;
 use crate::failure::Failure;
 
-/// Reads an experiment.
 pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> {
     let text = read_file(path).map_err(Failure::usage)?;
     // An empty parent is this folder.
@@ -17,7 +16,7 @@ pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> 
     parse(&text, profile, &folder).map_err(|faults| Failure::usage(format!("{}:\n{faults}", path.display())))
 }
 
-/// Reads an experiment that is in no file.
+/// Reads an experiment from text.
 pub(super) fn read_text(text: &str, folder: &Path) -> Result<Plan, Failure> {
     parse(text, None, folder).map_err(|faults| Failure::usage(format!("the experiment is not valid:\n{faults}")))
 }

@@ -1,7 +1,7 @@
-//! `breme init`: an experiment file to begin with, about what is on this machine.
+//! `breme init`: a first experiment file, adapted to this machine.
 //!
-//! A web server that runs here is measured as it is; else one that is installed is compared with `breme site`; else two
-//! drivers of `breme site` are compared.
+//! It measures a running web server if there is one; else it compares an installed one with `breme site`; else it
+//! compares two drivers of `breme site`.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -36,9 +36,9 @@ pub(super) const ALONE: &str = include_str!("init/alone.toml");
 const ONE_SERVER: &str = include_str!("init/one_server.toml");
 const TWO_SERVERS: &str = include_str!("init/two_servers.toml");
 
-/// Only ports on which web servers usually listen get a request: other services may not like one.
+/// Requests are only sent to ports common for web servers: other services might malfunction.
 const USUAL_PORTS: [std::ops::RangeInclusive<u16>; 4] = [80..=80, 443..=443, 3000..=5999, 8000..=9999];
-/// More listening ports are not tried.
+/// Further listening ports are ignored.
 const TRIED_MAX: usize = 32;
 const RESPONSE_WITHIN: Duration = Duration::from_millis(500);
 
@@ -60,7 +60,7 @@ pub(super) fn init(args: &Args) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What there is to measure.
+/// What can be measured.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     /// URLs of servers that respond.

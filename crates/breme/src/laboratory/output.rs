@@ -1,16 +1,14 @@
-//! Standard output of the commands that tell a result: who no longer reads it (`| head`) has seen enough, and that is
-//! no failure.
+//! Standard output of commands that print a result. A reader that closes the pipe (`head`) is no failure.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use crate::failure::Failure;
 
-/// Writes a text.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     write(|out| out.write_all(text.as_bytes()))
 }
 
-/// Writes what `tell` tells.
+/// Writes the output of `tell`.
 pub(super) fn write(tell: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     match tell(&mut out).and_then(|()| out.flush()) {

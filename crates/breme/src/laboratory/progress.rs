@@ -1,4 +1,4 @@
-//! The progress of a run: a bar with the time left on a terminal, and a line for each trial that does not count.
+//! The progress of a run: on a terminal a bar with the remaining time, and a line for each trial that does not count.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -11,19 +11,19 @@ use breme_experiment::trial::TrialSpec;
 use breme_runner::Progress;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// How often the bar is redrawn.
+/// Interval at which the bar is redrawn.
 const TICK: Duration = Duration::from_secs(1);
-/// Requests answered in a second, until the first trial shows how many are.
+/// Assumed requests per second, until the first trial shows the actual rate.
 const ANSWERED_PER_SECOND: u32 = 3_000;
-/// The longest part of what a subject printed that is shown.
+/// How much of a subject's output is shown.
 const PRINTED_CHARACTERS_MAX: usize = 1_000;
 
-/// Shows a run.
+/// Shows the progress of a run.
 pub(super) struct Show {
     bar: ProgressBar,
     is_quiet: bool,
     blocks: u32,
-    /// From here on the run may end early.
+    /// From this block on the run may end early.
     least: Option<u32>,
 }
 
@@ -90,8 +90,8 @@ impl Drop for Show {
     }
 }
 
-/// A search does not know beforehand how many trials it needs. Until one of the trials behind those that are `done` is
-/// over, the time left is that of the plan.
+/// The number of trials of a search is unknown in advance. Until a trial after those in `done` has ended, the remaining
+/// time is that of the plan.
 fn bar(trials: u64, done: u64, estimate: Duration) -> ProgressBar {
     let bar = if trials > 0 { ProgressBar::new(trials) } else { ProgressBar::new_spinner() };
     bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -111,7 +111,7 @@ fn bar(trials: u64, done: u64, estimate: Duration) -> ProgressBar {
     bar
 }
 
-/// Why a trial does not count, if it does not.
+/// Why a trial does not count, if so.
 fn complaint(record: &TrialRecord) -> Option<String> {
     let levels: Vec<String> = record.levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
     let place = format!("trial {} [{}]", record.number, levels.join(", "));

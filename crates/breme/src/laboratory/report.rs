@@ -73,7 +73,7 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Writes the page, so that a reader never sees half of one.
+/// Replaces the page atomically.
 pub(super) fn write_page(run: &Run<'_>, path: &std::path::Path) -> Result<(), Failure> {
     let unfinished = path.with_extension("html.unfinished");
     let written = fs::write(&unfinished, breme_report::html(run)).and_then(|()| fs::rename(&unfinished, path));
@@ -95,7 +95,7 @@ pub(super) fn write(run: &Run<'_>, checks: &Checks, format: Format, out: &mut im
     out.write_all(text.as_bytes())
 }
 
-/// As the terminal can show it.
+/// According to the terminal.
 fn style() -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));

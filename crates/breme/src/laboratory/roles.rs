@@ -1,5 +1,5 @@
-//! This program's own servers, as experiments may use them: read from the very definitions of their flags, so that the
-//! two cannot differ.
+//! The servers of this program that experiments may use: derived from the definitions of their flags, so that the two
+//! cannot differ.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ struct Program {
     role: RoleCommand,
 }
 
-/// The names of the servers among the subcommands.
+/// The subcommands that are servers.
 const SERVERS: [&str; 5] = ["site", "proxy", "link", "wiki", "session"];
-/// Flags whose value is the URL of a server behind this one.
+/// Flags with the URL of an upstream server.
 const UPSTREAMS: [&str; 2] = ["upstream", "to"];
 
 /// All servers with their flags.
@@ -36,7 +36,7 @@ fn role(command: &Command) -> Role {
     Role { name: command.get_name().to_owned(), flags: flags.map(flag).collect(), resets: resets(command.get_name()) }
 }
 
-/// What can be done to any server of a role before a trial.
+/// The resets available for any server of a role.
 fn resets(role: &str) -> Vec<RoleReset> {
     match role {
         "proxy" => vec![RoleReset {
@@ -62,7 +62,7 @@ fn flag(argument: &Arg) -> Flag {
     }
 }
 
-/// Looks at the arguments of a subcommand as the subcommand itself would; says what is wrong in one line.
+/// Parses the arguments of a subcommand as the subcommand would. The error is one line.
 pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
     let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
     match Program::try_parse_from(words).map_err(|error| in_a_line(&error))?.role {
@@ -72,8 +72,8 @@ pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Looks at the files that the arguments of a subcommand name: folders, certificates, keys. What the trial itself makes
-/// (`${…}`) is not there yet.
+/// Checks the files named by the arguments of a subcommand: folders, certificates, keys. Files that the trial creates
+/// (`${…}`) do not exist yet.
 pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), String> {
     let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
     let files = match Program::try_parse_from(words).map_err(|error| in_a_line(&error))?.role {
@@ -81,7 +81,7 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
         RoleCommand::Site(args) => args.check_files(),
         RoleCommand::Proxy(args) => args.check_files(),
         RoleCommand::Link(_) => Ok(()),
-        // Its only files are those that it makes itself, and a token.
+        // Its only files are those that it creates, and a token.
         #[cfg(feature = "applications")]
         RoleCommand::Wiki(_) => Ok(()),
         #[cfg(feature = "applications")]
@@ -118,14 +118,14 @@ mod tests {
         let has = |name: &str| proxy.flags.iter().any(|flag| flag.name == name && flag.takes_value);
         let needed: Vec<&str> = proxy.resets.iter().filter_map(|reset| reset.needs.as_deref()).collect();
         assert_eq!(needed, ["cache-memory"]);
-        // The last two are those that the plan and the runner know by name.
+        // The last two are known by name to the plan and the runner.
         assert!(needed.into_iter().chain(["admin-token-file", "config"]).all(has));
         assert!(site.resets.is_empty());
         let link = roles.0.iter().find(|role| role.name == "link").unwrap();
         assert!(link.flags.iter().any(|flag| flag.name == "to" && flag.is_upstream));
     }
 
-    /// The plan tells the place where a number stands; the generator knows which numbers it takes.
+    /// The plan has the position of a number; the generator has its bounds.
     #[test]
     fn the_bounds_of_workloads_are_those_of_the_generator() {
         use breme_experiment::plan;

@@ -1,4 +1,4 @@
-//! `breme run`: an experiment from its question to its answer.
+//! `breme run`: plans, runs and judges an experiment.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use crate::checks::{self, Checks};
 use crate::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
 use crate::serving::AdminFlag;
 
-/// The name of the hidden command by which this program keeps the processes of others.
+/// The hidden command that supervises a subject's processes.
 const KEEP: &str = "keep";
 
 /// Run experiments and judge their hypotheses
@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
         return Err(Failure::usage(format!("{path}: JavaScript is not supported; {remedy}")));
     }
     let profile = if args.quick { Some("quick") } else { args.profile.as_deref() };
-    // All are read first: a mistake in the last one must not come to light after hours.
+    // All are read first: an error in the last one must not be detected after hours.
     let read = |path: &PathBuf| experiment::read(path, profile).map(|plan| (path.clone(), plan));
     let plans = args.experiments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     check_name(&args.storage)?;
@@ -142,7 +142,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(worst)
 }
 
-/// Runs an experiment that is in no file; `name` is that of its runs, `folder` that of its relative paths.
+/// Runs an experiment given as text; `name` is that of its runs, `folder` the base of its relative paths.
 pub(super) fn run_text(storage: &Storage, text: &str, name: &str, folder: &Path) -> Result<u8, Failure> {
     check_name(storage)?;
     let plan = experiment::read_text(text, folder)?;
@@ -150,7 +150,7 @@ pub(super) fn run_text(storage: &Storage, text: &str, name: &str, folder: &Path)
     begin(storage, Path::new(name), &plan, None)
 }
 
-/// The admin server, which answers until the program ends, and the status that it tells.
+/// The admin server, which runs until the program exits, and its status.
 fn start_admin(address: Option<SocketAddr>, process: ProcessMetrics) -> Result<Option<(Admin, RunStatus)>, Failure> {
     let Some(listener) = address.map(AdminListener::bind).transpose()? else { return Ok(None) };
     let status = RunStatus::default();
@@ -170,7 +170,7 @@ fn check_name(storage: &Storage) -> Result<(), Failure> {
     }
 }
 
-/// Programs, ports, folders and certificates are looked at before the first trial, and all problems reported at once.
+/// Checks programs, ports, folders and certificates before the first trial, and reports all problems at once.
 fn check_before_start(what: &str, plan: &Plan) -> Result<(), Failure> {
     let problems = preflight(plan, &roles::check_files);
     if problems.is_empty() {
@@ -179,7 +179,7 @@ fn check_before_start(what: &str, plan: &Plan) -> Result<(), Failure> {
     Err(Failure::run(format!("{what} cannot run here:\n  {}", problems.join("\n  "))))
 }
 
-/// Whether it stays in the folder of runs.
+/// Whether it stays within the folder of runs.
 fn is_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)
@@ -228,8 +228,7 @@ fn size_in_short(plan: &Plan, trials: usize) -> String {
     )
 }
 
-/// How fast requests are answered nobody knows before: what two rates that servers often have would make of it tells
-/// its magnitude.
+/// The rate is unknown in advance: the times at two common rates show the order of magnitude.
 fn time_in_short(estimate: Estimate) -> String {
     let known = HumanDuration(estimate.known);
     if estimate.requests == 0 {
@@ -315,12 +314,12 @@ fn carry_out(
     })
 }
 
-/// The answer on standard output, all of it in the folder, and where that is.
+/// Prints the result, writes the rest to the folder, and prints where that is.
 fn tell(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
-    // The answer first: a full disk may cost the page, and never the answer.
+    // The result is printed first: a full disk may cost the page, but not the result.
     output::write(|out| report::write(&run, checks, args.format, out))?;
     checks::annotate(checks);
     report::write_page(&run, &report)?;
@@ -337,7 +336,7 @@ fn tell(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result
     Ok(())
 }
 
-/// Why a run that fails again and again was ended, in the words of the program that failed.
+/// Why a run with repeated failures was ended, quoting the failed program.
 fn failing_in_words(judged: &Judged, trial: u32) -> String {
     let folder = judged.run.folder.display();
     let record = judged.run.trials.iter().find(|record| record.number == trial);
@@ -359,11 +358,11 @@ pub(super) fn launcher() -> Result<Launcher, Failure> {
     Ok(Launcher::new(Keeper::this_program(&[KEEP]), program, Hierarchy::find()))
 }
 
-/// What the user ended the run with.
+/// The signal that ended the run.
 struct Interruption(Arc<AtomicUsize>);
 
 impl Interruption {
-    /// The first signal ends the run in order; a second one at once (what was started ends with this process).
+    /// The first signal ends the run cleanly; a second one exits at once (its child processes end with it).
     fn heed(cancelled: &Arc<AtomicBool>) -> Result<Self, Failure> {
         let signal_seen = Arc::new(AtomicUsize::new(0));
         let failed = |error: io::Error| Failure::run(format!("cannot catch signals: {error}"));
@@ -377,18 +376,18 @@ impl Interruption {
         Ok(Self(signal_seen))
     }
 
-    /// As shells have it.
+    /// As in shells.
     fn exit_code(&self) -> u8 {
         128 + u8::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
     }
 }
 
-/// How bad an exit status is; none for that of an interrupted run.
+/// The severity of an exit status; none for an interrupted run.
 fn severity(code: u8) -> Option<usize> {
     [0, NO_VERDICT, FAILED, AGAINST].iter().position(|&known| known == code)
 }
 
-/// The experiment's name and the first number that is free: `pipelining-1`.
+/// The experiment's name and the first unused number: `pipelining-1`.
 fn run_name(experiment: &Path, runs: &Path) -> String {
     let stem = experiment.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned());
     let mut names = (1_u64..).map(|number| format!("{stem}-{number}"));

@@ -37,7 +37,6 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A line.
 fn tell(out: &mut impl Write, folder: &Path, head: &RunHead, is_json: bool) -> io::Result<()> {
     if is_json {
         serde_json::to_writer(&mut *out, head)?;

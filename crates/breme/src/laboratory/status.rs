@@ -1,6 +1,6 @@
-//! What `breme run --admin` tells of a run while it goes on: how far it is, finished trials, verdicts so far.
+//! The metrics of `breme run --admin`: progress, finished trials, verdicts so far.
 //!
-//! Between trials the run writes it, and a scrape only copies it: while a trial runs, nothing is computed for it.
+//! The run updates them between trials, and a scrape only copies them: nothing is computed while a trial runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ const QUANTILES: [f64; 2] = [0.5, 0.99];
 const VERDICTS: [&str; 5] = ["supported", "refuted", "practically-equal", "undecided", "no-data"];
 const OUTCOMES: [&str; 3] = ["counted", "invalid", "failed"];
 
-/// The run that goes on. Clones share it.
+/// The current run. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunStatus(Arc<Mutex<State>>);
 
@@ -37,15 +37,15 @@ struct State {
     block: u32,
     trial: u32,
     levels: Vec<(String, String)>,
-    /// By the place in [`OUTCOMES`].
+    /// By index in [`OUTCOMES`].
     outcomes: [u64; OUTCOMES.len()],
-    /// Of the latest trial that counts, by its levels and the workload.
+    /// Of the latest valid trial, by its levels and the workload.
     figures: BTreeMap<(String, String), Figures>,
-    /// What each hypothesis says, and its verdict.
+    /// The text of each hypothesis, and its verdict.
     verdicts: Vec<(String, &'static str)>,
 }
 
-/// What a trial has measured, as far as it is known.
+/// The measurements of a trial, as far as available.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     rate: Option<f64>,
@@ -54,7 +54,7 @@ struct Figures {
 }
 
 impl RunStatus {
-    /// Begins to follow a run, of which there are these trials.
+    /// Starts to follow a run with these recorded trials.
     pub(super) fn follow(&self, run: &str, plan: &Plan, recorded: &[TrialRecord]) -> Follower {
         let state = State {
             run: run.to_owned(),
@@ -72,13 +72,13 @@ impl RunStatus {
         follower
     }
 
-    /// A panic elsewhere leaves whole values behind.
+    /// The values are consistent after a panic elsewhere.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes the status of one run.
+/// Updates the status of one run.
 pub(super) struct Follower {
     status: RunStatus,
     question: Question,

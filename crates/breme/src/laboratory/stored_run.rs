@@ -1,4 +1,4 @@
-//! A run that is stored, and what it shows.
+//! A stored run, and its results.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -15,24 +15,24 @@ use super::experiment;
 use crate::checks::{Check, CheckResult, Checks};
 use crate::failure::Failure;
 
-/// Where runs are kept, unless the user says otherwise.
+/// The default folder of runs.
 pub(super) const RUNS_FOLDER: &str = "runs";
 
-/// A run, judged.
+/// A run with its verdicts.
 pub(super) struct Judged {
     pub(super) run: StoredRun,
     pub(super) question: Question,
     pub(super) judgement: Judgement,
 }
 
-/// Reads a run by its folder, or by its name in the folder of runs, and judges it.
+/// Reads and judges a run, given its folder or its name in the folder of runs.
 pub(super) fn read(name: &Path) -> Result<Judged, Failure> {
     let run = journal::read(&folder_of(name))?;
     let plan = experiment::read_frozen(&run.plan, &run.folder)?;
     Ok(judged(&plan, run))
 }
 
-/// What a run of this plan shows.
+/// Judges a run of this plan.
 pub(super) fn judged(plan: &Plan, mut run: StoredRun) -> Judged {
     let processors = u32::try_from(run.head.machine.processors).unwrap_or(u32::MAX);
     let question = Question { processors, ..Question::from(plan) };
@@ -48,14 +48,14 @@ pub(super) fn judged(plan: &Plan, mut run: StoredRun) -> Judged {
     Judged { run, question, judgement }
 }
 
-/// `folder` if there is one; else the run of this name.
+/// `folder` if it exists; else the run with this name.
 pub(super) fn folder_of(name: &Path) -> PathBuf {
     let in_runs = Path::new(RUNS_FOLDER).join(name);
     if !name.exists() && in_runs.exists() { in_runs } else { name.to_owned() }
 }
 
 impl Judged {
-    /// What the instruments saw, as far as it is there.
+    /// The samples of the instruments, if available.
     pub(super) fn instruments(&self) -> Result<Instruments, Failure> {
         let mut instruments = Instruments::new(&self.run.trials);
         let path = journal::instruments_path(&self.run.folder);
@@ -88,7 +88,7 @@ impl Judged {
         Checks { title, sentence: answer.clone(), allow_undecided, all: hypotheses.chain(searches).collect() }
     }
 
-    /// As reports want it.
+    /// As input for reports.
     pub(super) fn shown<'a>(&'a self, instruments: &'a Instruments) -> Run<'a> {
         Run {
             head: &self.run.head,

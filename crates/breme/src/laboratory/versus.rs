@@ -98,7 +98,7 @@ pub(super) fn versus(args: &Args) -> Result<u8, Failure> {
         fs::write(path, &text).map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
     }
     let code = run::run_text(&args.storage, &text, "versus", &folder)?;
-    // It is a question, not a claim: "practically equal" is an answer.
+    // It is a question, not a claim: "practically equal" is a valid result.
     Ok(if code == crate::failure::AGAINST { 0 } else { code })
 }
 
@@ -116,7 +116,7 @@ fn load(args: &Args, sources: &[Source]) -> Load {
     }
 }
 
-/// A contender whose address is known, after a server without `${port}` was started once.
+/// A contender with a known address; a server without `${port}` is started once to discover it.
 fn ready(
     source: Source,
     path: &str,

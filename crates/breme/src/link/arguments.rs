@@ -1,4 +1,4 @@
-//! The flags, and what they mean to the path and to the driver.
+//! The flags, and their conversion to settings of the path and the driver.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -12,11 +12,9 @@ use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{Place, ProcessFlags, random_bits, resolve};
 
-/// A receiver that reads nothing for so long is given up. A path has no opinion on slow readers; this bounds what one
-/// costs.
+/// Time limit of a receiver that reads nothing. A path has no policy for slow readers; this bounds their cost.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// The end of the help.
 const EXAMPLES: &str = "Examples:
   breme link --to localhost:80 --delay 18ms --up 2Mbit --down 60Mbit               # a client's line
   breme link --to localhost:80 --delay 18ms --side server --up 1Mbit --down 20Mbit # a server's line
@@ -96,7 +94,7 @@ enum Side {
 }
 
 impl Args {
-    /// Whether a path can be made of these flags, except for the address of the server.
+    /// Checks the flags, except the address of the server.
     pub fn check(&self) -> Result<(), Failure> {
         self.path(vec![SocketAddr::from(([127, 0, 0, 1], 0))], 0, |_| ()).map(drop)
     }
@@ -128,13 +126,13 @@ impl Args {
         Link::new(settings).map_err(|error| locate(&error))
     }
 
-    /// Where to listen. The address is announced with the scheme of the server's.
+    /// The listening address, printed with the scheme of the server's.
     pub(super) fn place(&self) -> Result<Place, Failure> {
         let is_secured = self.to.starts_with("https://");
         Ok(Place { address: resolve("--listen", &self.listen)?, is_secured })
     }
 
-    /// All addresses of the server: `localhost` often has two, of which the server has one.
+    /// All addresses of the server: `localhost` often has two, and the server listens on one of them.
     fn servers(&self) -> Result<Vec<SocketAddr>, Failure> {
         let address = match self.to.split_once("://") {
             None => &self.to,
@@ -145,13 +143,13 @@ impl Args {
             }
         };
         let address = address.trim_end_matches('/');
-        // The address of a server must be complete, and this says what is wrong with one that is not.
+        // The address of a server must be complete; this produces the error if it is not.
         let first = resolve("--to", address)?;
         let all = address.to_socket_addrs().map_or_else(|_| vec![first], Iterator::collect);
         Ok(all)
     }
 
-    /// A path that leads to itself would fill the table of connections.
+    /// A path to itself would fill the table of connections.
     pub(super) fn refuse_circle(&self, bound: &[Place]) -> Result<(), Failure> {
         let servers = self.servers()?;
         match bound.iter().find(|place| servers.contains(&place.address)) {
@@ -163,7 +161,7 @@ impl Args {
         }
     }
 
-    /// One thread: the bandwidth is shared by all connections.
+    /// One thread, because all connections share the bandwidth.
     pub(super) fn driver_settings(&self) -> DriverSettings {
         DriverSettings {
             threads: 1,
@@ -175,7 +173,7 @@ impl Args {
     }
 }
 
-/// The flag that is at fault.
+/// Names the flag of an invalid setting.
 fn locate(error: &SettingsError) -> Failure {
     let flag = match error {
         SettingsError::NoServer => "--to",

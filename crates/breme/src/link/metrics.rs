@@ -1,4 +1,4 @@
-//! The metrics of a path, beside those of every server.
+//! The metrics of a path, in addition to those of every server.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::registry::Unit;
 
 use crate::admin::{Families, Label};
 
-/// Reads a path's counters.
+/// Exports a path's counters.
 #[derive(Debug)]
 pub(super) struct LinkMetrics(pub(super) Link);
 

@@ -1,4 +1,4 @@
-//! The flags. Where wrk, oha, hey and curl agree on a name, it works here too; flags of one of them are hidden.
+//! The flags. Names common to wrk, oha, hey and curl are supported; flags of only one of them are hidden.
 
 mod connection;
 mod credentials;
@@ -29,13 +29,12 @@ use crate::driver::DriverChoice;
 use crate::failure::Failure;
 use crate::serving::random_bits;
 
-/// What a file or standard input may hold at most.
+/// Limit of a file or standard input.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// How long a thread of an open loop stays awake before a request is due, unless the user says otherwise …
+/// Default time for which a thread of an open loop spins before a request is due …
 const SPIN_MAX: Duration = Duration::from_micros(50);
 /// … and the share of its time that this may cost.
 const SPIN_SHARE_MAX: f64 = 0.05;
-/// The most threads.
 const THREAD_COUNT_MAX: usize = 1_024;
 /// Headers whose values are credentials.
 const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
@@ -403,7 +402,7 @@ Exit status:
   130, 143  interrupted, with a partial result";
 
 impl Args {
-    /// Reads the files that the flags name.
+    /// Reads the files named by the flags.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         self.check_stdin()?;
         let variables = self.variables()?;
@@ -436,16 +435,16 @@ impl Args {
         }
     }
 
-    /// Looks at all that can be known before the files are there.
+    /// Checks everything that does not depend on files.
     pub(crate) fn check_without_files(&self) -> Result<(), Failure> {
         self.credentials.check_places()?;
         let settings = self.settings_without_files()?;
-        // What a think time means is in the file of the scenario.
+        // The meaning of a think time depends on the scenario file.
         let think = settings.think.filter(|_| self.scenario.is_none());
         Settings { think, ..settings }.check().map_err(|error| Failure::usage(error.to_string()))
     }
 
-    /// Without what is made of texts, too: an experiment has places in them that are filled in later.
+    /// Also without parsing texts: in an experiment they have placeholders that are filled in later.
     fn settings_without_files(&self) -> Result<Settings, Failure> {
         let open_loop = self.open_loop()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
@@ -469,7 +468,7 @@ impl Args {
             content: None,
             version: if self.http == "1.0" { Version::Http10 } else { Version::Http11 },
             keep_alive: !self.no_keepalive,
-            // Without any time between an answer and the next request nobody thinks.
+            // Users with a think time of zero do not think.
             think: self.think.filter(|think| !think.is_zero()),
             ramp: self.ramp,
             timeout: self.timeout,
@@ -528,7 +527,7 @@ impl Args {
         }))
     }
 
-    /// As it was named, or from the number of requests and their time.
+    /// The configured rate, or the one that follows from the number of requests and their time.
     fn rate_of_all(&self) -> Result<Option<f64>, Failure> {
         let (Some(requests), Some(over)) = (self.requests, self.over) else { return Ok(self.rate) };
         if over.is_zero() {
@@ -537,7 +536,7 @@ impl Args {
         Ok(Some(requests as f64 / over.as_secs_f64()))
     }
 
-    /// The flag that reads standard input to its end, if one does.
+    /// The flag that reads standard input to its end, if any.
     fn input_flag(&self) -> Option<&'static str> {
         let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
         let named = [
@@ -562,7 +561,7 @@ impl Args {
         self.until_stopped && self.input_flag().is_none() && stdin::is_held()
     }
 
-    /// Where nothing leaves by the clock, staying awake for it means nothing.
+    /// Without timed sends, spinning has no effect.
     fn check_spin(&self, thinks: bool) -> Result<(), Failure> {
         if self.spin.is_some() && !thinks && self.rate.is_none() && self.over.is_none() && self.stages.is_empty() {
             let problem = "--spin has no effect here: it needs scheduled sends (-R, --stages) or think times (--think, --scenario)";
@@ -571,8 +570,7 @@ impl Args {
         Ok(())
     }
 
-    /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that
-    /// costs little.
+    /// How long before a deadline the threads spin: compensates for the time that waking takes, where the cost is low.
     pub(super) fn spin(&self, plan: &Plan) -> Duration {
         let distance = self.thread_count(plan) as f64 / plan.timer_rate().max(f64::MIN_POSITIVE);
         let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);
@@ -634,7 +632,7 @@ impl Args {
             .map_err(|errors| Failure::usage(format!("--scenario {name} cannot be used:\n\n{errors}")))
     }
 
-    /// The message of an error, with the file that it is about.
+    /// The message of an error, with the file that it concerns.
     pub(super) fn locate(&self, error: &PlanError) -> String {
         match (error, &self.targets) {
             (PlanError::Target(error), Some(path)) => format!("--targets {}: {error}", path.display()),
@@ -652,7 +650,7 @@ impl Args {
     }
 }
 
-/// Adds a field that `flag` stands for.
+/// Adds the field of a `flag`.
 fn add_field(fields: &mut Vec<(String, Vec<u8>)>, name: &str, value: String, flag: &str) -> Result<(), Failure> {
     if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
         return Err(Failure::usage(format!("the header {name} is set twice; remove {flag}, or the other {name}")));

@@ -1,5 +1,5 @@
-//! Watches over a run from outside its threads: shows the progress on a terminal and turns signals, and the end of
-//! standard input where that is wanted, into a stop.
+//! Attends a run from outside its threads: shows the progress on a terminal, and stops the run on signals and, if
+//! requested, at the end of standard input.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use super::stdin;
 use super::view::View;
 use crate::failure::Failure;
 
-/// How often it looks. A signal waits at most this long; nothing that is measured depends on it.
+/// Polling interval. A signal waits at most this long; no measurement depends on it.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// What the user ended the run with.
+/// The signal that ended the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interruption {
     signal: i32,
 }
 
 impl Interruption {
-    /// As shells have it.
+    /// As in shells.
     pub fn exit_code(self) -> u8 {
         128 + self.signal as u8
     }
 }
 
-/// The thread that watches. Dropping it without [`Attendant::finish`] lets it end by itself.
+/// The attending thread. If it is dropped without [`Attendant::finish`], it ends by itself.
 pub struct Attendant {
     notices: Sender<Notice>,
     thread: Option<JoinHandle<Option<Interruption>>>,
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Notice {
     RunEnded,
     InputEnded,
@@ -87,7 +87,7 @@ impl Attendant {
         Ok(Self { notices, thread: Some(thread) })
     }
 
-    /// The run has ended: takes the progress away, and tells what interrupted the run, if anything did.
+    /// The run has ended: removes the progress, and returns what interrupted the run, if anything.
     pub fn finish(mut self) -> Option<Interruption> {
         let thread = self.thread.take();
         drop(self);
@@ -104,12 +104,12 @@ impl Drop for Attendant {
 /// What the thread shows and passes on.
 pub(super) struct Watched {
     pub progress: ShownProgress,
-    /// For the live view and the metrics, if there are any.
+    /// For the live view and the metrics, if enabled.
     pub intervals: Option<Receiver<Times>>,
     pub export: Option<Arc<Export>>,
 }
 
-/// What the user wants to see of a run that goes on.
+/// The progress display selected by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownProgress {
     Nothing,
@@ -118,7 +118,7 @@ pub enum ShownProgress {
 }
 
 impl ShownProgress {
-    /// What the terminal can show of it.
+    /// The display that the terminal supports.
     pub(super) fn new(is_quiet: bool, is_line: bool) -> Self {
         match (is_quiet || !std::io::stderr().is_terminal(), is_line || !View::is_possible()) {
             (true, _) => Self::Nothing,
@@ -179,8 +179,8 @@ impl Watch {
         self.interruption
     }
 
-    /// The first signal asks the shards to end, a second one ends them at once. A run that was to go on until it is
-    /// stopped is not interrupted by the first.
+    /// The first signal requests the shards to end, a second one ends them at once. The first does not count as an
+    /// interruption if the run has no other end.
     fn heed_signals(&mut self) {
         let is_regular = self.run.plan().settings().until_stopped;
         for signal in self.signals.pending() {
@@ -201,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// As often as it looks, so that the queue stays short.
+    /// At each poll, so that the queue stays short.
     fn take_intervals(&mut self) {
         for times in self.intervals.iter().flat_map(Receiver::try_iter) {
             if let Display::View(view) = &mut self.display {

@@ -1,4 +1,4 @@
-//! Where the metrics of a running load go: to those who ask at `--admin`, and to the receiver of `--remote-write`.
+//! Exports the metrics of a running load: at `--admin`, and to the receiver of `--remote-write`.
 
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
@@ -22,7 +22,7 @@ use crate::push::{Receiver, RemoteWriter, Telling};
 #[cfg(target_os = "linux")]
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// What is checked and opened before the run, so that a wrong address or file costs no measurement.
+/// Checked and opened before the run, so that a wrong address or file costs no measurement.
 pub(super) struct Prepared {
     listener: Option<AdminListener>,
     #[cfg(target_os = "linux")]
@@ -72,7 +72,7 @@ fn registry(metrics: LoadMetrics) -> Registry {
     application_registry("load", ProcessMetrics::starting_now(), [Box::new(metrics)])
 }
 
-/// At work while the run goes on, and until it is ended.
+/// Active during the run, and until it is stopped.
 pub(super) struct Export {
     times: ResponseTimes,
     admin: Option<Admin>,
@@ -81,25 +81,25 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// An interval is complete.
+    /// Adds a complete interval.
     pub(super) fn add_interval(&self, times: &Times) {
         self.times.add(&times.interval.response);
     }
 
-    /// Queues a sample, if it is time.
+    /// Queues a sample, if one is due.
     pub(super) fn refresh(&self) {
         #[cfg(target_os = "linux")]
         self.samples.iter().for_each(Samples::queue_if_due);
     }
 
-    /// The run is over: what came after the last complete interval counts, too.
+    /// The run has ended: adds what followed the last complete interval.
     pub(super) fn set_final(&self, run: &Run) {
         self.times.set(Outcome::response_histogram(run));
         #[cfg(target_os = "linux")]
         self.samples.iter().for_each(Samples::queue);
     }
 
-    /// Says what the receiver did not get. It is waited for, for a bounded time.
+    /// Waits for the receiver, for a bounded time, and reports undelivered samples.
     pub(super) fn end(self) {
         self.admin.into_iter().for_each(Admin::end);
         #[cfg(target_os = "linux")]
@@ -109,7 +109,7 @@ impl Export {
     }
 }
 
-/// What is sent by remote write. Nothing waits for the receiver; what is not delivered is counted.
+/// The samples of remote write. Nothing waits for the receiver; undelivered samples are counted.
 #[cfg(target_os = "linux")]
 struct Samples {
     writer: RemoteWriter,
@@ -147,7 +147,7 @@ impl Samples {
         let mut clock = self.lock();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         clock.last_ms = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX).max(clock.last_ms.saturating_add(1));
-        // What it says is counted, and told at the end.
+        // Problems are counted, and reported at the end.
         let _ = self.writer.send(clock.last_ms);
     }
 

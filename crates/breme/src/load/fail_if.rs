@@ -12,7 +12,7 @@ use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
 use crate::checks::{Check, CheckResult, Checks};
 
-/// The name under which conditions may refer to the load, as in `p99(load)`; `p99` alone means the same.
+/// The name of the load in conditions, as in `p99(load)`; `p99` alone means the same.
 const LOAD: &str = "load";
 
 /// A condition under which the load has failed.
@@ -23,7 +23,7 @@ pub struct FailIf {
 }
 
 impl FailIf {
-    /// Reads `p99 > 50ms or errors > 1%`.
+    /// Parses `p99 > 50ms or errors > 1%`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let vocabulary = Vocabulary {
             workloads: vec![LOAD.to_owned()],
@@ -37,7 +37,7 @@ impl FailIf {
 
     fn judge(&self, record: &TrialRecord) -> ConditionResult {
         let measures = self.condition.measures();
-        // How many responses were wrong does not depend on when the generator sent its requests.
+        // The number of wrong responses does not depend on when the generator sent its requests.
         let counts_only = measures.iter().all(|measure| is_count(&measure.quantity));
         let invalid_reasons = if counts_only { Vec::new() } else { record.invalid_reasons.clone() };
         let record = TrialRecord { invalid_reasons, ..record.clone() };
@@ -88,7 +88,7 @@ pub fn judge(conditions: &[FailIf], run: &Run, outcome: &Outcome) -> Vec<Conditi
     conditions.iter().map(|condition| condition.judge(&record)).collect()
 }
 
-/// The result as the record of a trial, which conditions are about.
+/// The result as the record of a trial, to which conditions refer.
 fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
     let mut errors = outcome.errors.clone();
     for (kind, count) in outcome.open_loop.iter().flat_map(|open| [("dropped", open.dropped), ("shed", open.shed)]) {
@@ -226,9 +226,9 @@ mod tests {
         let valid = record(&[]);
         assert_eq!(verdict("errors > 0.5% or rate < 1", &valid), (Failed, "errors 1 %, rate 200/s".to_owned()));
         assert_eq!(verdict("errors(load) > 2 %", &valid).0, Passed);
-        // Nothing was timed: that is no reason to pass.
+        // Without any times: that is no reason to pass.
         assert_eq!(verdict("p99 > 50ms", &valid).0, NoVerdict);
-        // The generator was the limit: its rate says nothing, its errors do.
+        // The generator was the limit: its rate is meaningless, its errors are not.
         let invalid = record(&["late"]);
         assert_eq!(verdict("rate < 100", &invalid), (NoVerdict, "rate: INVALID: late".to_owned()));
         assert_eq!(verdict("errors > 0.5%", &invalid).0, Failed);

@@ -1,4 +1,4 @@
-//! The way of a run's intervals from the generator's threads to a thread that writes or shows them.
+//! Passes a run's intervals from the generator's threads to a thread that writes or shows them.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -6,18 +6,17 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_load::{Interval, Observed};
 
-/// Intervals that may wait for their reader. Past it they are merged into longer intervals: nothing is lost, and no
-/// shard waits.
+/// Limit of queued intervals. Beyond it they are merged into longer intervals: nothing is lost, and no shard waits.
 const QUEUE_MAX: usize = 32;
 
-/// Passes the intervals of a run to a thread, without ever waiting for it while the run goes on.
+/// Passes the intervals of a run to a thread, never waiting for it during the run.
 pub(super) struct Feed {
     sender: SyncSender<Times>,
-    /// Intervals that found the queue full, put together.
+    /// Merged intervals that found the queue full.
     waiting: Option<Times>,
 }
 
-/// An interval on its way.
+/// A queued interval.
 pub(super) struct Times {
     pub run_started: Instant,
     pub start: Duration,
@@ -26,7 +25,7 @@ pub(super) struct Times {
 }
 
 impl Feed {
-    /// A feed, and where its intervals come out.
+    /// A feed, and its receiving end.
     pub(super) fn new() -> (Self, Receiver<Times>) {
         Self::with_bound(QUEUE_MAX)
     }
@@ -49,7 +48,7 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    /// The run is over: now the reader may be waited for.
+    /// After the run, waiting for the reader is allowed.
     fn drop(&mut self) {
         if let Some(times) = self.waiting.take() {
             let _ = self.sender.send(times);
@@ -63,7 +62,7 @@ impl Times {
         Self { run_started, start, length, interval: interval.clone() }
     }
 
-    /// Together with the interval that follows.
+    /// Merges the following interval.
     fn with(mut self, next: Observed<'_>) -> Self {
         self.length = (next.start + next.length).saturating_sub(self.start);
         self.interval.merge(next.interval);

@@ -20,7 +20,7 @@ use prometheus_client::registry::Unit;
 
 use crate::admin::{Buckets, Families};
 
-/// Upper bounds of the buckets of response times; the last bucket is unbounded.
+/// Upper bounds of the response time buckets; the last bucket is unbounded.
 const BOUNDS_NS: [u64; 18] = [
     50_000,
     100_000,
@@ -52,7 +52,7 @@ impl ResponseTimes {
         self.lock().merge(interval);
     }
 
-    /// Those of the whole run.
+    /// Replaces them by those of the whole run.
     pub(super) fn set(&self, whole: Histogram) {
         *self.lock() = whole;
     }
@@ -66,13 +66,12 @@ impl ResponseTimes {
         Buckets { counts: counts.collect(), sum: times.sum() as f64 / NANOS_PER_SECOND }
     }
 
-    /// A panic elsewhere leaves whole numbers behind.
+    /// The numbers are consistent after a panic elsewhere.
     fn lock(&self) -> MutexGuard<'_, Histogram> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is told of a load.
 #[derive(Clone, Debug)]
 pub(super) struct LoadMetrics {
     pub run: Arc<Run>,
@@ -92,7 +91,7 @@ impl Collector for LoadMetrics {
 }
 
 impl LoadMetrics {
-    /// What the load is meant to be.
+    /// The configured load.
     fn shape(&self, families: &mut Families<'_>) -> fmt::Result {
         let settings = self.run.plan().settings();
         let Some(open_loop) = &settings.open_loop else {

@@ -1,4 +1,4 @@
-//! A load that other commands perform, without output: the same flags, plan, driver and result.
+//! A load without output, for other commands: the same flags, plan, driver and result.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,26 +1,26 @@
-//! `--origin-counter`: how many requests reached the origin, by its own count.
+//! `--origin-counter`: the number of requests that reached the origin, by its own count.
 
 use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// How long reading the counter may take.
+/// Time limit of reading the counter.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// A counter that begins again at 0 when it is read.
+/// A counter that restarts at 0 when it is read.
 #[derive(Debug)]
 pub struct OriginCounter<'a> {
     url: &'a str,
 }
 
 impl<'a> OriginCounter<'a> {
-    /// Reads it, so that it counts the run alone.
+    /// Reads it, so that it counts only the run.
     pub fn begin(url: &'a str) -> Result<Self, Failure> {
         let counter = Self { url };
         counter.count().map(|_| counter)
     }
 
-    /// What it has counted since.
+    /// Its count since then.
     pub fn count(&self) -> Result<u64, Failure> {
         let fault = |problem: String| Failure::run(format!("--origin-counter {}: {problem}", self.url));
         let text = fetch(self.url).map_err(fault)?;

@@ -1,7 +1,7 @@
-//! Where the result goes: standard output, and files by their ending.
+//! The output of the result: standard output, and files in formats by extension.
 //!
-//! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written while the run goes
-//! on, by a thread of its own: it holds every interval's histograms, which would not fit into memory for a long run.
+//! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written during the run, by
+//! a thread of its own: it has the histograms of every interval, which would not fit into memory for a long run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -19,7 +19,7 @@ use super::page;
 use crate::checks::{self, Checks};
 use crate::failure::Failure;
 
-/// What names the format of a file.
+/// The extensions of the formats.
 const ENDINGS: &str = ".html, .json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
 
 /// The formats of the result on standard output.
@@ -31,7 +31,7 @@ pub enum ResultFormat {
     Junit,
 }
 
-/// The files that were asked for.
+/// The requested files.
 #[derive(Debug)]
 pub struct Outputs {
     files: Vec<Output>,
@@ -46,7 +46,6 @@ struct Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// A page.
     Html,
     Json,
     Csv,
@@ -55,13 +54,13 @@ enum Format {
     Log,
     /// JMeter's result log.
     Jtl,
-    /// A line of a Go benchmark.
+    /// The Go benchmark format.
     Bench,
     Quantiles,
 }
 
 impl Outputs {
-    /// Creates the files; `page` is a page whatever its ending is.
+    /// Creates the files; `page` is a page whatever its extension.
     pub(super) fn create(paths: &[PathBuf], page: Option<&PathBuf>) -> Result<Self, Failure> {
         let formats: Vec<Format> = paths.iter().map(|path| format_of(path)).collect::<Result<_, _>>()?;
         let all = paths.iter().zip(formats).chain(page.map(|path| (path, Format::Html)));
@@ -111,7 +110,7 @@ impl Outputs {
 type LogWriter = Box<dyn FnOnce(&mut File, Receiver<Times>) -> io::Result<()> + Send>;
 
 impl Format {
-    /// It is written while the run goes on.
+    /// Whether it is written during the run.
     const fn is_log(self) -> bool {
         matches!(self, Self::Log | Self::Jtl)
     }
@@ -128,7 +127,7 @@ impl Format {
     }
 }
 
-/// The log begins when the run did, which is known with the first interval.
+/// The log begins with the run, whose start is known with the first interval.
 fn write_log(file: &mut File, clock: Clock, intervals: Receiver<Times>) -> io::Result<()> {
     let mut intervals = intervals.into_iter().peekable();
     let started =
@@ -151,7 +150,7 @@ fn write_jtl(
 ) -> io::Result<()> {
     let mut started = None;
     for Times { run_started, start, length, interval } in intervals {
-        // Once: the calendar may be set while the run goes on.
+        // Once: the calendar may be set during the run.
         let started = *started.get_or_insert_with(|| clock.unix_time(run_started));
         writer.write(&jtl::Interval {
             start: started + start,
@@ -188,14 +187,13 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::run(format!("--output {}: cannot be written: {error}", path.display()))
 }
 
-/// The threads that write logs.
 #[derive(Debug)]
 pub struct LogWriters {
     threads: Vec<(PathBuf, JoinHandle<io::Result<()>>)>,
 }
 
 impl LogWriters {
-    /// Waits until all is written; the run must have let go of its observer.
+    /// Waits until all is written; the run must have dropped its observer.
     pub(super) fn join(self) -> Result<(), Failure> {
         for (path, thread) in self.threads {
             let written =

@@ -1,4 +1,4 @@
-//! The result as a page: what a load measured, put into the words of a report.
+//! The result as an HTML page, in the format of reports.
 
 use breme_base::{grouped, plural};
 use breme_load::{
@@ -6,7 +6,6 @@ use breme_load::{
 };
 use breme_report::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes};
 
-/// The page.
 pub(super) fn html(outcome: &Outcome) -> String {
     LoadPage {
         breme_version: outcome.breme_version.clone(),

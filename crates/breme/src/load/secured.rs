@@ -1,4 +1,4 @@
-//! TLS for the load: whose certificates count, and who we are.
+//! TLS for the load: trusted certificates, and the client's identity.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::Args;
 use crate::failure::Failure;
 use crate::tls::{ClientFlags, IdentityFiles, client};
 
-/// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.
-/// In the places of [`breme_load::tls_client`].
+/// The TLS clients for the hosts, indexed by [`breme_load::tls_client`]. The files are always read, so that an invalid
+/// one is detected.
 pub(super) fn clients(args: &Args, hosts: &[Authority]) -> Result<Vec<Arc<ClientTls>>, Failure> {
     let files = flags(args).read()?;
     let options = ClientOptions {
@@ -24,7 +24,7 @@ pub(super) fn clients(args: &Args, hosts: &[Authority]) -> Result<Vec<Arc<Client
     }
     let mut clients = Vec::with_capacity(2 * hosts.len());
     for host in hosts {
-        // A host without TLS has its places too, which nothing uses.
+        // A host without TLS has indexes too, which nothing uses.
         let name = if host.is_tls { host.host.as_str() } else { "localhost" };
         let known = client(name, &options)?;
         let stranger = match args.has_scenario() {
@@ -48,7 +48,7 @@ pub(super) fn flags(args: &Args) -> ClientFlags<'_> {
     }
 }
 
-/// What the user can do about it.
+/// A suggestion for the user.
 pub(super) fn remedy(failure: TlsFailure) -> &'static str {
     match failure {
         TlsFailure::UnknownAuthority => "trust its issuer with --cacert FILE, or skip the check with --insecure",

@@ -1,7 +1,7 @@
-//! What a program that has started this one tells it by standard input: to begin, and (by its end) to stop.
+//! Control through standard input by a parent program: a line starts the run, and the end of input stops it.
 //!
-//! A pipe is closed when all who hold its other end have closed it or have died, however they died. So it is the one
-//! way of saying "stop" that also works when nobody is left to say it.
+//! A pipe is closed when all processes with its other end have closed it or have died in any way. So it is the one stop
+//! signal that works without a live sender.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,19 +10,19 @@ use std::os::unix::fs::FileTypeExt;
 
 use crate::failure::Failure;
 
-/// Whether another program may hold the other end: a terminal, a file or `/dev/null` say nothing by their end.
+/// Whether another program may hold the other end: the end of a terminal, a file or `/dev/null` means nothing.
 pub(super) fn is_held() -> bool {
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let kind = file.and_then(|file| file.metadata()).map(|metadata| metadata.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
-/// Waits until there is no more input; what comes until then says nothing.
+/// Waits for the end of input; everything before it is ignored.
 pub(super) fn wait_for_end() {
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
 }
 
-/// Waits for a line, whatever it says.
+/// Waits for a line with any content.
 pub(super) fn wait_for_line() -> Result<(), Failure> {
     let mut byte = [0];
     loop {

@@ -1,9 +1,9 @@
-//! Tips for commands of wrk, oha, hey, ab, k6, vegeta, hyperfine and curl that breme has by another name, or not at
-//! all. clap's own suggestions go by spelling, and mislead here.
+//! Suggestions for flags of wrk, oha, hey, ab, k6, vegeta, hyperfine and curl that breme has by another name, or not at
+//! all. clap's own suggestions use the spelling, and mislead here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// A flag of another program, and what to do instead.
+/// A flag of another program, and the replacement.
 type Tip = (&'static str, &'static str);
 
 const LOAD_TIPS: &[Tip] = &[
@@ -59,7 +59,7 @@ const COMMAND_TIPS: &[Tip] = &[
     ("get", "to load a URL: breme load URL"),
 ];
 
-/// Replaces clap's suggestion where we know better.
+/// Replaces clap's suggestion if there is a better one.
 pub fn improve(error: clap::Error) -> clap::Error {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(tip) = tip_for(&error, &arguments) else { return error };
@@ -114,7 +114,7 @@ fn command_tip(command: &str, arguments: &[String]) -> Option<String> {
     find(COMMAND_TIPS, command).map(str::to_owned)
 }
 
-/// Go's flags have one dash also where the name is long: `-duration=5s`, here `-d` with the value `uration=5s`.
+/// Go's long flags have one dash: `-duration=5s`, here `-d` with the value `uration=5s`.
 fn single_dash_tip(command: &str, arguments: &[String], tips: &'static [Tip]) -> Option<String> {
     let is_own = |name: &str| {
         let definition = <crate::load::Args as clap::Args>::augment_args(clap::Command::new("load"));
@@ -140,7 +140,7 @@ fn single_dash_tip(command: &str, arguments: &[String], tips: &'static [Tip]) ->
     })
 }
 
-/// Flags that have another meaning elsewhere.
+/// Flags that have another meaning in other programs.
 fn value_tip(flag: &str, value: &str) -> Option<String> {
     let is_number = value.starts_with(|first: char| first.is_ascii_digit());
     let tip = match flag.split(' ').next()? {

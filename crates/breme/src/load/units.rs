@@ -1,4 +1,4 @@
-//! Numbers with suffixes, as people write them: `10s`, `1.5m`, `10k`.
+//! Numbers with suffixes: `10s`, `1.5m`, `10k`.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     breme_base::parse_bytes(text)
 }
 
-/// A number of bytes that fits the machine.
+/// A number of bytes that fits `usize`.
 pub fn memory(text: &str) -> Result<usize, String> {
     usize::try_from(bytes(text)?).map_err(|_| format!("{text:?} is too large"))
 }
@@ -43,7 +43,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     Ok(number.parse::<f64>().map_err(|_| fault())? * factor / per)
 }
 
-/// A bandwidth in bits per second: `512kbit`, `20Mbit`, `1.5Gbit`, also with `/s`. Units of bytes are refused, and so
+/// A bandwidth in bits per second: `512kbit`, `20Mbit`, `1.5Gbit`, also with `/s`. Units of bytes are rejected, and so
 /// is `Mbps`, which means bits to some tools and bytes to others.
 pub fn bandwidth(text: &str) -> Result<u64, String> {
     let fault = || format!("{text:?} is not a bandwidth; write bits per second with a unit: 512kbit, 20Mbit, 1Gbit");
@@ -67,7 +67,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("{text:?} is not a share; write 3% or 0.03"))
 }
 
-/// A stage of a schedule: `10s:500` goes to 500 a second in a straight line, `1m@500` has it all the time.
+/// A stage of a schedule: `10s:500` is a ramp to 500 per second, `1m@500` that rate for the whole stage.
 pub fn stage(text: &str) -> Result<Stage, String> {
     let (place, shape) = match (text.find(':'), text.find('@')) {
         (Some(place), None) => (place, Shape::Ramp),
@@ -81,7 +81,7 @@ pub fn stage(text: &str) -> Result<Stage, String> {
     Ok(Stage { duration: duration(&text[..place])?, rate: rate(&text[place + 1..])?, shape })
 }
 
-/// A count that fits the machine.
+/// A count that fits `usize`.
 pub fn size(text: &str) -> Result<usize, String> {
     usize::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
 }

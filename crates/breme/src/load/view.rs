@@ -5,7 +5,7 @@
 //!     └─────► intervals, through a bounded queue (feed) ────────┴──► Model ──► draw ──► terminal
 //! ```
 //!
-//! It runs on the attendant's thread. The generator's threads do for it what they do for a log: once in an interval,
+//! It runs on the attendant's thread. The cost for the generator's threads is the same as for a log: once per interval,
 //! one of them copies the interval into the queue, and never waits.
 
 mod draw;
@@ -22,13 +22,12 @@ use screen::Screen;
 
 use super::feed::Times;
 
-/// How often it is drawn.
+/// Interval at which it is drawn.
 const REDRAW: Duration = Duration::from_millis(200);
-/// The smallest terminal that it fits into.
+/// The smallest terminal that has room for it.
 const COLUMNS_MIN: u16 = 60;
 const ROWS_MIN: u16 = 16;
 
-/// The view of one run.
 pub(super) struct View {
     run: Arc<Run>,
     model: Model,
@@ -37,7 +36,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Whether the terminal can show it: standard error is one, it can move its cursor, and it is large enough.
+    /// Whether the terminal supports it: standard error is one, it can move its cursor, and it is large enough.
     pub(super) fn is_possible() -> bool {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let size = terminal_size::terminal_size_of(io::stderr());
@@ -54,14 +53,14 @@ impl View {
         self.model.add_interval(times);
     }
 
-    /// Draws, if it is time.
+    /// Draws, if it is due.
     pub(super) fn refresh(&mut self, now: Instant) {
         if self.drawn_at.is_some_and(|drawn_at| now.duration_since(drawn_at) < REDRAW) {
             return;
         }
         self.drawn_at = Some(now);
         self.model.set_progress(now, &self.run);
-        // A terminal that is gone shows nothing; the run goes on.
+        // A closed terminal shows nothing; the run continues.
         let _ = self.screen.draw(|frame| draw::draw(&self.model, frame));
     }
 }

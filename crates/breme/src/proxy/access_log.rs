@@ -1,8 +1,8 @@
-//! The access log: a line for each exchange, written by a thread of its own.
+//! The access log: a line per exchange, written by a thread of its own.
 //!
-//! The shards only put lines into a buffer, which costs no allocation and waits for no disk. The writer takes what has
-//! come together and writes it in one go. When the disk is slower than the requests the buffer is full at some time,
-//! and lines are dropped and counted: a log must not hold back what it is about.
+//! The shards only append lines to a buffer, without allocation or disk access. The writer takes all lines and writes
+//! them at once. If the disk is slower than the requests, the buffer fills up, and lines are dropped and counted: a log
+//! must not slow down the proxy.
 
 mod calendar;
 mod format;
@@ -20,14 +20,13 @@ use std::time::Duration;
 use breme_proxy::{AccessLog, ExchangeRecord};
 pub use format::Format;
 
-/// Bytes of lines that wait for the writer; past it lines are dropped.
+/// Limit of buffered lines; beyond it lines are dropped.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// From here on the writer is woken at once, and does not wait for more.
+/// From this size on the writer is woken at once, without waiting for more.
 const BATCH_BYTES: usize = 64 * 1024;
-/// How long the writer waits for more lines, so that it writes them together.
+/// How long the writer waits for more lines, to write them together.
 const GATHERING: Duration = Duration::from_millis(50);
 
-/// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     Output,
@@ -60,7 +59,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// What the shards put their lines into.
+/// The buffer to which the shards append.
 #[derive(Debug)]
 pub struct Log {
     format: Format,
@@ -73,12 +72,12 @@ pub struct Log {
 struct Waiting {
     bytes: Vec<u8>,
     lines: u64,
-    /// Open the file anew before anything else is written.
+    /// Reopen the file before the next write.
     is_rotated: bool,
     is_over: bool,
 }
 
-/// What the writer finds besides bytes.
+/// What the writer takes from the buffer.
 struct Taken {
     lines: u64,
     is_rotated: bool,
@@ -92,13 +91,13 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// What became of the lines.
+/// The number of lines by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineCounts {
     pub written: u64,
-    /// For want of room.
+    /// For lack of space.
     pub dropped: u64,
-    /// Since they could not be written.
+    /// After write errors.
     pub failed: u64,
 }
 
@@ -113,7 +112,7 @@ impl Log {
         LineCounts { written: load(written), dropped: load(dropped), failed: load(failed) }
     }
 
-    /// The file has another name now: the next line begins a new one.
+    /// The file was renamed: reopens it before the next line.
     pub fn reopen(&self) {
         self.lock().is_rotated = true;
         self.called.notify_one();
@@ -139,7 +138,7 @@ impl Log {
         }
     }
 
-    /// Waits for lines, and then a little for more of them. They are exchanged for the empty `bytes`.
+    /// Waits for lines, and then briefly for more. Swaps them with the empty `bytes`.
     fn take(&self, bytes: &mut Vec<u8>) -> Taken {
         let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_rotated && !waiting.is_over;
         let waiting = self.called.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +168,7 @@ impl AccessLog for Log {
     }
 }
 
-/// The thread that writes.
+/// The writing thread.
 #[derive(Debug)]
 pub struct Writer {
     log: Arc<Log>,
@@ -177,7 +176,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the destination and begins to write what is put into [`Writer::log`].
+    /// Opens the destination and starts to write the lines of [`Writer::log`].
     pub fn start(destination: Destination, format: Format) -> Result<Self, String> {
         let fault = |error: io::Error| {
             format!(
@@ -196,7 +195,7 @@ impl Writer {
         Arc::clone(&self.log)
     }
 
-    /// Writes what is waiting, and ends.
+    /// Writes what is buffered, and ends.
     pub fn finish(self) {
         self.log.lock().is_over = true;
         self.log.called.notify_one();
@@ -208,7 +207,7 @@ struct Writing {
     log: Arc<Log>,
     destination: Destination,
     sink: Box<dyn Write + Send>,
-    /// One line for each kind of trouble is enough.
+    /// Each kind of error is printed once.
     has_told: bool,
 }
 

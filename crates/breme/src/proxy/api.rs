@@ -25,7 +25,7 @@ const CACHE_INDEX: &str = "GET /cache/statistics         size, hits and misses\n
     GET /cache/hottest?count=20   the most requested objects\n\
     POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"origin\": …, \"group\": …}, {\"all\": true}; with \"soft\": true objects become stale instead\n";
 
-/// The pages of a proxy: about its upstreams if it is a reverse one, about its cache if it has one.
+/// The pages of a proxy: about its upstreams if it is a reverse proxy, about its cache if it has one.
 #[derive(Debug)]
 pub struct ProxyApi {
     pub upstreams: Option<Upstreams>,
@@ -119,7 +119,7 @@ fn state(state: &UpstreamState) -> Value {
     })
 }
 
-/// With `%5B` and the like as what they stand for.
+/// Decodes `%5B` and the like.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! The flags, and what they mean to the proxy and to the driver. The keys of a configuration file are the same.
+//! The flags, and their conversion to settings of the proxy and the driver. A configuration file has the same keys.
 
 mod balancer;
 mod cache;
@@ -29,7 +29,6 @@ use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of, whole};
 
-/// The end of the help.
 const EXAMPLES: &str = "Examples:
   breme proxy --upstream http://127.0.0.1:8080
   breme proxy --upstream http://10.0.0.11:8080 --upstream http://10.0.0.12:8080 \\
@@ -42,9 +41,9 @@ down gracefully.
 Exit status: 0 after a shutdown or a valid --check-config, 1 if the proxy cannot run, 2 for a wrong
 configuration.";
 
-/// What the command is called.
+/// The name of the command.
 pub const ROLE: &str = "proxy";
-/// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
+/// Default number of threads of `--driver threads`: each serves one connection at a time.
 const POOL_DEFAULT: usize = 128;
 const TIMEOUTS: &str = "Timeouts";
 const ERRORS: &str = "Error responses";
@@ -197,12 +196,12 @@ pub struct Args {
     relay_memory: usize,
 }
 
-/// The command by itself, as its file must know it.
+/// The command alone, for its configuration file.
 pub fn command() -> Command {
     <Args as clap::Args>::augment_args(Command::new(ROLE))
 }
 
-/// What the command line says, and what the file says of the rest.
+/// The flags of the command line, with defaults from the file.
 pub(super) fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
     let command = command();
     let (matches, args): (_, Args) = configuration::in_force(&command, config)?;
@@ -256,10 +255,10 @@ impl Args {
         })
     }
 
-    /// Of the cache, if there is to be one.
+    /// The settings of the cache, if enabled.
     pub(super) fn cache_settings(&self, secrets: &Secrets) -> Option<CacheSettings> {
         let settings = self.caching.settings(&self.via_name, secrets.seed)?;
-        // The balancer's cookie is between the proxy and its clients: no answer depends on it.
+        // The balancer's cookie is between the proxy and its clients: no response depends on it.
         let ignored = self.balancing.own_cookie().into_iter().chain(self.caching.cache_ignore_cookie.iter().cloned());
         Some(CacheSettings { ignored_cookies: ignored.collect(), ..settings })
     }
@@ -268,19 +267,19 @@ impl Args {
         self.connections.limits().head_bytes_max
     }
 
-    /// For the driver, but for the number of connections and the clients of TLS.
+    /// The settings of the driver, except the number of connections and the TLS clients.
     pub(super) fn driver_settings(&self) -> DriverSettings {
         let threads = parallelism_of(self.threads, &self.serving, POOL_DEFAULT);
         DriverSettings {
             connect_timeout: self.connect_timeout,
-            // What an exchange may have waiting, the driver holds: what is waiting when it stops to receive, and what
-            // it has received by then.
+            // The driver holds the buffered part of an exchange: its queue when it stops receiving, and what it has
+            // received by then.
             send_queue_high_bytes: self.relay_memory.saturating_sub(RECEIVE_CHUNK_BYTES_MAX) as u64,
             ..self.connections.driver_settings(&self.serving, threads)
         }
     }
 
-    /// Connections that a shard must be able to hold; none if that is left to us.
+    /// The configured connections per shard; none: automatic.
     pub(super) fn connections_of_shard(&self) -> Option<usize> {
         self.connections.connections_of_shard(&self.serving)
     }
@@ -290,7 +289,7 @@ impl Args {
         Place::all(&self.listen, self.tls.has_tls())
     }
 
-    /// What can be found wrong by looking at the flags alone.
+    /// Checks that depend on the flags alone.
     fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         if !self.forward && self.upstreams.upstream.is_empty() {
             return Err(Failure::usage(

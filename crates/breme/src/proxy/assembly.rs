@@ -1,5 +1,4 @@
-//! From the flags to a proxy, and to all that belongs to it. Nothing is bound here, so that it also serves to check
-//! flags.
+//! Creates a proxy and its parts from the flags. Nothing is bound here, so that it also serves to check flags.
 
 use std::sync::Arc;
 
@@ -17,15 +16,15 @@ use crate::admin::Token;
 use crate::failure::Failure;
 use crate::serving::{Place, Tls};
 
-/// A proxy that can be started.
+/// A proxy ready to start.
 pub struct Assembly {
     pub proxy: Proxy,
     pub parts: Parts,
-    /// But for the number of connections.
+    /// Except the number of connections.
     pub driver: DriverSettings,
 }
 
-/// What belongs to a proxy.
+/// The parts of a proxy.
 pub struct Parts {
     pub secrets: Secrets,
     pub places: Vec<Place>,
@@ -105,7 +104,7 @@ pub fn locate_in_cache(error: &CacheSettingsError) -> Failure {
     Failure::usage(format!("{flag}: {error}"))
 }
 
-/// The flag that is at fault.
+/// Names the flag of an invalid setting.
 pub fn locate(error: &SettingsError) -> Failure {
     let flag = match error {
         SettingsError::NoUpstreams => "--upstream",

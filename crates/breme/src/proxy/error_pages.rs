@@ -1,7 +1,7 @@
-//! `--error-pages`: files that become the bodies of the proxy's own error responses.
+//! `--error-pages`: files for the bodies of the proxy's own error responses.
 //!
-//! A folder holds one file for each status or class (`503.html`, `5xx.html`); a single file is for every status. They
-//! are read at the start and at each reload, so that no request waits for a disk.
+//! A folder has one file per status or class (`503.html`, `5xx.html`); a single file applies to every status. They are
+//! read at the start and at each reload, so that no request waits for a disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,9 @@ use breme_proxy::{ErrorPage, ErrorPages, PageStatus};
 use crate::failure::Failure;
 use crate::files::read_bounded;
 
-/// The largest page.
 const PAGE_BYTES_MAX: u64 = 256 * 1024;
 
-/// Reads the pages that the flag names; none if it is not given.
+/// Reads the pages named by the flag; none without it.
 pub fn read(path: Option<&Path>) -> Result<ErrorPages, Failure> {
     let mut pages = ErrorPages::default();
     let Some(path) = path else { return Ok(pages) };

@@ -1,4 +1,4 @@
-//! The metrics of a proxy, beside those of every server.
+//! The metrics of a proxy, in addition to those of every server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::access_log::{LineCounts, Log};
 use super::upstreams::{Upstreams, scheme};
 use crate::admin::{Buckets, Families, Label, refusal_name};
 
-/// Reads what the proxy and its log have counted.
+/// Exports the counters of the proxy and its log.
 #[derive(Debug)]
 pub struct ProxyMetrics {
     pub proxy: Proxy,
@@ -36,7 +36,7 @@ impl Collector for ProxyMetrics {
     }
 }
 
-/// What has more than one label, or is a histogram.
+/// Metrics with more than one label, and histograms.
 fn requests(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let answers = counts.answers.iter().map(|answers| {
         let status = answers.status;
@@ -60,7 +60,7 @@ fn buckets(times: &Histogram) -> Buckets {
     Buckets { counts, sum: times.seconds }
 }
 
-/// Each upstream by itself.
+/// The metrics of each upstream.
 fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
     let gauge = |value: fn(&UpstreamState) -> u64| states.iter().map(move |state| (labels(state), value(state)));
     let is_up = gauge(|state| u64::from(state.status == UpstreamStatus::Up));
@@ -93,7 +93,7 @@ fn ends(state: &UpstreamState) -> [([Label; 3], u64); 6] {
     ends.map(|(outcome, count)| (labels_and(state, outcome), count))
 }
 
-/// What it is called in the log, in messages and at the API too; a host and a port may be two upstreams, with TLS and
+/// The name used in the log, in messages and at the API too; a host and port may be two upstreams, with TLS and
 /// without.
 fn labels(state: &UpstreamState) -> [Label; 2] {
     [("upstream", state.name.to_string()), ("scheme", scheme(state).to_owned())]
@@ -104,7 +104,7 @@ fn labels_and(state: &UpstreamState, outcome: &str) -> [Label; 3] {
     [upstream, scheme, ("outcome", outcome.to_owned())]
 }
 
-/// Requests by what the cache did.
+/// Requests by the result of the cache.
 pub fn results(counts: &ProxyCounts) -> impl Iterator<Item = (&'static str, u64)> {
     let metrics = ProxyCounts::METRICS.iter().filter(|metric| metric.name == "cache_requests");
     metrics.flat_map(|metric| metric.read(counts))

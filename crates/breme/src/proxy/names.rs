@@ -1,9 +1,7 @@
-//! Names of hosts, for a forward proxy: looked up by a few threads, since asking the operating system takes time, and
-//! kept for a while.
+//! Name resolution for a forward proxy: by a few threads, since the operating system's resolver blocks, with a cache.
 //!
-//! The system does not tell how long an answer is good for, so a name is kept for a fixed time: short enough to follow
-//! a host that moves, long enough that a page with a hundred parts asks once. Names that many want at the same time are
-//! asked for once.
+//! The system does not report the TTL, so a name is cached for a fixed time: short enough to follow a host that moves,
+//! long enough that a page with a hundred parts needs one query. Concurrent requests for a name share one query.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,27 +13,27 @@ use std::time::{Duration, Instant};
 use breme_driver::Waker;
 use breme_proxy::{Requester, Resolution, ResolveError, Resolver};
 
-/// Threads that ask; each waits for one answer at a time.
+/// Resolver threads; each waits for one query at a time.
 const THREADS: usize = 8;
-/// Names that wait to be asked for; past it a question fails.
+/// Queued names; beyond it a query fails.
 const QUESTIONS_MAX: usize = 1024;
-/// Names that are remembered; past it the one that would be forgotten next goes.
+/// Cached names; beyond it the one that expires next is removed.
 const NAMES_MAX: usize = 4096;
-/// How long an answer is good for.
+/// How long a result is cached.
 const KEPT: Duration = Duration::from_secs(30);
-/// … and the answer that there is none.
+/// … and a failure.
 const FAILURE_KEPT: Duration = Duration::from_secs(5);
 /// Addresses of one name that are used.
 const ADDRESSES_MAX: usize = 16;
-/// How long to wait before a shard whose mailbox is full is tried again.
+/// Pause before a shard whose mailbox is full is woken again.
 const MAILBOX_PAUSE: Duration = Duration::from_millis(1);
 
 type Outcome = Result<Vec<IpAddr>, ResolveError>;
 type Lookup = Box<dyn Fn(&str) -> Outcome + Send + Sync>;
-/// Tells a requester; false if it must be tried again.
+/// Wakes a requester; false if it must be tried again.
 type Wake = Box<dyn Fn(Requester) -> bool + Send + Sync>;
 
-/// Looks names up. Copies share everything; the threads end with the last of them.
+/// The resolver. Clones share everything; the threads end with the last of them.
 #[derive(Clone, Debug)]
 pub struct Names {
     shared: Arc<Shared>,
@@ -59,7 +57,7 @@ impl fmt::Debug for Shared {
 struct State {
     known: HashMap<String, Known>,
     questions: VecDeque<String>,
-    /// Who wants to know, of each name that is asked for.
+    /// The requesters of each name being resolved.
     waiting: HashMap<String, Vec<(Requester, u16)>>,
     answers: HashMap<Requester, Result<Vec<SocketAddr>, ResolveError>>,
     is_over: bool,
@@ -70,7 +68,7 @@ struct Known {
     until: Instant,
 }
 
-/// Ends the threads when nobody is left who could ask.
+/// Ends the threads when the last clone is dropped.
 #[derive(Debug)]
 struct End(Arc<Shared>);
 
@@ -82,7 +80,6 @@ impl Drop for End {
 }
 
 impl Names {
-    /// Starts the threads.
     pub fn start() -> io::Result<Self> {
         Self::start_with(Box::new(look_up))
     }
@@ -97,7 +94,7 @@ impl Names {
         Ok(names)
     }
 
-    /// How shards are told. Until this is known, answers wait.
+    /// Sets how shards are woken. Until then, results wait.
     pub fn tell_by(&self, waker: Waker) {
         self.tell_with(Box::new(move |requester| waker.wake(requester.shard, requester.message).is_ok()));
     }
@@ -149,7 +146,7 @@ impl State {
         true
     }
 
-    /// Keeps an answer, and returns who waits for it.
+    /// Caches a result, and returns its requesters.
     fn learn(&mut self, name: &str, outcome: &Outcome, now: Instant) -> Vec<Requester> {
         if self.known.len() >= NAMES_MAX && !self.known.contains_key(name) {
             let first = self.known.iter().min_by_key(|(_, known)| known.until).map(|(name, _)| name.clone());
@@ -201,7 +198,7 @@ fn with_port(outcome: &Outcome, port: u16) -> Result<Vec<SocketAddr>, ResolveErr
     Ok(addresses.iter().map(|&address| SocketAddr::new(address, port)).collect())
 }
 
-/// Asks the operating system, which also knows its file of hosts. It can take seconds.
+/// Queries the operating system, including its hosts file. It can take seconds.
 pub fn look_up(name: &str) -> Outcome {
     let found = (name, 0).to_socket_addrs().map_err(|error| meaning(&error))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
@@ -213,7 +210,7 @@ pub fn look_up(name: &str) -> Outcome {
     if addresses.is_empty() { Err(ResolveError::NoSuchName) } else { Ok(addresses) }
 }
 
-/// The system tells what went wrong in words only.
+/// The system reports errors as text only.
 fn meaning(error: &io::Error) -> ResolveError {
     let text = error.to_string();
     if ["not known", "No address associated", "nodename nor servname"].iter().any(|words| text.contains(words)) {
@@ -240,7 +237,7 @@ mod tests {
         Requester { shard: ShardId(0), message }
     }
 
-    /// Names that are looked up in a table, one permission at a time; and who is woken.
+    /// A resolver with a table of names, which answers one query per permission; and the woken requesters.
     fn names(permissions: Receiver<()>) -> (Names, Receiver<Requester>) {
         let permissions = Mutex::new(permissions);
         let lookup = move |name: &str| {

@@ -1,8 +1,8 @@
-//! What SIGHUP reads again, while connections go on: the configuration file, the certificates of both sides and the
-//! token; and the access log gets a new file.
+//! Reloading on SIGHUP without closing connections: the configuration file, the certificates of both sides, the token;
+//! the access log is reopened.
 //!
-//! A file that cannot be used changes nothing. What can be chosen at the start only is told by its name, so that nobody
-//! believes that it holds now.
+//! An invalid file changes nothing. Changed settings that need a restart are logged by name, so that their being
+//! without effect is known.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
 
-/// What holds only after a restart: keys, and beginnings of keys that end with a dash.
+/// Settings that need a restart: keys, and key prefixes that end with a dash.
 const AT_START_ONLY: [&str; 23] = [
     "forward",
     "listen",
@@ -51,33 +51,32 @@ const AT_START_ONLY: [&str; 23] = [
     "max-head",
 ];
 
-/// What can be changed at any time, but not whether there is a cache at all.
+/// Settings that can be changed, but not whether there is a cache.
 const CACHE: [&str; 2] = ["cache-", "purge-from"];
 
-/// All that can be changed while the proxy works.
+/// Everything that can be changed while the proxy runs.
 pub struct Reloading {
     pub config: Option<PathBuf>,
-    /// What was read last.
+    /// The last configuration.
     pub matches: ArgMatches,
-    /// What the proxy was started with: what needs a restart is told until there is one.
+    /// The configuration of the start: differences that need a restart are logged until there is one.
     pub started: ArgMatches,
     pub secrets: Secrets,
     pub proxy: Proxy,
     pub waker: Waker,
     pub shard_count: usize,
-    /// The driver's buffers are made for it.
+    /// The size of the driver's buffers depends on it.
     pub head_bytes_max: usize,
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
     pub files: Files,
     pub log: Option<Arc<Log>>,
-    /// How this ended.
     pub status: ReloadStatus,
 }
 
-/// What is read again from the files that were named at the start.
+/// The files named at the start, to be read again.
 pub struct Files {
-    /// What the proxy was started with.
+    /// The flags of the start.
     pub args: Args,
     pub certificate: Option<Certificate>,
     pub clients: Clients,
@@ -85,7 +84,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Each by itself: what cannot be used stays as it was, and is logged. Returns whether all could be used.
+    /// Each independently: an invalid file is logged, and its previous content stays in use. Returns whether all were
+    /// valid.
     fn reload(&self) -> bool {
         let is_certificate_good = self.certificate.as_ref().is_none_or(Certificate::reload);
         let upstreams = &self.args.upstreams;
@@ -136,7 +136,7 @@ impl Reloading {
         self.status.record(are_files_good && are_settings_good);
     }
 
-    /// Without a file the flags are what they were, but the pages that they name may be others.
+    /// Without a file the flags are unchanged, but the contents of their pages may have changed.
     fn renew_error_pages(&self) -> Result<(), Failure> {
         if self.files.args.error_pages.is_none() {
             return Ok(());
@@ -147,7 +147,7 @@ impl Reloading {
         Ok(())
     }
 
-    /// Puts into force what the command line and the file say now.
+    /// Applies the current command line and file.
     fn adopt(&mut self) -> Result<String, Failure> {
         let (matches, args) = in_force(self.config.as_deref())?;
         let command = command();

@@ -1,4 +1,4 @@
-//! What is drawn or decided at the start of a proxy, and stays.
+//! Values generated or chosen at the start of a proxy, and constant afterwards.
 
 use breme_node::ListenerId;
 

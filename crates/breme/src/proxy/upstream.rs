@@ -1,4 +1,4 @@
-//! An upstream as a flag names it: `http://b:8080,weight=2`.
+//! An upstream in the syntax of a flag: `http://b:8080,weight=2`.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,30 +6,29 @@ use std::str::FromStr;
 
 use breme_base::nearest;
 
-/// The words behind the URL.
+/// The options after the URL.
 const OPTIONS: [&str; 2] = ["weight", "route"];
 
-/// A server that requests may go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     pub is_tls: bool,
     /// A name, or an address without brackets.
     pub host: String,
     pub port: u16,
-    /// Its share of the requests, beside the others'.
+    /// Its share of the requests, relative to the others'.
     pub weight: u32,
-    /// What the route part of an application's cookie calls it.
+    /// Its name in the route part of an application's cookie.
     pub route: Option<String>,
 }
 
 impl Upstream {
-    /// Host and port as a URL has them: what it is called in messages and metrics.
+    /// Host and port as in a URL: the name in messages and metrics.
     pub fn name(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Where it is, if that needs no name to be looked up.
+    /// Its address, if no name needs to be resolved.
     pub fn literal(&self) -> Option<SocketAddr> {
         self.host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, self.port))
     }

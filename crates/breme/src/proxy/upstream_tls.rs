@@ -1,4 +1,4 @@
-//! TLS toward upstreams: whose certificates count, who the proxy is, and the clients that the driver has for upstreams.
+//! TLS toward upstreams: trusted certificates, the proxy's identity, and the driver's TLS clients.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,15 +12,15 @@ use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 
-/// Clients that may ever be made: an upstream that is in the list no more leaves its one behind.
+/// Limit of clients ever created: that of a removed upstream is kept.
 const CLIENTS_MAX: usize = 4096;
 
-/// The driver's clients of TLS, and which of them is for which upstream. Copies share them.
+/// The driver's TLS clients, by upstream. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     pub list: TlsClients,
     pub names: TlsNames,
-    /// Of the certificate that upstreams are shown.
+    /// Of the proxy's client certificate.
     pub expiry: CertificateExpiry,
     state: Arc<Mutex<State>>,
 }
@@ -33,7 +33,7 @@ struct State {
 }
 
 impl Clients {
-    /// None yet. The files are read in any case, so that a wrong one is found.
+    /// Without clients. The files are always read, so that an invalid one is detected.
     pub fn of(flags: &UpstreamFlags) -> Result<Self, Failure> {
         let clients = Self::default();
         clients.take(client_flags(flags).read()?);
@@ -49,8 +49,8 @@ impl Clients {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the files again, those of the machine's authorities too, for handshakes from now on. If anything cannot be
-    /// used, all stays as it was.
+    /// Reads the files again, including the system's CA certificates, for future handshakes. On any error, nothing
+    /// changes.
     pub fn reload(&self, flags: &UpstreamFlags) -> Result<(), Failure> {
         let files = client_flags(flags).read()?;
         let state = self.lock();
@@ -65,7 +65,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Makes a client for each upstream that is spoken to over TLS and has none.
+    /// Creates a client for each upstream with TLS that has none.
     pub fn prepare(&self, upstreams: &[Upstream]) -> Result<(), String> {
         let is_new = |upstream: &&Upstream| upstream.is_tls && self.names.client(&upstream.name()).is_none();
         let new: Vec<&Upstream> = upstreams.iter().filter(is_new).collect();

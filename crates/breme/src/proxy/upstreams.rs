@@ -1,8 +1,8 @@
-//! The upstreams of a reverse proxy as those who run it see them: a list that can be changed, names that are looked up
-//! again and again, and a word on standard error for what becomes of each.
+//! The upstreams of a reverse proxy for operators: a list that can be changed, names that are resolved periodically,
+//! and messages on standard error about changes of state.
 //!
-//! A name that has no address at the start is no fault: in a system that starts all at once the proxy is often there
-//! first. Nothing goes to that upstream until it has one.
+//! A name without an address at the start is no error: in a system whose parts start together, the proxy is often
+//! first. The upstream gets no requests until it has an address.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -17,12 +17,12 @@ use super::names::look_up;
 use super::upstream::Upstream;
 use super::upstream_tls::Clients;
 
-/// How soon a change of an upstream is told.
+/// Interval at which changes of an upstream are reported.
 const TICK: Duration = Duration::from_millis(200);
-/// How long a new list waits for the addresses of its new names; what comes later is learned as after any other change.
+/// How long a new list waits for the addresses of its new names; later ones are handled as any other change.
 const NEW_NAMES_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The upstreams, for the shards, for the admin API and for signals. Copies share everything.
+/// The upstreams, for the shards, the admin API and signals. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Upstreams {
     shared: Arc<Shared>,
@@ -42,22 +42,22 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     list: Vec<Upstream>,
-    /// What names have led to.
+    /// The last addresses of each name.
     known: HashMap<String, Vec<IpAddr>>,
-    /// How often names are looked up; 0: only when they are new.
+    /// Interval of name resolution; 0: only new names.
     interval: Duration,
-    /// Names are to be looked up now.
+    /// Names are to be resolved now.
     is_stale: bool,
     is_over: bool,
 }
 
-/// Why a list of upstreams cannot be taken.
+/// Why a list of upstreams was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListError {
     Group(GroupError),
-    /// TLS cannot be spoken with one of them.
+    /// TLS is impossible with one of them.
     Tls(String),
-    /// This one is the proxy itself: requests would go in a circle.
+    /// This one is the proxy itself: requests would loop.
     Own(String),
 }
 
@@ -78,7 +78,7 @@ impl From<GroupError> for ListError {
 }
 
 impl Upstreams {
-    /// Looks the names up once.
+    /// Resolves the names once.
     pub fn new(
         settings: GroupSettings,
         list: Vec<Upstream>,
@@ -109,25 +109,25 @@ impl Upstreams {
         })
     }
 
-    /// What the shards ask.
+    /// The group used by the shards.
     pub fn group(&self) -> Arc<Group> {
         Arc::clone(&self.shared.group)
     }
 
-    /// Follows the names from now on, and tells what becomes of the upstreams.
+    /// Starts to follow the names, and to report changes of state.
     pub fn follow(&self) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         std::thread::Builder::new().name("upstreams".to_owned()).spawn(move || shared.follow()).map(drop)
     }
 
-    /// Ends the thread, which tells what there is to tell first.
+    /// Ends the thread, which first reports pending changes.
     pub fn end(&self) {
         self.shared.lock().is_over = true;
         self.shared.called.notify_all();
         self.shared.tell_changes();
     }
 
-    /// Refuses upstreams that are the proxy itself, which listens here: those in the list, and in every later one.
+    /// Rejects upstreams that are the proxy itself, which listens here: those in the list, and in every later one.
     pub fn refuse_own(&self, listening: Vec<SocketAddr>) -> Result<(), ListError> {
         let states = self.states();
         let named = states.iter().map(|state| (&*state.name, &*state.addresses));
@@ -140,24 +140,24 @@ impl Upstreams {
         self.shared.group.states(self.shared.clock.now())
     }
 
-    /// Whether there is one of this name.
+    /// Returns whether there is one with this name.
     pub fn drain(&self, name: &str) -> bool {
         self.shared.group.drain(self.shared.clock.now(), name)
     }
 
-    /// Whether there is one of this name.
+    /// Returns whether there is one with this name.
     pub fn undrain(&self, name: &str) -> bool {
         self.shared.group.undrain(self.shared.clock.now(), name)
     }
 
-    /// Takes another list, and other rules if there are any. Requests that are under way notice nothing.
+    /// Replaces the list, and the rules if there are any. Requests in progress are not affected.
     pub fn replace(
         &self,
         list: Vec<Upstream>,
         rules: Option<(GroupSettings, Duration)>,
     ) -> Result<ListChange, ListError> {
         let Shared { group, clock, clients, listening, called, .. } = &*self.shared;
-        // Before anybody may choose them.
+        // Before any shard may select them.
         clients.prepare(&list).map_err(ListError::Tls)?;
         let found = self.look_up_new(&list);
         let mut state = self.shared.lock();
@@ -184,14 +184,14 @@ impl Upstreams {
 }
 
 impl Upstreams {
-    /// Where names lead that were in no list before, as far as that can be known soon; else whoever is asked after an
-    /// exchange of the whole list would find nobody for a moment.
+    /// Resolves names that were in no list before, within a time limit; otherwise, after a replacement of the whole
+    /// list, the proxy would briefly have no upstream.
     fn look_up_new(&self, list: &[Upstream]) -> Vec<(String, Vec<IpAddr>)> {
         let known: Vec<String> = self.shared.lock().known.keys().cloned().collect();
         let new: Vec<Upstream> = list.iter().filter(|upstream| !known.contains(&upstream.host)).cloned().collect();
         let (sender, receiver) = std::sync::mpsc::channel();
         let looking = std::thread::Builder::new().name("new-upstreams".to_owned());
-        // If it comes too late, nobody listens any more.
+        // If it is too late, nothing receives it.
         let begun = looking.spawn(move || drop(sender.send(look_up_all(&new))));
         let found = begun.ok().and_then(|_| receiver.recv_timeout(NEW_NAMES_PATIENCE).ok()).unwrap_or_default();
         found.into_iter().filter_map(|(host, addresses)| Some((host, addresses.ok()?))).collect()
@@ -223,8 +223,7 @@ impl Shared {
         }
     }
 
-    /// An upstream whose name has no address any more stays where it was: names fail more often than servers move to
-    /// nowhere.
+    /// An upstream whose name no longer resolves keeps its address: resolution fails more often than servers vanish.
     fn learn(&self, list: &[Upstream], found: BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>) {
         for (host, addresses) in found {
             let Ok(addresses) = addresses else { continue };
@@ -244,7 +243,7 @@ impl Shared {
     }
 }
 
-/// Where the names of a list lead, those that are addresses left out.
+/// Resolves the names of a list, except addresses.
 fn look_up_all(list: &[Upstream]) -> BTreeMap<String, Result<Vec<IpAddr>, ResolveError>> {
     let names = list.iter().filter(|upstream| upstream.literal().is_none()).map(|upstream| upstream.host.clone());
     names.map(|host| (host.clone(), look_up(&host))).collect()
@@ -259,7 +258,7 @@ fn member(upstream: &Upstream, known: &HashMap<String, Vec<IpAddr>>) -> Upstream
     UpstreamSettings { name: upstream.name(), tls: is_tls, addresses, weight, route }
 }
 
-/// The name of an upstream all of whose addresses are among those where the proxy listens.
+/// The name of an upstream whose addresses are all among those where the proxy listens.
 fn find_own<'a>(
     mut named: impl Iterator<Item = (&'a str, &'a [SocketAddr])>,
     listening: &[SocketAddr],
@@ -276,7 +275,7 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|&address| SocketAddr::new(address, port)).collect()
 }
 
-/// By its URL an upstream is known among all.
+/// The URL identifies an upstream.
 pub fn url(state: &UpstreamState) -> String {
     format!("{}://{}", scheme(state), state.name)
 }

@@ -1,4 +1,4 @@
-//! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics`, with a time of the sender's.
+//! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics`, with the sender's time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -11,12 +11,12 @@ use prometheus_client::registry::Registry;
 use super::{Delivery, Receiver};
 use crate::failure::Failure;
 
-/// Most messages that wait for the receiver; further ones are not sent.
+/// Limit of queued messages; further ones are dropped.
 const QUEUE_MAX: usize = 600;
 /// Pause after a failed attempt; it doubles.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// At the end, messages are sent for this long, and for that of the last request.
+/// At the end, messages are sent for this long, plus the time limit of the last request.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 const TOO_MANY_REQUESTS: u16 = 429;
 const HEADERS: [(&str, &str); 3] = [
@@ -33,16 +33,16 @@ pub struct RemoteWriter {
     delivery: Delivery<Vec<u8>>,
 }
 
-/// When problems are told.
+/// When problems are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
     /// On standard error, when they occur.
     AtOnce,
-    /// By [`RemoteWriter::finish`]: a terminal that shows a view has no place for them before.
+    /// By [`RemoteWriter::finish`]: a terminal with a view has no place for them before.
     AtEnd,
 }
 
-/// What became of the messages.
+/// The number of messages by outcome.
 #[derive(Debug)]
 struct Account {
     command: &'static str,
@@ -77,7 +77,7 @@ impl Account {
     }
 }
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Debug)]
 struct Source {
     /// Series of other prefixes describe this process.
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(gaps, "remote write: 3 of 61 samples not delivered: http://r/ is too slow");
     }
 
-    /// After a failed attempt nothing more is tried.
+    /// After a failed attempt no further one is made.
     #[test]
     fn the_end_is_bounded() {
         let (sender, bodies) = mpsc::channel();

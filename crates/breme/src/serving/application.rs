@@ -25,7 +25,7 @@ pub struct LimitFlags {
 }
 
 impl LimitFlags {
-    /// The limits of a server with so many listeners, which needs `of_connection` descriptors for each connection.
+    /// The limits of a server with this many listeners, which needs `of_connection` descriptors per connection.
     pub fn limits(
         &self,
         listeners: usize,
@@ -44,7 +44,7 @@ impl LimitFlags {
     }
 }
 
-/// So many threads, or one per processor.
+/// With this many threads, or one per CPU.
 pub fn runtime(role: &str, threads: Option<usize>) -> Result<Runtime, Failure> {
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = threads {
@@ -54,7 +54,7 @@ pub fn runtime(role: &str, threads: Option<usize>) -> Result<Runtime, Failure> {
     runtime.map_err(|error| Failure::run(format!("cannot start threads: {error}")))
 }
 
-/// Listens at all places; port 0 becomes the one that was free. Call it on the runtime.
+/// Listens at all places; port 0 is replaced by the assigned one. Call it on the runtime.
 pub fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
     let mut listeners = Vec::new();
     let mut bound = Vec::new();
@@ -70,12 +70,12 @@ pub fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, V
     Ok((listeners, bound))
 }
 
-/// The future ends with SIGTERM or SIGINT; a second one ends the program at once. Call it on the runtime.
+/// Completes on SIGTERM or SIGINT; a second signal exits at once. Call it on the runtime.
 pub fn ending(readiness: Readiness) -> Result<impl Future<Output = ()>, Failure> {
     let fault = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
-    // Scripts that rotate logs send it; its default is to kill.
+    // Sent by log rotation; its default action is to kill.
     let mut unused = signal(SignalKind::user_defined1()).map_err(fault)?;
     tokio::spawn(async move { while unused.recv().await.is_some() {} });
     Ok(async move {

@@ -1,4 +1,4 @@
-//! The flags of every server, and what they mean to its driver and to its connections.
+//! The flags of every server, and their conversion to settings of the driver and of connections.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ impl ProcessFlags {
     }
 }
 
-/// As many threads as were asked for; else the pool of the driver `threads`, or one for each processor.
+/// The configured number of threads; else the pool of the driver `threads`, or one per CPU.
 pub fn parallelism_of(asked: Option<usize>, flags: &ListenFlags, pool: usize) -> usize {
     asked.unwrap_or_else(|| match &flags.process.cpus {
         _ if flags.driver.is_threads() => pool,
@@ -179,13 +179,13 @@ impl ConnectionFlags {
         }
     }
 
-    /// For the driver, but for the number of connections.
+    /// The settings of the driver, except the number of connections.
     pub fn driver_settings(&self, listen: &ListenFlags, threads: usize) -> DriverSettings {
         let defaults = DriverSettings::default();
         DriverSettings {
             threads,
             cpus: listen.process.cpus(),
-            // A head must be seen in one piece.
+            // A head must fit into the buffer.
             receive_bytes_max: defaults.receive_bytes_max.max(self.max_head * 2),
             send_timeout: self.send_timeout,
             stopping_timeout: self.drain_timeout,
@@ -194,13 +194,13 @@ impl ConnectionFlags {
         }
     }
 
-    /// Connections that a shard must be able to hold; none if that is left to us.
+    /// The configured connections per shard; none: automatic.
     pub fn connections_of_shard(&self, listen: &ListenFlags) -> Option<usize> {
         if listen.driver.is_threads() { Some(1) } else { self.max_connections }
     }
 }
 
-/// A number that is not 0.
+/// A number above 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match units::size(text)? {
         0 => Err("it must be at least 1".to_owned()),
@@ -208,7 +208,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A whole number that a setting can hold.
+/// An integer that fits `T`.
 pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
     T::try_from(units::count(text)?).map_err(|_| format!("{text} is too large; the maximum is {max}"))
@@ -219,11 +219,11 @@ fn field_count(text: &str) -> Result<usize, String> {
     if count <= FIELD_COUNT_MAX { Ok(count) } else { Err(format!("it must be at most {FIELD_COUNT_MAX}")) }
 }
 
-/// Processors by number, in the order in which threads take them.
+/// CPUs by number, in the order in which threads use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CpuList(Vec<usize>);
 
-/// The highest number of a processor that Linux can be built for.
+/// The highest CPU number for which Linux can be built.
 const CPU_NUMBER_MAX: usize = 8191;
 
 fn cpu_list(text: &str) -> Result<CpuList, String> {

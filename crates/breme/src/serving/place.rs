@@ -1,10 +1,8 @@
-//! Where a server listens.
-
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use crate::failure::Failure;
 
-/// Where a listener is, and whether TLS is spoken there.
+/// The address of a listener, and whether it uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub address: SocketAddr,
@@ -16,7 +14,7 @@ impl Place {
         if self.is_secured { "https" } else { "http" }
     }
 
-    /// What `--listen` says, each time that it is given.
+    /// Parses all values of `--listen`.
     pub fn all(texts: &[String], has_tls: bool) -> Result<Vec<Self>, Failure> {
         let mut places: Vec<Self> = Vec::new();
         for text in texts {
@@ -30,7 +28,7 @@ impl Place {
         Ok(places)
     }
 
-    /// What `--listen` says once: with TLS, `http://ADDR` listens without it.
+    /// Parses one value of `--listen`: with TLS, `http://ADDR` listens without it.
     pub fn of(text: &str, has_tls: bool) -> Result<Self, Failure> {
         let (is_secured, address) = match text.split_once("://") {
             None => (has_tls, text),
@@ -49,7 +47,7 @@ impl Place {
     }
 }
 
-/// An address of this machine, as a flag has it; `:8080` is that port at every IPv4 address.
+/// A local address in a flag; `:8080` is that port at every IPv4 address.
 pub fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let text = text.trim_end_matches('/');
     let fault = |why: &str| {

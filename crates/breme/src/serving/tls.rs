@@ -1,4 +1,4 @@
-//! TLS for a server: whose certificate is shown, and how it is exchanged while the server works.
+//! TLS for a server: its certificate, and its replacement while the server runs.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 
-/// The response to a client that speaks HTTP without TLS.
+/// The response to a client that sends HTTP without TLS.
 const PLAINTEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 52\r\n\
     Connection: close\r\n\r\nThis port speaks TLS only: use https:// in the URL.\n";
 
-/// How TLS is spoken, and the files that it came from, if they can be read again.
+/// The TLS configuration, and its files if they can be read again.
 #[derive(Debug)]
 pub struct Tls {
     pub server: ServerTls,
@@ -21,7 +21,7 @@ pub struct Tls {
     pub reloading: Option<Reloading>,
 }
 
-/// The files, so that they can be read again.
+/// The files, to be read again.
 #[derive(Debug)]
 pub struct Reloading {
     role: &'static str,
@@ -32,7 +32,7 @@ pub struct Reloading {
 }
 
 impl Reloading {
-    /// Reads the files again, for new connections. Returns whether they can be used; if not, the old ones stay.
+    /// Reads the files again, for new connections. Returns whether they are valid; if not, the old ones stay in use.
     pub fn reload(&self) -> bool {
         let role = self.role;
         let files = files(&self.certificate, self.key.as_ref());
@@ -52,7 +52,7 @@ impl Reloading {
 }
 
 impl Tls {
-    /// How TLS is spoken at these places, if it is.
+    /// The TLS configuration of these places, if any uses TLS.
     pub fn of(role: &'static str, flags: &TlsFlags, places: &[Place]) -> Result<Option<Self>, Failure> {
         if flags.tls_self_signed {
             let identity = self_signed(places)?;
@@ -74,7 +74,7 @@ impl Tls {
 }
 
 impl TlsFlags {
-    /// Whether the certificate and its key can be used, if their names are known yet.
+    /// Checks the certificate and its key, if their names are known yet.
     pub fn check_files(&self) -> Result<(), Failure> {
         let files = self.tls_cert.as_ref().and_then(|certificate| files(certificate, self.tls_key.as_ref()).known());
         files.map_or(Ok(()), |files| files.identity().map(drop).map_err(Failure::usage))
@@ -90,7 +90,7 @@ fn server(identity: &Identity) -> Result<ServerTls, Failure> {
     Ok(server.with_plaintext_response(PLAINTEXT_ANSWER))
 }
 
-/// A new certificate for the names by which this machine is reached in a laboratory.
+/// A new certificate for the names of this machine.
 fn self_signed(places: &[Place]) -> Result<Identity, Failure> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     names.extend(places.iter().map(|place| place.address.ip().to_string()));
@@ -103,7 +103,7 @@ fn self_signed(places: &[Place]) -> Result<Identity, Failure> {
     Identity::from_pem(certificate.as_bytes(), key.as_bytes()).map_err(|error| fault(error.to_string()))
 }
 
-/// The machine's name, where the kernel tells it in a file.
+/// The hostname from a file of the kernel.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

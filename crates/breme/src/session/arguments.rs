@@ -17,7 +17,6 @@ use crate::load::units;
 use crate::serving::application::LimitFlags;
 use crate::serving::{Place, TlsFlags, at_least_one, resolve};
 
-/// The end of the help.
 const EXAMPLES: &str = "Examples:
   breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions
   breme session --nodes 4                       # four nodes and a director
@@ -30,7 +29,6 @@ docs/SESSION.md describes the applications, what is promised, and what happens w
 SIGTERM gives the sessions to other nodes and shuts down gracefully.
 Exit status: 0 after a shutdown, 1 if the node cannot run, 2 for wrong flags.";
 
-/// The most nodes of a cluster on one machine.
 const NODES_MAX: usize = 64;
 
 const CLUSTER: &str = "Cluster";
@@ -215,13 +213,13 @@ fn replicas(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The command by itself, as its file must know it.
+/// The command alone, for its configuration file.
 pub(super) fn command() -> Command {
     <Args as clap::Args>::augment_args(Command::new(ROLE))
 }
 
 impl Args {
-    /// Finds wrong flags before anything is written.
+    /// Rejects invalid flags before anything is written.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.places()?;
         self.nodes.map_or(Ok(Vec::new()), |count| self.node_places(count))?;
@@ -248,7 +246,7 @@ impl Args {
         Place::all(texts, self.tls.has_tls())
     }
 
-    /// As the director is started.
+    /// The listening addresses of the director.
     pub(super) fn listen(&self) -> &[String] {
         &self.listen
     }
@@ -257,7 +255,7 @@ impl Args {
         self.admin.as_deref().map(|text| resolve("--admin", text)).transpose()
     }
 
-    /// Where other nodes are listened for; none if there cannot be any.
+    /// Where it listens for other nodes; none if there cannot be any.
     pub(super) fn peer_place(&self) -> Result<Option<SocketAddr>, Failure> {
         match (&self.peer_listen, &self.engine) {
             (Some(text), EngineChoice::Nats(_)) => resolve("--peer-listen", text).map(Some),
@@ -277,7 +275,7 @@ impl Args {
         }
     }
 
-    /// Whether clients speak TLS, here or with a proxy in front.
+    /// Whether clients use TLS, to this server or to a proxy in front of it.
     pub(super) fn has_secure_cookies(&self) -> bool {
         self.secure_cookies || self.tls.has_tls()
     }
@@ -320,7 +318,7 @@ impl Args {
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {
-        // Its own, and one to another node.
+        // The client's, and one to another node.
         let of_connection = 2;
         self.limits.limits(self.listen.len() + 1, self.admin.is_some(), of_connection, self.drain_timeout)
     }

@@ -1,8 +1,8 @@
 //! `--nodes`: a whole cluster on this machine, with a director in front.
 //!
 //! The director is a process of `breme proxy` that follows the route part of the session's cookie. With an engine in a
-//! folder, which only one process may open, the nodes are in this process. Else each is a process of its own
-//! (`supervised`): when one ends, the others learn it at once, and it is started again at its address.
+//! folder, which only one process may open, the nodes are in this process. Otherwise each is a process of its own
+//! (`supervised`): when one exits, the others are notified at once, and it is restarted at its address.
 
 mod director;
 mod processes;
@@ -30,7 +30,6 @@ use crate::serving::{Place, Tls, announce};
 
 pub(super) use processes::serve_processes;
 
-/// Where a node serves clients.
 pub(super) struct NodePlace {
     pub(super) name: NodeName,
     pub(super) place: Place,
@@ -43,7 +42,7 @@ fn node_name(number: usize) -> Result<NodeName, Failure> {
     NodeName::new(&format!("n{number}")).map_err(|error| Failure::run(error.to_string()))
 }
 
-/// One line for each node, after those that every server prints.
+/// One line per node, after those of every server.
 fn announce_nodes(nodes: &[NodePlace]) {
     let mut output = std::io::stdout().lock();
     for NodePlace { name, place, process, admin } in nodes {
@@ -66,7 +65,6 @@ fn end_signal(readiness: Readiness) -> Result<watch::Receiver<bool>, Failure> {
     Ok(is_ending)
 }
 
-/// Returns when it is true.
 async fn is_true(mut signal: watch::Receiver<bool>) {
     // Without a sender the cluster has ended.
     let _ = signal.wait_for(|is_true| *is_true).await;
@@ -91,7 +89,7 @@ pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Fail
             peer_place: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             secrets: Secrets { peers: peers.clone(), keys: keys.clone() },
         };
-        // The readiness of one stands for all: they share an engine.
+        // The readiness of one applies to all: they share an engine.
         hosts.push(Host::start(args, part, opened.clone(), readiness.clone())?);
     }
     drop(opened);
@@ -117,7 +115,7 @@ pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Fail
     Ok(())
 }
 
-/// What is in front of the nodes.
+/// The director's inputs.
 struct Front<'a> {
     args: &'a Args,
     admin: Option<AdminListener>,
@@ -126,7 +124,7 @@ struct Front<'a> {
 }
 
 impl Front<'_> {
-    /// Runs the director until the end is there, and it has ended.
+    /// Runs the director until the cluster is to end, and waits for its exit.
     async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
         let Self { args, admin, registry, readiness } = self;
         let director = Director::start(args, nodes).await?;

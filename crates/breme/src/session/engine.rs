@@ -1,4 +1,4 @@
-//! What keeps the sessions.
+//! The store of sessions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio::time::sleep;
 use super::arguments::Args;
 use crate::failure::Failure;
 
-/// How long servers may take to be there when a node starts.
+/// How long servers may take to become available when a node starts.
 const START_TIME: Duration = Duration::from_secs(30);
 const START_PAUSE: Duration = Duration::from_millis(500);
 
-/// What `--engine` names.
+/// The value of `--engine`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineChoice {
     /// A folder of this machine.
@@ -32,7 +32,7 @@ pub(super) fn engine_choice(text: &str) -> Result<EngineChoice, String> {
     }
 }
 
-/// An engine, and the nodes of which it is known that they have ended, with the nonces of their processes.
+/// An engine, and the nodes that are known to have ended, with the nonces of their processes.
 #[derive(Clone)]
 pub(super) struct Opened {
     pub(super) engine: Arc<dyn Engine>,
@@ -55,7 +55,7 @@ impl Opened {
     }
 }
 
-/// Connects, and tries again while the servers start or elect a leader.
+/// Connects, repeatedly while the servers start or elect a leader.
 async fn connect(settings: &NatsSettings) -> Result<NatsEngine, EngineError> {
     let started = Instant::now();
     loop {

@@ -25,10 +25,10 @@ use crate::failure::Failure;
 use crate::serving::application::listen;
 use crate::serving::{Place, Reloading, Tls};
 
-/// How often it is looked whether a node has its lease, or its sessions yet.
+/// Interval between checks of a node's lease and sessions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a node is, besides what the flags say of all.
+/// Properties of one node, in addition to the flags of all.
 pub(super) struct Part<'a> {
     pub(super) name: NodeName,
     /// Where it listens for clients, and with which certificate.
@@ -39,19 +39,18 @@ pub(super) struct Part<'a> {
     pub(super) secrets: Secrets,
 }
 
-/// What ends.
+/// The scope of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// One node, whose sessions other nodes take.
+    /// One node, whose sessions are handed over to other nodes.
     Node,
     /// The only node, or all.
     Cluster,
 }
 
-/// A node that serves.
+/// A serving node.
 pub(super) struct Host {
     node: Node,
-    /// The applications.
     router: Router,
     listeners: Vec<Listener>,
     places: Vec<Place>,
@@ -69,7 +68,7 @@ impl Host {
         let address = match (&args.peer_address, &peer_listener) {
             (Some(address), _) => address.clone(),
             (None, Some((_, address))) => address.to_string(),
-            // Nobody will ever use it.
+            // Never used.
             (None, None) => "127.0.0.1:1".to_owned(),
         };
         let (listeners, places) = listen(places, tls)?;
@@ -94,7 +93,7 @@ impl Host {
         &self.node
     }
 
-    /// Where clients are listened for.
+    /// Where it listens for clients.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
@@ -105,13 +104,13 @@ impl Host {
         Some(NodePlace { name: self.node.name(), place, process: None, admin: None })
     }
 
-    /// Serves clients until `end`; then gives the sessions away, and finishes the requests that have begun. Returns
-    /// whether that was done in time.
+    /// Serves clients until `end`; then hands the sessions over, and finishes requests in progress. Returns whether
+    /// that was done in time.
     pub(super) async fn serve(self, end: impl Future<Output = Ending>) -> bool {
         let Self { node, router, listeners, limits, .. } = self;
         let leave = async {
             if end.await == Ending::Node {
-                // Clients are served meanwhile: by the nodes to which their sessions go.
+                // Meanwhile clients are served by the nodes that receive their sessions.
                 node.drain();
                 let _ = timeout(limits.drain_timeout, gave_all_away(&node)).await;
             }
@@ -124,7 +123,7 @@ impl Host {
     }
 }
 
-/// The applications, for clients, which other nodes learn of when they get their requests.
+/// The applications, for requests from clients: adds the client address, for nodes that receive them later.
 #[derive(Clone)]
 struct Clients(Router);
 
@@ -159,7 +158,7 @@ fn listen_for_peers(place: SocketAddr) -> Result<(TcpListener, SocketAddr), Fail
     bind().map_err(|error: std::io::Error| Failure::run(format!("--peer-listen {place}: {error}")))
 }
 
-/// Prints what operators want to know.
+/// Prints events for operators.
 async fn report(name: String, mut events: broadcast::Receiver<Event>) {
     loop {
         let event = match events.recv().await {
@@ -211,7 +210,7 @@ async fn watch(node: Node, readiness: Readiness) {
     }
 }
 
-/// What is reported of the certificate for clients, which SIGHUP reads again.
+/// Reports the certificate for clients, and reloads it on SIGHUP.
 pub(super) fn maintain(tls: Option<Tls>) -> Result<Maintenance, Failure> {
     let mut maintenance = Maintenance::default();
     let Some(Tls { expiry, reloading, .. }) = tls else { return Ok(maintenance) };

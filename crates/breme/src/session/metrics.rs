@@ -10,11 +10,11 @@ use prometheus_client::registry::Unit;
 
 use crate::admin::{Buckets, Families, Label};
 
-/// Reads what nodes have counted.
+/// Exports the counters of nodes.
 #[derive(Debug)]
 pub(super) struct SessionMetrics(pub(super) Vec<Node>);
 
-/// A metric: its name, its help, and where its value is.
+/// Name, help, and value.
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
 /// A label and its value.
 type Labelled<T, V> = (&'static str, fn(&T) -> V);
@@ -35,7 +35,7 @@ const COUNTERS: [Metric<Statistics, u64>; 13] = [
     ("session_damaged", "Records that were damaged or older than before.", |counts| counts.damaged),
 ];
 
-/// What became of requests.
+/// Requests by outcome.
 const OUTCOMES: [Labelled<Statistics, u64>; 6] = [
     ("done", |counts| counts.done),
     ("not-done", |counts| counts.not_done),
@@ -51,7 +51,7 @@ const GAUGES: [Metric<Gauges, usize>; 3] = [
     ("session_engine_requests", "Requests to the engine without a response yet.", |gauges| gauges.engine_questions),
 ];
 
-/// What requests wait for.
+/// Requests by what they wait for.
 const STAGES: [Labelled<Stages, usize>; 4] = [
     ("turn", |stages| stages.waiting),
     ("running", |stages| stages.running),

@@ -1,4 +1,4 @@
-//! Secrets in files: those that sign cookies, and that by which nodes of one machine know each other.
+//! Secrets in files: the keys of cookies, and the secret that authenticates nodes of one machine.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -18,31 +18,31 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// In the folder of the embedded engine.
 const KEYS: &str = "cookie.keys";
 
-/// What a node signs cookies with, and by what it knows the others.
+/// The keys of a node's cookies, and the secret shared with other nodes.
 pub(super) struct Secrets {
     pub(super) peers: Peers,
     pub(super) keys: CookieKeys,
 }
 
 impl Secrets {
-    /// Those that the flags name.
+    /// Those named by the flags.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
         let keys = cookie_keys(args)?;
         Ok(Self { peers: peers(args)?, keys })
     }
 }
 
-/// Keys of this secret.
+/// Cookie keys derived from this secret.
 pub(super) fn keys_of(secret: &str) -> Result<CookieKeys, Failure> {
     CookieKeys::new([secret.as_bytes()]).map_err(|error| Failure::run(error.to_string()))
 }
 
-/// Nodes of this machine that know this secret.
+/// Nodes of this machine with this secret.
 pub(super) fn peers_of(secret: &[u8]) -> Result<Peers, Failure> {
     Peers::on_this_machine(secret).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The keys that sign cookies. If the whole cluster is on this machine, the file is created if it does not exist.
+/// The keys of cookies. If the whole cluster is on this machine, the file is created if it does not exist.
 pub(super) fn cookie_keys(args: &Args) -> Result<CookieKeys, Failure> {
     let is_whole = args.nodes.is_some() || matches!(args.engine, EngineChoice::Embedded(_));
     let (path, is_created) = match (&args.cookie_key_file, &args.engine) {
@@ -79,7 +79,7 @@ pub(super) fn random_secret() -> Result<String, Failure> {
     Ok(format!("{:032x}{:032x}", random_bits()?, random_bits()?))
 }
 
-/// By what this node knows the others.
+/// How this node authenticates others.
 fn peers(args: &Args) -> Result<Peers, Failure> {
     if let (Some(certificate), Some(key), Some(authority)) = (&args.peer_cert, &args.peer_key, &args.peer_ca) {
         let files = [("--peer-cert", certificate), ("--peer-key", key), ("--peer-ca", authority)];

@@ -1,10 +1,10 @@
-//! A node as a process of `--nodes`: what its supervisor and it write to each other.
+//! A node as a process of `--nodes`: the protocol between its supervisor and it.
 //!
 //! ```text
 //! standard input    secrets PEERS COOKIES        once; COOKIES is - if the flags name a file
 //!                   exited NODE PROCESS          whenever a node's process has ended
 //!                   end of file                  the whole cluster ends
-//! standard output   process PROCESS              its number, by which others are told of its end
+//! standard output   process PROCESS              its identifier, with which its exit is reported
 //!                   admin on …, listening on …   as every server
 //! ```
 
@@ -20,12 +20,12 @@ use super::secrets::{self, Secrets};
 use super::serve_node;
 use crate::failure::Failure;
 
-/// Stands for secrets that are in a file.
+/// Denotes secrets that are in a file.
 const IN_FILE: &str = "-";
-/// Lines that have been read and not yet used.
+/// Limit of unprocessed lines.
 const LINES_MAX: usize = 64;
 
-/// The end of a process of a node.
+/// The exit of a node's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exit {
     pub(super) node: NodeName,
@@ -48,17 +48,17 @@ pub(super) fn secrets_line(peers: &str, cookies: Option<&str>) -> String {
     format!("secrets {peers} {}\n", cookies.unwrap_or(IN_FILE))
 }
 
-/// The line by which a node's process names itself.
+/// The line by which a node's process identifies itself.
 pub(super) fn process_line(nonce: u64) -> String {
     format!("process {nonce}")
 }
 
-/// What a line of a process says: the number by which it names itself.
+/// Parses that line.
 pub(super) fn process_of(line: &str) -> Option<u64> {
     line.strip_prefix("process ")?.parse().ok()
 }
 
-/// What the supervisor writes.
+/// The supervisor's messages.
 pub(super) struct Supervisor(mpsc::Receiver<String>);
 
 pub(super) async fn serve(args: &Args) -> Result<(), Failure> {
@@ -93,14 +93,14 @@ fn secrets_of(args: &Args, line: &str) -> Result<Secrets, Failure> {
 }
 
 impl Supervisor {
-    /// Names this process.
+    /// Identifies this process.
     pub(super) fn introduce(node: &Node) {
         let mut output = std::io::stdout().lock();
-        // A supervisor that does not read has ended.
+        // A supervisor that does not read has exited.
         let _ = writeln!(output, "{}", process_line(node.nonce()));
     }
 
-    /// Passes on which processes have ended, until the supervisor ends.
+    /// Passes on exits of other processes, until the supervisor exits.
     pub(super) async fn follow(mut self, node: Node) {
         while let Some(line) = self.0.recv().await {
             if let Some(Exit { node: ended, nonce }) = Exit::from_line(&line) {

@@ -1,4 +1,4 @@
-//! The flags, and what they mean to the origin server and to the driver.
+//! The flags, and their conversion to settings of the origin server and the driver.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,9 @@ use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};
 
-/// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
+/// Default number of threads of `--driver threads`: each serves one connection at a time.
 const POOL_DEFAULT: usize = 512;
 
-/// The end of the help.
 const EXAMPLES: &str = "Examples:
   breme site ./public
   breme site ./public --listen :8080 --tls-cert example.org.pem --admin 127.0.0.1:9090
@@ -27,7 +26,7 @@ Exit status: 0 after a shutdown, 1 if the server cannot run, 2 for wrong flags."
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 // A proxy with its own defaults in front adds headers to what it forwards (Via, Forwarded, X-Forwarded-* …): a request
-// that it takes must not be too large here.
+// that it accepts must not be too large here.
 #[command(mut_arg("max_fields", |arg| arg.default_value("128")), mut_arg("max_head", |arg| arg.default_value("20480")))]
 pub struct Args {
     /// Folder of the files to serve
@@ -157,13 +156,13 @@ impl Args {
         Limits { content_bytes_max: self.max_body, http10_only: self.http == "1.0", ..self.connections.limits() }
     }
 
-    /// For the driver, but for the number of connections.
+    /// The settings of the driver, except the number of connections.
     pub(super) fn driver_settings(&self) -> DriverSettings {
         let threads = parallelism_of(self.threads, &self.serving, POOL_DEFAULT);
         self.connections.driver_settings(&self.serving, threads)
     }
 
-    /// Connections that a shard must be able to hold; none if that is left to us.
+    /// The configured connections per shard; none: automatic.
     pub(super) fn connections_of_shard(&self) -> Option<usize> {
         self.connections.connections_of_shard(&self.serving)
     }

@@ -1,4 +1,4 @@
-//! The site's folder, as the origin server wants to see it.
+//! The site's folder, adapted to the origin server.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use breme_origin::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, OpenError, OpenedFile, Root};
 use breme_sys::{FoundEntry, RootError, SiteRoot};
 
-/// A folder of the operating system, out of which nothing leads.
+/// A folder of the operating system; no path leads outside.
 #[derive(Debug)]
 pub struct Folder(SiteRoot);
 

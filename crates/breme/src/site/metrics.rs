@@ -1,4 +1,4 @@
-//! The metrics of a site, beside those of every server.
+//! The metrics of a site, in addition to those of every server.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::admin::{Families, refusal_name};
 
-/// Reads a site's counters.
+/// Exports a site's counters.
 #[derive(Debug)]
 pub(super) struct SiteMetrics(pub(super) Site);
 
@@ -17,7 +17,7 @@ impl Collector for SiteMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
         let counts = self.0.counts();
-        // A request without a version was refused.
+        // A request without a version was rejected.
         let may_be = |kind: &&ResponseCount| kind.version.is_some() || kind.status_class >= 4;
         let responses = counts.responses.iter().filter(may_be).map(|kind| {
             let labels =

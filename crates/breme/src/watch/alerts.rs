@@ -76,7 +76,7 @@ fn append(file: &str, line: &str) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).open(file)?.write_all(line.as_bytes())
 }
 
-/// Whether the webhook took it. At the end of the watch the attempt in progress is the last one.
+/// Whether the webhook accepted it. At the end of the watch the attempt in progress is the last one.
 fn post(receiver: &Receiver, body: &str, is_ending: &AtomicBool) -> bool {
     let mut pause = PAUSE;
     for attempt in 1..=ATTEMPTS {

@@ -1,5 +1,3 @@
-//! The flags.
-
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +14,6 @@ use crate::load::units;
 use crate::serving::application::LimitFlags;
 use crate::serving::{Place, at_least_one, resolve};
 
-/// The end of the help.
 const EXAMPLES: &str = "Examples:
   breme wiki                   # http://127.0.0.1:8083, pages in ./wiki.db
   breme wiki user add ana      # an account; prints its password
@@ -296,7 +293,7 @@ pub enum TokenAction {
     },
 }
 
-/// The command by itself, as its file must know it.
+/// The command alone, for its configuration file.
 pub(super) fn command() -> Command {
     <Args as clap::Args>::augment_args(Command::new(ROLE))
 }

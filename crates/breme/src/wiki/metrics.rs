@@ -10,7 +10,7 @@ use prometheus_client::registry::Unit;
 
 use crate::admin::Families;
 
-/// Reads a wiki's counters.
+/// Exports a wiki's counters.
 pub(super) struct WikiMetrics(pub(super) Arc<Wiki>);
 
 impl fmt::Debug for WikiMetrics {

@@ -1,4 +1,4 @@
-//! From the flags to the settings; what would be unsafe is refused.
+//! Converts the flags to settings; rejects unsafe combinations.
 
 use breme_wiki::settings::{Edge, Readers, Settings, Writers};
 
@@ -49,7 +49,7 @@ pub(super) fn settings(args: &ServeArgs, places: &[Place], has_accounts: bool) -
     })
 }
 
-/// Who may write: what is said, or what is safe.
+/// Who may write: as configured, or a safe default.
 fn writers(choice: Option<WriteChoice>, places: &[Place], has_accounts: bool) -> Result<Writers, Failure> {
     let is_on_loopback = places.iter().all(|place| place.address.ip().is_loopback());
     match choice {
@@ -71,7 +71,7 @@ fn writers(choice: Option<WriteChoice>, places: &[Place], has_accounts: bool) ->
     }
 }
 
-/// What an operator should know of the rights.
+/// A remark for operators about the permissions.
 pub(super) fn notice(settings: &Settings) -> Option<String> {
     match settings.writers {
         Writers::Local => Some("no accounts: requests from this machine may change pages, others may not".to_owned()),

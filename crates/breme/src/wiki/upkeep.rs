@@ -1,4 +1,4 @@
-//! Upkeep of a wiki, also while it runs.
+//! Maintenance of a wiki, also while it runs.
 
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
@@ -13,7 +13,6 @@ use super::arguments::{Action, TokenAction, UserAction};
 use super::failed;
 use crate::failure::{AGAINST, Failure};
 
-/// The longest first line of standard input.
 const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
 
 pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
@@ -134,7 +133,7 @@ fn word(scope: accounts::Scope) -> &'static str {
 fn password(from_stdin: bool) -> Result<(String, bool), Failure> {
     if !from_stdin {
         let secret = accounts::secret().map_err(of_account)?;
-        // 96 bits, in groups that can be read out.
+        // 96 bits, in groups that can be read aloud.
         let groups: Vec<&str> = (0..6).map(|index| &secret[index * 4..index * 4 + 4]).collect();
         return Ok((groups.join("-"), true));
     }

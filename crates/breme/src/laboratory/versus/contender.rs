@@ -1,22 +1,22 @@
-//! The servers that are compared: URLs of running ones, and commands.
+//! The compared servers: URLs of running ones, and commands.
 
 use std::collections::BTreeMap;
 
-/// How a server comes to run.
+/// How a server is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// It runs at this URL, without a path.
     Running(String),
-    /// A line for `sh`.
+    /// A command line for `sh`.
     Command(String),
 }
 
-/// A server as the user gave it.
+/// A server as specified by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) start: Start,
-    /// The path of its URL, if it has one.
+    /// The path of its URL, if any.
     pub(super) path: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Contender {
     pub(super) url: String,
 }
 
-/// Reads all servers. Those that would have the same name get numbers.
+/// Parses all servers. Equal names are numbered.
 pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Source>, String> {
     let mut sources = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let paths: Vec<&String> = sources.iter().filter_map(|source| source.path.as_ref()).collect();
@@ -73,8 +73,7 @@ fn parse(text: &str) -> Result<Source, String> {
     }
 }
 
-/// `http://host:port` and the path, which is none if it is `/`. A scheme may be missing where a port shows that no
-/// program is meant.
+/// `http://host:port` and the path, none if it is `/`. The scheme may be missing if a port shows that it is no program.
 fn split_url(text: &str) -> Option<(String, Option<String>)> {
     if text.contains(char::is_whitespace) {
         return None;
@@ -87,7 +86,7 @@ fn split_url(text: &str) -> Option<(String, Option<String>)> {
     is_url.then(|| (format!("{scheme}://{host}"), (path.len() > 1).then(|| path.to_owned())))
 }
 
-/// What experiments accept as a name.
+/// Whether experiments accept it as a name.
 fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'))

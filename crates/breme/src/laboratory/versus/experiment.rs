@@ -1,13 +1,11 @@
-//! From contenders, load and variations to the text of an experiment.
+//! Generates an experiment from contenders, load and variations.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use super::contender::{Contender, Source, Start};
 
-/// The name of the workload.
 const LOAD: &str = "load";
-/// The name of the factor whose levels are the servers.
 const SERVER: &str = "server";
 /// Settings of the load that can vary.
 const LOAD_SETTINGS: [&str; 5] = ["connections", "pipeline", "rate", "threads", "think"];
@@ -33,7 +31,7 @@ pub(super) struct Variation {
 }
 
 impl Variation {
-    /// As `--vary` has it.
+    /// Parses a value of `--vary`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not NAME=A,B; write connections=1,10,100 or server.threads=1,2");
         let (name, levels) = text.split_once('=').ok_or_else(wrong)?;
@@ -58,13 +56,13 @@ impl Variation {
         !self.is_server_flag && LOAD_SETTINGS.contains(&self.name.as_str())
     }
 
-    /// Whether each server is compared across the levels (and not with the others at each level).
+    /// Whether each server is compared across the levels, rather than with the others at each level.
     fn is_of_server(&self) -> bool {
         !self.is_of_load()
     }
 }
 
-/// Two sides to compare are needed, and each variation must reach something.
+/// There must be two sides to compare, and each variation must have an effect.
 pub(super) fn check_variations(variations: &[Variation], sources: &[Source]) -> Result<(), String> {
     if sources.len() == 1 && variations.is_empty() {
         return Err(String::from("one server has nothing to be compared with; give a second one, or --vary NAME=A,B"));
@@ -93,7 +91,7 @@ pub(super) fn check_variations(variations: &[Variation], sources: &[Source]) -> 
     Ok(())
 }
 
-/// A command at the first level of each variation.
+/// A command with the first level of each variation.
 pub(super) fn first_variant(command: &str, variations: &[Variation]) -> String {
     let command = with_flags(command, variations);
     variations
@@ -106,13 +104,12 @@ fn with_flags(command: &str, variations: &[Variation]) -> String {
     flags.fold(command.to_owned(), |command, flag| format!("{command} --{} {}", flag.name, flag.placeholder()))
 }
 
-/// The command in the user's folder, not in that of the subject.
+/// Runs the command in the user's folder, not in that of the subject.
 pub(super) fn shell(command: &str, folder: &Path) -> Vec<String> {
     let folder = folder.display().to_string().replace('\'', r"'\''");
     vec!["sh".to_owned(), "-c".to_owned(), format!("cd '{folder}' && {command}")]
 }
 
-/// The experiment.
 pub(super) fn text(contenders: &[Contender], load: &Load, variations: &[Variation], folder: &Path) -> String {
     let names: Vec<&str> = contenders.iter().map(|contender| contender.name.as_str()).collect();
     let mut text = format!(
@@ -155,7 +152,7 @@ fn question(names: &[&str], load: &Load, variations: &[Variation]) -> String {
     }
 }
 
-/// The one that decides, and the usual ones. Nothing is known of the CPU time of a server that was not started here.
+/// The decisive measure, and the usual ones. The CPU time of a server that was not started here is unknown.
 fn measures(load: &Load, contenders: &[Contender]) -> Vec<String> {
     let are_started = contenders.iter().all(|contender| matches!(contender.start, Start::Command(_)));
     let usual = ["rate", "mean", "p99", "errors"].into_iter().chain(are_started.then_some("cpu"));
@@ -172,7 +169,7 @@ fn write_subject(text: &mut String, contender: &Contender, all: &[Contender], va
         let _ = writeln!(text, "command = [{}]", words.join(", "));
         let ports = if contender.url.contains("${port}") { "[\"port\"]" } else { "[]" };
         let _ = writeln!(text, "ports = {ports}");
-        // Two servers on one port cannot run side by side.
+        // Two servers on one port cannot run at the same time.
         if all.iter().filter(|other| other.url == contender.url).count() > 1 && !contender.url.contains("${port}") {
             let _ = writeln!(text, "restart = \"trial\"");
         }
@@ -215,7 +212,7 @@ fn write_factors(text: &mut String, names: &[&str], variations: &[Variation]) {
     }
 }
 
-/// Every server against the first one; of one server, every level against the first one of its variation.
+/// Every server against the first one; with one server, every level against the first one of its variation.
 fn write_hypotheses(text: &mut String, names: &[&str], load: &Load, variations: &[Variation]) {
     let factor = variations.first().map(|variation| (variation.name.as_str(), &variation.levels));
     let levels: Vec<&str> = match (names, factor) {

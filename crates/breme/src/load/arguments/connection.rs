@@ -1,4 +1,4 @@
-//! Flags that select what connections are opened to; resolving names.
+//! Flags that select the peers of connections; name resolution.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -36,12 +36,12 @@ pub struct ConnectionFlags {
     ipv6: bool,
 }
 
-/// Where a run connects to.
+/// The peers of a run.
 #[derive(Debug, Default)]
 pub struct Peers {
     /// Addresses of each of the plan's peers.
     pub(in super::super) addresses: Vec<Vec<SocketAddr>>,
-    /// Addresses that stand for Unix sockets.
+    /// Addresses that represent Unix sockets.
     pub(in super::super) unix_sockets: BTreeMap<SocketAddr, PathBuf>,
 }
 
@@ -55,7 +55,7 @@ impl ConnectionFlags {
         Ok(Peers { addresses, unix_sockets: BTreeMap::new() })
     }
 
-    /// What reports name in place of an address.
+    /// The text that replaces an address in reports.
     pub(in super::super) fn address_text(&self) -> Option<String> {
         self.unix_socket.as_ref().map(|path| format!("unix:{}", path.display()))
     }
@@ -88,7 +88,7 @@ impl ConnectionFlags {
 }
 
 impl Peers {
-    /// All peers behind one Unix socket. The address is a stand-in, which nothing else uses.
+    /// All peers through one Unix socket. The address is a placeholder that nothing else uses.
     fn behind(path: &std::path::Path, count: usize) -> Self {
         let stand_in = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 1));
         Self { addresses: vec![vec![stand_in]; count], unix_sockets: BTreeMap::from([(stand_in, path.to_owned())]) }

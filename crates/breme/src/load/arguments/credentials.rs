@@ -1,4 +1,4 @@
-//! Credentials, which appear in no report, plan or list of processes.
+//! Credentials, which appear in no report, plan or process list.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::read_file;
 use crate::failure::Failure;
 
-/// What an environment variable's name follows.
+/// Prefix of an environment variable's name.
 const ENVIRONMENT: &str = "env:";
 
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -46,7 +46,7 @@ impl From<String> for Secret {
 }
 
 impl Secret {
-    /// Whether the value itself is given, rather than its place.
+    /// Whether the value itself was passed, rather than its location.
     fn is_literal(&self) -> bool {
         !self.0.starts_with('@') && !self.0.starts_with(ENVIRONMENT)
     }
@@ -88,7 +88,7 @@ impl CredentialFlags {
         Ok(Some(format!("Bearer {token}")))
     }
 
-    /// Refuses credentials that a plan would show.
+    /// Rejects credentials that a plan would show.
     pub(super) fn check_places(&self) -> Result<(), Failure> {
         let named = [("--user", &self.user), ("--bearer", &self.bearer)];
         match named.iter().find(|(_, secret)| secret.as_ref().is_some_and(Secret::is_literal)) {

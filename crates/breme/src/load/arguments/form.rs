@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::read_file;
 
-/// A field of a form: `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, as for curl.
+/// A field of a form: `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, as in curl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormField {
     name: String,
@@ -90,7 +90,7 @@ pub fn encode(fields: &[FormField]) -> Result<(Vec<u8>, String), String> {
     Ok((body, format!("multipart/form-data; boundary={boundary}")))
 }
 
-/// As browsers write it (HTML, "multipart/form-data").
+/// As in browsers (HTML, "multipart/form-data").
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }

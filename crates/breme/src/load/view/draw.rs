@@ -1,4 +1,4 @@
-//! The view, drawn.
+//! Draws the view.
 //!
 //! ```text
 //!  head: target, load, progress          from 100 columns          below 100 columns
@@ -19,10 +19,10 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 
 use super::model::{Model, Quantiles};
 
-/// From here on the panels are in two columns.
+/// From this width on the panels are in two columns.
 const WIDE: u16 = 100;
 const COUNTS_WIDTH: u16 = 26;
-/// Rows of a panel below which it is left out.
+/// A panel with fewer rows is omitted.
 const PANEL_ROWS_MIN: u16 = 5;
 
 /// Colours, which `NO_COLOR` turns off.
@@ -41,7 +41,7 @@ impl Colours {
     }
 }
 
-/// Draws the model into the whole of the frame.
+/// Draws the model into the whole frame.
 pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
     draw_with(model, frame, Colours::of_environment());
 }

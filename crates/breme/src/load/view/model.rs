@@ -1,4 +1,4 @@
-//! What the view shows.
+//! The data of the view.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use breme_stats::Histogram;
 
 use crate::load::feed::Times;
 
-/// Points of a line, more than a terminal has. Past it every second one goes.
+/// Points of a line, more than a terminal has. Beyond it every second one is removed.
 const POINTS_MAX: usize = 2_048;
-/// The rate is that of this time before.
+/// The rate is averaged over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// Quantiles of the response times of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Quantiles {
-    /// Middle of the interval, seconds from the beginning.
+    /// Middle of the interval, seconds from the start.
     pub at_s: f64,
     pub p50_ns: u64,
     pub p90_ns: u64,
@@ -44,7 +44,7 @@ pub(super) struct Model {
     /// Response times so far.
     pub response: Histogram,
     started: Instant,
-    /// Instants and answers of the last [`RATE_WINDOW`].
+    /// Instants and response counts of the last [`RATE_WINDOW`].
     recent: VecDeque<(Instant, u64)>,
 }
 
@@ -107,12 +107,12 @@ impl Model {
         thin(&mut self.rates);
     }
 
-    /// Responses per second at present.
+    /// Current responses per second.
     pub(super) fn rate(&self) -> f64 {
         self.rates.last().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// How much of the run is over, from 0 to 1; none if it has no end of its own.
+    /// Progress from 0 to 1; none if the run has no end of its own.
     pub(super) fn share_done(&self) -> Option<f64> {
         let done = self.progress.answered + self.progress.errors;
         let of_requests = self.end.requests.map(|requests| done as f64 / requests.max(1) as f64);
@@ -120,7 +120,7 @@ impl Model {
         [of_requests, of_time].into_iter().flatten().reduce(f64::max).map(|share| share.clamp(0.0, 1.0))
     }
 
-    /// Time to the end, as far as it can be known.
+    /// Remaining time, if it is known.
     pub(super) fn remaining(&self) -> Option<Duration> {
         let of_time = self.end.duration.map(|duration| duration.saturating_sub(self.elapsed));
         let done = self.progress.answered + self.progress.errors;
@@ -148,7 +148,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A minute of a run of two, whose rate falls while its times rise.
+    /// One of two minutes of a run whose rate falls while its times rise.
     pub(in crate::load::view) fn sample() -> Model {
         let settings =
             Settings { duration: Some(Duration::from_secs(120)), ..Settings::new("http://host.example/page") };

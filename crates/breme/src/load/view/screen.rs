@@ -1,5 +1,5 @@
-//! The terminal while the view has it: the alternate screen, without a cursor. It is given back in any case, also when
-//! a thread panics, so that the message is seen.
+//! The terminal during the view: the alternate screen, without a cursor. It is always restored, also when a thread
+//! panics, so that the message is visible.
 
 use std::io::{self, Stderr, stderr};
 use std::sync::Once;
@@ -11,7 +11,6 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use ratatui::{Frame, Terminal};
 
-/// Whether the alternate screen is shown.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 pub(super) struct Screen {
@@ -24,12 +23,12 @@ impl Screen {
         let terminal = Terminal::new(CrosstermBackend::new(stderr()))?;
         IS_SHOWN.store(true, Ordering::SeqCst);
         let screen = Self { terminal }; // from here on it is restored
-        // Not by the terminal's `clear`, which asks the terminal where its cursor is, and waits for an answer.
+        // The terminal's `clear` would query the cursor position and wait for the response.
         execute!(stderr(), EnterAlternateScreen, Clear(ClearType::All), Hide)?;
         Ok(screen)
     }
 
-    /// Draws in the present size of the terminal.
+    /// Draws in the current size of the terminal.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if IS_SHOWN.load(Ordering::SeqCst) {
             self.terminal.draw(draw)?;
@@ -44,7 +43,7 @@ impl Drop for Screen {
     }
 }
 
-/// Shows what was on the terminal before.
+/// Restores the former content of the terminal.
 fn restore() {
     if IS_SHOWN.swap(false, Ordering::SeqCst) {
         let _ = execute!(stderr(), LeaveAlternateScreen, Show); // nothing can be done without a terminal

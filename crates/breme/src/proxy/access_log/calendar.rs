@@ -1,11 +1,11 @@
-//! Points of the calendar as logs write them, in UTC.
+//! Calendar time as written in logs, in UTC.
 
 use std::io::Write;
 
 const DAY_SECONDS: u64 = 86_400;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A second of the calendar.
+/// A calendar time with a resolution of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     year: u64,
@@ -16,8 +16,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// So many seconds after the beginning of 1970. Years begin in March here, so that the day that is not always there
-    /// is a year's last.
+    /// This many seconds after the start of 1970. Years begin in March here, so that the leap day is the last day of a
+    /// year.
     pub(super) fn of(unix_seconds: u64) -> Self {
         const CYCLE_DAYS: u64 = 146_097; // of 400 years
         let day = unix_seconds / DAY_SECONDS + 719_468; // since 0000-03-01
@@ -42,7 +42,7 @@ impl Moment {
         let _ = write!(out, "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000");
     }
 
-    /// `1994-11-06T08:49:37`, for what stands behind it to say how exactly, and where
+    /// `1994-11-06T08:49:37`, to be followed by a fraction and the time zone
     pub(super) fn write_rfc3339(self, out: &mut Vec<u8>) {
         let Self { year, month, day, .. } = self;
         let [hour, minute, second] = self.time();

@@ -1,9 +1,9 @@
-//! The two forms of a line: the combined one that every tool for logs reads, and JSON.
+//! The two formats of a line: the combined one, which every log analyser supports, and JSON.
 //!
-//! What clients send can hold anything. In the combined form a quotation mark, a backslash and every byte that is not
-//! printable ASCII are written as `\xHH`, so that nobody can forge a line or move a terminal's cursor. JSON has its own
-//! escapes, and the control characters that it leaves as they are (U+007F to U+009F, which some terminals obey) are
-//! written in the same way.
+//! Values from clients may contain any bytes. In the combined format a quotation mark, a backslash and every byte that
+//! is not printable ASCII are written as `\xHH`, which prevents forged lines and terminal escapes. JSON has its own
+//! escapes; the control characters that it leaves unescaped (U+007F to U+009F, which some terminals interpret) are
+//! escaped as well.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -27,7 +27,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// Appends the line of an exchange.
     pub fn write(self, exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Combined => write_combined(exchange, out),
@@ -37,7 +36,7 @@ impl Format {
     }
 }
 
-/// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT"`, and then ours:
+/// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT"`, followed by our own:
 /// `"CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`.
 fn write_combined(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     push_address(client(exchange), out);
@@ -70,8 +69,7 @@ fn write_combined(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(exchange.completion.as_str().as_bytes());
 }
 
-/// Behind a balancer that is trusted, whom that names; as nginx does with `real_ip`, and not the balancer in every
-/// line.
+/// The client named by a trusted balancer, if any (as nginx does with `real_ip`), rather than the balancer.
 fn client(exchange: &ExchangeRecord<'_>) -> IpAddr {
     exchange.forwarded_for.unwrap_or(exchange.client.ip())
 }
@@ -89,12 +87,12 @@ fn quote(text: Option<&[u8]>, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Whether the byte stands for itself in both forms.
+/// Whether the byte is unescaped in both formats.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
-/// Whether all do. All are looked at, which is several at a time.
+/// Whether all are. Checks all of them, which vectorises.
 fn are_plain(text: &[u8]) -> bool {
     text.iter().fold(true, |plain, &byte| plain & is_plain(byte))
 }
@@ -112,7 +110,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Keys are not left out, so that every line has the same columns.
+/// No key is omitted, so that every line has the same columns.
 fn write_json(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_millis(exchange.began, out);
@@ -152,7 +150,7 @@ fn json_text(key: &str, text: Option<&[u8]>, out: &mut Vec<u8>) {
             out.extend_from_slice(text);
             out.push(b'"');
         }
-        // Memory does not fail.
+        // Writing to memory cannot fail.
         Some(text) => drop(String::from_utf8_lossy(text).serialize(&mut Serializer::with_formatter(out, Harmless))),
         None => out.extend_from_slice(b"null"),
     }
@@ -189,24 +187,24 @@ impl serde_json::ser::Formatter for Harmless {
     }
 }
 
-/// How a point of the calendar is written.
+/// A format of calendar time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Calendar {
     Common,
     Rfc3339,
 }
 
-/// `1994-11-06T08:49:37.042Z`: to the millisecond, as lines of several machines are put in order.
+/// `1994-11-06T08:49:37.042Z`: with milliseconds, to order the lines of several machines.
 fn push_millis(time: UnixMillis, out: &mut Vec<u8>) {
     push_second(Calendar::Rfc3339, time.second(), out);
     let dot = out.len();
-    // A digit in front keeps the zeros.
+    // A leading digit keeps the zeros.
     push_number(1_000 + time.0 % 1_000, out);
     out[dot] = b'.';
     out.push(b'Z');
 }
 
-/// It is worked out once a second.
+/// Formatted once per second.
 fn push_second(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
     thread_local! {
         static LAST: RefCell<(Calendar, UnixSeconds, Vec<u8>)> =
@@ -225,7 +223,7 @@ fn push_second(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
     });
 }
 
-/// As `Ipv4Addr` and `Ipv6Addr` write themselves; the usual kind in a tenth of the time.
+/// As `Ipv4Addr` and `Ipv6Addr` format themselves; IPv4 takes a tenth of the time.
 fn push_address(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -246,12 +244,12 @@ fn push_seconds(duration: Duration, out: &mut Vec<u8>) {
     let rounded = duration.saturating_add(Duration::from_nanos(500));
     push_number(rounded.as_secs(), out);
     let dot = out.len();
-    // A digit in front keeps the zeros.
+    // A leading digit keeps the zeros.
     push_number(MICROS + u64::from(rounded.subsec_micros()), out);
     out[dot] = b'.';
 }
 
-/// What `write!` does takes ten times as long.
+/// `write!` takes ten times as long.
 fn push_number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

@@ -18,12 +18,11 @@ use serde_json::{Value, json};
 use crate::admin::{Call, Page};
 use crate::proxy::metrics::results;
 
-/// Objects that are told where nothing is said.
+/// The default number of objects.
 const HOTTEST_DEFAULT: usize = 20;
-/// The most objects that are told.
 const HOTTEST_MAX: usize = 1000;
 
-/// The cache, with the time that it must be told, and who counts what it does.
+/// The cache, the clock that it needs, and its counters.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub cache: Arc<Cache>,
@@ -31,7 +30,7 @@ pub struct Kept {
     pub clock: Clock,
 }
 
-/// What a purge may say.
+/// The body of a purge request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct Wish {

@@ -1,4 +1,4 @@
-//! Flags about which of several upstreams is asked, and which is left out.
+//! Flags of load balancing: selection and exclusion of upstreams.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,9 +14,8 @@ use crate::proxy::secrets::Secrets;
 use crate::serving::whole;
 
 const BALANCING: &str = "Load balancing";
-/// The longest key that is read from a file.
 const KEY_BYTES_MAX: u64 = 4096;
-/// What stands before the route in the cookies of most applications.
+/// Separator before the route in the cookies of most applications.
 const SEPARATOR: char = '.';
 
 #[derive(Debug, clap::Args)]
@@ -93,7 +92,7 @@ enum PolicyName {
     ConsistentHash,
 }
 
-/// What `--affinity` says.
+/// A value of `--affinity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stickiness {
     Insert(String),
@@ -118,7 +117,6 @@ fn stickiness(text: &str) -> Result<Stickiness, String> {
 }
 
 impl BalancingFlags {
-    /// The rules of a group.
     pub fn settings(&self, secrets: &Secrets) -> Result<GroupSettings, Failure> {
         let ejection = EjectionSettings {
             failures_in_row: self.eject_after,
@@ -144,7 +142,7 @@ impl BalancingFlags {
         })
     }
 
-    /// The name of the cookie that clients are given.
+    /// The name of the balancer's own cookie.
     pub fn own_cookie(&self) -> Option<String> {
         match &self.affinity {
             Some(Stickiness::Insert(cookie)) => Some(cookie.clone()),
@@ -180,7 +178,7 @@ impl BalancingFlags {
     }
 }
 
-/// The flag that is at fault.
+/// Names the flag of an invalid setting.
 pub fn locate_in_group(error: &GroupError) -> Failure {
     let flag = match error {
         GroupError::CookieName(_) | GroupError::Separator(_) => "--affinity",
@@ -192,7 +190,7 @@ pub fn locate_in_group(error: &GroupError) -> Failure {
     Failure::usage(format!("{flag}{colon}{error}"))
 }
 
-/// The flag of a setting, by the balancer's own words for it.
+/// The flag of a setting in the balancer's terms.
 fn flag_of(setting: &str) -> &'static str {
     const FLAGS: [(&str, &str); 9] = [
         ("path of health", "--health-path"),

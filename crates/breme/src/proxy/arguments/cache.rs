@@ -1,4 +1,4 @@
-//! Flags about what is kept of answers.
+//! Flags of the cache.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub struct CachingFlags {
 }
 
 impl CachingFlags {
-    /// The settings of the cache, if there is to be one.
+    /// The settings of the cache, if enabled.
     pub fn settings(&self, name: &str, seed: u64) -> Option<CacheSettings> {
         let defaults = CacheSettings::new(self.cache_memory.filter(|bytes| *bytes > 0)?);
         Some(CacheSettings {
@@ -93,7 +93,7 @@ impl CachingFlags {
     }
 }
 
-/// A field of that name would never come.
+/// Rejects names that no field can have.
 fn field_name(text: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_token) {

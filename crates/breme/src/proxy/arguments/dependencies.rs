@@ -1,17 +1,17 @@
-//! Flags that mean nothing without another one. A `--health-interval` without `--health-path` would check nothing, and
-//! nobody would notice; so it is refused.
+//! Flags that require another one. A `--health-interval` without `--health-path` would silently check nothing, so it is
+//! an error.
 //!
-//! A flag counts as given where its value is not the default: a file that `--print-config` wrote has all of them.
+//! A flag counts as set if its value is not the default: a file written by `--print-config` contains all of them.
 
 use clap::{ArgMatches, Command};
 
 use crate::configuration::{changed, matches, value};
 use crate::failure::Failure;
 
-/// Keys, and beginnings of keys that end with a dash; what they need; and how that is told.
+/// Keys, and key prefixes that end with a dash; the flag that they require; and the error message.
 struct Belonging {
     keys: &'static [&'static str],
-    /// The key that must be given, and how its value begins.
+    /// The required key, and a prefix of its value.
     needs: (&'static str, &'static str),
     why: &'static str,
     remedy: &'static str,
@@ -69,7 +69,7 @@ const BELONGINGS: [Belonging; 9] = [
     },
 ];
 
-/// What a forward proxy does not heed, since nobody names its upstreams.
+/// Flags that a forward proxy ignores, since its upstreams are not configured.
 const OF_NAMED_UPSTREAMS: [&str; 11] = [
     "host",
     "resolve-interval",
@@ -84,7 +84,7 @@ const OF_NAMED_UPSTREAMS: [&str; 11] = [
     "upstream-",
 ];
 
-/// Refuses what would be given in vain.
+/// Rejects flags that would have no effect.
 pub(super) fn check(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
     let defaults = matches(command, &[command.get_name().into()], None)?;
     let keys = changed(command, &defaults, given);
@@ -100,7 +100,7 @@ pub(super) fn check(command: &Command, given: &ArgMatches) -> Result<(), Failure
     Ok(())
 }
 
-/// Whether a key is in a list of keys, and of beginnings that end with a dash.
+/// Whether a key is in a list of keys and of prefixes that end with a dash.
 pub fn is_one_of(list: &[&str], key: &str) -> bool {
     list.iter().any(|one| *one == key || (one.ends_with('-') && key.starts_with(one)))
 }

@@ -1,4 +1,4 @@
-//! Flags about where clients of a forward proxy may go.
+//! Flags that restrict the destinations of a forward proxy.
 
 use breme_proxy::ForwardRules;
 

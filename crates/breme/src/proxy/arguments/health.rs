@@ -1,4 +1,4 @@
-//! Flags about how upstreams are asked how they are.
+//! Flags of health checks.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub struct HealthFlags {
 }
 
 impl HealthFlags {
-    /// Whether upstreams are asked, and how.
+    /// The settings of health checks, if enabled.
     pub fn settings(&self) -> Option<HealthSettings> {
         Some(HealthSettings {
             path: self.health_path.clone()?,

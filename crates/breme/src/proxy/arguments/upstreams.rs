@@ -1,4 +1,4 @@
-//! Flags about the servers that a reverse proxy asks, and about the connections to servers of both kinds of proxy.
+//! Flags of a reverse proxy's upstreams, and of the connections to servers of both kinds of proxy.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub struct UpstreamFlags {
 }
 
 impl UpstreamFlags {
-    /// Whether files say who is believed, or who the proxy is.
+    /// Whether files define the trusted authorities, or the proxy's identity.
     pub fn has_tls_files(&self) -> bool {
         self.upstream_ca.is_some() || self.upstream_cert.is_some()
     }

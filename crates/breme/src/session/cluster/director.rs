@@ -13,10 +13,10 @@ use super::{NodePlace, is_true};
 use crate::failure::Failure;
 use crate::serving::Place;
 
-/// The pause before it is started again.
+/// Pause before it is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
-/// The director, while it runs.
+/// A running director.
 pub(super) struct Director {
     program: Program,
     arguments: Vec<OsString>,
@@ -32,7 +32,7 @@ impl Director {
         let Some(printed) = program.printed(args.listen().len()).await else {
             return Err(fault(&program.wait().await));
         };
-        // Started again, it listens at the same addresses.
+        // After a restart it listens at the same addresses.
         let listen: Vec<_> =
             printed.places.iter().map(|place| format!("{}://{}", place.scheme(), place.address)).collect();
         let arguments = self::arguments(args, &listen, nodes);
@@ -43,7 +43,7 @@ impl Director {
         &self.places
     }
 
-    /// Starts it again when it ends, until the cluster ends; then waits for its end.
+    /// Restarts it when it exits, until the cluster ends; then waits for its exit.
     pub(super) async fn keep(mut self, is_ending: watch::Receiver<bool>) {
         loop {
             tokio::select! {
@@ -72,15 +72,15 @@ fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsStrin
     for NodePlace { name, place, .. } in nodes {
         add("--upstream", format!("{}://{},route={name}", place.scheme(), place.address).into());
     }
-    // A frozen node keeps its connections open. It is out after at most 3 s, when its lease (3 s) expires, so that its
-    // requests meet nodes that may own its sessions. A page that does not exist is a response as well.
+    // A frozen node keeps its connections open. It is removed after at most 3 s, when its lease (3 s) expires, so that
+    // its requests reach nodes that may own its sessions. A page that does not exist is a response as well.
     for (flag, value) in [
         ("--health-path", "/"),
         ("--health-status", "200-499"),
         ("--health-interval", "500ms"),
         ("--health-timeout", "1200ms"),
         ("--health-fall", "2"),
-        // While a node restarts, all requests for its sessions are failovers; checks end that after a second.
+        // While a node restarts, all requests for its sessions are failovers; health checks end that after a second.
         ("--retry-budget", "0"),
     ] {
         add(flag, value.into());
@@ -94,7 +94,7 @@ fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsStrin
     }
     arguments.push("--health-abort".into());
     if args.tls.has_tls() {
-        // The nodes are on this machine, at addresses that their certificate need not name.
+        // The nodes are on this machine, at addresses that their certificate need not contain.
         arguments.push("--upstream-insecure".into());
     }
     if args.tls.tls_self_signed {

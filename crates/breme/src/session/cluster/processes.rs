@@ -1,4 +1,4 @@
-//! Nodes as processes, which are started again when they end.
+//! Nodes as processes, which are restarted when they exit.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,35 +28,34 @@ use crate::admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readine
 use crate::failure::Failure;
 use crate::serving::{Place, Tls};
 
-/// The first pause before a node that cannot be started is started again; it doubles with each try.
+/// The first pause before a failed restart is repeated; it doubles with each attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long a node has besides its own time limits to end with the cluster.
+/// Time limit of a node to end with the cluster, in addition to its own.
 const END_TIME: Duration = Duration::from_secs(5);
-/// Ends of processes that a node may be behind.
+/// Limit of exits that a node has not processed.
 const EXITS_MAX: usize = 1024;
 
-/// What all nodes have in common.
+/// Shared by all nodes.
 struct Family<'a> {
     args: &'a Args,
     /// The flags in effect, as a file.
     configuration: &'a Path,
-    /// The first line that each of them reads.
+    /// The first line of standard input of each.
     secrets: String,
-    /// The last process of each node that has ended.
+    /// The last exited process of each node.
     ended: RefCell<BTreeMap<NodeName, u64>>,
     exits: broadcast::Sender<Exit>,
     counts: Arc<Counts>,
 }
 
-/// Of nodes.
+/// Counts of nodes.
 #[derive(Debug, Default)]
 struct Counts {
     running: AtomicU64,
     ended: AtomicU64,
 }
 
-/// A node and its process.
 struct Member<'a> {
     family: &'a Family<'a>,
     name: NodeName,
@@ -67,7 +66,7 @@ struct Member<'a> {
     exits: broadcast::Receiver<Exit>,
 }
 
-/// Each node as a process of its own. The calling thread starts them, and they end with it.
+/// Runs each node as a process of its own. The calling thread starts them, and they end with it.
 pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &str) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
@@ -86,7 +85,7 @@ pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &s
     let readiness = Readiness::default();
     let is_ending = end_signal(readiness.clone())?;
     let places = args.node_places(count)?;
-    // Each of them reads it again; here it is checked once, and described.
+    // Each of them reads it again; here it is checked once, and reported.
     drop(Tls::of(ROLE, &args.tls, &[])?);
     let names = (1..=count).map(node_name).collect::<Result<Vec<_>, _>>()?;
     let starting = names.into_iter().zip(places).map(|(name, place)| family.start(name, place));
@@ -105,7 +104,7 @@ pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &s
     served
 }
 
-/// What nodes know each other by, and, if no file is named, what signs cookies.
+/// The secret shared by the nodes, and the one of cookies unless a file is named.
 fn secrets(args: &Args) -> Result<String, Failure> {
     let peers = random_secret()?;
     if args.cookie_key_file.is_some() {
@@ -120,7 +119,7 @@ fn secrets(args: &Args) -> Result<String, Failure> {
 impl<'a> Family<'a> {
     async fn start(&'a self, name: NodeName, place: Place) -> Result<Member<'a>, Failure> {
         let fault = |why: &str| cannot_start(&format!("node {name}"), why);
-        // Before it starts: it hears of all that end later, and reads of those that have ended.
+        // Before it starts: it is notified of later exits, and reads earlier ones.
         let exits = self.exits.subscribe();
         let mut program = Program::start(&self.arguments(name, place)).map_err(|error| fault(&error.to_string()))?;
         program.write(&self.secrets).await;
@@ -146,7 +145,7 @@ impl<'a> Family<'a> {
         self.counts.running.fetch_sub(1, Ordering::Relaxed);
         self.counts.ended.fetch_add(1, Ordering::Relaxed);
         self.ended.borrow_mut().insert(node, nonce);
-        // Without others nobody needs it.
+        // Without other nodes there is no receiver.
         let _ = self.exits.send(Exit { node, nonce });
     }
 }
@@ -156,7 +155,7 @@ impl Member<'_> {
         NodePlace { name: self.name, place: self.place, process: self.program.pid(), admin: self.admin }
     }
 
-    /// Passes on which processes have ended, and starts this one again when it ends, until the cluster ends.
+    /// Passes on exits of other processes, and restarts this one when it exits, until the cluster ends.
     async fn keep(mut self, is_ending: watch::Receiver<bool>) {
         loop {
             let how = tokio::select! {
@@ -196,14 +195,14 @@ impl Member<'_> {
 
     async fn end(mut self) {
         self.program.close_input();
-        // It has its own time limits for requests, and for giving sessions up.
+        // It has its own time limits for requests, and for handing sessions over.
         if timeout(2 * self.family.args.drain_timeout() + END_TIME, self.program.wait()).await.is_err() {
             eprintln!("breme session: node {} did not end, and is killed", self.name);
         }
     }
 }
 
-/// Reads the counts for `/metrics`.
+/// Exports the counts.
 #[derive(Debug)]
 struct ProcessCounts(Arc<Counts>);
 

@@ -1,4 +1,4 @@
-//! A program of this binary that is started, and says where it listens.
+//! A child process of this binary, which prints where it listens.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,21 +15,21 @@ use super::super::supervised::process_of;
 use crate::failure::Failure;
 use crate::serving::Place;
 
-/// How long a program may take to take a line. One that is frozen takes none.
+/// How long a program may take to read a line. A frozen one reads none.
 const WRITE_TIME: Duration = Duration::from_millis(100);
 
-/// A program that runs. It is killed if the thread that has started it ends.
+/// A running program. It is killed if the thread that started it ends.
 pub(super) struct Program {
     child: Child,
     input: Option<ChildStdin>,
-    /// Nobody may close it while the program runs.
+    /// Must stay open while the program runs.
     output: Lines<BufReader<ChildStdout>>,
 }
 
-/// What a program has printed.
+/// Parsed output of a program.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
-    /// The number by which a node's process names itself.
+    /// The identifier that a node's process printed.
     pub(super) nonce: Option<u64>,
     pub(super) admin: Option<SocketAddr>,
     pub(super) places: Vec<Place>,
@@ -46,7 +46,7 @@ impl Program {
         Ok(Self { input: child.stdin.take(), output: BufReader::new(output).lines(), child })
     }
 
-    /// What it prints until it listens at `count` addresses; none if it ends before.
+    /// Its output until it listens at `count` addresses; none if it exits before.
     pub(super) async fn printed(&mut self, count: usize) -> Option<Printed> {
         let mut printed = Printed::default();
         while printed.places.len() < count {
@@ -66,25 +66,24 @@ impl Program {
         self.child.id()
     }
 
-    /// Writes to its standard input; a program that has ended or is frozen misses it.
+    /// Writes to its standard input; a program that has exited or is frozen misses it.
     pub(super) async fn write(&mut self, text: &str) {
         if let Some(input) = &mut self.input {
             let _ = timeout(WRITE_TIME, input.write_all(text.as_bytes())).await;
         }
     }
 
-    /// Closes its standard input.
     pub(super) fn close_input(&mut self) {
         self.input = None;
     }
 
     pub(super) fn terminate(&self) {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        // One that has ended needs none.
+        // An exited program needs no signal.
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
     }
 
-    /// Waits for its end; how it ended.
+    /// Waits for its exit, and describes it.
     pub(super) async fn wait(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => status.to_string(),
@@ -98,7 +97,7 @@ fn place_of(url: &str) -> Option<Place> {
     Some(Place { address: address.parse().ok()?, is_secured: scheme == "https" })
 }
 
-/// As the end of the command.
+/// The error that ends the command.
 pub(super) fn cannot_start(what: &str, why: &str) -> Failure {
     Failure::run(format!("{what} cannot be started: {why}"))
 }
