@@ -1,4 +1,4 @@
-//! What a server tells those who run it.
+//! The admin endpoints of a server.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, get, pages, run};
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
-/// `/metrics`, to a client with this Accept.
+/// `/metrics`, requested with this Accept.
 fn metrics_as(admin: SocketAddr, accept: &str) -> breme_conformance::Answer {
     let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
     let mut stream = connect(admin);
@@ -21,7 +21,7 @@ fn metrics_as(admin: SocketAddr, accept: &str) -> breme_conformance::Answer {
     answer
 }
 
-/// The samples of `/metrics` by name and labels, after the form was checked (OpenMetrics 1.0).
+/// The samples of `/metrics` by name and labels, after checking the format (OpenMetrics 1.0).
 pub(crate) fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
     let answer = metrics_as(admin, "application/openmetrics-text");
     assert_eq!(answer.field("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
@@ -81,8 +81,8 @@ pub(crate) fn check_prometheus_text(admin: SocketAddr) {
     assert!(families.contains("breme_build_info") && families.contains("process_cpu_seconds_total"), "{families:?}");
 }
 
-/// The same once no connection is open: a peer may see the end of its own, and the bytes before it, before the server
-/// has counted them.
+/// The same once no connection is open: a peer may see the end of its connection, and the bytes before it, before the
+/// server has counted them.
 fn metrics_at_rest(admin: SocketAddr) -> BTreeMap<String, f64> {
     let begun = Instant::now();
     loop {
@@ -137,7 +137,7 @@ fn what_was_served_is_counted() {
     }
 }
 
-/// Whatever way the bytes took: copied, shared, from a file, in pieces to a peer that reads late, or sealed.
+/// Regardless of their path: copied, shared, from a file, in pieces to a slow reader, or encrypted.
 #[test]
 fn every_byte_that_leaves_is_counted_once() {
     let (_folder, root) = pages(&[("small", &[1; 100]), ("middle", &[2; 50_000]), ("large", &[3; 3_000_000])]);
@@ -186,7 +186,7 @@ fn ready_until_it_drains_and_healthy_until_it_ends() {
     let admin = site.admin.unwrap();
     let status = |path| get(admin, path).status;
     assert_eq!([status("/health"), status("/ready"), status("/"), status("/elsewhere")], [200, 200, 200, 404]);
-    // A request that is under way keeps it from ending. The answer before it shows that its connection was accepted.
+    // A request in progress keeps it from exiting. The response before it shows that its connection was accepted.
     let mut slow = site.connect();
     slow.write_all(b"GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     slow.read_exact(&mut [0]).unwrap();
@@ -208,7 +208,7 @@ fn clients_that_say_nothing_keep_nobody_out() {
     let silent: Vec<_> = (0..200).map(|_| connect(admin)).collect();
     let mut half: Vec<_> = (0..100).map(|_| connect(admin)).collect();
     for stream in &mut half {
-        // It may have had to go already.
+        // It may have been closed already.
         let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHo");
     }
     for _ in 0..3 {

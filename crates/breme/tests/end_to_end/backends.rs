@@ -1,8 +1,7 @@
-//! What stands behind a proxy in the tests: real servers of several makes, each of which counts the requests that came
-//! to it.
+//! Servers behind a proxy in the tests: real ones of several implementations, each of which counts its requests.
 //!
-//! A proxy and the server behind it must agree on where each request ends. Where they do not, the server sees more
-//! requests than the proxy sent, and somebody gets an answer that is not theirs.
+//! A proxy and its upstream must agree on where each request ends. Otherwise the upstream sees more requests than the
+//! proxy sent, and a client gets a response that is not its own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,13 +11,13 @@ use std::time::Instant;
 
 use crate::harness::{PATIENCE, Site, free_address, get};
 
-/// A server with the answers that the conformance cases ask for, as far as its make allows.
+/// A server with the responses of the conformance cases, as far as its implementation supports them.
 pub(crate) enum Backend {
     Breme(Site),
     Peer(Peer),
 }
 
-/// Another make.
+/// Another implementation.
 pub(crate) struct Peer {
     name: &'static str,
     child: Child,
@@ -27,13 +26,13 @@ pub(crate) struct Peer {
     _folder: tempfile::TempDir,
 }
 
-/// How a peer tells its requests.
+/// How a peer reports its number of requests.
 enum Count {
-    /// nginx: a page of its own, whose third line has the number; that page is counted too.
+    /// nginx: a page of its own, whose third line has the number; requests for that page are counted too.
     Status(SocketAddr),
-    /// Apache: a line for each, written after the answer has left.
+    /// Apache: a line per request, written after the response was sent.
     Log(std::path::PathBuf),
-    /// Node: a port on which the number is sent.
+    /// Node: a port that sends the number.
     Port(SocketAddr),
 }
 
@@ -56,12 +55,12 @@ impl Backend {
         }
     }
 
-    /// Whether it counts a request when it comes; if not, some time after it was answered.
+    /// Whether it counts a request on receipt; if not, some time after the response.
     pub(crate) const fn counts_at_once(&self) -> bool {
         !matches!(self, Self::Peer(Peer { count: Count::Log(_), .. }))
     }
 
-    /// How many requests have come, once at least `wanted` have; `looks` is how often this was asked before.
+    /// How many requests it has counted, once there are at least `wanted`; `looks` is the number of earlier calls.
     pub(crate) fn seen(&self, wanted: u64, looks: u64) -> u64 {
         match self {
             Self::Breme(site) => site.counter() - looks,
@@ -109,7 +108,7 @@ fn pages(folder: &std::path::Path) {
 
 fn folder() -> tempfile::TempDir {
     let mut builder = tempfile::Builder::new();
-    // For Apache's workers, which give up the rights of root.
+    // For Apache's workers, which drop root privileges.
     let folder = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     pages(folder.path());
     folder
@@ -163,13 +162,13 @@ fn apache() -> Peer {
     );
     let path = folder.path().join("apache.conf");
     fs::write(&path, configuration).unwrap();
-    // One process: workers would have a group of their own, and outlive it.
+    // One process: workers would have a process group of their own, and outlive it.
     let child = Command::new("apache2").args(["-X", "-f"]).arg(&path).spawn().unwrap();
     wait_accepting("apache2", address);
     Peer { name: "Apache", child, address, count: Count::Log(log), _folder: folder }
 }
 
-/// What Node's own parser takes, counted as it comes; what it refuses counts too.
+/// Requests accepted by Node's parser, counted on receipt; rejected ones count too.
 const NODE: &str = r#"
 const http = require('http');
 let seen = 0;

@@ -1,6 +1,6 @@
-//! The public suite of cases for HTTP caches (the npm package http-cache-tests, which `cargo xtask test` installs).
-//! Cases that we do not pass, and mean not to, stand in cache_suite_deviations.txt with the reason (docs/CACHE.md has
-//! them in groups). Exactly these must fail, on all drivers.
+//! The public test suite for HTTP caches (the npm package http-cache-tests, which `cargo xtask test` installs). Cases
+//! that we deliberately fail are in cache_suite_deviations.txt with the reason (docs/CACHE.md has them in groups).
+//! Exactly these must fail, on all drivers.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -10,19 +10,19 @@ use std::time::Instant;
 
 use crate::harness::{DRIVERS, PATIENCE, Site, free_address, run};
 
-/// Of 157 and 86 cases in this version of the suite, the newest that is published as a package. (In the newest state of
-/// its repository several of the cases below ask for something else; docs/CACHE.md has the figures of both.)
+/// Of 157 and 86 cases in this version of the suite, the newest published package. (The newest commit of its repository
+/// has changed several of the cases below; docs/CACHE.md has the results of both.)
 const REQUIRED_MIN: usize = 139;
 const OPTIMAL_MIN: usize = 78;
 
-/// An answer that is on its way for a second is a second old, and who must wait for the processor may find it stale: a
-/// busy machine can make a case end otherwise. What did not end as expected is asked again, by itself.
+/// A response that is in transit for a second is a second old, and a client that waits for the CPU may find it stale:
+/// on a busy machine a case can end differently. Unexpected results are repeated in isolation.
 const ATTEMPTS: usize = 3;
 
-/// The cases that are not passed: a name and the reason on each line.
+/// The expected failures: a name and the reason on each line.
 const DEVIATIONS: &str = include_str!("cache_suite_deviations.txt");
 
-/// Where xtask has put it: beside the folder that cargo gives to tests.
+/// Where xtask installs it: next to cargo's folder for tests.
 fn suite() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let suite = target.join("cache-suite/node_modules/http-cache-tests");
@@ -30,7 +30,7 @@ fn suite() -> PathBuf {
     suite
 }
 
-/// The origin of the suite, which its clients tell what to answer.
+/// The origin of the suite, whose clients configure its responses.
 struct Origin {
     child: Child,
     address: SocketAddr,
@@ -66,7 +66,7 @@ impl Drop for Origin {
     }
 }
 
-/// One case as it ended.
+/// The result of a case.
 struct Ended {
     kind: String,
     outcome: String,
@@ -74,7 +74,7 @@ struct Ended {
     detail: String,
 }
 
-/// Some cases, with those that they depend on; without names, all.
+/// Runs cases with their dependencies; without names, all.
 fn run_suite(suite: &Path, proxy: SocketAddr, names: &[String]) -> Vec<Ended> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/cache_suite.mjs");
     let base = format!("http://{proxy}");
@@ -93,7 +93,7 @@ fn deviations() -> BTreeSet<&'static str> {
     lines.map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no reason in {line:?}")).0).collect()
 }
 
-/// Names that stand on one side only: of cases that are not passed, and of those that are written down.
+/// Names on one side only: of failed cases, and of expected failures.
 fn unexpected(ended: &[Ended]) -> Vec<String> {
     let is_judged = |case: &&Ended| ["required", "optimal"].contains(&case.kind.as_str());
     let failed = ended.iter().filter(is_judged).filter(|case| case.outcome != "pass");
@@ -109,7 +109,7 @@ fn run_and_ask_again(suite: &Path, proxy: SocketAddr, driver: &str) -> Vec<Ended
             break;
         }
         println!("{driver}: once more: {}", names.join(", "));
-        // Those that they depend on ran too; these have ended as expected before.
+        // Their dependencies ran too; these passed before.
         let again = run_suite(suite, proxy, &names).into_iter().filter(|again| names.contains(&again.name));
         ended.retain(|case| !names.contains(&case.name));
         ended.extend(again);
@@ -137,8 +137,8 @@ fn check(driver: &str, ended: &[Ended]) -> Result<(), String> {
     Err(format!("{summary}\nnot as expected:\n{}", lines.collect::<Vec<_>>().join("\n")))
 }
 
-/// More threads than the suite opens connections: were there fewer, idle ones would be closed, and a request that is
-/// then on its way be lost.
+/// More threads than the suite opens connections: with fewer, idle connections would be closed, and a request in
+/// transit would be lost.
 fn start(origin: &Origin, driver: &str) -> Site {
     let upstream = format!("--upstream=http://{}", origin.address);
     let threads = if driver == "threads" { "512" } else { "2" };
@@ -150,7 +150,7 @@ fn start(origin: &Origin, driver: &str) -> Site {
 fn the_public_suite_passes_but_for_what_is_written_down() {
     let suite = suite();
     let origin = Origin::start(&suite);
-    // Most of its time is waiting for answers to grow old.
+    // Most of its time is waiting for responses to become stale.
     let of = |driver: &str| {
         let proxy = start(&origin, driver);
         check(driver, &run_and_ask_again(&suite, proxy.address, driver))

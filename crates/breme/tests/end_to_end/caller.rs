@@ -1,27 +1,26 @@
-//! A client on one connection, which reads answer by answer and tells how each one ended. None of our own protocol code
-//! is in it.
+//! A client on one connection, which reads response by response and reports how each one ended. It uses none of our own
+//! protocol code.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::harness::connect;
 
-/// What came in the place of an answer.
+/// The result of reading a response.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Answer(Answered),
-    /// It ended before its end; with the part of its content that came.
+    /// It was truncated; with the content received.
     Cut(Answered),
     /// The connection ended before its first byte.
     Nothing,
 }
 
-/// An answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
     pub(crate) content: Vec<u8>,
-    /// No other one comes behind it.
+    /// No other response follows.
     pub(crate) is_last: bool,
 }
 
@@ -38,17 +37,17 @@ impl Caller {
         Self { input: BufReader::new(connect(server)) }
     }
 
-    /// The server may have closed already; what it answered counts.
+    /// The server may have closed already; its response counts.
     pub(crate) fn send(&mut self, request: &[u8]) {
         let _ = self.input.get_mut().write_all(request);
     }
 
-    /// Ends the connection at once, in a way that cannot be taken for one that only sends no more.
+    /// Resets the connection, which cannot be mistaken for a half-close.
     pub(crate) fn leave(self) {
         let _ = rustix::net::sockopt::set_socket_linger(self.input.get_ref(), Some(std::time::Duration::ZERO));
     }
 
-    /// The next answer. Fails at what is no HTTP.
+    /// Reads the next response. Fails if it is not HTTP.
     pub(crate) fn hear(&mut self, to_head: bool) -> Result<Heard, String> {
         loop {
             let Some((status, fields)) = self.head()? else { return Ok(Heard::Nothing) };
@@ -76,7 +75,7 @@ impl Caller {
         }
     }
 
-    /// Whether it came whole.
+    /// Whether it was complete.
     fn content(&mut self, fields: &[(String, String)], to_head: bool, answered: &mut Answered) -> Result<bool, String> {
         let field = |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         answered.is_last = field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
@@ -114,7 +113,7 @@ impl Caller {
         }
     }
 
-    /// Whether so many bytes came.
+    /// Whether this many bytes were received.
     fn take(&mut self, length: u64, content: &mut Vec<u8>) -> Result<bool, String> {
         let before = content.len() as u64;
         match self.input.by_ref().take(length).read_to_end(content) {
@@ -124,7 +123,7 @@ impl Caller {
         }
     }
 
-    /// None at the end of the connection, also within the line. What is not UTF-8 is told in other signs.
+    /// None at the end of the connection, also within the line. Invalid UTF-8 is replaced.
     fn line(&mut self) -> Result<Option<String>, String> {
         let mut line = Vec::new();
         match self.input.read_until(b'\n', &mut line) {
@@ -139,7 +138,7 @@ impl Caller {
     }
 }
 
-/// A connection that is reset has ended too. Silence has not.
+/// A reset connection has ended too. A silent one has not.
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof)
 }

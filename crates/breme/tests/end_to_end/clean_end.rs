@@ -1,4 +1,4 @@
-//! Ends: of the server under load, of the generator by a signal.
+//! Shutdown: of the server under load, of the generator by a signal.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -9,23 +9,23 @@ use crate::harness::{DRIVERS, Signal, Site, breme, many_per_thread, send_signal,
 #[test]
 fn sigterm_answers_what_was_accepted_and_ends_with_0() {
     for driver in DRIVERS.iter().copied() {
-        // Where the signal comes behind the answer, the machine is slow, and the answer has to take longer.
+        // If the signal arrives after the response, the machine is slow, and the response must take longer.
         let in_time = [300, 3_000, 30_000].into_iter().any(|delay_ms| sigterm_before_an_answer(driver, delay_ms));
         assert!(in_time, "{driver}: an answer after the signal does not say that it is the last one");
     }
 }
 
-/// Whether the answer said that it is the last one.
+/// Whether the response announced that it is the last one.
 fn sigterm_before_an_answer(driver: &str, delay_ms: u64) -> bool {
     let mut site = Site::lab(driver);
     let mut idle = site.connect();
     let mut busy = site.connect();
-    // The answer to the first request shows that both are served; then the slow one is under way.
+    // The response to the first request shows that both are served; then the slow one is in progress.
     busy.write_all(b"GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut reader = BufReader::new(busy.try_clone().unwrap());
     skip_answer(&mut reader, 1);
     busy.write_all(format!("GET /delay/{delay_ms} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
-    // A later request of another connection is answered after the slow one was read: one shard at most is behind.
+    // Another connection's later request has a response after the slow one was read: at most one shard lags.
     for _ in 0..20 {
         site.get("/bytes/1");
     }
@@ -36,8 +36,7 @@ fn sigterm_before_an_answer(driver: &str, delay_ms: u64) -> bool {
     let mut nothing = Vec::new();
     idle.read_to_end(&mut nothing).unwrap();
     assert!(nothing.is_empty(), "{driver}: an idle connection is just closed");
-    // The server waits for its clients' ends too; how long for those that never come is the driver's (its test
-    // `closing`).
+    // The server waits for its clients to close too; the time limit is the driver's (tested in `closing`).
     drop((busy, reader, idle));
     let (status, _) = site.wait();
     assert_eq!(status.code(), Some(0), "{driver}");

@@ -1,4 +1,4 @@
-//! Every conformance case, on every driver, however its bytes are cut, in the clear and over TLS.
+//! Every conformance case, on every driver, with each kind of delivery, without and with TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -72,8 +72,7 @@ pub(crate) fn client_of(authority: &Authority) -> Arc<ClientConfig> {
     Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The client's side of TLS, by the library alone: none of our own driver is in it. An end without close_notify is an
-/// error.
+/// The client side of TLS, by the library alone, without our own driver. An end without close_notify is an error.
 pub(crate) struct Secured {
     session: ClientConnection,
     socket: TcpStream,

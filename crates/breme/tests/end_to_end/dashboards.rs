@@ -151,7 +151,7 @@ fn prometheus_has_what_the_dashboards_show() {
     for (name, _) in &boards {
         for query in queries(&dashboard(name)) {
             let asked = query.replace("$__rate_interval", "1m").replace("$instance", ".*");
-            // What has not occurred is left out of some charts.
+            // Some charts omit what has not occurred.
             let may_be_empty = query.ends_with(" > 0");
             wait_until(&format!("{name}: {query} shows nothing"), || {
                 !prometheus.query(&asked).is_empty() || may_be_empty

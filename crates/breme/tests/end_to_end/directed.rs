@@ -1,4 +1,4 @@
-//! `breme load` as a part of another program: started, stopped and left alone by it.
+//! `breme load` as a child process: started and stopped by its parent, and orphaned.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Signal, Site, breme, load, send_signal, wait};
 
-/// A load that goes on until it is stopped, with a pipe as its standard input.
+/// A load that runs until it is stopped, with a pipe as its standard input.
 pub(crate) fn background(site: &Site, more: &[&str]) -> Child {
     breme()
         .args(["load", "--json", "--until-stopped", &site.url("/bytes/10")])
@@ -19,7 +19,7 @@ pub(crate) fn background(site: &Site, more: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Waits until others have got so many answers.
+/// Waits until this many responses were sent.
 pub(crate) fn wait_for_answers(site: &Site, count: u64) {
     let (before, begun) = (site.counter(), Instant::now());
     let mut own = 1; // the questions are counted too
@@ -37,7 +37,7 @@ pub(crate) fn result(child: &mut Child) -> Value {
 
 fn require_complete(result: &Value) {
     assert_eq!(result["interrupted"], Value::Bool(false), "{result:#}");
-    // What waits for a connection when an open loop is stopped is dropped; a busy machine may bring that about.
+    // Requests that wait for a connection when an open loop is stopped are dropped, which may happen on a busy machine.
     let kinds = result["errors"].as_object().unwrap();
     assert!(kinds.keys().all(|kind| kind == "dropped" && result["settings"]["until_stopped"] == true), "{result:#}");
     assert_eq!(result["requests"]["issued"], result["requests"]["answered"], "{result:#}");
@@ -72,7 +72,7 @@ fn a_background_load_ends_regularly_by_a_signal() {
 #[test]
 fn a_background_load_does_not_outlive_who_started_it() {
     let site = Site::lab("events");
-    // The shell holds the other end of the pipe; it has no time to do anything when it is killed.
+    // The shell has the other end of the pipe; when killed, it cannot act.
     let script = "exec 3>&1; mkfifo \"$1/pipe\"; \"$2\" load -q --json --until-stopped -c 2 \"$3\" < \"$1/pipe\" > \"$1/result\" & \
                   exec 4> \"$1/pipe\"; echo $!; read forever";
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn a_background_load_does_not_outlive_who_started_it() {
     wait_for_answers(&site, 500);
     shell.kill().unwrap();
     wait(&mut shell);
-    // The load holds the shell's standard output too: at its end there is nobody left.
+    // The load has the shell's standard output too: its end shows that neither is left.
     let mut rest = String::new();
     shell.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
     let text = std::fs::read_to_string(folder.path().join("result")).unwrap();

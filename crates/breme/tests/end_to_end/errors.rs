@@ -1,4 +1,4 @@
-//! Bad input: the message names the thing, the place and the remedy, and the code is right.
+//! Bad input: the message has the cause, the position and the remedy, and the exit status is right.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! `breme load` as a check of CI: `--fail-if`, and loads in which nothing was right.
+//! `breme load` as a check of CI: `--fail-if`, and loads in which every response is wrong.
 
 use crate::harness::{Site, load};
 use crate::laboratory_harness::{json, text_of};
@@ -13,7 +13,7 @@ fn a_load_whose_responses_are_all_wrong_has_failed() {
     assert_eq!(output.status.code(), Some(3), "{text}");
     let (head, figures) = text.split_once("\nrate  ").unwrap();
     assert!(head.contains(ALL_WRONG) && !figures.contains(ALL_WRONG), "at the head: {text}");
-    // What is expected is right.
+    // The responses are as expected.
     let output = load(&["-q", "-n", "20", "--expect-status", "404", &site.url("/status/404")]);
     assert_eq!(output.status.code(), Some(0), "{}", text_of(&output.stdout));
 }

@@ -1,5 +1,5 @@
-//! An origin that is at fault in every way that its clients ask for: `/KIND/NUMBER/LENGTH` names the fault, and a
-//! content that no other request has. So whoever gets a content can tell whether it is theirs, and whole.
+//! An origin with every fault that its clients request: `/KIND/NUMBER/LENGTH` names the fault, and a content that no
+//! other request has. So a client can check whether its content is its own, and complete.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,17 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::harness::serve_each;
 
-/// What may come of a request that meets a fault, if it is one that may be sent again.
+/// The possible results of a request that meets a fault, if it may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
-    /// The right content, whole.
+    /// The right content, complete.
     pub(crate) content: bool,
     /// An error of the proxy's own.
     pub(crate) error: bool,
-    /// An answer that visibly ends too early.
+    /// A visibly truncated response.
     pub(crate) cut: bool,
-    /// A part of the right content: where the end of the connection is the end of the content, nobody can tell that it
-    /// came too early.
+    /// A part of the right content: if the end of the connection is the end of the content, truncation is undetectable.
     pub(crate) part: bool,
 }
 
@@ -30,16 +29,15 @@ const ERROR_OR_CUT: Fate = Fate { error: true, cut: true, ..NEVER };
 const ALL_BUT_PART: Fate = Fate { content: true, error: true, cut: true, part: false };
 const PART: Fate = Fate { content: true, part: true, ..NEVER };
 
-/// A way of answering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) fate: Fate,
-    /// Sends the answer; whether the connection goes on.
+    /// Sends the response. Returns whether the connection stays open.
     answer: fn(&mut TcpStream, &Asked) -> io::Result<bool>,
 }
 
-/// A request as the origin has read it.
+/// A request as read by the origin.
 pub(crate) struct Asked {
     is_head: bool,
     content: Vec<u8>,
@@ -55,7 +53,7 @@ const fn fault(name: &'static str, fate: Fate, answer: fn(&mut TcpStream, &Asked
     Fault { name, fate, answer }
 }
 
-/// All of them; the first ones are none.
+/// All of them; the first ones are no faults.
 pub(crate) const FAULTS: &[Fault] = &[
     fault("plain", CONTENT, |to, asked| whole(to, asked, "")),
     fault("chunked", CONTENT, |to, asked| {
@@ -85,10 +83,9 @@ pub(crate) const FAULTS: &[Fault] = &[
         whole(to, asked, "")
     }),
     fault("says-close", CONTENT, |to, asked| whole(to, asked, "Connection: close\r\n").map(|_| false)),
-    // The connection ends just when it would be used again: a request that meets that is sent once more, on another
-    // one.
+    // The connection ends just when it would be reused: the request is retried on another one.
     fault("closes-silently", CONTENT, |to, asked| whole(to, asked, "").map(|_| false)),
-    // A reset may overtake what was sent before it.
+    // A reset may overtake earlier data.
     fault("resets-silently", ALL_BUT_PART, |to, asked| {
         whole(to, asked, "")?;
         reset(to);
@@ -121,7 +118,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     }),
     fault("chunk-cut", ERROR_OR_CUT, |to, asked| {
         head(to, "Transfer-Encoding: chunked\r\n")?;
-        // Nothing behind the answer to a HEAD: late as it comes, nobody could tell it from the next answer.
+        // Nothing after the response to a HEAD: if it is late, it is indistinguishable from the next response.
         if !asked.is_head {
             to.write_all(format!("{:x}\r\n", asked.content.len() + 1).as_bytes())?;
         }
@@ -148,8 +145,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     fault("length-and-chunks", ERROR, |to, asked| whole(to, asked, "Transfer-Encoding: chunked\r\n")),
     fault("endless-head", ERROR, |to, asked| whole(to, asked, &format!("X-A: {}\r\n", "a".repeat(500_000)))),
     fault("too-many-fields", ERROR, |to, asked| whole(to, asked, &"X-A: b\r\n".repeat(5_000))),
-    // What comes behind an answer that nobody asked for must reach nobody. It comes in one piece with it: later, nobody
-    // could tell it from the answer to the next request.
+    // An unsolicited second response must not reach any client. It is sent together with the first; later, it would be
+    // indistinguishable from the response to the next request.
     fault("two-answers", CONTENT, |to, asked| {
         followed(to, asked, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
     }),
@@ -165,10 +162,10 @@ pub(crate) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// Listens for as long as the test runs.
+/// Listens until the end of the test process.
 pub(crate) struct FaultyOrigin {
     pub(crate) address: SocketAddr,
-    /// Requests that came, of all kinds.
+    /// Requests of all kinds.
     requests: Arc<AtomicU64>,
 }
 
@@ -197,7 +194,7 @@ fn serve(mut stream: TcpStream, count: &AtomicU64) -> io::Result<()> {
     Ok(())
 }
 
-/// None at the end of the connection, or if what comes is none of ours.
+/// None at the end of the connection, or if it is not one of ours.
 fn read_request(input: &mut impl BufRead) -> io::Result<Option<(Asked, &'static Fault)>> {
     let mut line = String::new();
     input.read_line(&mut line)?;
@@ -215,7 +212,7 @@ fn read_request(input: &mut impl BufRead) -> io::Result<Option<(Asked, &'static 
     Ok(Some((Asked { is_head: method == "HEAD", content }, fault)))
 }
 
-/// The length of the content behind them.
+/// The length of the content after them.
 fn read_fields(input: &mut impl BufRead) -> io::Result<u64> {
     let mut sent = 0;
     loop {
@@ -240,14 +237,14 @@ fn body(to: &mut TcpStream, asked: &Asked, length: usize) -> io::Result<()> {
     if asked.is_head { Ok(()) } else { to.write_all(&asked.content[..length]) }
 }
 
-/// With a length, and these fields beside it.
+/// With a length, and these additional fields.
 fn whole(to: &mut TcpStream, asked: &Asked, fields: &str) -> io::Result<bool> {
     head(to, &format!("Content-Length: {}\r\n{fields}", asked.content.len()))?;
     body(to, asked, asked.content.len())?;
     Ok(true)
 }
 
-/// With a length, and with more behind it than that.
+/// With a length, and with more data than that.
 fn followed(to: &mut TcpStream, asked: &Asked, more: &str) -> io::Result<bool> {
     let length = asked.content.len();
     let mut bytes =
@@ -270,7 +267,7 @@ fn chunks(to: &mut TcpStream, asked: &Asked, has_last: bool) -> io::Result<()> {
     to.write_all(if has_last { b"0\r\n\r\n" } else { b"" })
 }
 
-/// The end, when the stream is dropped, comes as a reset.
+/// Dropping the stream sends a reset.
 fn reset(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
 }

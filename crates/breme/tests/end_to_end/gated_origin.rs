@@ -1,4 +1,4 @@
-//! An origin that answers when the test says so, and counts what it is asked.
+//! An origin that responds when the test permits it, and counts its requests.
 
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,11 +9,11 @@ use crate::harness::{PATIENCE, read_head, serve_each};
 /// How many bytes an answer's content has.
 pub(crate) const CONTENT_BYTES: usize = 100_000;
 
-/// What the test has said, and what has come.
+/// The state of the gate, and the requests received.
 #[derive(Debug, Default)]
 struct State {
     requests: u64,
-    /// Requests that come are answered, up to this one.
+    /// Requests up to this number get a response.
     released: u64,
 }
 
@@ -23,9 +23,9 @@ struct Gate {
     changed: Condvar,
 }
 
-/// Listens for as long as the test runs. `/whole/…` is answered when the gate opens; of `/half/…` the head and half of
-/// the content go out at once, and then the connection is reset when the gate opens; `/none/…` is closed without a word
-/// when it opens.
+/// Listens until the end of the test process. `/whole/…` has a response when the gate opens; for `/half/…` the head and
+/// half of the content are sent at once, and the connection is reset when the gate opens; `/none/…` is closed without a
+/// response when it opens.
 pub(crate) struct GatedOrigin {
     pub(crate) address: SocketAddr,
     gate: Arc<Gate>,
@@ -43,21 +43,21 @@ impl GatedOrigin {
         self.gate.state.lock().unwrap().requests
     }
 
-    /// Returns once so many requests have come in all.
+    /// Waits for this many requests in total.
     pub(crate) fn wait_asked(&self, requests: u64) {
         let state = self.gate.state.lock().unwrap();
         let waited = self.gate.changed.wait_timeout_while(state, PATIENCE, |state| state.requests < requests).unwrap();
         assert!(!waited.1.timed_out(), "{} requests came instead of {requests}", waited.0.requests);
     }
 
-    /// Lets the requests up to this one be answered.
+    /// Releases the responses to requests up to this one.
     pub(crate) fn release(&self, until: u64) {
         self.gate.state.lock().unwrap().released = until;
         self.gate.changed.notify_all();
     }
 }
 
-/// The content of the answer to the request with this number, the first being 1.
+/// The content of the response to the request with this number, from 1.
 pub(crate) fn content_of(request: u64) -> Vec<u8> {
     format!("<{request:06}>").bytes().cycle().take(CONTENT_BYTES).collect()
 }
@@ -90,7 +90,7 @@ fn head_of_answer(content: &[u8]) -> String {
     format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {}\r\n\r\n", content.len())
 }
 
-/// The number of the request that has come.
+/// The number of the new request.
 fn count(gate: &Gate) -> u64 {
     let mut state = gate.state.lock().unwrap();
     state.requests += 1;

@@ -1,4 +1,4 @@
-//! Starts programs and ends them; waits for what they say, never for the clock.
+//! Starts and stops programs; waits for their output, never for the clock.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use breme_conformance::{Answer, read_answers};
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-/// Long, since a busy machine must not fail a test; nothing waits so long when all is well.
+/// Long, since a busy machine must not fail a test; only reached on failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The drivers that every server test runs on.
@@ -29,8 +29,8 @@ pub(crate) fn many_per_thread() -> impl Iterator<Item = &'static str> {
     DRIVERS.iter().copied().filter(|&driver| driver != "threads")
 }
 
-/// A server at a free port, for as long as the test runs: `serve` has each connection, on a thread of its own. What
-/// comes of it is dropped: what a peer does to its connections is its own matter.
+/// A server on a free port until the end of the test process: `serve` handles each connection, on a thread of its own.
+/// Its result is ignored.
 pub(crate) fn serve_each<T>(serve: impl Fn(TcpStream) -> T + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn serve_each<T>(serve: impl Fn(TcpStream) -> T + Send + Sync + 'stat
     address
 }
 
-/// The head of the next message, with the empty line; none if there is no further whole one.
+/// The head of the next message, with the empty line; none if there is no further complete one.
 pub(crate) fn read_head(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -55,7 +55,7 @@ pub(crate) fn read_head(input: &mut impl BufRead) -> io::Result<Option<String>> 
     Ok(Some(head))
 }
 
-/// A running `breme site` or `breme proxy`, ended with the value.
+/// A running `breme site` or `breme proxy`, stopped on drop.
 pub(crate) struct Site {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -71,7 +71,7 @@ impl Site {
         Self::start_telling(arguments, Stdio::inherit())
     }
 
-    /// The same, with its standard error where it is wanted.
+    /// The same, with its standard error if required.
     pub(crate) fn start_telling(arguments: &[&str], stderr: Stdio) -> Self {
         Self::start_role("site", arguments, stderr)
     }
@@ -90,7 +90,7 @@ impl Site {
         Self::from_command(command, stderr)
     }
 
-    /// A server that a command starts, and becomes.
+    /// A server started by a command that execs it.
     pub(crate) fn from_command(mut command: Command, stderr: Stdio) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -105,13 +105,13 @@ impl Site {
         Self { address, admin, scheme, child, output }
     }
 
-    /// The laboratory's answers, on a driver.
+    /// The laboratory site, on a driver.
     pub(crate) fn lab(driver: &str) -> Self {
         Self::start(&["--lab", "--driver", driver, "--threads", if driver == "threads" { "16" } else { "2" }])
     }
 
-    /// The same at an address that nobody else gets when this one is gone. It is gone when its process is: what
-    /// io_uring holds, the kernel gives up some time later.
+    /// The same at an address that stays reserved when this one has exited. Its listener closes with its process: with
+    /// io_uring, the kernel closes it some time later.
     pub(crate) fn lab_at(address: SocketAddr) -> Self {
         Self::start(&["--lab", "--driver", "events", "--threads", "2", "--listen", &address.to_string()])
     }
@@ -124,25 +124,25 @@ impl Site {
         connect(self.address)
     }
 
-    /// Sends bytes on a connection of their own and returns all that comes until the server closes it.
+    /// Sends bytes on a new connection and returns all that is received until the server closes it.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         exchange(self.address, bytes)
     }
 
-    /// One GET, its status and content.
+    /// Status and content of one GET.
     pub(crate) fn get(&self, path: &str) -> (u16, Vec<u8>) {
         let answer = get(self.address, path);
         (answer.status, answer.content)
     }
 
-    /// How many requests the server says that it has answered.
+    /// The number of responses according to the server.
     pub(crate) fn counter(&self) -> u64 {
         let (status, content) = self.get("/counter");
         assert_eq!(status, 200);
         String::from_utf8(content).unwrap().trim().parse().unwrap()
     }
 
-    /// The next line that it prints.
+    /// The next line of its output.
     pub(crate) fn next_line(&mut self) -> String {
         read_line(&mut self.output)
     }
@@ -155,7 +155,7 @@ impl Site {
         freeze(Pid::from_child(&self.child));
     }
 
-    /// What it says on its standard error, if that is wanted here.
+    /// Its standard error, if piped.
     pub(crate) fn stderr(&mut self) -> BufReader<ChildStderr> {
         BufReader::new(self.child.stderr.take().unwrap())
     }
@@ -164,7 +164,7 @@ impl Site {
         self.child.id()
     }
 
-    /// Waits for its end; also returns what else it printed.
+    /// Waits for its exit; also returns the rest of its output.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let status = wait(&mut self.child);
         let mut rest = String::new();
@@ -201,7 +201,7 @@ fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// One GET on a connection of its own.
+/// One GET on a new connection.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     let mut answers = read_answers(&exchange(address, request.as_bytes()), |_| false).unwrap();
@@ -209,7 +209,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     answers.remove(0)
 }
 
-/// A stock nginx that answers `/fixed` with 13 bytes, ended with the value.
+/// A default nginx that responds to `/fixed` with 13 bytes, stopped on drop.
 pub(crate) struct Nginx {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -221,7 +221,7 @@ impl Nginx {
         Self::start_with("", "")
     }
 
-    /// With more words behind the address, and more of a server.
+    /// With further parameters of `listen`, and directives of `server`.
     pub(crate) fn start_with(listen: &str, server: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = free_address();
@@ -257,12 +257,12 @@ pub(crate) fn breme() -> Command {
     Command::new(env!("CARGO_BIN_EXE_breme"))
 }
 
-/// `breme load` with these arguments; its end and what it printed.
+/// Runs `breme load` with these arguments.
 pub(crate) fn load(arguments: &[&str]) -> Output {
     breme().arg("load").args(arguments).output().unwrap()
 }
 
-/// The same with `--json`, read.
+/// The same with `--json`, parsed.
 pub(crate) fn load_json(arguments: &[&str]) -> serde_json::Value {
     let output = breme().args(["load", "--json"]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
@@ -281,7 +281,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// At once: a program that sends it would have to be started first.
+/// Directly: a program for that would have to be started first.
 pub(crate) fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
@@ -311,9 +311,9 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// An address where nobody listens but who is told to, for as long as the tests run: a socket that is bound to it and
-/// never listens keeps the kernel from giving it to anybody else. Who asks for it by name gets it all the same, as all
-/// servers share addresses in this way (SO_REUSEADDR).
+/// An address on which only a server listens that is configured to, until the end of the test process: a socket that is
+/// bound but does not listen keeps the kernel from assigning it. Servers can bind it explicitly, as all of them share
+/// addresses (SO_REUSEADDR).
 pub(crate) fn free_address() -> SocketAddr {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
     let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
@@ -324,8 +324,8 @@ pub(crate) fn free_address() -> SocketAddr {
     address
 }
 
-/// Does it with a short time-out, which saves time, and where that fails with longer ones: a busy machine may keep
-/// anybody from being in time for the first of them, and nobody for the last one. What fails with all of them fails.
+/// Runs it with a short time-out, which saves time, and on failure with longer ones: on a busy machine the first may be
+/// too short, the last never. A failure with all of them is a failure.
 pub(crate) fn with_longer_and_longer(place: &str, once: impl Fn(&str) -> Result<(), String>) {
     let mut failures = Vec::new();
     for time in ["300ms", "3s", "30s"] {
@@ -337,12 +337,12 @@ pub(crate) fn with_longer_and_longer(place: &str, once: impl Fn(&str) -> Result<
     panic!("{place}: {failures:#?}");
 }
 
-/// Whether somebody was too late, as a busy machine may make anybody be: then the case has to be judged with more time.
+/// Whether it was a time-out, which may happen on a busy machine: then the case is repeated with more time.
 pub(crate) fn is_of_a_time_out(why: &str) -> bool {
     ["408", "504"].iter().any(|status| why.contains(status))
 }
 
-/// Asks again and again until it is so.
+/// Polls until it is true.
 pub(crate) fn wait_until(otherwise: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {

@@ -1,4 +1,4 @@
-//! Clients that mean harm, or behave as if they did.
+//! Malicious clients, and those that behave as if they were.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ fn content_that_never_comes_is_answered_408() {
         let site = Site::start(&["--lab", "--driver", driver, "--threads", "4", "--body-timeout", "1s"]);
         let answer = site.exchange(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
         let text = String::from_utf8_lossy(&answer).into_owned();
-        // Nothing of the answer was sent yet, or it was begun and must then be cut short.
+        // Either nothing of the response was sent yet, or it must be truncated.
         assert!(text.starts_with("HTTP/1.1 408 ") || !text.contains("abc\r\n"), "{driver}: {text:?}");
     }
 }

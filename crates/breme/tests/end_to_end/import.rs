@@ -1,4 +1,4 @@
-//! `breme import`: what was recorded is what a load sends.
+//! `breme import`: a load sends what was recorded.
 
 use std::fs;
 

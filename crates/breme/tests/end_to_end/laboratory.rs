@@ -1,4 +1,4 @@
-//! Experiments from their file to their answer: servers whose behaviour is known must be judged as the arithmetic says.
+//! Experiments from file to verdict: servers with known behaviour must be judged correctly.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ says = "right"
 expect = "errors(user) < 1 %"
 "#;
 
-/// 100 ms and 5 ms are told apart on any machine before the twelfth block.
+/// 100 ms and 5 ms are distinguished on any machine before the twelfth block.
 #[test]
 fn a_run_ends_once_all_is_decided_and_can_be_extended() {
     let text = DELAYS.replace("40", "100").replace("blocks = 6", "blocks = { least = 6, most = 12 }");
@@ -92,8 +92,8 @@ fn delay_ns(trial: &Value) -> u64 {
     trial["levels"]["ms"].as_str().unwrap().parse::<u64>().unwrap() * 1_000_000
 }
 
-/// How late the ten answers of a trial may come depends on the machine, and the verdicts with it. So they are judged
-/// once more from the same trials with the times of a machine that is at rest.
+/// The lateness of a trial's ten responses depends on the machine, and so do the verdicts. So the same trials are
+/// judged again with the times of an idle machine.
 fn replay(laboratory: &Laboratory, trials: Vec<Value>) {
     let lines: Vec<String> = trials.into_iter().map(|trial| at_rest(trial).to_string()).collect();
     fs::write(laboratory.journal("one"), lines.join("\n") + "\n").unwrap();
@@ -104,7 +104,7 @@ fn replay(laboratory: &Laboratory, trials: Vec<Value>) {
     assert_eq!(verdicts, ["supported", "refuted", "supported"]);
 }
 
-/// Each answer 1 to 2 ms after its delay, another one in each trial.
+/// Each response 1 to 2 ms after its delay, a different one in each trial.
 fn at_rest(mut trial: Value) -> Value {
     let (delay_ns, number) = (delay_ns(&trial), trial["number"].as_u64().unwrap());
     let mut times = Histogram::new();
@@ -131,12 +131,12 @@ fn verdict_of(hypothesis: &Value) -> &str {
 }
 
 fn comparisons_of_a_run_with_itself(laboratory: &Laboratory) {
-    // Real times vary; with 90 % only what is another server is worse.
+    // Real times vary; with 90 % only another server is worse.
     let output = laboratory.breme(&["compare", "one", "one", "--format", "json", "--margin", "90%"]);
     assert_eq!(output.status.code(), Some(0), "{}", text_of(&output.stdout));
     let rows = json(&output.stdout)["rows"].as_array().unwrap().clone();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["verdict"] != "worse" && row["verdict"] != "better"));
-    // The same run with what the user sees made three times as slow.
+    // The same run with all times of users tripled.
     let run = laboratory.folder().join("runs/one");
     let slower = laboratory.folder().join("runs/slower");
     fs::create_dir(&slower).unwrap();
@@ -149,7 +149,7 @@ fn comparisons_of_a_run_with_itself(laboratory: &Laboratory) {
     assert_eq!(code(&["compare", "one", "slower"]), Some(3));
     assert_eq!(code(&["compare", "one", "slower", "--gate", "rate(user)"]), Some(0));
     assert_eq!(code(&["compare", "slower", "one"]), Some(0));
-    // Times that do not go with the rate are measured wrongly, and Little's law says so.
+    // Times inconsistent with the rate are measured wrongly, which Little's law shows.
     let is_warned = |run: &str| {
         let told = json(&laboratory.breme(&["report", run, "--format", "json"]).stdout);
         told["judgement"]["warnings"].to_string().contains("N = X·(R+Z+H) does not hold")
@@ -183,7 +183,7 @@ fn every_format(laboratory: &Laboratory) {
     assert!(text_of(&listed.stdout).contains("runs/one"));
 }
 
-/// Everything that runs beside each other, and files of the experiment that the generator reads.
+/// Everything that can run concurrently, and files of the experiment that the generator reads.
 const BESIDE: &str = r#"
 title = "All at once"
 [subject.server]
@@ -234,7 +234,7 @@ check = { status = 200 }
 fn loads_of_every_kind_run_beside_each_other() {
     let laboratory = Laboratory::new(BESIDE);
     fs::write(laboratory.folder().join("story.toml"), STORY).unwrap();
-    // Without --runs the folder of the run is a relative path: it must not matter to who runs inside of it.
+    // Without --runs the folder of the run is a relative path: this must not affect the processes that run in it.
     laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
     let trials = laboratory.trials("one");
     assert_eq!(trials.len(), 2);
@@ -248,7 +248,7 @@ fn loads_of_every_kind_run_beside_each_other() {
     }
 }
 
-/// Ends by itself once it was asked so often in its third life.
+/// Exits after a number of requests in its third life.
 const MORTAL: &str = r#"
 import http.server, os, sys
 lives = os.path.join(sys.argv[2], "lives")
@@ -312,7 +312,7 @@ fn a_crash_costs_its_trial_and_not_the_run() {
     assert_eq!(failed[0]["end"]["printed"].as_str().map(str::trim), Some("out of cheese"));
     assert!(noted.contains("out of cheese") && noted.contains("status 7"), "{noted}");
     assert!(told.contains("7 of 8 trials count") && told.contains("1 failed"), "{told}");
-    // Who only stood by, because its own trial is another of the block, used nothing in this one.
+    // A subject that is idle because its own trial is another of the block used nothing in this one.
     for trial in trials.iter().filter(|trial| trial["end"]["how"] == "complete") {
         let subjects: Vec<&String> = trial["subjects"].as_object().unwrap().keys().collect();
         assert_eq!(subjects, [trial["levels"]["to"].as_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! What `breme run --admin` tells while the run goes on.
+//! The metrics of `breme run --admin` during the run.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ fn progress_trials_and_verdicts_are_told() {
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
     let admin: SocketAddr = line.trim_end().strip_prefix("admin on http://").expect(&line).parse().unwrap();
-    // The next one is held back.
+    // The next one is blocked.
     wait_until("the second block does not begin", || metrics(admin).get("breme_run_trial") == Some(&4.0));
     check_prometheus_text(admin);
     assert_eq!(get(admin, "/health").status, 200);

@@ -1,4 +1,4 @@
-//! Experiments with a cache that is emptied before each trial: it takes a token, of which nobody has to think.
+//! Experiments with a cache that is emptied before each trial: this needs a token, which the user need not configure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::laboratory_harness::{Laboratory, text_of};
 
-/// One page, asked for 20 times in each trial, and a proxy that is never started anew.
+/// One page, requested 20 times in each trial, and a proxy that is never restarted.
 const EDGE: &str = r#"
 title = "A cache between trials"
 [subject.origin]
@@ -34,16 +34,16 @@ reset = "edge.cache"
 "#;
 const MEMORY: &str = "cache_memory = \"16MiB\"";
 const TOKEN: &str = "the-users-own-0123456789";
-/// The file of a token that the laboratory has drawn.
+/// The file of a generated token.
 const DRAWN: &str = "breme-admin-token";
 
-/// By how much a counter of a subject grew in a trial.
+/// The growth of a subject's counter in a trial.
 fn growth(trial: &Value, subject: &str, series: &str) -> u64 {
     let grown = &trial["subjects"][subject]["counters"][series];
     grown.as_f64().unwrap_or_else(|| panic!("{subject} {series}: {trial}")) as u64
 }
 
-/// Misses and hits of the cache, and what reached the origin, in each trial.
+/// Misses and hits of the cache, and requests to the origin, in each trial.
 fn seen(laboratory: &Laboratory, run: &str) -> Vec<[u64; 3]> {
     let output = laboratory.breme(&["run", "experiment.toml", "--quiet", "--name", run]);
     assert!(output.status.success(), "{}{}", text_of(&output.stdout), text_of(&output.stderr));
@@ -75,7 +75,7 @@ fn each_trial_begins_with_a_miss() {
     assert!(left.iter().any(|path| path.ends_with("edge/output.log")), "{left:?}");
     assert!(!left.iter().any(|path| path.ends_with(DRAWN)), "{left:?}");
 
-    // Nothing but the reset makes the difference.
+    // Only the reset makes the difference.
     let laboratory = Laboratory::new(&EDGE.replace("reset = \"edge.cache\"\n", ""));
     let kept = seen(&laboratory, "kept");
     assert_eq!(kept[0], [1, 19, 1]);
@@ -103,7 +103,7 @@ fn what_cannot_be_emptied_is_told() {
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("`edge.cache` needs `cache_memory` in subject `edge`"), "{told}");
 
-    // What a configuration file says is seen when the proxy runs.
+    // The contents of a configuration file are known once the proxy runs.
     let configured = EDGE.replace(MEMORY, "config = \"edge.toml\"\nadmin_token_file = \"token\"");
     let laboratory = Laboratory::new(&configured.replace("blocks = 2", "blocks = 1\naa = false"));
     fs::write(laboratory.folder().join("edge.toml"), "via-name = \"edge\"\n").unwrap();
@@ -116,7 +116,7 @@ fn what_cannot_be_emptied_is_told() {
     }
 }
 
-/// A wiki that names the port of the proxy that starts after it, and is started anew for each trial, as the proxy is.
+/// A wiki with the port of a proxy that starts after it; both are restarted for each trial.
 const PURGING: &str = r#"
 title = "A wiki that purges"
 [subject.wiki]

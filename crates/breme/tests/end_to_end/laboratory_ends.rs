@@ -1,5 +1,5 @@
-//! Ends of runs that nobody planned: killed, interrupted, refused, with nobody who listens. What was measured stays,
-//! and nothing else does.
+//! Unplanned ends of runs: killed, interrupted, refused, with a closed pipe. The measurements are kept, and nothing
+//! else remains.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,8 +31,8 @@ warm_up = "none"
 repeats = 0                     # a busy machine may make a trial INVALID
 "#;
 const TRIALS: usize = 12;
-/// What waits before each trial while there are as many records as the file `allowed` says; the file `held` is there
-/// for as long.
+/// Waits before each trial while there are as many records as the file `allowed` says; meanwhile the file `held`
+/// exists.
 const HOLDING: &str = r#"
 cd ${experiment}
 touch held
@@ -49,7 +49,7 @@ fn numbers(trials: &[Value]) -> Vec<u64> {
     trials.iter().map(|trial| trial["number"].as_u64().unwrap()).collect()
 }
 
-/// The experiment, with a hold before each trial: so that a run which a test disturbs is not over before, however slow
+/// The experiment, with a hold before each trial: so that a run which a test disturbs does not end first, however slow
 /// the test is.
 fn held() -> Laboratory {
     held_with("")
@@ -62,14 +62,14 @@ pub(crate) fn held_with(more: &str) -> Laboratory {
     Laboratory::new(&(text + more))
 }
 
-/// How many trials may be recorded in all.
+/// Sets how many trials may be recorded in total.
 pub(crate) fn allow(laboratory: &Laboratory, trials: usize) {
     let (path, new) = (laboratory.folder().join("allowed"), laboratory.folder().join("allowed.new"));
     fs::write(&new, trials.to_string()).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// Allows one trial more, and returns when it is under way.
+/// Allows one more trial, and returns when it is running.
 pub(crate) fn allow_another(laboratory: &Laboratory, recorded: usize) {
     let held = laboratory.folder().join("held");
     wait_until("the next trial is not held back", || held.exists());
@@ -100,7 +100,7 @@ fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
         allow(&laboratory, next);
         run = laboratory.start(&["run", "--resume", "one"]);
     }
-    // In order, by who sits at the terminal; what is known until then is told.
+    // Interrupted at the terminal: the results so far are printed.
     laboratory.wait_trials("one", 9);
     allow_another(&laboratory, 9);
     send_signal(&run, Signal::INT);
@@ -120,7 +120,7 @@ fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
     assert_eq!(order(&trials).into_iter().collect::<BTreeSet<_>>().len(), TRIALS, "none twice: {:?}", order(&trials));
     assert!(trials.iter().all(|trial| trial["end"]["how"] == "complete"));
 
-    // Going on with what is complete changes nothing; and a run that nobody disturbed has the same order.
+    // Resuming a complete run changes nothing; and an undisturbed run has the same order.
     let before = fs::read(laboratory.journal("one")).unwrap();
     assert_eq!(laboratory.breme(&["run", "--resume", "one"]).status.code(), Some(0));
     assert_eq!(fs::read(laboratory.journal("one")).unwrap(), before);
@@ -130,18 +130,18 @@ fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
     laboratory.wait_deserted();
 }
 
-/// The last line loses its end, as if the machine had stopped within it.
+/// Truncates the last line, as if the machine had stopped while writing it.
 fn damage_the_end(laboratory: &Laboratory) {
     let mut text = fs::read(laboratory.journal("one")).unwrap();
     text.truncate(text.len() - 100);
     fs::write(laboratory.journal("one"), text).unwrap();
 }
 
-/// A kill may leave half a line, never one that spoils another.
+/// A kill may leave half a line, but never damages another.
 fn every_sample_can_be_read(laboratory: &Laboratory) {
     let text = fs::read_to_string(laboratory.folder().join("runs/one/instruments.csv")).unwrap();
     let columns = text.lines().next().unwrap().split(',').count();
-    // Names of metrics have commas of their own.
+    // Names of metrics contain commas.
     let rows = text.lines().filter(|line| !line.contains(",metric,"));
     let odd = rows.filter(|line| line.split(',').count() > columns).count();
     assert_eq!((text.matches("monotonic_ns").count(), odd), (1, 0));
@@ -149,7 +149,7 @@ fn every_sample_can_be_read(laboratory: &Laboratory) {
 
 #[test]
 fn what_was_spent_before_counts_when_a_run_goes_on() {
-    // A block takes longer: three trials of ten answers after 5 ms each, to one user or to two.
+    // A block takes longer: three trials of ten responses after 5 ms each, to one user or to two.
     let laboratory = Laboratory::new(&SHORT.replace("blocks = 4", "blocks = 4\nbudget = \"120ms\""));
     let first = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
     assert!(text_of(&first.stderr).contains("the time budget is exhausted"), "{}", text_of(&first.stderr));
@@ -159,7 +159,7 @@ fn what_was_spent_before_counts_when_a_run_goes_on() {
     let again = laboratory.breme(&["run", "--resume", "one"]);
     assert!(text_of(&again.stderr).contains("raise `budget` in runs/one/plan.toml"), "{}", text_of(&again.stderr));
     assert_eq!(laboratory.trials("one").len(), 3);
-    // Who has more time says so.
+    // The budget can be raised.
     let plan = laboratory.folder().join("runs/one/plan.toml");
     let text = fs::read_to_string(&plan).unwrap();
     assert!(text.contains("120ms"), "{text}");

@@ -1,4 +1,4 @@
-//! Faults in experiments: servers that are killed, suspended and cut off while users ask, and what the users see of it.
+//! Faults in experiments: servers that are killed, suspended and cut off under load, and the effect on users.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::harness::{Signal, send_signal, wait, wait_until};
 use crate::laboratory_harness::{Laboratory, text_of};
 
-/// Two servers behind a proxy, one of which dies, is suspended, or comes back.
+/// Two servers behind a proxy, one of which is killed, suspended, or restarted.
 const TWO: &str = r#"
 title = "Two servers behind a proxy"
 [subject.left]
@@ -42,7 +42,7 @@ repeats = 0
 aa = false
 "#;
 
-/// Its trials, each complete, by the level of the fault.
+/// Its complete trials, by the level of the fault.
 fn run(laboratory: &Laboratory) -> impl Fn(&str) -> Value {
     let output = laboratory.breme(&["run", "experiment.toml", "--quiet", "--name", "one"]);
     assert!(output.status.success(), "{}{}", text_of(&output.stdout), text_of(&output.stderr));
@@ -52,7 +52,7 @@ fn run(laboratory: &Laboratory) -> impl Fn(&str) -> Value {
     move |level| trials.iter().find(|trial| trial["levels"]["fault"] == level).unwrap().clone()
 }
 
-/// What happened: the action, the subject and the time, each on time by the clock of the load.
+/// The injected faults: action, subject and time, each on time by the clock of the load.
 fn faults(trial: &Value) -> Vec<(String, String, f64)> {
     let fault = |fault: &Value| {
         let text = |key: &str| fault[key].as_str().unwrap().to_owned();
@@ -80,7 +80,7 @@ fn a_server_behind_a_proxy_is_killed_started_again_and_suspended() {
     let [(action, subject, _)] = &faults(&killed)[..] else { panic!("{killed}") };
     assert_eq!((action.as_str(), subject.as_str()), ("kill", "left"));
     assert!(killed["workloads"]["users"]["ok"].as_u64() > Some(0));
-    // What it used until then is known.
+    // Its use until then is known.
     assert!(killed["subjects"]["left"]["cpu_user_ns"].as_u64() > Some(0), "{killed}");
 
     let back = trial("back");
@@ -91,12 +91,12 @@ fn a_server_behind_a_proxy_is_killed_started_again_and_suspended() {
     let frozen = trial("frozen");
     let [(_, _, from), (action, _, to)] = &faults(&frozen)[..] else { panic!("{frozen}") };
     assert_eq!(action, "thaw");
-    // Who was waiting for it went on waiting.
+    // Users who waited for it continued to wait.
     assert!(seconds(&frozen, "user_gap_ns") > (to - from) / 2.0, "{frozen}");
     assert_eq!(frozen["workloads"]["users"]["steady"]["state"], "not-checked");
 }
 
-/// A path that carries nothing for a while; and one that is never healed.
+/// A path that drops everything for a while; and one that is never healed.
 const CUT: &str = r#"
 title = "A path that is cut"
 measures = ["gap(users)", "gap.user(users)", "recovery(users)", "refused(users)"]
@@ -147,7 +147,7 @@ fn a_path_that_is_cut_is_a_gap_until_it_is_healed_or_the_trial_ends() {
     assert!(page.contains("\"partition path\"") && page.contains("\"heal path\""));
 }
 
-/// A server that its supervisor starts again.
+/// A server that its supervisor restarts.
 const SUPERVISED: &str = r#"
 title = "A supervised server"
 [subject.server]

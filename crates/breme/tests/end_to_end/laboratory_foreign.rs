@@ -1,4 +1,4 @@
-//! Foreign load generators as workloads: their output says what they measured, and none of them is left behind.
+//! Foreign load generators as workloads: their output is parsed, and none of them is left running.
 
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ fn ab_reports_as_many_responses_as_the_server_counts() {
         "{trial}"
     );
     assert_eq!((figure(&trial, "count"), figure(&trial, "failed")), (2000.0, 0.0));
-    // Four connections in a closed loop: the figures belong together.
+    // Four connections in a closed loop: the figures are consistent.
     let users = figure(&trial, "rate") * figure(&trial, "mean");
     assert!((users / 4.0 - 1.0).abs() < 0.01, "{trial}");
     assert_eq!(trial["workloads"]["tool"]["answered"], 2000);
@@ -70,7 +70,7 @@ fn ab_reports_as_many_responses_as_the_server_counts() {
     assert!(cpu_ns("cpu_user_ns") + cpu_ns("cpu_system_ns") > 0, "{trial}");
 }
 
-/// What is prepared once, a load that follows another at a share of its rate, and what its generator has used.
+/// The preparation, a load that follows another at a fraction of its rate, and the resource use of its generator.
 #[test]
 fn a_load_follows_another_at_half_of_its_rate() {
     let file = r#"

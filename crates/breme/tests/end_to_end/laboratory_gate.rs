@@ -1,4 +1,4 @@
-//! Exit statuses for CI: a gate passes only what is demonstrably not worse, and what could not be judged is no success.
+//! Exit statuses for CI: a gate passes only what is demonstrably not worse, and an undecided check is no success.
 
 use std::fs;
 use std::process::Output;
@@ -28,7 +28,7 @@ pause = "0s"
 warm_up = "none"
 "#;
 
-/// A run with so many blocks whose times and rates are these multiples of what they were, with a scatter of some 1 %.
+/// A run with this many blocks whose times and rates are scaled by these factors, with a scatter of about 1 %.
 fn make_run(laboratory: &Laboratory, name: &str, blocks: u64, slower: f64) {
     let folder = laboratory.folder().join("runs").join(name);
     fs::create_dir(&folder).unwrap();
@@ -44,7 +44,7 @@ fn make_run(laboratory: &Laboratory, name: &str, blocks: u64, slower: f64) {
             let scatter = 1.0 + 0.01 * (number * 7 % 5) as f64;
             trial["number"] = number.into();
             trial["block"] = block.into();
-            // A trial of a few requests may have been INVALID on a busy machine.
+            // On a busy machine a trial of a few requests may have been INVALID.
             trial["invalid_reasons"] = Value::Array(Vec::new());
             let user = &mut trial["workloads"]["user"];
             user["response"]["mean_ns"] = Value::from(1e6 * slower * scatter);
@@ -159,7 +159,7 @@ fn ci_servers_get_test_cases_and_annotations() {
     on_github(&["compare", "before", "same"]);
     let written = fs::read_to_string(&summary).unwrap();
     assert!(written.contains("## before → slower\n") && written.contains("## before → same\n"), "appended: {written}");
-    // Elsewhere nothing of the kind is printed.
+    // Outside of CI none of it is printed.
     let output = laboratory.breme(&["compare", "before", "slower"]);
     assert!(!text_of(&output.stderr).contains("::error"));
 }

@@ -1,4 +1,4 @@
-//! A folder with an experiment, the program in it, and what it leaves there.
+//! A folder with an experiment, the program in it, and its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,13 @@ use serde_json::Value;
 
 use crate::harness::{breme, wait_until};
 
-/// A folder in which runs are made.
 pub(crate) struct Laboratory {
-    // Its real path, since that of a process is a real one.
+    // Its canonical path, as that of a process.
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Laboratory {
-    /// With this text as `experiment.toml`.
     pub(crate) fn new(experiment: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap();
@@ -28,12 +26,12 @@ impl Laboratory {
         &self.path
     }
 
-    /// The program in this folder, to its end.
+    /// Runs the program in this folder.
     pub(crate) fn breme(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    /// The program in this folder, under way.
+    /// Starts the program in this folder.
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
         self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
@@ -54,7 +52,7 @@ impl Laboratory {
         text.lines().map(|line| json(line.as_bytes())).collect()
     }
 
-    /// Waits until so many trials are in the journal.
+    /// Waits until this many trials are in the journal.
     pub(crate) fn wait_trials(&self, run: &str, count: usize) {
         let journal = self.journal(run);
         wait_until("the journal does not grow", || {
@@ -62,17 +60,17 @@ impl Laboratory {
         });
     }
 
-    /// Waits until no process runs in this folder any more: neither a server, nor a generator, nor who keeps them.
+    /// Waits until no process runs in this folder: no server, generator or supervisor.
     pub(crate) fn wait_deserted(&self) {
         wait_until("somebody is left", || self.inhabitants().is_empty());
     }
 
-    /// Waits until so many processes run in this folder.
+    /// Waits until this many processes run in this folder.
     pub(crate) fn wait_inhabitants(&self, count: usize) {
         wait_until("somebody does not come", || self.inhabitants().len() >= count);
     }
 
-    /// Processes whose folder is this one or below it.
+    /// Processes whose working folder is this one or below it.
     pub(crate) fn inhabitants(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::laboratory_harness::{Laboratory, text_of};
 
-/// What is written depends on the machine, but can always be run.
+/// The file depends on the machine, but can always be run.
 #[test]
 fn init_writes_an_experiment_and_overwrites_none() {
     let laboratory = Laboratory::new("");

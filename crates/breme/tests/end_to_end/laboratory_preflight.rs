@@ -1,4 +1,4 @@
-//! What is wrong with the machine is found before the first trial, and what fails again and again ends the run.
+//! Problems of the machine are found before the first trial, and repeated failures end the run.
 
 use crate::laboratory_harness::{Laboratory, text_of};
 
@@ -65,7 +65,7 @@ fn a_server_that_never_starts_ends_the_run_with_its_own_words() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("port is cursed") && told.contains("breme run --resume runs/one"), "{told}");
     assert_eq!(laboratory.trials("one").len(), 2, "and not twelve");
-    // What was repaired gets its chance: failures of the session before do not count.
+    // A repaired combination is tried again: failures of earlier sessions do not count.
     let again = laboratory.breme(&["run", "--resume", "one"]);
     assert_eq!((again.status.code(), laboratory.trials("one").len()), (Some(1), 4), "{}", text_of(&again.stderr));
 }

@@ -1,7 +1,7 @@
-//! INVALID trials that are run again at the end of their block: what is left to do follows from the journal.
+//! INVALID trials are repeated at the end of their block: the remaining work follows from the journal.
 //!
-//! Whether a live trial is INVALID depends on the machine. So the journal of a finished run is altered: the trial in it
-//! was INVALID, and the run goes on from there.
+//! Whether a real trial is INVALID depends on the machine. So the journal of a finished run is modified: its trial
+//! becomes INVALID, and the run is resumed.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ pause = "0s"
 aa = false
 "#;
 
-/// Of a generator that was the limit.
+/// Of a saturated generator.
 const REASON: &str = "the generator was the limit";
 
 fn is_invalid(trial: &Value) -> bool {
@@ -43,7 +43,7 @@ fn an_invalid_trial_is_run_again_and_counts_once() {
     let checked = text_of(&laboratory.breme(&["run", "--check", "experiment.toml"]).stdout);
     assert!(checked.contains("if INVALID trials are repeated"), "{checked}");
     laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
-    // Of a machine that made an attempt INVALID, the first one will do.
+    // If the machine made an attempt INVALID, the first one is used.
     let mut first = laboratory.trials("one").swap_remove(0);
     first["invalid_reasons"] = serde_json::json!([REASON]);
     write_journal(&laboratory, &[first]);
@@ -58,12 +58,12 @@ fn an_invalid_trial_is_run_again_and_counts_once() {
     assert_eq!(judged["trials"]["run"], 1, "earlier attempts are not counted: {}", text_of(&output.stderr));
     let [notes, warnings] = ["notes", "warnings"].map(|name| judged[name].to_string());
     assert!((notes + &warnings).contains("repeated at the end of the block"), "{judged}");
-    // A finished run stays as it is.
+    // A finished run is not changed.
     laboratory.breme(&["run", "--resume", "one"]);
     assert_eq!(laboratory.trials("one").len(), trials.len());
 }
 
-/// A trial that was not steady counts: to run it again would select the undisturbed ones.
+/// A trial that was not steady counts: repeating it would select the undisturbed ones.
 #[test]
 fn a_trial_that_was_not_steady_is_not_run_again() {
     let laboratory = Laboratory::new(EXPERIMENT);

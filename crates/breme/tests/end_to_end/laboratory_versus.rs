@@ -7,7 +7,7 @@ use crate::laboratory_harness::{Laboratory, json, text_of};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_breme");
 
-/// A path of 20 ms each way makes a difference of a hundred times, on a starved machine too.
+/// A path of 20 ms each way makes a difference of a factor of a hundred, also on a busy machine.
 #[test]
 fn a_distant_server_loses_to_a_near_one() {
     let laboratory = Laboratory::new("");

@@ -1,5 +1,5 @@
-//! `breme link`: what the real binary adds to the path that is tested in virtual time. Only lower bounds of times are
-//! asserted here: a busy machine makes everything later, and nothing earlier.
+//! `breme link`: the binary's additions to the path that is tested in virtual time. Only lower bounds of times are
+//! asserted: a busy machine makes everything later, and nothing earlier.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! The metrics of a load while it runs: at its admin address, and sent by remote write.
+//! The metrics of a running load: at its admin address, and sent by remote write.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -52,7 +52,7 @@ impl RunningLoad {
         }
     }
 
-    /// Its result, and what else it said.
+    /// Its result, and its other output.
     fn stop(&mut self) -> (Value, String) {
         send_signal(&self.child, Signal::TERM);
         let (mut result, mut said) = (String::new(), String::new());
@@ -156,7 +156,7 @@ fn load_sending(flags: &[String; 2], arguments: &[&str]) -> Output {
     breme().args(["load", "--json"]).args(flags).args(arguments).output().unwrap()
 }
 
-/// The receiver is unavailable at first; the last message has what the result has.
+/// The receiver is unavailable at first; the last message has the values of the result.
 #[test]
 fn the_last_sample_is_that_of_the_whole_run() {
     let (site, folder) = (Site::lab("auto"), tempfile::tempdir().unwrap());

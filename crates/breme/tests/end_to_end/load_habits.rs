@@ -1,5 +1,5 @@
-//! Flags that users of curl, wrk, oha, hey, k6, vegeta and hyperfine type: each has its effect on the wire, or is
-//! answered with the flag or the command that does it here.
+//! Flags that users of curl, wrk, oha, hey, k6, vegeta and hyperfine know: each has its effect on the wire, or an error
+//! that names the flag or command to use instead.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use crate::harness::{DRIVERS, breme, load, load_json, serve_each};
 
 type Requests = Arc<Mutex<Vec<String>>>;
 
-/// Answers each request with 204, `/moved` with a redirect to `/there`, and keeps what it was sent.
+/// Responds to each request with 204, to `/moved` with a redirect to `/there`, and records the requests.
 fn serve<S: Read + Write>(stream: S, requests: &Requests) {
     let mut stream = BufReader::new(stream);
     while let Ok(Some(head)) = crate::harness::read_head(&mut stream) {
@@ -49,7 +49,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// What came since this was last asked.
+    /// The requests since the last call.
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
@@ -197,8 +197,8 @@ fn targets_may_be_on_several_hosts() {
     assert_eq!(counts, [60, 30]);
 }
 
-/// Two commands of each tool, as the READMEs and usage texts of oha 1, hey 0.1, wrk 4 and wrk2, k6 1, vegeta 12 and
-/// hyperfine 1 show them: the program's name replaced by `breme load` or `breme versus`, times and counts made small.
+/// Two commands of each tool from the READMEs and usage texts of oha 1, hey 0.1, wrk 4 and wrk2, k6 1, vegeta 12 and
+/// hyperfine 1: with the program's name replaced by `breme load` or `breme versus`, and smaller times and counts.
 #[test]
 fn what_other_programs_are_shown_with_works_or_is_answered() {
     let server = Server::start();
@@ -245,7 +245,7 @@ fn what_other_programs_are_shown_with_works_or_is_answered() {
         assert_eq!(output.status.code(), Some(2), "{original}: {told}");
         assert!(told.contains(answer), "{original}: {told}");
     }
-    // And as vegeta's users write it, with two dashes.
+    // In the style of vegeta, with two dashes.
     let mut child = breme()
         .args(["load", "--targets", "-", "--duration=0.2s", "--rate=50/1s"])
         .stdin(Stdio::piped())

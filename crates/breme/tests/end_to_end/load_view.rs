@@ -1,4 +1,4 @@
-//! The live view of a load, and what is shown in its place, on a terminal that `script` makes.
+//! The live view of a load, and its alternatives, on a terminal created by `script`.
 
 use std::process::{Command, Output, Stdio};
 
@@ -7,7 +7,7 @@ use crate::harness::Site;
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// What a terminal of this size shows of `breme load` with these arguments.
+/// The contents of a terminal of this size during `breme load` with these arguments.
 fn on_terminal(columns: u16, rows: u16, environment: &[(&str, &str)], arguments: &str) -> (String, Output) {
     let breme = env!("CARGO_BIN_EXE_breme");
     let line = format!("stty cols {columns} rows {rows}; {breme} load {arguments}");

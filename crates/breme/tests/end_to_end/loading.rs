@@ -1,4 +1,4 @@
-//! `breme load`: are its figures right? Held against the server's own counter, never against itself.
+//! `breme load`: correctness of its figures, compared with the server's own counter, never with itself.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -52,7 +52,7 @@ fn a_stock_nginx_is_measured() {
     assert_eq!((answered(&result), errors(&result)), (3_000, 0));
 }
 
-/// nginx takes the whole URL as well (RFC 9112, 3.2.2), and tells whom it was for.
+/// nginx also accepts the whole URL (RFC 9112, 3.2.2), and reports its host.
 #[test]
 fn a_proxy_is_asked_in_the_place_of_the_server() {
     let whom = "location = /whom { return 200 \"$request $http_host\"; }";
@@ -133,7 +133,7 @@ fn the_intervals_of_all_files_are_those_of_one_run() {
     for tag in ["service", "first-byte", "response"] {
         let tagged: Vec<_> = intervals.iter().filter(|interval| interval.tag.as_deref() == Some(tag)).collect();
         assert_eq!(tagged.iter().map(|interval| interval.histogram.count()).sum::<u64>(), answers, "{tag}");
-        // A disk that is slow for a moment makes intervals longer; none is left out, and none overlaps.
+        // A disk that is temporarily slow makes intervals longer; none is missing, and none overlaps.
         let is_next = |pair: &[&log::Interval]| pair[0].start + pair[0].length == pair[1].start;
         assert!(tagged.windows(2).all(is_next) && tagged[0].start.is_zero(), "{tag}");
     }
@@ -150,7 +150,7 @@ fn the_intervals_of_all_files_are_those_of_one_run() {
     assert_eq!(sum("received_bytes"), result["bytes"]["received"].as_u64().unwrap());
 }
 
-/// What another program of this machine reads.
+/// As read by another program of this machine.
 fn monotonic_ns() -> u64 {
     let clock = Clock::start();
     clock.monotonic(clock.now()).as_nanos() as u64

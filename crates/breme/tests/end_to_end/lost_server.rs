@@ -5,13 +5,12 @@ use std::process::{Child, Stdio};
 
 use crate::harness::{Signal, Site, breme, many_per_thread, wait};
 
-/// How long a load runs. Where the machine is so slow that the server is lost at its end or behind it, the next one is
-/// longer.
+/// How long a load runs. If the machine is so slow that the server is lost at its end or later, the next one is longer.
 const SECONDS: [&str; 4] = ["2", "8", "30", "90"];
-/// Answers before the server is lost.
+/// Responses before the server is lost.
 const ANSWERS: u64 = 100;
 
-/// Starts a load, and returns when it has got some answers, or is over.
+/// Starts a load, and returns when it has some responses, or has ended.
 fn begin_load(site: &Site, driver: &str, seconds: &str, more: &[&str]) -> Child {
     let mut generator = breme()
         .args(["load", "--json", "--driver", driver, "-c", "20", "-d", seconds, "--timeout", "300ms"])
@@ -28,7 +27,7 @@ fn begin_load(site: &Site, driver: &str, seconds: &str, more: &[&str]) -> Child 
     generator
 }
 
-/// The errors of a run that has come to its end by itself, and in which nothing is missing.
+/// The errors of a run that has ended regularly, with every request accounted for.
 fn errors_of(mut generator: Child) -> serde_json::Value {
     wait(&mut generator);
     let mut text = String::new();
@@ -50,7 +49,7 @@ fn errors_of(mut generator: Child) -> serde_json::Value {
     result["errors"].clone()
 }
 
-/// The server gets `signal` under every kind of load; then there are errors of `kind`.
+/// Sends `signal` to the server under every kind of load; expects errors of `kind`.
 fn lose(signal: Signal, kind: &str) {
     for driver in many_per_thread() {
         for more in [&[][..], &["-p", "4"], &["-R", "2000"]] {

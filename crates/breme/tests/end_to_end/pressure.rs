@@ -1,5 +1,5 @@
-//! More clients than places: who is idle makes room for who waits, who goes on asking takes turns, and who is being
-//! served stays.
+//! More clients than connections: idle clients make room, clients with many requests take turns, and requests in
+//! progress are not disturbed.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -9,13 +9,13 @@ use crate::caller::{Caller, Heard};
 use crate::gated_origin::{GatedOrigin, content_of};
 use crate::harness::{DRIVERS, PATIENCE, Site};
 
-/// Whoever has a place keeps it for longer than any test waits, if nobody else wants it.
+/// Without pressure, a client keeps its connection for longer than any test waits.
 const LONG: [&str; 4] = ["--idle-timeout", "1000h", "--head-timeout", "1000h"];
 const GET: &str = "GET /bytes/5 HTTP/1.1\r\nHost: a\r\n\r\n";
-/// What a client has begun to ask for.
+/// An incomplete request.
 const BEGUN: &str = "GET /bytes/5 HTTP/1.1\r\nHo";
 
-/// With places for so many clients and connections to upstreams.
+/// With limits of client and upstream connections.
 fn start(role: &str, driver: &str, places: [usize; 2], more: &[&str]) -> Site {
     let [threads, connections] = [places[0].to_string(), (places[0] + places[1]).to_string()];
     let bound = match driver {
@@ -26,7 +26,7 @@ fn start(role: &str, driver: &str, places: [usize; 2], more: &[&str]) -> Site {
     Site::start_role(role, &[&common, &bound[..], &LONG, more].concat(), Stdio::inherit())
 }
 
-/// Calls `check` with a site, a proxy, and a proxy with a cache, on each driver, with places for so many clients.
+/// Calls `check` with a site, a proxy, and a proxy with a cache, on each driver, with this limit of clients.
 fn everywhere(clients: usize, check: impl Fn(&Site, &str)) {
     for driver in DRIVERS.iter().copied() {
         check(&start("site", driver, [clients, 0], &["--lab"]), &format!("site on {driver}"));
@@ -45,7 +45,7 @@ fn hear(caller: &mut Caller, content: &[u8], place: &str) {
     }
 }
 
-/// A client that was served, and then begins to ask for more, or does not.
+/// A client with one response, which then begins another request, or does not.
 fn served(site: &Site, then: &str, place: &str) -> Caller {
     let mut caller = Caller::new(site.address);
     caller.send((GET.to_owned() + then).as_bytes());
@@ -53,13 +53,13 @@ fn served(site: &Site, then: &str, place: &str) -> Caller {
     caller
 }
 
-/// It is told to go, and goes.
+/// Expects that its connection is closed.
 fn require_gone(mut caller: Caller, place: &str) {
     let heard = caller.hear(false);
     assert!(matches!(heard, Ok(Heard::Nothing)), "{place}: {heard:?}");
 }
 
-/// Two idle clients, a spare connection, and a client that has begun to ask, in four places.
+/// Two idle clients, a spare connection, and a client with an incomplete request, with a limit of four.
 fn require_room_is_made(site: &Site, place: &str) {
     let idle = [served(site, "", place), served(site, "", place), Caller::new(site.address)];
     let mut asking = vec![served(site, BEGUN, place)];
@@ -87,7 +87,7 @@ fn idle_clients_make_room_for_who_waits() {
     everywhere(4, require_room_is_made);
 }
 
-/// In one place: who asks without a pause, and who came later.
+/// With a limit of one: a client that sends requests without pause, and a later one.
 fn require_turns_are_taken(site: &Site, place: &str) {
     let mut asking = served(site, "", place);
     let mut waiting = Caller::new(site.address);
@@ -97,7 +97,7 @@ fn require_turns_are_taken(site: &Site, place: &str) {
         asking.send(GET.as_bytes());
         match asking.hear(false) {
             Ok(Heard::Answer(answered)) if !answered.is_last => assert!(begun.elapsed() < PATIENCE, "{place}"),
-            // Where we had to wait for the processor for long, it counted as idle.
+            // If we waited long for the CPU, it counted as idle.
             Ok(Heard::Answer(_) | Heard::Nothing) => break,
             other => panic!("{place}: {other:?}"),
         }
@@ -112,7 +112,7 @@ fn who_asks_without_a_pause_leaves_after_a_turn() {
     everywhere(1, require_turns_are_taken);
 }
 
-/// Its answer comes when the test says so, after others have come and gone.
+/// Its response is released by the test, after other clients were served.
 #[test]
 fn who_waits_for_an_answer_is_not_idle() {
     for driver in DRIVERS.iter().copied() {
@@ -125,7 +125,7 @@ fn who_waits_for_an_answer_is_not_idle() {
             let spare = Caller::new(proxy.address);
             std::thread::scope(|scope| {
                 scope.spawn(|| require_gone(spare, driver));
-                // The proxy answers this itself.
+                // The proxy itself responds to this.
                 assert!(proxy.exchange(b"GET / HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
             });
             assert_eq!(evicted(&proxy), f64::from(spare_count), "{driver}");

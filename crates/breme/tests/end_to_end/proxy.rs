@@ -1,4 +1,4 @@
-//! `breme proxy` in front of `breme site`: what a user of the command line sees.
+//! `breme proxy` in front of `breme site`, on the command line.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +31,7 @@ fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// The lines of a log, when there are so many of them.
+/// The lines of a log, once there are this many.
 fn lines_when(path: &Path, count: usize) -> Vec<String> {
     let begun = Instant::now();
     loop {
@@ -133,8 +133,8 @@ fn sigterm_finishes_what_was_begun_and_the_log_has_it() {
         let mut busy = proxy.connect();
         let before = site.counter();
         busy.write_all(b"GET /delay/300 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        // The site counts what it has answered; what it holds back shows in the connections. So ask until the slow one
-        // is under way.
+        // The site counts sent responses; a pending one shows only in the connections. So repeat until the slow one is
+        // in progress.
         for _ in 0..20 {
             assert_eq!(proxy.get("/bytes/1").0, 200);
         }
@@ -232,7 +232,7 @@ fn what_cannot_work_is_told_before_it_starts() {
         (with(&["--tls-cert", "/nowhere"]), 2, vec!["--tls-cert /nowhere", "read"]),
         (with(&["--config", "/nowhere"]), 2, vec!["--config /nowhere", "read"]),
         ([&upstream[..], &["--listen", &taken]].concat(), 1, vec![&taken, "in use"]),
-        // What a check finds too.
+        // Errors that a check finds too.
         (checked(&["--cpus", "4095"]), 1, vec!["4095"]),
         (checked(&["--listen", "127.0.0.1:8", "--listen", "localhost:8"]), 2, vec!["127.0.0.1:8", "twice"]),
         (checked(&["--max-connections", "1000000000"]), 1, vec!["descriptors"]),
@@ -309,7 +309,7 @@ fn the_examples_work() {
         let (code, said, told) = proxy_says(&[&config[..], &["--check-config"]].concat());
         assert_eq!((code, said.contains("the configuration is valid")), (Some(0), true), "{name}: {said}{told}");
 
-        // Flags win over the file.
+        // Flags take precedence over the file.
         let upstream = format!("--upstream={}", site.url(""));
         let here: &[&str] = if name == "forward" { &[] } else { &[&upstream, "--admin", "127.0.0.1:0"] };
         let proxy = Site::start_role("proxy", &[&config[..], here].concat(), Stdio::null());

@@ -1,4 +1,4 @@
-//! What those who run a proxy may ask and change while it works: the admin API and SIGHUP.
+//! Queries and changes of a running proxy: the admin API and SIGHUP.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ use crate::tls::Authority;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// A file with the token, in a folder that goes with the value.
+/// A file with the token, in a folder that is removed on drop.
 pub(crate) fn token_file() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
@@ -24,7 +24,7 @@ pub(crate) fn token_file() -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// A request with curl: the status, and the answer as JSON if it is some.
+/// A request with curl: the status, and the response as JSON, if it is JSON.
 pub(crate) fn call(
     admin: SocketAddr,
     method: &str,
@@ -43,7 +43,7 @@ pub(crate) fn call(
     (status.parse().unwrap(), serde_json::from_str(content).unwrap_or_default())
 }
 
-/// How many of `count` requests each of two sites got, the looks at the counters left out.
+/// Each site's number of the `count` responses, except requests for counters.
 fn shares(proxy: &Site, sites: [&Site; 2], count: u64) -> [u64; 2] {
     let before = sites.map(Site::counter);
     for _ in 0..count {
@@ -69,7 +69,7 @@ fn nothing_is_changed_without_the_token() {
     let (_, told) = call(admin, "GET", "/upstreams", None, None);
     assert_eq!(told[0]["draining"], json!(false));
     assert_eq!(call(admin, "POST", &drain, Some(TOKEN), None).0, 200);
-    // A good one beside another: programs on the way may have judged that one.
+    // A valid one together with another: an intermediary may have checked that one.
     let [good, bad] = [TOKEN, "0123456789abcdef0123456789abcdeg"].map(|token| format!("Authorization: Bearer {token}"));
     for headers in [[&good, &bad], [&bad, &good]] {
         let url = format!("http://{admin}{drain}");
@@ -156,7 +156,7 @@ fn a_drained_upstream_takes_over_when_the_others_are_down() {
     }
 }
 
-/// An upstream with TLS that nobody knew of at the start: by the API, and by the file.
+/// An upstream with TLS that was added after the start: through the API, and in the file.
 #[test]
 fn a_new_upstream_may_speak_tls() {
     let (folder, token) = token_file();
@@ -248,7 +248,7 @@ fn a_client_that_asks_for_too_much_is_told_to_wait() {
         let before = ["--driver", driver, "--upstream", &site.url("")];
         let limits = ["--client-rate", "1", "--client-burst", "3", "--admin", "127.0.0.1:0"];
         let proxy = Site::start_role("proxy", &[&before[..], &limits].concat(), Stdio::inherit());
-        // All at once: who asks one by one on a slow machine may get a new token for each.
+        // All at once: on a slow machine, sequential requests may each get a new token.
         let asking = "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(30);
         let last = "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let answers = breme_conformance::read_answers(&proxy.exchange((asking + last).as_bytes()), |_| false).unwrap();
@@ -274,7 +274,7 @@ fn a_third_connection_is_not_served(proxy: &Site) {
     assert!(nothing.is_empty(), "a third connection is not served");
 }
 
-/// A cookie brings a client back to the upstream that served it: one of the proxy's own, or an application's with a
+/// A cookie leads a client to the upstream of its last response: one of the proxy's own, or an application's with a
 /// route.
 #[test]
 fn clients_come_back_by_a_cookie() {
@@ -300,7 +300,7 @@ fn clients_come_back_by_a_cookie() {
     }
 }
 
-/// Whose upstream is gone is sent to another, and has a cookie of that one from then on.
+/// A client whose upstream is gone is sent to another, and gets its cookie.
 #[test]
 fn a_cookie_of_an_upstream_that_is_gone_leads_to_another() {
     for driver in DRIVERS.iter().copied() {
@@ -330,7 +330,7 @@ fn a_cookie_of_an_upstream_that_is_gone_leads_to_another() {
     }
 }
 
-/// How many of ten requests with a cookie each site got.
+/// Each site's number of ten requests with a cookie.
 fn shares_of(proxy: &Site, cookie: &str, sites: &[&Site; 2]) -> [u64; 2] {
     let before = sites.map(Site::counter);
     let mut stream = proxy.connect();
@@ -342,7 +342,7 @@ fn shares_of(proxy: &Site, cookie: &str, sites: &[&Site; 2]) -> [u64; 2] {
     [after[0] - before[0] - 1, after[1] - before[1] - 1]
 }
 
-/// Reads what is told until a line has these words.
+/// Reads messages until a line contains these words.
 pub(crate) fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
     let mut all = String::new();
     loop {
@@ -372,7 +372,7 @@ fn sighup_reads_the_file_again() {
         let pair = [&sites[0], &sites[1]];
         assert_eq!(shares(&proxy, pair, 4), [4, 0], "{driver}");
 
-        // A connection that is open stays, and has the new rules for its next request.
+        // An open connection remains, and its next request uses the new rules.
         let mut kept = proxy.connect();
         assert_eq!(status_on(&mut kept, LONG), 200);
         write(&sites[1], "max-body = 5\nresponse-timeout = \"7s\"\nthreads = 3\n");
@@ -383,7 +383,7 @@ fn sighup_reads_the_file_again() {
             "{line}"
         );
         assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}");
-        // Each shard takes them when its turn comes.
+        // Each shard applies them in its next turn.
         let begun = Instant::now();
         while status_on(&mut kept, LONG) != 413 {
             assert!(begun.elapsed() < PATIENCE, "{driver}: the old limit stays");
@@ -429,7 +429,7 @@ fn the_cache_and_the_pool_have_new_rules_at_once() {
     assert_eq!(bytes_max(), 32 << 20);
 }
 
-/// What a shard remembers of requests that came before was written by the old rules.
+/// A shard's cached requests were processed with the old rules.
 #[test]
 fn a_request_that_came_before_has_the_new_rules_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -441,7 +441,7 @@ fn a_request_that_came_before_has_the_new_rules_too() {
         let arguments = ["--driver", driver, "--config", path.to_str().unwrap()];
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
         let mut told = proxy.stderr();
-        // What the upstream was sent comes back as the content.
+        // The response has the upstream's request as its content.
         let says_via = |stream: &mut std::net::TcpStream| {
             let content = content_on(stream, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
             content.to_ascii_lowercase().contains("via: 1.1 breme")
@@ -463,7 +463,7 @@ fn a_request_that_came_before_has_the_new_rules_too() {
     }
 }
 
-/// Sends a request and reads one answer whose content is short.
+/// Sends a request and reads one short response.
 fn status_on(stream: &mut std::net::TcpStream, request: &str) -> u16 {
     answer_on(stream, request).0
 }
@@ -487,7 +487,7 @@ fn answer_on(stream: &mut std::net::TcpStream, request: &str) -> (u16, String) {
     (head[9..12].parse().unwrap(), String::from_utf8(content).unwrap())
 }
 
-/// The list is exchanged again and again under load: no request may fail of it.
+/// The list is replaced repeatedly under load: no request may fail because of it.
 #[test]
 fn no_request_is_lost_while_the_list_changes() {
     let (_folder, token) = token_file();
@@ -499,7 +499,7 @@ fn no_request_is_lost_while_the_list_changes() {
     let answered = || sites.iter().map(Site::counter).sum::<u64>();
     let (begun, mut turn) = (Instant::now(), 0);
     let before = answered();
-    // Each look at the counters is an answer of each site.
+    // Each reading of the counters is a response of each site.
     while turn < 20 || answered() < before + 2 * (turn as u64 + 1) + 1_000 {
         assert!(begun.elapsed() < PATIENCE, "the list was changed {turn} times");
         let list = if turn % 3 == 2 { json!(urls) } else { json!([urls[turn % 2]]) };

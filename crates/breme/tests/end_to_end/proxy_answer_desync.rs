@@ -1,5 +1,5 @@
-//! Answers that are made to be read in two ways, through the proxy: each client gets its own answer or an error, and
-//! nobody the answer that was hidden behind another one.
+//! Ambiguous responses through the proxy: each client gets its own response or an error, and no client the response
+//! hidden after another one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use breme_conformance::desync::answers::{AnswerAttack, AnswerReading, CONTENT, P
 use crate::caller::{Caller, Heard};
 use crate::harness::{DRIVERS, Site, is_of_a_time_out, serve_each};
 
-/// An origin that answers `/N` with the bytes of attack number N, and everything else with the target.
+/// An origin that responds to `/N` with the bytes of attack number N, and otherwise with the target.
 fn origin(attacks: Arc<Vec<AnswerAttack>>) -> SocketAddr {
     serve_each(move |stream| serve(stream, &attacks))
 }
@@ -29,7 +29,7 @@ fn serve(stream: TcpStream, attacks: &[AnswerAttack]) -> Option<()> {
     }
 }
 
-/// The same, so that a cache that takes it keeps it.
+/// The same with fields that let a cache store it.
 fn lasting(answer: &[u8]) -> Vec<u8> {
     const LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
     let rest = answer.strip_prefix(LINE).map(|rest| [LINE, b"Cache-Control: max-age=600\r\n", rest].concat());
@@ -41,7 +41,7 @@ fn ask(caller: &mut Caller, target: &str) -> Result<Heard, String> {
     caller.hear(false)
 }
 
-/// Whether this may have come of it.
+/// Whether this is an acceptable result.
 fn is_right(reading: AnswerReading, heard: &Heard) -> bool {
     let is_error = matches!(heard, Heard::Answer(answered) if answered.status == 502 && !answered.content.ends_with(POISON.as_bytes()));
     match reading {
@@ -54,7 +54,7 @@ fn is_right(reading: AnswerReading, heard: &Heard) -> bool {
     }
 }
 
-/// What is wrong with one case, if anything is. On each connection others ask before and behind it.
+/// The error in one case, if any. On each connection other requests precede and follow it.
 fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut Caller) -> Result<(), String> {
     let mut caller = Caller::new(proxy);
     let heard = ask(&mut caller, &format!("/{number}"))?;
@@ -65,14 +65,14 @@ fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut 
         require_own(&mut caller, "/the-same")?;
     }
     require_own(between, "/another")?;
-    // What a cache may have kept of it.
+    // What a cache may have stored of it.
     match ask(&mut Caller::new(proxy), &format!("/{number}"))? {
         heard if is_right(attack.reading, &heard) => Ok(()),
         heard => Err(format!("{:?}, but then {heard:?}", attack.reading)),
     }
 }
 
-/// Asks twice, since the answer that nobody asked for may come late.
+/// Requests twice, since the unsolicited response may arrive late.
 fn require_own(caller: &mut Caller, target: &str) -> Result<(), String> {
     for _ in 0..2 {
         match ask(caller, target)? {
@@ -83,8 +83,7 @@ fn require_own(caller: &mut Caller, target: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The share of the cases with this number, of so many. What is wrong because somebody was late is judged once more,
-/// with more time.
+/// The given share of the cases. After a time-out a case is repeated with more time.
 fn run(driver: &str, share: usize, of: usize) -> Vec<String> {
     let attacks = Arc::new(attacks());
     let mine: Vec<usize> = (share..attacks.len()).step_by(of).collect();
@@ -95,7 +94,7 @@ fn run(driver: &str, share: usize, of: usize) -> Vec<String> {
     faults.into_iter().chain(again).map(|(_, why)| why).collect()
 }
 
-/// Every other one of these cases through a cache; the numbers of those that went wrong, and how.
+/// Every other case through a cache. Returns the failed cases, and how they failed.
 fn run_with(driver: &str, time: &str, attacks: &Arc<Vec<AnswerAttack>>, numbers: &[usize]) -> Vec<(usize, String)> {
     let patience = ["--response-timeout", time, "--between-bytes-timeout", time];
     let proxies = [&[][..], &["--cache-memory", "16MiB"]].map(|more| {

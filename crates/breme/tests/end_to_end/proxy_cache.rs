@@ -1,5 +1,4 @@
-//! The cache of `breme proxy` as its users and those who run it see it. What it may store is tested where it is
-//! decided.
+//! The cache of `breme proxy` for users and operators. Whether responses may be stored is tested next to that code.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -15,7 +14,7 @@ use crate::harness::{DRIVERS, Site, get};
 use crate::proxy::{before, start_proxy};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
-/// A laboratory whose answers may be stored.
+/// A laboratory site with cacheable responses.
 fn cacheable() -> Site {
     Site::start(&["--lab", "--cache-control", "max-age=600"])
 }
@@ -25,7 +24,7 @@ fn ask(server: &Site, method: &str, path: &str, fields: &str) -> Answer {
     read_answers(&server.exchange(request.as_bytes()), |_| method == "HEAD").unwrap().remove(0)
 }
 
-/// Asks, and tells whether the answer came out of the cache.
+/// Whether the response to a request came from the cache.
 fn is_hit(proxy: &Site, path: &str) -> bool {
     let answer = ask(proxy, "GET", path, "");
     let status = answer.field("cache-status").unwrap();
@@ -70,11 +69,11 @@ fn what_is_stored_is_answered_without_the_origin() {
     }
 }
 
-/// More than kernels hold of an answer that nobody reads.
+/// More than kernels buffer of a response that is not read.
 const LONG_BYTES: usize = 24 << 20;
 
-/// What it asked for first is fetched for all, at the pace of the origin and not at its own; and it gets all of it when
-/// it reads.
+/// The first client's response is fetched for all, at the pace of the origin; and that client gets all of it when it
+/// reads.
 #[test]
 fn who_asks_first_and_does_not_read_holds_nobody_up() {
     let site = cacheable();
@@ -156,8 +155,8 @@ fn purge_is_for_those_who_may() {
     }
 }
 
-/// A file in parts, as players and downloads ask for it: what upstream sent once is not asked for again, and the parts
-/// become the whole.
+/// Ranges of a file, as requested by players and downloads: each part is requested once, and the parts become the
+/// whole.
 #[test]
 fn parts_of_a_file_become_the_whole() {
     const LENGTH: usize = 300_000;
@@ -165,7 +164,7 @@ fn parts_of_a_file_become_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film.bin");
     std::fs::write(&path, &file).unwrap();
-    // Of a file that was written a moment ago nobody knows whether it will be written again, and its tag is weak.
+    // A file written a moment ago may be written again, so its tag is weak.
     let yesterday = SystemTime::now() - Duration::from_secs(24 * 3600);
     File::options().write(true).open(&path).unwrap().set_modified(yesterday).unwrap();
     let site = Site::start(&[folder.path().to_str().unwrap(), "--cache-control", "max-age=600"]);

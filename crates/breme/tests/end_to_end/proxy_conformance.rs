@@ -1,5 +1,5 @@
-//! Every conformance case through the proxy, with servers of several makes behind it: what must be refused is refused
-//! by the proxy itself, and proxy and server never disagree on how many requests a connection held.
+//! Every conformance case through the proxy, with upstreams of several implementations: the proxy itself must reject
+//! what is invalid, and proxy and upstream never disagree on the number of requests on a connection.
 
 use std::net::SocketAddr;
 
@@ -8,30 +8,30 @@ use breme_conformance::{Answer, Case, Delivery, Expect, all};
 use crate::backends::Backend;
 use crate::harness::{DRIVERS, Site, is_of_a_time_out};
 
-/// What never comes is not waited for long.
+/// A short time limit for data that never arrives.
 const HASTY: &str = "400ms";
-/// For what is judged once more, since somebody was late.
+/// For repetitions after a time-out.
 const PATIENT: &str = "20s";
 
-/// As the server behind it has it: a proxy by itself passes on content of any length.
+/// With its limit of content set as on the server: by default a proxy forwards content of any length.
 fn proxy_before(server: SocketAddr, driver: &str, time: &str) -> Site {
     Site::proxy(server, driver, &["--max-body", "1MB", "--body-timeout", time])
 }
 
-/// The most requests that one case may hold, with the last one that ends the connection.
+/// The most requests of one case, including the last one, which closes the connection.
 const REQUESTS_MAX: u64 = 101;
 
-/// What must come of a case where an intermediary has other duties than an origin.
+/// The expected result of a case in which an intermediary has other duties than an origin.
 fn as_proxied(mut case: Case) -> Case {
     let answer = |content: &str| (200, Some(content.as_bytes().to_vec()));
     let expect = match case.name {
-        // GET may have content, of no defined meaning (RFC 9110, 9.3.1). An origin that does not want it closes; a
-        // proxy passes it on as content, and what stands behind it is the next request.
+        // GET may have content, of no defined meaning (RFC 9110, 9.3.1). An origin that rejects it closes; a proxy
+        // forwards it as content, and the bytes after it are the next request.
         "a request inside the content of GET" => Expect::Served(vec![answer("012"), answer("012")]),
         "a request inside the content of HEAD" => Expect::Served(vec![answer(""), answer("012")]),
         "GET whose chunks do not come" => Expect::ServedThenClosed(vec![(400, None)]),
         "GET with chunks" => Expect::Served(vec![(400, None)]),
-        // A gateway knows the method and does not allow it; an origin does not know it.
+        // A gateway knows the method but does not allow it; an origin does not know it.
         "what follows CONNECT is not read" => Expect::ServedThenClosed(vec![(405, None)]),
         _ => return case,
     };
@@ -43,7 +43,7 @@ fn cases() -> Vec<Case> {
     all().into_iter().map(as_proxied).collect()
 }
 
-/// How many of these answers are good ones, if the case ends with a refusal.
+/// How many of these responses are successful, if the case ends with a rejection.
 const fn good_before_refusal(case: &Case) -> Option<usize> {
     match case.expect {
         Expect::Refused(_) => Some(0),
@@ -52,28 +52,27 @@ const fn good_before_refusal(case: &Case) -> Option<usize> {
     }
 }
 
-/// Cases whose content does not come in time: a server that waits for it has seen a request that nobody was answered.
+/// Cases whose content is late: a server that waits for it has seen a request without a response.
 const LATE: [&str; 3] =
     ["GET whose content does not come", "GET whose chunks do not come", "100-continue for what is not wanted"];
 
-/// Whether the proxy may begin to pass it on and break it off: a content that is refused when it comes, or does not
-/// come.
+/// Whether the proxy may start to forward it and abort: content that is rejected on receipt, or never arrives.
 fn may_be_broken_off(case: &Case) -> bool {
     good_before_refusal(case).is_some() || LATE.contains(&case.name)
 }
 
-/// Whether the proxy got this answer from behind: what it passes on has its Via (RFC 9110, 7.6.3).
+/// Whether the response came from the upstream: the proxy adds Via to forwarded responses (RFC 9110, 7.6.3).
 fn is_passed_on(answer: &Answer) -> bool {
     answer.field("via").is_some()
 }
 
-/// Whether it is refused as it must be: by an error of the proxy's own.
+/// Whether it is rejected correctly: by an error of the proxy's own.
 fn is_refused(answers: &[Answer], good: usize) -> bool {
     answers.len() == good + 1
         && answers.last().is_some_and(|last| (400..600).contains(&last.status) && !is_passed_on(last))
 }
 
-/// What is wrong with one case, if anything is.
+/// The error in one case, if any.
 fn judge(case: &Case, proxy: SocketAddr, delivery: Delivery, made: &mut u64) -> Option<String> {
     let answers = match case.answers(proxy, delivery) {
         Ok(answers) => answers,
@@ -94,8 +93,7 @@ fn judge(case: &Case, proxy: SocketAddr, delivery: Delivery, made: &mut u64) -> 
     }
 }
 
-/// All cases with one server behind the proxy, on one driver; what is wrong. Where somebody was late, it is judged once
-/// more, with more time.
+/// All cases with one upstream, on one driver. Returns the errors. After a time-out a case is repeated with more time.
 fn run(backend: &Backend, driver: &str) -> Vec<String> {
     let all = [Delivery::Whole, Delivery::CutAt(60)].into_iter();
     let all = all.flat_map(|delivery| cases().into_iter().map(move |case| (case, delivery))).collect();
@@ -107,14 +105,14 @@ fn run(backend: &Backend, driver: &str) -> Vec<String> {
     faults.into_iter().chain(again).map(|(_, why)| why).collect()
 }
 
-/// What a server behind the proxy has been sent so far.
+/// The requests sent to an upstream so far.
 #[derive(Default)]
 struct Counted {
-    /// Requests that were answered.
+    /// Requests with a response.
     made: u64,
-    /// Requests that may have been begun beside them.
+    /// Further requests that may have been started.
     begun: u64,
-    /// How often it was asked how many it has seen.
+    /// Number of readings of its counter.
     looks: u64,
 }
 
@@ -133,7 +131,7 @@ fn run_with(
         let is_late = wrong.as_deref().is_some_and(is_of_a_time_out);
         let seen = backend.seen(*made, *looks);
         *looks += 1;
-        // Who was late may have been passed on in part.
+        // After a time-out, a case may have been forwarded in part.
         *begun += if is_late { REQUESTS_MAX } else { u64::from(may_be_broken_off(&case)) };
         if !(*made..=*made + *begun).contains(&seen) {
             wrong = wrong.or_else(|| Some(format!("the server saw {seen} requests, the proxy answered {made}")));
@@ -148,7 +146,7 @@ fn run_with(
 
 #[test]
 fn what_must_be_refused_is_refused_and_nobody_disagrees_on_where_requests_end() {
-    // Some cases wait for what does not come: side by side they wait together.
+    // Some cases wait for data that never arrives: concurrently they wait together.
     let faults: Vec<String> = std::thread::scope(|scope| {
         let pairs = DRIVERS.iter().flat_map(|driver| Backend::all().into_iter().map(move |backend| (driver, backend)));
         let running: Vec<_> = pairs.map(|(driver, backend)| scope.spawn(move || run(&backend, driver))).collect();
@@ -157,7 +155,7 @@ fn what_must_be_refused_is_refused_and_nobody_disagrees_on_where_requests_end() 
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Every case as the server behind judges it, on one driver; what is wrong.
+/// Every case with our own server as the upstream, on one driver. Returns the errors.
 fn run_before_our_own(driver: &str) -> Vec<String> {
     let site = Site::lab("auto");
     let proxy = proxy_before(site.address, driver, HASTY);

@@ -1,4 +1,4 @@
-//! A thousand clients that ask for one slow page at the same time, and purges while it is fetched.
+//! A thousand clients that request one slow page at the same time, and purges while it is fetched.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -13,10 +13,10 @@ use crate::harness::{DRIVERS, PATIENCE, Site};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
 const CROWD: usize = 1_000;
-/// Where it matters that there are some, and not how many.
+/// If any number of clients is sufficient.
 const SOME: usize = 50;
 
-/// With a cache and an admin address; as many threads as the crowd needs where each takes one client.
+/// With a cache and an admin address; with one thread for each client of the crowd if a driver needs it.
 fn start(origin: &GatedOrigin, driver: &str, more: &[&str]) -> Site {
     let upstream = format!("--upstream=http://{}", origin.address);
     let threads = if driver == "threads" { "1010" } else { "4" };
@@ -31,7 +31,7 @@ fn ask(proxy: SocketAddr, path: &str) -> Caller {
     caller
 }
 
-/// Waits until the proxy has so many requests under way.
+/// Waits until the proxy has enough requests in progress.
 fn wait_in_flight(proxy: &Site, is_enough: impl Fn(usize) -> bool) {
     let begun = Instant::now();
     loop {
@@ -49,7 +49,7 @@ fn crowd(proxy: &Site, size: usize, path: &str) -> Vec<Caller> {
     callers
 }
 
-/// The number of the upstream request whose whole content comes.
+/// The number of the upstream request for the content, which must be complete.
 fn numbered(caller: &mut Caller, place: &str) -> u64 {
     match caller.hear(false) {
         Ok(Heard::Answer(answered)) if answered.status == 200 => {
@@ -61,7 +61,7 @@ fn numbered(caller: &mut Caller, place: &str) -> u64 {
     }
 }
 
-/// Which request a content was made for; of one that is cut too early, the first.
+/// The request for which a content was made; of a truncated one, the first.
 fn number_in(content: &[u8]) -> u64 {
     content.get(1..7).map_or(1, |digits| std::str::from_utf8(digits).unwrap().parse().unwrap())
 }
@@ -72,7 +72,7 @@ fn a_thousand_misses_at_a_time_are_one_request_upstream_also_when_half_of_them_l
         let origin = GatedOrigin::start();
         let proxy = start(&origin, driver, &[]);
         let mut callers = crowd(&proxy, CROWD, "/whole/page");
-        // Whoever came first goes too: the fetch is not theirs alone.
+        // The first client leaves too: the fetch does not belong to it alone.
         callers.drain(..CROWD / 2).for_each(Caller::leave);
         wait_in_flight(&proxy, |count| count <= CROWD / 2 + 1);
         origin.release(u64::MAX);
@@ -82,7 +82,7 @@ fn a_thousand_misses_at_a_time_are_one_request_upstream_also_when_half_of_them_l
     }
 }
 
-/// What each of them got.
+/// The result of each client.
 fn outcomes(callers: &mut [Caller], driver: &str) -> Vec<Heard> {
     let heard = callers.iter_mut().map(|caller| caller.hear(false).unwrap_or_else(|why| panic!("{driver}: {why}")));
     heard.collect()
@@ -97,12 +97,12 @@ fn when_the_upstream_dies_in_the_middle_of_a_content_nobody_takes_half_of_it_for
         origin.release(u64::MAX);
         for heard in outcomes(&mut callers, driver) {
             match heard {
-                // Who came when it had begun may have asked for themselves, and met the same.
+                // Clients that arrived after it had begun may have sent their own request, with the same result.
                 Heard::Cut(answered) => {
                     let number = number_in(&answered.content);
                     assert!(content_of(number).starts_with(&answered.content), "{driver}");
                 }
-                // Cut before any of it had left.
+                // Closed before anything was sent.
                 Heard::Nothing => {}
                 Heard::Answer(answered) => assert_eq!(answered.status, 502, "{driver}"),
             }
@@ -125,7 +125,7 @@ fn when_the_upstream_says_nothing_everybody_is_told() {
     }
 }
 
-/// The old answer reaches those who asked before the purge, and is never stored.
+/// The old response reaches clients that requested it before the purge, and is never stored.
 #[test]
 fn what_was_being_fetched_when_it_was_purged_is_not_stored() {
     let (_folder, token) = token_file();
@@ -160,7 +160,7 @@ fn what_was_being_fetched_when_it_was_purged_is_not_stored() {
                 }
             }
             origin.release(u64::MAX);
-            // The old answer is for the one who had it fetched; who waited for it may be given a newer one.
+            // The old response is for the client that started the fetch; those that waited for it may get a newer one.
             let contents: Vec<_> = before.iter_mut().map(|caller| numbered(caller, &place)).collect();
             assert!(contents.contains(&1), "{place}: {contents:?}");
             let then = [(); 2].map(|()| numbered(&mut ask(proxy.address, "/whole/page"), &place));

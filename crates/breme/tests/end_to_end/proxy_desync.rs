@@ -1,5 +1,5 @@
-//! Requests that are made to be read in two ways, through the proxy: what reaches the server behind can be read in one
-//! way only, nothing that was hidden is ever asked for, and each client gets its own answers.
+//! Ambiguous requests through the proxy: the bytes sent to the upstream have only one interpretation, nothing hidden is
+//! ever requested, and each client gets its own responses.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -13,32 +13,32 @@ use crate::caller::{Caller, Heard};
 use crate::harness::{DRIVERS, Site, connect, is_of_a_time_out};
 use crate::recorder::Recorder;
 
-/// What never comes is not waited for long.
+/// A short time limit for data that never arrives.
 const HASTY: &str = "300ms";
-/// For what is judged once more, since somebody was late.
+/// For repetitions after a time-out.
 const PATIENT: &str = "20s";
-/// The most requests that one case may hold, with the next client's.
+/// The most requests of one case, including the next client's.
 const REQUESTS_MAX: u64 = 5;
 const PLAIN: &[u8] = b"GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &[u8] = b"GET /bytes/3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// Whether the proxy got this answer from behind: what it passes on has its Via (RFC 9110, 7.6.3).
+/// Whether the response came from the upstream: the proxy adds Via to forwarded responses (RFC 9110, 7.6.3).
 fn is_passed_on(answer: &Answer) -> bool {
     answer.field("via").is_some()
 }
 
-/// All answers on a connection of its own. What is to live on is asked once more, and ended by that.
+/// All responses on a new connection. A connection that must stay open gets a last request, which closes it.
 fn answers(proxy: SocketAddr, attack: &Attack) -> Result<Vec<Answer>, String> {
     let mut stream = connect(proxy);
     let last = if attack.reading == Reading::Refused { &[] } else { LAST };
-    // The proxy may end the connection before it has everything.
+    // The proxy may close the connection before it has received everything.
     let _ = stream.write_all(&[&attack.send, last].concat());
     let mut received = Vec::new();
     stream.read_to_end(&mut received).map_err(|error| format!("{error} after {} bytes", received.len()))?;
     read_answers(&received, |_| false).map_err(|unreadable| unreadable.to_string())
 }
 
-/// How many answers came from behind; or what is wrong with them.
+/// How many responses came from the upstream; or the error in them.
 fn judge(attack: &Attack, answers: &[Answer]) -> Result<u64, String> {
     let passed_on = answers.iter().filter(|answer| is_passed_on(answer)).count();
     let told = || answers.iter().map(|answer| (answer.status, is_passed_on(answer))).collect::<Vec<_>>();
@@ -49,7 +49,7 @@ fn judge(attack: &Attack, answers: &[Answer]) -> Result<u64, String> {
     if is_right { Ok(passed_on as u64) } else { Err(format!("{:?}, but answered {:?}", attack.reading, told())) }
 }
 
-/// One plain request among others of another client, who must not notice anything.
+/// A plain request of another client, which must not be affected.
 fn ask_between(caller: &mut Caller, content: &[u8]) -> Result<(), String> {
     caller.send(PLAIN);
     match caller.hear(false) {
@@ -58,7 +58,7 @@ fn ask_between(caller: &mut Caller, content: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The share of the cases with this number, of so many.
+/// The given share of the cases.
 fn share(number: usize, of: usize) -> impl Iterator<Item = Attack> {
     attacks().into_iter().skip(number).step_by(of)
 }
@@ -83,10 +83,10 @@ fn proxy_before(server: SocketAddr, driver: &str, time: &str) -> Site {
     Site::proxy(server, driver, &["--head-timeout", time, "--body-timeout", time])
 }
 
-/// What went wrong with a case.
+/// A failed case, and how it failed.
 type Fault = (Attack, String);
 
-/// Judges all of them, and once more and with more time those where somebody was late.
+/// Runs all of them, and repeats those with a time-out with more time.
 fn faults_of(attacks: impl Iterator<Item = Attack>, run: impl Fn(&str, Vec<Attack>) -> Vec<Fault>) -> Vec<String> {
     let (late, faults): (Vec<_>, Vec<_>) =
         run(HASTY, attacks.collect()).into_iter().partition(|(_, why)| is_of_a_time_out(why));
@@ -127,7 +127,7 @@ fn what_is_passed_on_can_be_read_in_one_way() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// With a server of some make behind the proxy.
+/// With an upstream of some implementation.
 fn run_before(
     backend: &Backend,
     driver: &str,
@@ -143,12 +143,12 @@ fn run_before(
         let mut wrong = None;
         let judged = answers(proxy.address, &attack).and_then(|answers| judge(&attack, &answers));
         let judged = judged.and_then(|passed_on| ask_between(&mut between, b"012").map(|()| passed_on + 1));
-        // What is refused may have been begun to be passed on.
+        // The proxy may have started to forward a rejected request.
         *begun += u64::from(attack.reading == Reading::Refused);
         match judged {
             Ok(count) => *made += count,
             Err(why) => {
-                // Who was late may have been passed on in part.
+                // After a time-out, a case may have been forwarded in part.
                 *begun += u64::from(is_of_a_time_out(&why)) * REQUESTS_MAX;
                 wrong = Some(named(why));
             }
@@ -166,14 +166,14 @@ fn run_before(
     faults
 }
 
-/// What a server behind the proxy has been sent so far.
+/// The requests sent to an upstream so far.
 #[derive(Default)]
 struct Counted {
-    /// Requests that were answered.
+    /// Requests with a response.
     made: u64,
-    /// Requests that may have been begun beside them.
+    /// Further requests that may have been started.
     begun: u64,
-    /// How often it was asked how many it has seen.
+    /// Number of readings of its counter.
     looks: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a proxy's clients get when its upstreams fail, and when other clients do.
+//! The responses of a proxy when its upstreams or other clients fail.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,17 +9,16 @@ use crate::caller::{Answered, Caller, Heard};
 use crate::faulty_origin::{FAULTS, Fault, FaultyOrigin, content_of};
 use crate::harness::{DRIVERS, Site};
 
-/// Clients at a time.
+/// Concurrent clients.
 const CLIENTS: u64 = 12;
-/// Times that each of them sends one to three requests together.
+/// Rounds of one to three requests per client.
 const ROUNDS: u64 = 120;
-/// How long contents are.
 const LENGTHS: [usize; 7] = [0, 1, 13, 1_000, 9_000, 12_000, 150_000];
-/// An answer with more behind it than its length comes in one piece; later, nobody could tell what is behind from the
-/// next answer.
+/// A response with more data than its length is sent in one piece; later, the rest would be indistinguishable from the
+/// next response.
 const PIECE_BYTES_MAX: usize = 1_000;
 
-/// A request and what it is for.
+/// A request and its purpose.
 struct Request {
     fault: &'static Fault,
     method: &'static str,
@@ -29,7 +28,7 @@ struct Request {
 
 impl Request {
     fn draw(random: &mut Random, client: u64, ordinal: u64) -> Self {
-        // Half of all are answered as they should be, so that there is always somebody whose answer could be swapped.
+        // Half of all responses are correct, so that there are always some that could be mixed up.
         let fault = &FAULTS[if random.below(2) == 0 { 0 } else { random.below(FAULTS.len() as u64) as usize }];
         let length = LENGTHS[random.below(LENGTHS.len() as u64) as usize];
         let length = if fault.has_more_behind() { length.min(PIECE_BYTES_MAX) } else { length };
@@ -49,11 +48,11 @@ impl Request {
             .into_bytes()
     }
 
-    /// What came, in a word; or what is wrong with it.
+    /// The result in a word; or the error in it.
     fn judge(&self, heard: &Heard) -> Result<&'static str, String> {
         let expected = if self.method == "HEAD" { Vec::new() } else { content_of(self.number, self.length) };
         let fate = self.fault.fate;
-        // What may not be sent again may fail on a connection that had ended without a word.
+        // A request that may not be retried may fail on a connection that had been closed.
         let may_fail = fate.error || self.method == "POST";
         let wrong = |answered: &Answered| {
             let begins = String::from_utf8_lossy(&answered.content[..answered.content.len().min(60)]).into_owned();
@@ -63,8 +62,7 @@ impl Request {
             Heard::Answer(answered) => match answered.status {
                 200 if fate.content && answered.content == expected => Ok("content"),
                 200 if fate.part && expected.starts_with(&answered.content) => Ok("part"),
-                // What is wrong with a content that HEAD does not have, or with how it would be framed, does not matter
-                // (RFC 9112, 6.3).
+                // Errors in a content that HEAD does not have, or in its framing, do not matter (RFC 9112, 6.3).
                 200 if self.method == "HEAD" && (fate.cut || self.fault.is_of_framing()) => Ok("head"),
                 502..=504 if may_fail && is_own(answered) => Ok("error"),
                 _ => wrong(answered),
@@ -86,13 +84,13 @@ impl Fault {
     }
 }
 
-/// An error of the proxy's own, with nothing of anybody's content.
+/// An error of the proxy's own, without content of any client.
 fn is_own(answered: &Answered) -> bool {
     let text = String::from_utf8_lossy(&answered.content);
     !text.contains("poison") && !text.contains("<0")
 }
 
-/// What became of the requests of one client, by fault; and what was wrong.
+/// The results of one client's requests, by fault; and errors.
 #[derive(Default)]
 struct Seen {
     outcomes: BTreeMap<(&'static str, &'static str), u64>,
@@ -117,7 +115,7 @@ fn client(proxy: SocketAddr, client: u64) -> Seen {
     seen
 }
 
-/// Whether the connection goes on.
+/// Whether the connection stays open.
 fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool {
     for request in requests {
         let heard = match caller.hear(request.method == "HEAD") {
@@ -143,7 +141,7 @@ fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool 
     true
 }
 
-/// Some thirty faults mixed, under load: each client gets its own content and no other's, whole, or an error.
+/// About thirty faults mixed, under load: each client gets its own complete content, or an error.
 #[test]
 fn no_answer_is_wrong_or_anybody_elses() {
     for driver in DRIVERS.iter().copied() {

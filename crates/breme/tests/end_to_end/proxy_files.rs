@@ -1,5 +1,5 @@
-//! What SIGHUP reads again besides the configuration: whom upstreams are known by, who the proxy is to them, and the
-//! token.
+//! Files that SIGHUP reads again in addition to the configuration: trusted authorities of upstreams, the proxy's client
+//! certificate, and the token.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::tls::Authority;
 
 const NEW_TOKEN: &str = "fedcba9876543210fedcba9876543210";
 
-/// An upstream that asks for a certificate of this authority, and has one of it.
+/// An upstream that requires a certificate of this authority, and has one of it.
 fn strict_upstream(authority: &Authority) -> Nginx {
     let own = authority.server();
     let (certificate, key) = own.files();

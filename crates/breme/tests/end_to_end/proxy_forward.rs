@@ -1,11 +1,11 @@
-//! `breme proxy --forward`: where clients may go, through curl.
+//! `breme proxy --forward`: permitted destinations, with curl.
 
 use crate::admin::metrics;
 use crate::harness::{DRIVERS, Site, breme, run};
 use crate::proxy::start_proxy;
 use crate::tls::Authority;
 
-/// What curl gets through a proxy: the content and the status.
+/// Content and status of a request with curl through a proxy.
 fn through(proxy: &Site, more: &[&str], url: &str) -> String {
     run("curl", &[&["-sS", "-x", &proxy.url(""), "-w", " %{http_code}"], more, &[url]].concat())
 }
@@ -50,7 +50,7 @@ fn it_goes_where_it_may_and_nowhere_else() {
     }
 }
 
-/// Our own generator as the client: the tunnel, TLS in it, and the proxy's words where there is none.
+/// Our own generator as the client: the tunnel, TLS in it, and the proxy's error if there is none.
 #[test]
 fn load_goes_through_tunnels() {
     let authority = Authority::new();
@@ -73,7 +73,7 @@ fn load_goes_through_tunnels() {
         let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(outcome["requests"]["answered"], 50, "{driver}: {outcome:#}");
         assert!(outcome["tls"]["version"].is_string(), "{driver}: {outcome:#}");
-        // The first ones may have asked for everything before the last one was there.
+        // The first users may have finished all requests before the last one connected.
         let opened = outcome["connections"]["opened"].as_u64().unwrap();
         assert!((1..=4).contains(&opened), "{driver}: {outcome:#}");
         tunnels += opened;

@@ -1,5 +1,5 @@
-//! Proxies that ask themselves, or each other in a circle: each request ends with a clear answer, after few steps, and
-//! nothing of it stays.
+//! Proxies that forward to themselves or in a circle: each request ends with a clear error, after few hops, and nothing
+//! remains of it.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use crate::harness::{DRIVERS, Nginx, PATIENCE, Site, free_address, serve_each, w
 use crate::proxy_admin::{TOKEN, call, token_file};
 
 const GET: &str = "GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-/// As they go through a circle: content, in both framings, and a range.
+/// The requests sent through a circle: content, in both framings, and a range.
 const REQUESTS: [&str; 4] = [
     GET,
     "HEAD /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -21,10 +21,10 @@ const REQUESTS: [&str; 4] = [
     "POST /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
 ];
 const CACHE: &[&str] = &["--cache-memory", "16MiB"];
-/// Those who ask at the same time.
+/// Concurrent clients.
 const CROWD: usize = 20;
 
-/// A proxy whose upstream nobody is yet.
+/// A proxy whose upstream does not exist yet.
 fn start(driver: &str, token: &str, more: &[&str]) -> Site {
     let nobody = format!("--upstream=http://{}", free_address());
     let threads = if driver == "threads" { "64" } else { "2" };
@@ -33,7 +33,7 @@ fn start(driver: &str, token: &str, more: &[&str]) -> Site {
     Site::start_role("proxy", &[&arguments[..], &with_token, more].concat(), Stdio::inherit())
 }
 
-/// Another address of a server, as one that a router maps to it: the proxy cannot know that it is its own.
+/// Another address of a server, as mapped by a router: the proxy cannot know that it is its own.
 fn mapped(address: SocketAddr) -> SocketAddr {
     serve_each(move |client| {
         let server = TcpStream::connect(address)?;
@@ -48,7 +48,7 @@ fn mapped(address: SocketAddr) -> SocketAddr {
     })
 }
 
-/// Makes it ask `upstream` from now on.
+/// Makes `upstream` its upstream.
 fn point(proxy: &Site, upstream: SocketAddr) {
     let list = json!([format!("http://{upstream}")]).to_string();
     assert_eq!(call(proxy.admin.unwrap(), "PUT", "/upstreams", Some(TOKEN), Some(&list)).0, 200);
@@ -68,7 +68,7 @@ fn ask_at_once(proxy: &Site, count: usize) -> Vec<Answer> {
     })
 }
 
-/// Waits until nothing is under way in it any more.
+/// Waits until it has no requests in progress.
 fn require_quiet(proxy: &Site, place: &str) {
     let begun = Instant::now();
     loop {
@@ -83,7 +83,8 @@ fn require_quiet(proxy: &Site, place: &str) {
     }
 }
 
-/// Each is told so by the proxy that is asked for the second time, and was sent on once by each proxy of the circle.
+/// Each is rejected by the proxy that receives it for the second time, after each proxy of the circle forwarded it
+/// once.
 fn require_loops_found(circle: &[&Site], place: &str) {
     let sent_on = || circle.iter().map(|proxy| sent_upstream(proxy)).sum::<f64>();
     let before = sent_on();
@@ -117,7 +118,7 @@ fn a_loop_is_found_when_a_proxy_is_asked_for_the_second_time() {
             point(&two, one.address);
             require_loops_found(&[&one, &two], &format!("{driver}, each other, {more:?}"));
 
-            // Somebody else between who passes on what others said.
+            // Another proxy in between, which forwards the fields of others.
             let nginx = Nginx::start_with("", &format!("location / {{ proxy_pass http://{}; }}", one.address));
             point(&one, nginx.address);
             require_loops_found(&[&one], &format!("{driver}, through nginx, {more:?}"));
@@ -125,8 +126,7 @@ fn a_loop_is_found_when_a_proxy_is_asked_for_the_second_time() {
     }
 }
 
-/// Via may be kept to oneself, and dropped by others. What is left alone on the way, by whoever stands there, is
-/// CDN-Loop.
+/// Via may be disabled, and removed by others. The only field that every intermediary leaves unchanged is CDN-Loop.
 #[test]
 fn a_loop_is_found_where_nobody_says_via() {
     let (_folder, token) = token_file();
@@ -147,7 +147,7 @@ fn a_loop_is_found_where_nobody_says_via() {
     }
 }
 
-/// A forward proxy that is asked for itself, and one before it that stands for it.
+/// A forward proxy that is requested to connect to itself, and a reverse proxy in front of it.
 #[test]
 fn a_forward_proxy_does_not_ask_itself_for_ever() {
     let (_folder, token) = token_file();
@@ -161,7 +161,7 @@ fn a_forward_proxy_does_not_ask_itself_for_ever() {
         let listening = ["--listen", &own.to_string(), "--admin", "127.0.0.1:0"];
         let forward = Site::start_role("proxy", &[&arguments[..], &listening].concat(), Stdio::inherit());
         point(&reverse, own);
-        // It knows itself also in requests that it would not serve: what it sends on is not for a forward proxy.
+        // It detects itself also in requests that it would not serve: what it forwards is not for a forward proxy.
         for asked in [own, reverse.address] {
             let request = format!("GET http://{asked}/ HTTP/1.1\r\nHost: {asked}\r\nConnection: close\r\n\r\n");
             assert_eq!(ask(&forward, &request).status, 508, "{driver}: {asked}");
@@ -171,8 +171,8 @@ fn a_forward_proxy_does_not_ask_itself_for_ever() {
     }
 }
 
-/// Nobody can know a loop whose steps do not say who they are. Then the limits and time-outs answer those who ask; what
-/// they gave up may go round on a slow machine until there is no loop any more.
+/// A loop whose hops do not identify themselves is undetectable. Then limits and time-outs produce responses; abandoned
+/// requests may circulate on a slow machine until the loop is broken.
 #[test]
 fn a_loop_that_cannot_be_known_is_answered_by_the_limits_and_ends_with_its_cause() {
     let (_folder, token) = token_file();
@@ -196,8 +196,8 @@ fn a_loop_that_cannot_be_known_is_answered_by_the_limits_and_ends_with_its_cause
     }
 }
 
-/// Every thread of the pool waits for an answer that only another one of them could give. Afterwards connections that
-/// wait in the pools hold threads, and would for ever: they are given up since others wait.
+/// Every thread of the pool waits for a response that only another one could produce. Afterwards idle connections in
+/// the pools hold threads, indefinitely without pressure: they are closed since others wait.
 #[test]
 fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     let (_folder, token) = token_file();
@@ -218,8 +218,8 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     require_loop_found_at_last(&one);
 }
 
-/// Requests that nobody waits for any more, but that stood in a queue, may come first, and a request that waits for a
-/// thread at both proxies behind them runs into its time-out.
+/// Abandoned requests in a queue may be processed first, and a request that waits for a thread at both proxies behind
+/// them times out.
 fn require_loop_found_at_last(proxy: &Site) {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What slow readers cost the proxy, and that their memory is returned when they have left.
+//! The memory cost of slow readers, and its release after they have left.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,15 +12,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use crate::harness::{DRIVERS, Site, read_head, serve_each, wait_until};
 
 const READERS: u64 = 200;
-/// Memory of the proxy for each of them, both connections included: `--relay-memory` allows 64 kB, of which a receipt
+/// Memory of the proxy per reader, including both connections: `--relay-memory` allows 64 kB, of which a receive buffer
 /// of 32 kB is in use.
 const READER_BYTES_MAX: u64 = 48 * 1024;
-/// … that stays behind when they have left.
+/// … that remains when they have left.
 const REMAINDER_BYTES_MAX: u64 = 12 * 1024;
-/// Nothing has moved if so many looks in turn find the same.
+/// Nothing has moved if this many consecutive readings are equal.
 const LOOKS: usize = 2_000;
 
-/// An origin that sends without end, as fast as it is read. It counts what it has sent.
+/// An endless origin, as fast as it is read. It counts the bytes sent.
 fn endless(sent: &Arc<AtomicU64>) -> SocketAddr {
     let sent = Arc::clone(sent);
     serve_each(move |mut stream: TcpStream| {
@@ -35,8 +35,8 @@ fn endless(sent: &Arc<AtomicU64>) -> SocketAddr {
     })
 }
 
-/// What a driver's threads have for all connections together, once they have served some: the buffers of two rings; the
-/// stacks and tables of a pool.
+/// Fixed memory of a driver's threads once they have served connections: the buffers of two rings; the stacks and
+/// tables of a pool.
 fn once(driver: &str) -> u64 {
     match driver {
         "uring" => 2 * 65 * 64 * 1024,
@@ -56,14 +56,14 @@ fn begin_reading(proxy: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The memory that a process has for itself.
+/// The private memory of a process.
 fn memory_of(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Waits until nothing moves any more. What holds afterwards holds before, too: on a busy machine it may come early.
+/// Waits until nothing moves. The assertions hold before, too: on a busy machine it may return early.
 fn wait_for_rest(sent: &AtomicU64) {
     let (mut before, mut looks) = (0, 0);
     while looks < LOOKS {
@@ -87,7 +87,7 @@ fn slow_readers_cost_little_and_leave_nothing_behind() {
         wait_for_rest(&sent);
         let each = || memory_of(proxy.pid()).saturating_sub(before) / READERS;
         let at_first = each();
-        // A thread of a pool has buffers for a moment.
+        // A pool thread has buffers temporarily.
         wait_until(&format!("{driver}: a slow reader costs {at_first} bytes"), || each() <= READER_BYTES_MAX);
         let last = each();
         drop(readers);

@@ -1,5 +1,5 @@
-//! What those who run a proxy rely on: error responses that reveal nothing, logs that rotate, metrics to alert on,
-//! addresses as everybody writes them.
+//! The needs of operators: error responses that reveal nothing, logs that rotate, metrics for alerts, usual address
+//! syntax.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use crate::admin::{check_prometheus_text, metrics};
 use crate::harness::{DRIVERS, Signal, Site, breme, free_address, get, wait_until};
 use crate::proxy_admin::line_with;
 
-/// No client learns where the upstreams are.
+/// Responses do not reveal addresses of upstreams.
 #[test]
 fn errors_name_no_upstream_and_have_pages() {
     let dead = free_address();
@@ -35,7 +35,7 @@ fn errors_name_no_upstream_and_have_pages() {
         assert_eq!((answer.status, answer.field("content-type")), (502, Some("text/html; charset=utf-8")), "{driver}");
         assert_eq!(answer.content, b"<h1>Back soon</h1>", "{driver}");
 
-        // Another page at the next reload; one that cannot be used changes nothing, and is to be seen.
+        // Another page at the next reload; an invalid one changes nothing, and is reported.
         fs::write(folder.path().join("502.txt"), "closed").unwrap();
         proxy.signal(Signal::HUP);
         wait_until("the old page stays", || get(proxy.address, "/").content == b"closed");
@@ -54,7 +54,7 @@ fn errors_name_no_upstream_and_have_pages() {
     }
 }
 
-/// As nginx does; without a handler, the signal would kill.
+/// As in nginx; without a handler, the signal would kill.
 #[test]
 fn sigusr1_reopens_the_log_and_kills_nothing() {
     let site = Site::start_telling(&["--lab"], Stdio::inherit());
@@ -111,7 +111,7 @@ fn a_port_alone_listens_at_every_address() {
     child.wait().unwrap();
 }
 
-/// A request that the proxy takes must not be too large for a site behind it, with what the proxy adds.
+/// A request that the proxy accepts must not be too large for a site behind it, with the fields that the proxy adds.
 #[test]
 fn what_the_proxy_takes_the_site_takes_too() {
     let site = Site::lab("events");

@@ -1,6 +1,5 @@
-//! Requests that try to change what is stored for other ones ("Practical Web Cache Poisoning", Kettle, 2018; "Your
-//! Cache Has Fallen", Nguyen et al., 2019). The origin tells in each answer all that it was asked, and lets everything
-//! be stored.
+//! Requests that try to poison the cache ("Practical Web Cache Poisoning", Kettle, 2018; "Your Cache Has Fallen",
+//! Nguyen et al., 2019). The origin echoes each request in its response, and allows everything to be stored.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,11 +8,11 @@ use breme_conformance::{Answer, read_answers};
 
 use crate::harness::{DRIVERS, Site, serve_each};
 
-/// Says past the cache what the origin answers now.
+/// Bypasses the cache to get the origin's current response.
 const DIRECT: &str = "X-Direct: 1\r\n";
 
-/// An origin whose answer's content is the request, without what is said of the asking alone. `on=NAME&say=STATUS` in
-/// the target is the status if the request has that field, and `vary=NAME` what the answer varies with.
+/// An origin whose response has the request as its content, without fields of the connection. `on=NAME&say=STATUS` in
+/// the target is the status if the request has that field, and `vary=NAME` is the response's Vary.
 fn mirror() -> SocketAddr {
     serve_each(reflect)
 }
@@ -50,21 +49,21 @@ fn reflect(stream: TcpStream) -> Option<()> {
     }
 }
 
-/// What the target says behind `name=`.
+/// The value of `name=` in the target.
 fn asked_for<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let query = head.split(' ').nth(1)?.split_once('?')?.1;
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// What is asked before, in words for one target.
+/// A preceding request, as text for one target.
 struct Probe {
-    /// The fields have Host among them; the origin stands in front of the target in absolute-form.
+    /// The fields include Host; the origin precedes the target in absolute-form.
     method: &'static str,
     origin: &'static str,
     fields: String,
-    /// What the target asks of the mirror.
+    /// The target's query to the mirror.
     query: &'static str,
-    /// What everybody else says.
+    /// The fields of other clients.
     others: String,
     content: &'static str,
 }
@@ -132,7 +131,7 @@ fn probes() -> Vec<Probe> {
     ] {
         probes.push(Probe { query, ..probe(format!("{field}\r\n")) });
     }
-    // Who says a field and has it taken away must not be answered for those whose field is passed on.
+    // A client whose field is removed must not share responses with those whose field is forwarded.
     for (query, field) in [
         ("&vary=origin", "Origin: https://a.example"),
         ("&vary=accept-language", "Accept-Language: de"),
@@ -153,7 +152,7 @@ fn probes() -> Vec<Probe> {
     probes
 }
 
-/// Spellings of one resource, or of none: whether two of them mean the same is the origin's matter.
+/// Spellings of one resource, or of none: whether two of them are equivalent is up to the origin.
 const TARGETS: [&str; 40] = [
     "/a/b.c?x=1&y=2",
     "/a/b.c?y=2&x=1",
@@ -204,7 +203,7 @@ fn ask(proxy: &Site, method: &str, target: &str, fields: &str, content: &str) ->
     answers.into_iter().next().ok_or_else(|| String::from("no answer"))
 }
 
-/// What is wrong after a probe, if anything is.
+/// The error after a probe, if any.
 fn judge(proxy: &Site, probe: &Probe, number: usize) -> Result<(), String> {
     let target = format!("/page?number={number}{}", probe.query);
     let Probe { method, origin, fields, content, others, .. } = probe;

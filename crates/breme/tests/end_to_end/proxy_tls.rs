@@ -1,5 +1,5 @@
-//! Attacks on a proxy through TLS: the ambiguous requests again, clients that do not go on, and upstreams whose
-//! connection is cut.
+//! Attacks on a proxy through TLS: the ambiguous requests again, clients that stall, and upstreams whose connection is
+//! truncated.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,13 +18,13 @@ use crate::hostile::resident_kilobytes;
 use crate::recorder::Recorder;
 use crate::tls::{Authority, one_answer};
 
-/// What never comes is not waited for long.
+/// Short time limits for data that never arrives.
 const HASTY: &[&str] = &["--head-timeout", "300ms", "--body-timeout", "300ms"];
-/// For what is judged once more, since somebody was late.
+/// For repetitions after a time-out.
 const PATIENT: &[&str] = &["--head-timeout", "20s", "--body-timeout", "20s"];
 const GET: &[u8] = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &[u8] = b"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-/// One of so many ambiguous requests is sent on each driver; in the clear it is one of three.
+/// One of this many ambiguous requests is sent on each driver; without TLS it is one of three.
 const SHARES: usize = 20;
 
 /// A proxy with a cache that listens for TLS.
@@ -35,17 +35,17 @@ fn secured(authority: &Authority, upstream: SocketAddr, driver: &str, more: &[&s
     Site::proxy(upstream, driver, &[&listening, more].concat())
 }
 
-/// All that comes on one connection until it ends; that must be a clean end.
+/// All data received on one connection until it ends, which must be a clean end.
 fn exchange(proxy: &Site, client: &Arc<ClientConfig>, bytes: &[u8]) -> Result<Vec<Answer>, String> {
     let mut stream = Secured::connect(proxy.address, client).map_err(|error| format!("no handshake: {error}"))?;
-    // The proxy may end the connection before it has everything.
+    // The proxy may close the connection before it has received everything.
     let _ = stream.write_all(bytes);
     let mut received = Vec::new();
     stream.read_to_end(&mut received).map_err(|error| format!("{error} after {} bytes", received.len()))?;
     read_answers(&received, |_| false).map_err(|unreadable| unreadable.to_string())
 }
 
-/// Others are served as if nothing were.
+/// Other clients are served normally.
 fn require_served(proxy: &Site, client: &Arc<ClientConfig>, place: &str) {
     let answers = exchange(proxy, client, LAST).unwrap_or_else(|why| panic!("{place}: {why}"));
     assert!(answers.len() == 1 && answers[0].status == 200, "{place}: {answers:?}");
@@ -76,7 +76,7 @@ fn what_can_be_read_in_two_ways_is_refused_over_tls_too() {
     }
 }
 
-/// What is wrong with one case, if anything is.
+/// The error in one case, if any.
 fn judge(attack: &Attack, proxy: &Site, client: &Arc<ClientConfig>, recorder: &Recorder) -> Result<(), String> {
     let (last, count) = match attack.reading {
         Reading::Refused => (&[][..], 1),
@@ -116,20 +116,20 @@ fn slow_clients_are_told_so_under_tls() {
     }
 }
 
-/// Of the answer that is read slowly; all of it would be seen in the memory.
+/// Of the response that is read slowly; buffering all of it would be visible in the memory.
 const LONG_BYTES: usize = 24 << 20;
-/// What the proxy may need for it, and for the few others who are served meanwhile.
+/// The proxy's memory for it, and for the few other requests meanwhile.
 const GROWTH_KILOBYTES_MAX: u64 = 8_000;
-/// So many others are served while nothing more leaves the origin: then all that can wait on the way does.
+/// Number of other requests after which, if the origin sends nothing more, all buffers on the way are full.
 const STILL_ROUNDS: usize = 5;
 
-/// What the origin has sent, all connections together.
+/// Bytes that the origin has sent on all connections.
 fn sent(origin: &Site) -> f64 {
     metrics(origin.admin.unwrap())["breme_sent_bytes_total"]
 }
 
-/// TLS on both sides: what waits for the reader waits in the kernel and in the bounded queues, not in the sessions, and
-/// others are served. The answer is right to its last byte.
+/// TLS on both sides: unread data is in the kernel and in the bounded queues, not in the TLS sessions, and others are
+/// served. The response is correct to its last byte.
 #[test]
 fn who_reads_a_byte_now_and_then_holds_nobody_up_under_tls() {
     let authority = Authority::new();
@@ -162,7 +162,7 @@ fn who_reads_a_byte_now_and_then_holds_nobody_up_under_tls() {
             received.push(byte[0]);
             serve_others();
             let sent = sent(&origin);
-            // What the others get is in it.
+            // It includes the data for other clients.
             still = if sent - last < 100_000.0 { still + 1 } else { 0 };
             last = sent;
         }
@@ -175,14 +175,14 @@ fn who_reads_a_byte_now_and_then_holds_nobody_up_under_tls() {
     }
 }
 
-/// As many as a pool of threads can bear without making others wait, and a thousand elsewhere.
+/// As many as a pool of threads can serve without making others wait, and a thousand otherwise.
 fn crowd(driver: &str) -> usize {
     if driver == "threads" { 50 } else { 1_000 }
 }
 
 #[test]
 fn handshakes_that_do_not_go_on_hold_nobody_up() {
-    // Nothing; a part of the head of a record; a record that is announced and does not come; a hello that is cut.
+    // Nothing; a partial record header; a record that is announced but not sent; a truncated ClientHello.
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     let begun = [&b""[..], &hello[..3], &hello[..5], hello];
     let authority = Authority::new();
@@ -226,7 +226,7 @@ fn what_is_no_tls_is_turned_away() {
             let _ = stream.write_all(bytes);
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let mut told = Vec::new();
-            // It may be ended while there was more to read.
+            // It may be closed while there was more to read.
             let _ = stream.read_to_end(&mut told);
             assert!(!told.starts_with(b"HTTP/1.1 2"), "{driver}: {told:?}");
         }
@@ -235,7 +235,7 @@ fn what_is_no_tls_is_turned_away() {
     }
 }
 
-/// What `openssl s_client` with these words gets for what it is given to send.
+/// The output of `openssl s_client` with these arguments and this input.
 fn s_client(proxy: &Site, words: &[&str], send: &[u8]) -> String {
     let address = proxy.address.to_string();
     let mut child = Command::new("openssl")
@@ -250,7 +250,7 @@ fn s_client(proxy: &Site, words: &[&str], send: &[u8]) -> String {
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-/// Names that mean nothing here decide nothing: there is one certificate, and Host says who is asked.
+/// Unknown server names have no effect: there is one certificate, and Host selects the resource.
 #[test]
 fn odd_wishes_in_a_handshake_harm_nobody() {
     let authority = Authority::new();
@@ -269,22 +269,22 @@ fn odd_wishes_in_a_handshake_harm_nobody() {
             let told = s_client(&proxy, &[&["-ign_eof"], words].concat(), LAST);
             assert!(told.contains("HTTP/1.1 200 OK"), "{driver} {words:?}: {told}");
         }
-        // None of what it offers is spoken here (RFC 7301, 3.2); nothing is taken for HTTP/1.1 that is not.
+        // None of the offered protocols is supported (RFC 7301, 3.2); only HTTP/1.1 is parsed as such.
         let told = s_client(&proxy, &["-ign_eof", "-alpn", "h2,spdy/1"], LAST);
         assert!(!told.contains("HTTP/1.1 200"), "{driver}: {told}");
-        // A second handshake in the midst of it is not had; who asks for it may be dropped, and nobody else notices.
+        // Renegotiation is not supported; a client that requests it may be dropped, and others are not affected.
         let told = s_client(&proxy, &["-tls1_2", "-no_ign_eof"], b"R\n");
         assert!(told.contains("RENEGOTIATING"), "{driver}: {told}");
         require_served(&proxy, &client, driver);
-        // Tickets may be shown as often as one likes.
+        // Session tickets may be reused.
         let told = s_client(&proxy, &["-reconnect", "-tls1_2"], LAST);
         assert!(told.contains("Reused"), "{driver}: {told}");
         require_served(&proxy, &client, driver);
     }
 }
 
-/// Whoever can cut a connection must not make half of an answer the whole (RFC 9112, 9.8): it is visibly cut, and is
-/// not stored.
+/// An attacker who can cut a connection must not make a partial response complete (RFC 9112, 9.8): it is visibly
+/// truncated, and not stored.
 #[test]
 fn an_upstreams_answer_that_is_cut_is_not_taken_for_whole() {
     const UNTIL_THE_END: &[u8] =
@@ -331,7 +331,7 @@ fn an_upstreams_answer_that_is_cut_is_not_taken_for_whole() {
     }
 }
 
-/// A certificate for one name serves any Host, as it does in the clear.
+/// A certificate for one name serves any Host, as without TLS.
 #[test]
 fn the_name_of_the_handshake_is_not_that_of_the_request() {
     let authority = Authority::new();

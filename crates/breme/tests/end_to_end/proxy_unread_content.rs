@@ -1,8 +1,8 @@
 //! Request smuggling through an upstream at fault: it responds without reading a request's content, and parses that
 //! content as the next request (James Kettle's "CL.0", 2022). The response to it must reach no other client.
 //!
-//! No case depends on time. The upstream holds the response to a smuggled request back until the next request comes on
-//! the same connection, and sends it in the place of that one's response: the worst that it can do.
+//! No case depends on time. The upstream delays the response to a smuggled request until the next request arrives on
+//! the same connection, and sends it in place of that one's response: the worst case.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,9 +19,9 @@ const SMUGGLED: &str = "GET /poison HTTP/1.1\r\nHost: a\r\n\r\n";
 enum Response {
     /// As soon as it has the head.
     AtHead,
-    /// When the content has come to it, unread.
+    /// After the content has arrived, unread.
     AtContent,
-    /// After 100 (Continue), when the content has come to it, unread.
+    /// After 100 (Continue), when the content has arrived, unread.
     AfterContinue,
     /// In chunks, as soon as it has the head.
     Chunked,
@@ -44,16 +44,16 @@ const RESPONSES: [Response; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
     WithHead,
-    /// With the next request behind it.
+    /// Followed by the next request.
     Pipelined,
-    /// When the response has come, which a client that expects 100 (Continue) may wait for.
+    /// After the response, for which a client that expects 100 (Continue) may wait.
     AfterResponse,
 }
 
 const DELIVERIES: [Delivery; 3] = [Delivery::WithHead, Delivery::Pipelined, Delivery::AfterResponse];
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"];
 
-/// One way of asking and of being answered.
+/// One kind of request and response.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     method: &'static str,
@@ -79,7 +79,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Nobody waits for what only the other one's waiting would bring.
+    /// False for a deadlock, in which each side waits for the other.
     fn can_be(&self) -> bool {
         let waits_for_content = matches!(self.response, Response::AtContent | Response::AfterContinue);
         let is_continued = self.response == Response::AfterContinue;
@@ -122,7 +122,7 @@ fn serve(stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A head; lines that begin none are passed over, as what frames a chunk is. None at the end.
+/// A head; lines that begin none, such as chunk framing, are skipped. None at the end.
 fn next_head(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut head = String::new();
     loop {
@@ -150,7 +150,7 @@ fn respond(head: &str, target: &str, input: &mut BufReader<TcpStream>) -> io::Re
         input.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     if matches!(kind, Response::AtContent | Response::AfterContinue) {
-        // It is in the buffer now, and stays there.
+        // It is in the buffer now, and remains there.
         input.fill_buf()?;
     }
     Ok(match kind {
@@ -170,7 +170,7 @@ fn start(upstream: SocketAddr, driver: &str, more: &[&str]) -> Site {
     Site::start_role("proxy", &arguments, Stdio::inherit())
 }
 
-/// Sends the request. What the attacker gets for it, and for what it asks behind it, is its own business.
+/// Sends the request. The responses to it, and to pipelined ones, do not matter.
 fn attack(case: &Case, proxy: SocketAddr) -> Caller {
     let mut attacker = Caller::new(proxy);
     let own = "GET /own HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -187,7 +187,7 @@ fn attack(case: &Case, proxy: SocketAddr) -> Caller {
     attacker
 }
 
-/// Another client asks, on a connection of its own.
+/// A request of another client, on a new connection.
 fn require_own(proxy: SocketAddr, target: &str) -> Result<(), String> {
     let mut victim = Caller::new(proxy);
     for _ in 0..2 {
@@ -202,11 +202,11 @@ fn require_own(proxy: SocketAddr, target: &str) -> Result<(), String> {
 
 fn judge(case: &Case, number: usize, proxy: SocketAddr, is_serial: bool) -> Result<(), String> {
     let attacker = attack(case, proxy);
-    // Where one client is served after the other, the attacker has to leave first.
+    // If clients are served one after the other, the attacker has to leave first.
     let staying = (!is_serial).then_some(attacker);
     require_own(proxy, &format!("/victim/{number}"))?;
     if let Some(mut attacker) = staying {
-        // What it asks for may be stored for all.
+        // Its responses may be stored for all clients.
         attacker.send(format!("GET /stored/{number} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         let _ = attacker.hear(false);
     }
@@ -233,7 +233,8 @@ fn content_that_an_upstream_takes_for_a_request_reaches_no_other_client() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The price is small: who sends content again on the same connection does not need a new one each time.
+/// The cost is low: a client that sends further content on the same connection does not need a new upstream connection
+/// each time.
 #[test]
 fn a_client_that_sends_content_keeps_its_upstream_connection() {
     use std::sync::Arc;

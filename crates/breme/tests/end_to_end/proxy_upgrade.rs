@@ -1,4 +1,4 @@
-//! Bytes behind a request to speak another protocol: no upstream may take them for what they are not.
+//! Data after an upgrade request: no upstream may misinterpret it.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,8 +11,8 @@ use crate::harness::{DRIVERS, Site, read_head, serve_each};
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
 
-/// Listens for as long as the test runs, and tells each head, and what comes in another protocol. It switches if it
-/// `agrees`.
+/// Listens until the end of the test process, and reports each head, and the data in another protocol. It switches
+/// protocols if it `agrees`.
 fn origin(agrees: bool) -> (SocketAddr, Receiver<String>) {
     let (sender, receiver) = channel();
     (serve_each(move |stream| serve(stream, agrees, &sender)), receiver)
@@ -21,7 +21,7 @@ fn origin(agrees: bool) -> (SocketAddr, Receiver<String>) {
 fn serve(mut stream: TcpStream, agrees: bool, told: &Sender<String>) -> io::Result<()> {
     let mut input = BufReader::new(stream.try_clone()?);
     while let Some(mut head) = read_head(&mut input)? {
-        // What is here already was sent before anybody had agreed.
+        // The buffered data was sent before the upgrade was accepted.
         head += &String::from_utf8_lossy(input.buffer());
         let _ = told.send(head);
         if agrees {
@@ -69,7 +69,7 @@ fn bytes_behind_an_upgrade_that_is_declined_are_a_request_of_their_own() {
         assert_eq!(statuses, [200, 200], "{driver}");
         let [first, second] = [(); 2].map(|()| told.recv().unwrap().to_ascii_lowercase());
         assert!(first.starts_with("get /chat ") && first.ends_with("\r\n\r\n"), "{driver}: {first:?}");
-        // It was read as a request, and not handed over as bytes.
+        // It was parsed as a request, and not passed on as data.
         let is_read = second.contains("\r\nvia: ") && !second.contains("x-secret");
         assert!(second.starts_with("get /behind ") && is_read, "{driver}: {second:?}");
     }

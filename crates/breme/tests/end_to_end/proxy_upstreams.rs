@@ -1,5 +1,4 @@
-//! Upstreams that die, freeze and come again; peers that are slow; contents that are larger than the memory that may
-//! hold them.
+//! Upstreams that die, freeze and recover; slow peers; contents that are larger than the memory limit.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -11,9 +10,9 @@ use crate::faulty_origin::{FaultyOrigin, content_of};
 use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, free_address, with_longer_and_longer};
 use crate::hostile::resident_kilobytes;
 
-/// What a proxy may grow by for one exchange of any length, buffers of its allocator included.
+/// The proxy's limit of growth for one exchange of any length, including its allocator's buffers.
 const GROWTH_KB_MAX: u64 = 16_000;
-/// Far more than sockets and proxy may hold.
+/// Far more than sockets and proxy may buffer.
 const MUCH: u64 = 300_000_000;
 
 #[test]
@@ -36,7 +35,7 @@ fn an_upstream_that_is_killed_gives_502_and_one_that_comes_again_is_used() {
     }
 }
 
-/// What a frozen upstream answers when it thaws is for those who gave up, and must not reach those who come later.
+/// A frozen upstream's response after it thaws belongs to clients that gave up, and must not reach later ones.
 #[test]
 fn a_frozen_upstream_ends_in_504_and_its_late_answer_reaches_nobody() {
     for driver in DRIVERS.iter().copied() {
@@ -44,7 +43,7 @@ fn a_frozen_upstream_ends_in_504_and_its_late_answer_reaches_nobody() {
     }
 }
 
-/// Fails where one that is not frozen does not answer in time.
+/// Fails if an upstream that is not frozen does not respond in time.
 fn freeze(driver: &str, time: &str) -> Result<(), String> {
     let site = Site::lab("auto");
     let proxy = Site::proxy(site.address, driver, &["--response-timeout", time]);
@@ -100,8 +99,8 @@ fn a_client_that_reads_byte_by_byte_is_not_noticed_by_others() {
             slow.read_exact(&mut [0]).unwrap();
         }
         let grown = resident_kilobytes(&proxy).saturating_sub(before);
-        // A ring has buffers of 4 MB for all connections of a shard. Before Linux 6.17 a long answer's beginning may
-        // fill them all, and is queued, before the ring hears that there were enough.
+        // A ring has buffers of 4 MB for all connections of a shard. Before Linux 6.17 the start of a long response may
+        // fill them all, and is queued, before the ring is stopped.
         let (rings, each) = match driver {
             "uring" => (cpus() * 4_500, if bounds_receiving() { 1_000 } else { 8_000 }),
             _ => (0, 1_000),
@@ -111,12 +110,12 @@ fn a_client_that_reads_byte_by_byte_is_not_noticed_by_others() {
     }
 }
 
-/// As many shards has a proxy that is not told how many.
+/// The default number of shards of a proxy.
 fn cpus() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
-/// Whether this kernel can be told after how many bytes a receive ends.
+/// Whether this kernel supports a byte limit of a multishot receive.
 fn bounds_receiving() -> bool {
     let sizes = RingSizes { submissions: 2, completions: 4, buffers: 2, buffer_bytes: 64, receive_bytes: 64 };
     Ring::new(sizes).is_ok_and(|ring| ring.bounds_receiving())

@@ -1,5 +1,5 @@
-//! An origin that writes down what it is asked, and reads it as strictly as it can be read: whoever would read it in
-//! another way than this one finds nothing in it that could be.
+//! An origin that records its requests, and parses them as strictly as possible: no other parser would find anything
+//! else in them.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex};
 
 use crate::harness::serve_each;
 
-/// What has come so far.
+/// The requests so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// The targets of whole requests, in the order in which they were complete.
+    /// The targets of complete requests, in the order of their completion.
     pub(crate) targets: Vec<String>,
-    /// Requests that were broken off before their end.
+    /// Requests that were aborted.
     pub(crate) broken_off: u64,
-    /// What could not be read, or could have been read in another way.
+    /// What was invalid or ambiguous.
     pub(crate) faults: Vec<String>,
 }
 
-/// Listens for as long as the test runs. It answers each request with its target, for a cache to keep.
+/// Listens until the end of the test process. It responds to each request with its target, cacheable.
 pub(crate) struct Recorder {
     pub(crate) address: SocketAddr,
     record: Arc<Mutex<Record>>,
@@ -32,7 +32,7 @@ impl Recorder {
         Self { address, record }
     }
 
-    /// What has come since this was asked last.
+    /// The requests since the last call.
     pub(crate) fn take(&self) -> Record {
         std::mem::take(&mut self.record.lock().unwrap())
     }
@@ -135,7 +135,7 @@ fn read_chunks(input: &mut BufReader<TcpStream>) -> Result<(), Unread> {
     }
 }
 
-/// A line without its end; what is not UTF-8 is told in other signs.
+/// A line without its line ending; invalid UTF-8 is replaced.
 fn read_line(input: &mut BufReader<TcpStream>) -> Result<String, Unread> {
     let mut line = Vec::new();
     input.read_until(b'\n', &mut line)?;
@@ -148,7 +148,7 @@ fn read_line(input: &mut BufReader<TcpStream>) -> Result<String, Unread> {
     }
 }
 
-/// Digits and nothing else, none of them a zero that could be left out.
+/// Digits and nothing else, without leading zeros.
 fn number(text: &str, radix: u32) -> Result<u64, Unread> {
     let is_plain = text.chars().all(|digit| digit.is_digit(radix)) && (text == "0" || !text.starts_with('0'));
     let number = u64::from_str_radix(text, radix).ok().filter(|_| is_plain);

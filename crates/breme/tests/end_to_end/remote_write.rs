@@ -1,4 +1,4 @@
-//! What a receiver of Prometheus remote write gets.
+//! Parses messages of Prometheus remote write.
 
 /// A series of a message, with its one sample.
 pub(crate) struct Series {
@@ -8,7 +8,7 @@ pub(crate) struct Series {
     pub(crate) wall_ms: u64,
 }
 
-/// The series of a message: a block of Snappy that holds literals, in it the protobuf message `WriteRequest`.
+/// The series of a message: a Snappy block of literals, with the protobuf message `WriteRequest`.
 pub(crate) fn series(body: &[u8]) -> Vec<Series> {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

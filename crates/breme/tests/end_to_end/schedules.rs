@@ -1,5 +1,5 @@
-//! `breme load` by a schedule and with scenarios: held against the server's own counter and against what the schedule
-//! says, never against how fast this machine is.
+//! `breme load` with a schedule and with scenarios: compared with the server's own counter and with the schedule, never
+//! with the speed of this machine.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
-/// What must add up, and be what the server has seen.
+/// Checks that the counts are consistent, and match the server's.
 fn require_balance(result: &Value, site: &Site) {
     let (requests, arrivals) = (&result["requests"], &result["open_loop"]);
     assert_eq!(site.counter(), count(&requests["answered"]), "{result:#}");
@@ -62,7 +62,7 @@ fn poisson_arrivals_do_not_depend_on_the_threads() {
 #[test]
 fn what_a_slow_server_keeps_from_being_sent_is_not_left_out() {
     let site = Site::lab("events");
-    // Two connections, 50 ms each: 40 of the 200 a second; nothing may wait longer than 100 ms.
+    // Two connections, 50 ms each: 40 of the 200 per second; nothing may wait longer than 100 ms.
     let arguments = ["-R", "200", "-d", "1", "-c", "2", "--deadline", "100ms"];
     let url = site.url("/delay/50");
     let result = load_json(&[&arguments[..], &[&url]].concat());
@@ -151,7 +151,7 @@ fn users_who_think_may_stay_awake_for_it() {
     let url = site.url("/bytes/{size}");
     let result = load_json(&["--think", "5ms", "--spin", "1s", "-n", "50", "-c", "2", "--var", "size=7", &url]);
     require_balance(&result, &site);
-    // Threads that never sleep spin for nearly all of the time, which is not held against them.
+    // Threads that never sleep spin nearly all of the time, which does not count as load.
     assert!(result["generator"]["spin_share"].as_f64().unwrap() > 0.0, "{result:#}");
     assert!(
         result["generator"]["thread_shares"].as_array().unwrap().iter().all(|share| share.as_f64().unwrap() < 0.95)

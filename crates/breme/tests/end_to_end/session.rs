@@ -1,5 +1,4 @@
-//! Sessions as a program: one node, its end and its next start; clusters, whose nodes are killed; an engine that is
-//! away.
+//! Sessions as a program: one node and its restart; clusters whose nodes are killed; an unavailable engine.
 
 use crate::admin::metrics;
 use crate::harness::{Signal, wait_until};
@@ -162,7 +161,7 @@ fn a_killed_owner_takes_no_pair_with_it() {
     cluster.end();
 }
 
-/// The servers that remain have no majority: nothing can be stored, and what is in memory may be old.
+/// The remaining servers have no majority: nothing can be stored, and data in memory may be stale.
 #[test]
 fn without_its_engine_a_node_refuses_and_recovers() {
     let mut servers = NatsServers::start();
@@ -185,7 +184,7 @@ fn without_its_engine_a_node_refuses_and_recovers() {
     servers.start_again(0);
     servers.start_again(1);
     wait_until("the node does not become ready again", || ready() == 200);
-    // The pair that nobody acknowledged may be there.
+    // The unacknowledged pair may have been stored.
     let mut held = String::new();
     wait_until("the session does not come back", || {
         let answer = user.clone().send(cluster.address(), "GET", "/session", "");

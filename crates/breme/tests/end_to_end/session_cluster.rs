@@ -34,7 +34,7 @@ impl Cluster {
         Self::start_with(breme(), &[more, arguments].concat(), nodes)
     }
 
-    /// With a command that becomes the program.
+    /// With a command that execs the program.
     pub(crate) fn start_with(mut command: Command, arguments: &[&str], nodes: usize) -> Self {
         let listening = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "2"];
         command.arg("session").args(listening).args(arguments);
@@ -111,7 +111,7 @@ impl User {
         answer
     }
 
-    /// Stores a pair; what the session holds then.
+    /// Stores a pair. Returns the content of the session.
     pub(crate) fn add(&mut self, to: SocketAddr, pair: &str) -> String {
         let (name, value) = pair.split_once('=').unwrap();
         let answer = self.send(to, "GET", &format!("/session?name={name}&value={value}"), "");
@@ -132,14 +132,14 @@ impl User {
     }
 }
 
-/// Of a good response.
+/// Of a successful response.
 pub(crate) fn text(answer: &Answer) -> String {
     let content = String::from_utf8_lossy(&answer.content).into_owned();
     assert_eq!(answer.status, 200, "{content}");
     content
 }
 
-/// Each request to another place: the director, or any node.
+/// Each request to another destination: the director, or any node.
 pub(crate) fn add_everywhere(cluster: &Cluster, user: &mut User, expected: &mut String, count: usize) {
     let nodes = cluster.nodes.iter().map(|node| node.address);
     let places: Vec<_> = [cluster.address()].into_iter().chain(nodes).collect();

@@ -35,7 +35,7 @@ impl Waiting {
     }
 }
 
-/// Of a response, which is good or says that the session is not available now.
+/// Of a response, which is successful or 503.
 fn text_if_good(answer: &Answer) -> Option<String> {
     if answer.status == 503 {
         assert!(answer.field("retry-after").is_some() && answer.field("breme-session-outcome").is_some());
@@ -44,7 +44,7 @@ fn text_if_good(answer: &Answer) -> Option<String> {
     Some(text(answer))
 }
 
-/// Others serve the sessions of a node that is frozen. When it thaws, requests are in its queue.
+/// Others serve the sessions of a frozen node. When it thaws, requests are in its queue.
 #[test]
 fn a_node_that_thaws_shows_nothing_old() {
     let servers = NatsServers::start();
@@ -58,7 +58,7 @@ fn a_node_that_thaws_shows_nothing_old() {
     let reads: Vec<_> = users.iter().map(|user| Waiting::send(user, frozen.address, "/session")).collect();
     let write = Waiting::send(&users[0], frozen.address, "/session?name=c&value=3");
     for user in &users {
-        // What was sent on to the frozen node before its life was over has an unknown outcome.
+        // A request forwarded to the frozen node before its lease expired has an unknown outcome.
         wait_until("no other node serves the session", || {
             let answer = user.clone().send(other.address, "GET", "/session?name=b&value=2", "");
             text_if_good(&answer).is_some_and(|shown| shown == "a=1\nb=2\n")
@@ -106,7 +106,7 @@ fn the_director_takes_requests_away_from_a_frozen_node() {
     cluster.end();
 }
 
-/// A small file system of its own for the program, as root of a namespace in which anybody may mount.
+/// A small file system for the program, as root of a user namespace, in which it may mount.
 fn on_a_small_disk(disk: &Path) -> Command {
     let mut command = Command::new("unshare");
     let script = "mount -t tmpfs -o size=2m tmpfs \"$0\" && exec \"$@\"";
@@ -115,7 +115,7 @@ fn on_a_small_disk(disk: &Path) -> Command {
     command
 }
 
-/// Takes what is left of the disk. Returns the file that does.
+/// Fills the rest of the disk. Returns the file used for that.
 fn fill(disk: &Path) -> PathBuf {
     let path = disk.join("filler");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -158,7 +158,7 @@ fn without_space_a_node_refuses_and_recovers() {
             user.clone().send(cluster.address(), "GET", "/session", "").status == 200
         });
         let held = user.pairs(cluster.address());
-        // The pair that nobody acknowledged may be there.
+        // The unacknowledged pair may have been stored.
         assert!(held == "a=1\n" || held == format!("a=1\nb={}\n", "x".repeat(8_192)), "{held}");
         assert_eq!(user.add(cluster.address(), "c=3"), format!("{held}c=3\n"));
     }
@@ -225,7 +225,7 @@ fn a_rolling_restart_loses_nothing() {
             wait_until("the node is not started again", || {
                 read("breme_session_node_ends_total") == f64::from(ended) && read("breme_session_nodes") == 3.0
             });
-            // It takes sessions once it is a member: if the others left before, nobody could.
+            // It receives sessions once it is a member: if the others left before, no node could.
             wait_until("the node does not join the cluster", || {
                 User::default().send(node.address, "GET", "/session?name=a&value=1", "").status == 200
             });
@@ -243,7 +243,7 @@ fn a_rolling_restart_loses_nothing() {
     cluster.end();
 }
 
-/// Ten clients, each of which sends its requests to all nodes: each response is a state of one and the same session.
+/// Ten clients, each of which sends its requests to all nodes: each response is a state of the same session.
 #[test]
 fn clients_that_share_a_session_see_one_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,7 @@ fn clients_that_share_a_session_see_one_order() {
     }
 }
 
-/// Somebody has made a client use an id that he knows. After the login he knows it no more, on any node.
+/// Session fixation: an attacker makes a client use a known id. After the login the id is invalid, on any node.
 #[test]
 fn a_fixed_id_is_worth_nothing_after_the_login() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +295,7 @@ fn a_fixed_id_is_worth_nothing_after_the_login() {
     cluster.end();
 }
 
-/// Clients, the director and the nodes speak TLS; each response is checked pair by pair.
+/// Clients, the director and the nodes use TLS; each response is checked pair by pair.
 #[test]
 fn a_cluster_serves_over_tls() {
     let folder = tempfile::tempdir().unwrap();

@@ -39,7 +39,7 @@ fn a_changed_file_is_noticed() {
     let first = ask(&site, "/page.html", "");
     assert_eq!(first.content, b"before");
     fs::write(root.join("page.html"), b"after it").unwrap();
-    // The cache trusts an entry for a bounded time; ask until it looks again.
+    // The cache does not revalidate an entry for a bounded time; repeat until it does.
     let begun = std::time::Instant::now();
     loop {
         let answer = ask(&site, "/page.html", "");

@@ -12,7 +12,7 @@ use crate::gated_origin::GatedOrigin;
 use crate::harness::Site;
 
 const SLOW_CLIENTS: usize = 1_000;
-/// Each limit that would end a slow client by itself.
+/// Each time limit that would close a slow client by itself.
 const LONG: [&str; 8] =
     ["--idle-timeout", "1000h", "--head-timeout", "1000h", "--body-timeout", "1000h", "--send-timeout", "1000h"];
 
@@ -54,7 +54,7 @@ impl Slow {
         stream
     }
 
-    /// Those that have a thread read a byte; the others wait.
+    /// Clients that have a thread read a byte; the others wait.
     fn go_on(self, clients: &mut [TcpStream]) {
         if matches!(self, Self::BeginsReading | Self::BeginsReadingTheLast) {
             clients[0].read_exact(&mut [0]).unwrap();
@@ -62,7 +62,7 @@ impl Slow {
     }
 }
 
-/// The kernel takes little for a client that does not read.
+/// The kernel buffers little for a client that does not read.
 fn small_window(server: &Site) -> TcpStream {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&socket, 4 * 1024).unwrap();
@@ -74,7 +74,7 @@ fn require_other_is_served(server: &Site, slow: Slow) {
     let mut clients: Vec<TcpStream> = (0..SLOW_CLIENTS).map(|_| slow.begin(server)).collect();
     slow.go_on(&mut clients);
     let mut other = Caller::new(server.address);
-    // The server answers this itself.
+    // The server itself responds to this.
     other.send(b"GET / HTTP/1.1\r\n\r\n");
     let heard = other.hear(false);
     assert!(matches!(&heard, Ok(Heard::Answer(answered)) if answered.status == 400), "{slow:?}: {heard:?}");

@@ -1,5 +1,5 @@
-//! Stale responses and hits, counted by the real generator: on a server that forgets writes on purpose, and through a
-//! cache that is invalidated by them.
+//! Stale responses and hits, counted by the real generator: on a server that deliberately loses writes, and through a
+//! cache that writes invalidate.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{Site, load, read_head, serve_each};
 
-/// Pages, and how many requests there were since that was last asked.
+/// Pages, and the number of requests since the last query.
 #[derive(Default)]
 struct Wiki {
     versions: BTreeMap<String, Vec<Vec<u8>>>,
@@ -18,7 +18,7 @@ struct Wiki {
 }
 
 impl Wiki {
-    /// The response to a request; `forgets`: pages are shown as they were one write before.
+    /// The response to a request; `forgets`: pages are shown as of one write before.
     fn respond(&mut self, method: &str, target: &str, content: Vec<u8>, forgets: bool) -> (u16, Vec<u8>) {
         if target == "/wiki/stevec" {
             return (200, std::mem::take(&mut self.requests).to_string().into_bytes());

@@ -1,4 +1,4 @@
-//! The studies that are run again: their files are experiments in every profile, and the smallest profiles really run.
+//! The studies: their files are valid experiments in every profile, and the smallest profiles really run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn every_study_is_read_in_every_profile() {
         for profile in [vec![]].into_iter().chain(profiles.iter().map(|name| vec!["--profile", name])) {
             let output = breme().args(["run", "--check"]).args(&profile).arg(&path).output().unwrap();
             let complaint = String::from_utf8_lossy(&output.stderr);
-            // Not every machine has all servers of all studies; that is all that may be missing.
+            // Not every machine has all servers of all studies; nothing else may be missing.
             let is_missing = |line: &str| line.contains("there is no program") || line.contains("cannot run here");
             let is_read = output.status.success() || complaint.lines().all(is_missing);
             assert!(is_read, "{} {profile:?}: {complaint}", path.display());
@@ -49,7 +49,7 @@ fn every_study_is_read_in_every_profile() {
     }
 }
 
-/// What the tiny profile of a study has shown; the runs stand in a folder that is named from where the laboratory is.
+/// Results of the tiny profile of a study; the folder of runs is relative to the laboratory.
 fn tiny(study: &str) -> serde_json::Value {
     let folder = tempfile::tempdir().unwrap();
     // One block decides no hypothesis.
@@ -60,7 +60,7 @@ fn tiny(study: &str) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The workload of all trials, none of which may have failed.
+/// The workload in all trials, none of which may have failed.
 fn seen<'a>(told: &'a serde_json::Value, workload: &str) -> Vec<&'a serde_json::Value> {
     let trials = told["trials"].as_array().unwrap();
     trials.iter().map(|trial| trial["workloads"].get(workload).unwrap_or_else(|| panic!("{trial}"))).collect()

@@ -1,4 +1,4 @@
-//! TLS with the real binary: against curl, openssl and nginx, and against peers that break its rules.
+//! TLS with the real binary: against curl, openssl and nginx, and against peers that violate the protocol.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{DRIVERS, Nginx, Signal, Site, breme, load, load_json, run, send_signal};
 
-/// An authority, and the files of those whom it has signed.
+/// A CA, and the files of its certificates.
 pub(crate) struct Authority {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -79,12 +79,12 @@ fn answered(result: &Value) -> u64 {
     result["requests"]["answered"].as_u64().unwrap()
 }
 
-/// What curl gets.
+/// The output of curl.
 fn curl(authority: &Authority, arguments: &[&str]) -> String {
     run("curl", &[&["-sS", "--fail", "--cacert", &authority.file()], arguments].concat())
 }
 
-/// A load that cannot succeed, and what it tells.
+/// A load that cannot succeed, and its message.
 fn fails(arguments: &[&str], kind: &str, words: &[&str]) {
     let output = load(&[&["-n", "3", "-c", "1"], arguments].concat());
     let told = String::from_utf8_lossy(&output.stderr);
@@ -191,7 +191,7 @@ fn the_server_counts_handshakes_and_says_so_at_its_end() {
     let url = site.url("/bytes/1");
     let result = load_json(&["-n", "50", "-c", "1", "--no-keepalive", "--cacert", &authority.file(), &url]);
     assert_eq!((answered(&result), result["connections"]["resumed"].as_u64()), (50, Some(49)));
-    // openssl makes a session, and five connections that go on with it.
+    // openssl creates a session, and resumes it on five connections.
     let session = format!("{}", site.address);
     let told = Command::new("openssl")
         .args(["s_client", "-connect", &session, "-reconnect", "-tls1_2", "-CAfile", &authority.file()])
@@ -218,7 +218,7 @@ fn http_on_a_port_of_tls_gets_a_sentence_and_garbage_an_alert() {
         let told = run("curl", &["-sS", "-w", " %{http_code}", &clear]);
         assert!(told.contains("https://") && told.ends_with(" 400"), "{driver}: {told}");
         assert_eq!(site.exchange(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01x")[0], 21, "{driver}: no hello");
-        // A message longer than any may be: the connection ends, with or without a word.
+        // A record longer than allowed: the connection ends, with or without an alert.
         let endless = b"\x16\x03\x01\x40\x00garbage that is no hello\r\n\r\n".repeat(3_000);
         assert!(matches!(site.exchange(&endless)[..], [] | [21, ..]), "{driver}");
         assert_eq!(site.exchange(&[0; 100])[0], 21, "{driver}");
@@ -364,12 +364,12 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
     let shown = ["--cert", text(&client.certificate), "--key", text(&client.key)];
     let result = load_json(&[&["-n", "50", "--cacert", &file, "--expect-status", "200"], &shown[..], &[&url]].concat());
     assert_eq!(answered(&result), 50);
-    // nginx lets the handshake pass and answers 400.
+    // nginx completes the handshake and responds with 400.
     let output = load(&["-n", "5", "-c", "1", "--cacert", &file, &url]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("400: 5"));
 }
 
-/// A server of TLS by rustls' own: answers one request and then does what it is told.
+/// A TLS server by rustls alone: sends one response and then ends the connection as requested.
 pub(crate) fn one_answer(signed: &Signed, answer: &'static [u8], is_clean: bool) -> SocketAddr {
     use rustls::pki_types::pem::PemObject;
     let chain = vec![rustls::pki_types::CertificateDer::from_pem_file(&signed.certificate).unwrap()];
@@ -490,7 +490,7 @@ fn a_new_session_is_a_new_person_who_has_no_ticket() {
     assert_eq!((connections["opened"].as_u64(), connections["resumed"].as_u64()), (Some(20), Some(0)), "{result:#}");
     assert_eq!(answered(&result), 60);
     assert_eq!(result["tls"]["version"], "1.3");
-    // Within a session a connection is opened by somebody whom the server knows.
+    // Within a session the server already knows the client that opens a connection.
     let result = load_json(&["-k", "--no-keepalive", "--scenario", path, "-n", "20", "-c", "1", &url]);
     let connections = &result["connections"];
     assert_eq!(connections["opened"], 60, "{result:#}");

@@ -15,7 +15,7 @@ use crate::harness::{PATIENCE, Site, breme, read_head, serve_each};
 use crate::remote_write::{Series, series};
 use crate::watch::{Watch, file, number, one_target, report};
 
-/// Requests from which on `/slowing` is slow.
+/// Request number from which `/slowing` is slow.
 const SLOW_FROM: u64 = 20;
 /// Requests before the findings are looked at: the tests need 28 values.
 const REQUESTS: u64 = 40;

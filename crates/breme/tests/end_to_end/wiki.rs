@@ -1,4 +1,4 @@
-//! The wiki as a program: its pages, its upkeep, and what the caches in front of it serve.
+//! The wiki as a program: its pages, its maintenance, and what the caches in front of it serve.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::admin::metrics;
 use crate::harness::{Signal, Site, breme, connect, free_address, wait_until};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
-/// A wiki on a free port, with its database in a folder that goes with the value.
+/// A wiki on a free port, with its database in a folder that is removed on drop.
 pub(crate) struct Wiki {
     pub(crate) site: Site,
     folder: tempfile::TempDir,
@@ -50,7 +50,7 @@ pub(crate) fn send(address: SocketAddr, method: &str, path: &str, headers: &[&st
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
     );
-    // A server may refuse a long body before all of it is sent.
+    // A server may reject a long body before all of it is sent.
     let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat());
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -73,7 +73,7 @@ fn wiki_command(arguments: &[&str]) -> Output {
     breme().arg("wiki").args(arguments).output().unwrap()
 }
 
-/// What a command of upkeep printed.
+/// The output of a maintenance command.
 pub(crate) fn upkeep(arguments: &[&str]) -> String {
     let output = wiki_command(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -179,7 +179,7 @@ fn flags_may_stand_in_a_file() {
     assert!(refused.status.code() == Some(2) && told.contains("did you mean `title`?"), "{told}");
 }
 
-/// A proxy with a cache in front of a wiki that it does not reach at once, so that writes meet fills in progress.
+/// A proxy with a cache in front of a wiki with a delay, so that writes meet fills in progress.
 struct Cached {
     wiki: Wiki,
     proxy: Site,
@@ -219,7 +219,7 @@ fn a_read_after_an_acknowledged_write_is_never_stale() {
     assert_eq!((cached.read("A"), cached.read("A")), (0, 0));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Readers, so that a fill is on its way at nearly every moment.
+        // Readers, so that a fill is in progress at nearly every moment.
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut newest = 0;
@@ -232,7 +232,7 @@ fn a_read_after_an_acknowledged_write_is_never_stale() {
         }
         for version in 1..=WRITES {
             put(cached.wiki.site.address, "A", &version.to_string());
-            // The first read may begin a fill, and the second be answered by it.
+            // The first read may begin a fill, which serves the second.
             assert_eq!([cached.read("A"), cached.read("A")], [version; 2]);
         }
         is_over.store(true, Ordering::Release);
@@ -240,7 +240,7 @@ fn a_read_after_an_acknowledged_write_is_never_stale() {
     assert!(cached.hits() >= WRITES, "the cache took part");
 }
 
-/// The counterexample: without purges, the cache serves what it has.
+/// The counterexample: without purges, the cache serves stale pages.
 #[test]
 fn without_purges_reads_are_stale() {
     let wiki = Wiki::start(&["--cache-control", "public, s-maxage=86400"]);
@@ -272,7 +272,7 @@ fn links_and_lists_change_with_the_pages_that_they_show() {
     assert!(cached.hits() == 0 && read("/pages").contains(">A<") && cached.hits() == 1);
 }
 
-/// A frozen edge holds no writer up for longer than its time, and gets what it has missed when it goes on.
+/// A frozen edge delays no writer for longer than its time limit, and gets the missed purges when it thaws.
 #[test]
 fn an_edge_that_was_frozen_gets_the_purges_that_it_missed() {
     let cached = Cached::start(&["--wait-for-edges", "--edge-timeout", "500ms"]);

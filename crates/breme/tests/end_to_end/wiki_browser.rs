@@ -1,4 +1,4 @@
-//! The wiki as a browser has it, with scripts and without.
+//! The wiki in a browser, with scripts and without.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ const TEXT: &str =
 
 const HOME: &str = "/wiki/Home";
 
-/// Everything that can be used has a name, each page has its landmarks, and nothing is wider than a phone.
+/// Every control has a name, each page has its landmarks, and nothing is wider than a phone.
 fn check_page(browser: &mut Browser, url: &str) {
     for (width, height) in [(1280, 900), (360, 740)] {
         browser.navigate(url, width, height);
@@ -69,7 +69,7 @@ fn every_page_fits_phones_and_screen_readers() {
     ] {
         check_page(&mut browser, &wiki.site.url(path));
     }
-    // 404 is what these two are meant to be, and the browser's log says so.
+    // These two are expected to be 404, which the browser logs.
     let complaints: Vec<String> =
         browser.complaints().iter().map(ToString::to_string).filter(|one| !one.contains("404")).collect();
     assert!(complaints.is_empty(), "{complaints:?}");
@@ -124,7 +124,7 @@ fn everything_works_without_a_script() {
         browser.evaluate("location.pathname + document.querySelector('article strong').textContent"),
         "/wiki/Homebold"
     );
-    // Somebody else saves in between.
+    // Another user saves in between.
     browser.navigate(&wiki.site.url("/wiki/Home/edit"), 1280, 900);
     send(wiki.site.address, "PUT", HOME, &[], "**other**");
     browser.evaluate("document.getElementById('text').value = '**mine**'; true");

@@ -11,10 +11,10 @@ use crate::harness::{DRIVERS, PATIENCE, Site, connect, free_address, read_head, 
 use crate::proxy_admin::{TOKEN, call, token_file};
 use crate::wiki::{Wiki, markdown, put, send};
 
-/// The header that makes the relay hold a response, and where.
+/// The header that makes the relay delay a response, and where.
 const HOLD: &str = "Hold: ";
 
-/// The pages whose responses are held, and whether they were released since.
+/// The pages whose responses are delayed, and whether they were released since.
 #[derive(Default)]
 struct Gate {
     pages: Mutex<HashMap<String, bool>>,
@@ -34,8 +34,8 @@ impl Gate {
     }
 }
 
-/// Relays each request to the wiki. What the wiki responds to a request with `Hold: PAGE/PLACE` waits at that place
-/// until the test releases it; the wiki has been asked by then, and knows nothing of the wait.
+/// Relays each request to the wiki. The response to a request with `Hold: PAGE/PLACE` waits at that place until the
+/// test releases it; the wiki has responded by then, and is not affected by the delay.
 struct Relay {
     address: SocketAddr,
     gate: Arc<Gate>,
@@ -76,8 +76,8 @@ fn relay(mut client: TcpStream, wiki: SocketAddr, gate: &Gate) -> io::Result<()>
 const RACES: u64 = 1000;
 const RACES_AT_A_TIME: usize = 8;
 
-/// A thousand times on each driver, a page is changed while the proxy receives its old text. Who reads after the change
-/// was acknowledged gets the new text: while that fill goes on, and after its end.
+/// A thousand times on each driver, a page is changed while the proxy receives its old text. Reads after the
+/// acknowledgement of the change get the new text: during that fill, and after its end.
 #[test]
 fn a_change_during_a_fill_is_read_by_everybody_after_its_acknowledgement() {
     for driver in DRIVERS.iter() {
@@ -108,7 +108,7 @@ fn a_change_during_a_fill_is_read_by_everybody_after_its_acknowledgement() {
         assert_eq!(told[&format!("breme_wiki_edge_live{{edge=\"{admin}\"}}")], 1.0, "{driver}");
         assert_eq!(told["breme_wiki_writes_total"], RACES as f64, "{driver}");
         let (_, statistics) = call(proxy.admin.unwrap(), "GET", "/cache/statistics", Some(TOKEN), None);
-        // The second reader after a change finds what the first one's fill has stored, and not what came before.
+        // The second reader after a change gets what the first one's fill has stored, not the previous text.
         assert_eq!(statistics["requests"]["hit"].as_u64(), Some(RACES / 2), "{driver}: {statistics}");
     }
 }
@@ -130,7 +130,7 @@ fn race(number: u64, wiki: SocketAddr, proxy: SocketAddr, gate: &Gate) {
             assert_eq!(markdown(proxy, &page), new, "while the fill waits, {place}");
         }
         gate.set(&page, true);
-        // It was asked before the change.
+        // It was requested before the change.
         assert_eq!(reader.join().unwrap(), old);
         assert_eq!(markdown(proxy, &page), new, "after the fill, {place}");
     });

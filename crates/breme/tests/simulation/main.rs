@@ -1,8 +1,7 @@
 //! The load generator against the origin server in virtual time: both real nodes, a network made from a seed.
 //!
-//! Each seed draws a workload, the server's limits, the shards and the network's behaviour. What must hold is not a
-//! figure but a balance: nothing that was sent is unaccounted for, nothing that the server answered is lost, no content
-//! is changed.
+//! Each seed draws a workload, the server's limits, the shards and the network's behaviour. The test is a balance, not
+//! a figure: every request is accounted for, no response of the server is lost, no content is changed.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the world ends the test")]
 
@@ -17,7 +16,7 @@ use breme_sim::{Network, seeds};
 use scenario::Scenario;
 use world::{Ending, play};
 
-/// Seeds of a network that loses nothing, and cuts anywhere.
+/// Seeds of a network without losses and with arbitrary segment boundaries.
 const ROUGH_SEEDS: u64 = 1_500;
 /// Seeds in which every byte arrives by itself.
 const BYTEWISE_SEEDS: u64 = 400;
@@ -25,7 +24,7 @@ const BYTEWISE_SEEDS: u64 = 400;
 const NASTY_SEEDS: u64 = 1_500;
 /// Seeds in which the server is stopped under load.
 const STOPPING_SEEDS: u64 = 800;
-/// Seeds in which others wait for the places of the clients.
+/// Seeds in which other clients wait for connections.
 const PRESSURE_SEEDS: u64 = 80;
 
 #[test]
@@ -58,7 +57,7 @@ fn whatever_the_network_does_every_request_is_accounted_for() {
         let scenario = Scenario::draw(seed, 30_000).for_at_most(Duration::from_secs(2));
         let ending = play(seed, &Network::nasty(), &scenario);
         require_balance(&scenario, &ending);
-        // What the client lost, a fault took. A request that hangs in a silent connection takes those behind it along.
+        // The client's losses were caused by faults. A request on a silent connection affects those after it.
         let depth = scenario.load.pipeline_depth as u64;
         let lost: u64 = ending.failed.iter().map(|(_, count)| count).sum();
         let faults = ending.summary.failed_connect_count + ending.summary.reset_count + ending.summary.silenced_count;
@@ -92,7 +91,7 @@ fn a_server_under_pressure_answers_what_it_accepted() {
         let ending = play(seed, &Network::rough(), &scenario);
         require_balance(&scenario, &ending);
         assert_eq!(ending.answered_by_server, ending.answered, "an answer was given and did not arrive: {scenario:?}");
-        // A request that was on its way when its connection was closed meets no answer, and is told so.
+        // A request in transit when its connection was closed has no response, and is reported as such.
         for (kind, count) in &ending.failed {
             assert_eq!(*kind, ErrorKind::ClosedEarly, "{count} × of {scenario:?}");
         }
@@ -124,7 +123,7 @@ fn the_same_seed_plays_alike() {
     });
 }
 
-/// A world in which an answer is lost must be noticed: else the tests above say nothing.
+/// The loss of a response must be detected: otherwise the tests above mean nothing.
 #[test]
 fn a_wrong_expectation_is_found() {
     let scenario = Scenario::draw(3, 1_000);

@@ -1,4 +1,4 @@
-//! What a seed asks for: a workload, a site, limits, shards.
+//! The scenario of a seed: a workload, a site, limits, shards.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,27 +11,26 @@ use breme_origin::{FileCacheLimits, Settings as SiteSettings};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-/// Which of the seed's streams the scenario is drawn from: the network has one of its own.
+/// The random stream of the scenario: the network has its own.
 const STREAM: u64 = 77;
 
-/// One of them.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub load: Settings,
     pub site: SiteSettings,
     pub client_shards: usize,
     pub server_shards: usize,
-    /// What stands in the file `/file`.
+    /// The content of `/file`.
     pub file: Letters,
-    /// The file is handed over as an open file, not as bytes.
+    /// The file is served from an open file, not from memory.
     pub file_is_open: bool,
     pub stop_at: Option<Instant>,
-    /// From when to when others wait for places at the server.
+    /// When other clients wait for connections to the server.
     pub pressures: Vec<Range<Instant>>,
 }
 
 impl Scenario {
-    /// A scenario whose contents have at most `content_bytes_max` bytes.
+    /// Contents have at most `content_bytes_max` bytes.
     pub fn draw(seed: u64, content_bytes_max: u64) -> Self {
         let random = &mut Random::stream(seed, STREAM);
         let file = Letters::draw(random, content_bytes_max);
@@ -52,13 +51,13 @@ impl Scenario {
         scenario
     }
 
-    /// Ends also after this time, since requests that get no answer would be waited for.
+    /// Ends also after this time, since requests without a response would be waited for.
     pub fn for_at_most(mut self, duration: Duration) -> Self {
         self.load.duration = Some(duration);
         self
     }
 
-    /// Others wait for places at the server now and then, and its clients take their time.
+    /// Other clients temporarily wait for connections, and the clients are slow.
     pub fn under_pressure(mut self, seed: u64) -> Self {
         let random = &mut Random::stream(seed, STREAM + 2);
         let mut at = 0;
@@ -72,7 +71,7 @@ impl Scenario {
         self
     }
 
-    /// The server is told to stop at an instant of the run.
+    /// The server is stopped at an instant of the run.
     pub fn stopped_within(mut self, seed: u64) -> Self {
         let at = Random::stream(seed, STREAM + 1).below(200_000_000);
         self.stop_at = Some(Instant::from_nanos(at));
@@ -94,7 +93,7 @@ fn load(random: &mut Random) -> Settings {
         keep_alive,
         think: random.chance(0.3).then(|| think(random)),
         ramp: Duration::from_micros(if random.chance(0.3) { random.below(50_000) } else { 0 }),
-        // Above all that a slow direction can need: a time-out is a fault, and these are in the network.
+        // More than a slow direction can need: a time-out is a fault, and faults belong to the network.
         timeout: Duration::from_secs(3_600),
         cookies: random.chance(0.2),
         seed: random.next_u64(),
@@ -102,7 +101,7 @@ fn load(random: &mut Random) -> Settings {
     }
 }
 
-/// An open loop, in which nothing is dropped as long as the run goes on.
+/// An open loop, in which nothing is dropped during the run.
 fn come_by_a_schedule(load: &mut Settings, random: &mut Random) {
     let arrivals = if random.chance(0.5) { Arrivals::Even } else { Arrivals::Poisson };
     let pace = Pace::constant(10.0 + random.below(5_000) as f64, arrivals);
@@ -134,7 +133,7 @@ fn site(random: &mut Random) -> SiteSettings {
     }
 }
 
-/// One kind of request, and what is expected of its answers.
+/// One kind of request, and the checks of its responses.
 fn ask_for_something(load: &mut Settings, random: &mut Random, file: &Bytes, content_bytes_max: u64) {
     let url = |path: &str| vec![Target::url(&format!("http://origin.example{path}"))];
     let expect_file = Expectations { content_sha256: Some(Sha256::digest(file).into()), ..Expectations::default() };
@@ -146,7 +145,7 @@ fn ask_for_something(load: &mut Settings, random: &mut Random, file: &Bytes, con
             load.expectations.content_bytes = Some(length);
         }
         2 => {
-            // POST answers with the request's content.
+            // POST returns the request's content.
             (load.targets, load.expectations) = (url("/"), expect_file);
             load.content = Some(file.to_vec());
         }
@@ -160,7 +159,7 @@ fn ask_for_something(load: &mut Settings, random: &mut Random, file: &Bytes, con
     }
 }
 
-/// Bytes without a brace, which would be a placeholder in a request's content. A report tells only how many.
+/// Bytes without a brace, which would be a placeholder in a request's content. Its debug output is only the length.
 #[derive(Clone)]
 pub struct Letters(pub Bytes);
 

@@ -1,4 +1,4 @@
-//! One run of a scenario, and what is left of it.
+//! One run of a scenario, and its result.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,18 +12,18 @@ use breme_testkit::ContractChecker;
 
 use crate::scenario::Scenario;
 
-/// What the nodes counted.
+/// The counts of the nodes.
 pub struct Ending {
     pub summary: Summary,
     pub issued: u64,
     pub answered: u64,
     pub unfinished: u64,
-    /// Requests without an answer, by kind; only kinds that happened.
+    /// Requests without a response, by kind; only kinds that occurred.
     pub failed: Vec<(ErrorKind, u64)>,
-    /// Answers that were not as expected.
+    /// Unexpected responses.
     pub wrong_answers: u64,
     pub answered_by_server: u64,
-    /// Idle clients that had to go since others waited.
+    /// Idle clients that were evicted because others waited.
     pub evicted: u64,
     pub digest: u64,
 }
@@ -32,7 +32,7 @@ pub struct Ending {
 ///
 /// # Panics
 ///
-/// If it has none, or if anybody breaks the contract between nodes and drivers.
+/// If it does not end, or if a node or driver violates the contract.
 pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     let most = network.lent_bytes_max;
     let wall = WallClock::starting_at(UnixSeconds(1_700_000_000));
@@ -85,7 +85,7 @@ fn root(scenario: &Scenario) -> Arc<dyn Root> {
     Arc::new(memory)
 }
 
-/// A folder with one real file, so that what is sent from an open file is simulated too.
+/// A folder with one real file, so that sending from an open file is simulated too.
 struct OpenFile(Arc<File>);
 
 impl OpenFile {
