@@ -1,30 +1,28 @@
-//! What a path counts. One thread writes, any may read.
+//! The counters of a path. One thread writes, any may read.
 
 use breme_base::Count;
 
 use crate::Direction;
 
-/// What has passed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Connections of clients that were accepted.
+    /// Accepted client connections.
     pub connections: u64,
     /// … for which the server could not be reached.
     pub connects_failed: u64,
-    /// Connections that the path reset.
+    /// Connections reset by the path.
     pub resets: u64,
     /// By [`Direction`].
     pub directions: [DirectionCounts; 2],
 }
 
-/// What has passed in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectionCounts {
     /// Bytes that have arrived.
     pub bytes: u64,
-    /// Segments that were lost, once for each loss.
+    /// Lost segments; each loss of a segment counts.
     pub losses: u64,
     /// Bytes that wait or are in transit now.
     pub held_bytes: u64,
@@ -40,11 +38,10 @@ pub(crate) struct Counters {
 
 #[derive(Debug, Default)]
 pub(crate) struct DirectionCounters {
-    /// Bytes that came.
+    /// Bytes received from the source.
     pub(crate) taken: Count,
-    /// Bytes that arrived.
     pub(crate) arrived: Count,
-    /// Bytes that a reset discarded.
+    /// Bytes discarded by a reset.
     pub(crate) discarded: Count,
     pub(crate) losses: Count,
 }
@@ -54,7 +51,6 @@ impl Counters {
         &self.directions[direction.index()]
     }
 
-    /// Bytes that wait or are in transit.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.directions.iter().map(DirectionCounters::held_bytes).sum()
     }
@@ -71,7 +67,7 @@ impl Counters {
 
 impl DirectionCounters {
     fn held_bytes(&self) -> u64 {
-        // Those that are gone are read first, so that the difference is not negative for any reader.
+        // Bytes that have left are read first, so that no reader sees a negative difference.
         let gone = self.arrived.load() + self.discarded.load();
         self.taken.load().saturating_sub(gone)
     }

@@ -1,60 +1,59 @@
-//! One direction of one connection: what waits for the line, and what is in transit.
+//! One direction of one connection: bytes that wait for the line, and bytes in transit.
 
 use std::collections::VecDeque;
 
 use breme_base::Instant;
 use bytes::{Bytes, BytesMut};
 
-/// What an entry in transit costs beside its bytes: without it, a peer that sends byte by byte could make the table of
-/// entries much larger than the window.
+/// The cost of an entry in transit, in addition to its bytes: without it, a peer that sends byte by byte could make the
+/// table of entries much larger than the window.
 const ENTRY_BYTES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Flow {
-    /// Came, and not yet on the line.
+    /// Received, and not yet on the line.
     waiting: BytesMut,
-    /// When the first of the waiting bytes came, or the handshake was over.
+    /// When the first of the waiting bytes was received, or the handshake ended.
     pub(crate) ready_at: Instant,
     in_transit: VecDeque<(Instant, Parcel)>,
-    /// When the latest parcel arrives: the next one does not overtake it.
+    /// When the last parcel arrives: the next one does not overtake it.
     last_arrival: Instant,
     transit_bytes: usize,
-    /// The handshake is over at this instant; before it nothing enters the line.
+    /// The end of the handshake; before it nothing enters the line.
     pub(crate) opens_at: Instant,
     pub(crate) is_open: bool,
     /// It is in the line's queue.
     pub(crate) has_turn: bool,
     pub(crate) source: Source,
     pub(crate) is_source_paused: bool,
-    /// It is in the queue of the flows that wait for others to hold less.
+    /// It is in the queue of flows that wait for others to hold less.
     pub(crate) is_starved: bool,
     pub(crate) sink: Sink,
-    /// When a reset arrives. It does not wait for a sink that is full.
+    /// When a reset arrives. It does not wait for a full sink.
     reset_at: Instant,
 }
 
-/// What arrives.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parcel {
     Bytes(Bytes),
-    /// The end of the sending.
+    /// End of the stream.
     End,
     Reset,
 }
 
-/// Where a flow comes from.
+/// The state of a flow's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Sending,
-    /// It has ended its sending: the end follows the waiting bytes.
+    /// It has half-closed: the end follows the waiting bytes.
     Ended,
-    /// It is gone: a reset follows.
+    /// It was reset: a reset follows.
     Reset,
     /// The end, or the reset, is in transit.
     Over,
 }
 
-/// Where a flow goes to.
+/// The state of a flow's sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sink {
     Receiving,
@@ -62,7 +61,7 @@ pub(crate) enum Sink {
     Full,
     /// The end was delivered.
     Ended,
-    /// It is gone, or was never there: what comes is discarded.
+    /// It was closed or never connected: bytes for it are discarded.
     Gone,
 }
 
@@ -96,12 +95,12 @@ impl Flow {
         self.waiting.len()
     }
 
-    /// What counts against the window.
+    /// Bytes that count against the window.
     pub(crate) fn held_bytes(&self) -> usize {
         self.waiting.len() + self.transit_bytes + self.in_transit.len() * ENTRY_BYTES
     }
 
-    /// The first waiting bytes, at most so many; they are in transit as soon as they are [sent](Self::send).
+    /// The first waiting bytes, at most `bytes_max`; they are in transit once they are [sent](Self::send).
     pub(crate) fn take_segment(&mut self, bytes_max: usize) -> Bytes {
         let length = self.waiting.len().min(bytes_max);
         let segment = self.waiting.split_to(length).freeze();
@@ -111,7 +110,7 @@ impl Flow {
         segment
     }
 
-    /// Puts a parcel in transit, behind those before it.
+    /// Puts a parcel in transit, after those before it.
     pub(crate) fn send(&mut self, arrives: Instant, parcel: Parcel) {
         self.last_arrival = self.last_arrival.max(arrives);
         match &parcel {
@@ -122,7 +121,7 @@ impl Flow {
         self.in_transit.push_back((self.last_arrival, parcel));
     }
 
-    /// Puts the end of the source's sending in transit, if the source has ended and nothing waits.
+    /// Puts the end of the stream in transit, if the source has ended and nothing waits.
     pub(crate) fn send_end_if_due(&mut self, arrives: Instant) {
         let parcel = match self.source {
             Source::Ended if self.waiting.is_empty() => Parcel::End,
@@ -133,7 +132,7 @@ impl Flow {
         self.send(arrives, parcel);
     }
 
-    /// The next parcel that has arrived, unless the sink takes none.
+    /// Removes the next parcel that has arrived, unless the sink is full.
     pub(crate) fn pop_arrived(&mut self, now: Instant) -> Option<Parcel> {
         if self.sink == Sink::Full {
             return (self.reset_at <= now).then(|| {
@@ -151,24 +150,24 @@ impl Flow {
         Some(parcel)
     }
 
-    /// Lets a reset that was taken out arrive a moment later.
+    /// Delays a reset that was removed.
     pub(crate) fn put_back_reset(&mut self, arrives: Instant) {
         self.reset_at = arrives;
         self.in_transit.push_front((arrives, Parcel::Reset));
     }
 
-    /// Discards what waits. Returns how many bytes.
+    /// Discards what waits. Returns the number of bytes.
     pub(crate) fn discard_waiting(&mut self) -> usize {
         std::mem::take(&mut self.waiting).len()
     }
 
-    /// Discards what waits and what is in transit. Returns how many bytes.
+    /// Discards what waits and what is in transit. Returns the number of bytes.
     pub(crate) fn discard(&mut self) -> usize {
         self.in_transit.clear();
         self.discard_waiting() + std::mem::take(&mut self.transit_bytes)
     }
 
-    /// When it has something to do by itself.
+    /// When it is due by itself.
     pub(crate) fn deadline(&self) -> Instant {
         match (self.is_open, self.sink) {
             (false, _) => self.opens_at,

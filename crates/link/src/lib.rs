@@ -9,21 +9,22 @@
 //! ```
 //!
 //! - **Bandwidth.** Each direction is one line that all connections share. Bytes wait in the flow of their connection;
-//!   the line takes a segment ([`SEGMENT_BYTES`]) of each flow in turn and is busy for as long as the bandwidth says.
-//! - **Delay.** A segment arrives one delay, give or take the jitter, after its last bit has left the line. Segments of
-//!   a connection keep their order, as TCP delivers them.
+//!   the line takes a segment ([`SEGMENT_BYTES`]) of each flow in turn and is busy for the time that follows from the
+//!   bandwidth.
+//! - **Delay.** A segment arrives one delay (± jitter) after its last bit has left the line. Segments of a connection
+//!   keep their order, as TCP delivers them.
 //! - **Handshake.** The connection to the server is opened one delay after the client's was accepted, and the client's
-//!   first bytes enter the line when the handshake's answer would have reached the client: one round trip after its
-//!   beginning. So a response to the first request comes after two round trips, as on a real path.
+//!   first bytes enter the line when the handshake's response would have reached the client: one round trip after its
+//!   start. So a response to the first request comes after two round trips, as on a real path.
 //! - **Ends.** The end of one direction (FIN) and resets travel as data do. A reset discards what waits, not what is in
-//!   transit. Half-closed connections go on in the other direction.
+//!   transit. Half-closed connections continue in the other direction.
 //! - **Loss.** A lost segment arrives after a retransmission time-out, twice as late for each further loss, and
-//!   everything behind it on its connection waits for it. Or the path resets the connection.
+//!   everything after it on its connection waits for it. Alternatively, the path resets the connection.
 //! - **Bounds.** A flow holds [`Settings::window`] bytes, all flows [`HELD_BYTES_MAX`]; beyond that the source is
 //!   paused.
 //!
-//! Every instant follows from the instants of receipts and the seed, not from when a timer came: a deadline that is
-//! served late delays what is due, and nothing else.
+//! Every instant follows from the instants of receipts and the seed, not from when a timer fired: a late deadline
+//! delays only what is due.
 //!
 //! This crate knows no sockets, no clock and no HTTP.
 
@@ -40,17 +41,16 @@ pub use counters::{Counts, DirectionCounts};
 pub use node::LinkNode;
 pub use settings::{Bandwidth, HELD_BYTES_MAX, SEGMENT_BYTES, Settings, SettingsError};
 
-/// A direction of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// What clients send.
+    /// From clients.
     ToServer,
-    /// What the server sends.
+    /// From the server.
     ToClient,
 }
 
 impl Direction {
-    /// Both, in the order of their indexes.
+    /// Both, by index.
     pub const ALL: [Self; 2] = [Self::ToServer, Self::ToClient];
 
     pub(crate) const fn index(self) -> usize {
@@ -65,7 +65,7 @@ impl Direction {
     }
 }
 
-/// A path, with what it has counted.
+/// A path with its counters.
 #[derive(Clone, Debug)]
 pub struct Link {
     settings: Arc<Settings>,
@@ -73,10 +73,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A path with these properties.
-    ///
     /// # Errors
-    /// When a setting cannot work.
+    /// An invalid setting.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         Ok(Self { settings: Arc::new(settings), counters: Arc::default() })
@@ -88,13 +86,11 @@ impl Link {
         LinkNode::new(self.settings.clone(), self.counters.clone())
     }
 
-    /// Its properties.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What has passed so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.counts()

@@ -1,4 +1,4 @@
-//! One direction of the path: which flow has its turn, how long the line is busy, and what chance does to a segment.
+//! One direction of the path: whose turn it is, how long the line is busy, and random losses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use breme_base::{Instant, Random, nanos};
 
 use crate::settings::{Bandwidth, SEGMENT_BYTES, Settings};
 
-/// A segment is lost so often at most: after that it is late by 255 time-outs.
+/// The most losses of a segment: after that it is late by 255 time-outs.
 const LOSSES_MAX: u32 = 8;
 
 #[derive(Debug)]
@@ -21,16 +21,16 @@ pub(crate) struct Line {
     random: Random,
     /// When the line can take the next segment.
     pub(crate) free_at: Instant,
-    /// The flows that have something to send, by the index of their connection.
+    /// The flows with something to send, by connection index.
     pub(crate) turns: VecDeque<usize>,
 }
 
-/// What becomes of a segment.
+/// The fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It arrives after this many losses.
     Arrives { at: Instant, losses: u32 },
-    /// The path resets the connection: both sides see that at this instant.
+    /// The path resets the connection, for both sides at this instant.
     Reset { at: Instant },
 }
 
@@ -54,20 +54,19 @@ impl Line {
         (!self.turns.is_empty()).then_some(self.free_at)
     }
 
-    /// The flow whose turn it is, if the line is free by now.
+    /// Removes the flow whose turn it is, if the line is free by now.
     pub(crate) fn pop_turn(&mut self, now: Instant) -> Option<usize> {
         if self.free_at > now { None } else { self.turns.pop_front() }
     }
 
-    /// How much of a flow goes at a time. Where nothing is drawn for each segment and no other flow has to wait, it is
-    /// everything.
+    /// The size of a flow's turn. If nothing is drawn per segment and no other flow waits, it is unlimited.
     pub(crate) fn segment_bytes(&self) -> usize {
         let is_plain =
             self.bandwidth.is_none() && self.delay_spread.is_zero() && self.loss == 0.0 && self.resets == 0.0;
         if is_plain { usize::MAX } else { SEGMENT_BYTES }
     }
 
-    /// Sends so many bytes, which were ready at `ready_at`.
+    /// Sends this many bytes, which were ready at `ready_at`.
     pub(crate) fn send(&mut self, ready_at: Instant, bytes: usize) -> Fate {
         let busy = self.bandwidth.map_or(Duration::ZERO, |bandwidth| bandwidth.time_for(bytes));
         let left = self.free_at.max(ready_at) + busy;
@@ -136,7 +135,7 @@ mod tests {
         let drawn: Vec<f64> = (0..10_000).map(|_| line.draw_delay().as_secs_f64() * 1e3).collect();
         assert!(drawn.iter().all(|delay| (8.0..=12.0).contains(delay)));
         let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
-        // Evenly drawn: the standard error of the mean is 4 / √12 / 100 = 0.012.
+        // Uniform: the standard error of the mean is 4 / √12 / 100 = 0.012.
         assert!((mean - 10.0).abs() < 0.05, "{mean}");
         assert!(drawn.iter().any(|&delay| delay < 8.1) && drawn.iter().any(|&delay| delay > 11.9));
     }

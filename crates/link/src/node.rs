@@ -1,4 +1,4 @@
-//! The relay: which connection belongs to which, and what is due when.
+//! The relay: pairs of connections, and their deadlines.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use crate::flow::{Flow, Parcel, Sink, Source};
 use crate::line::{Fate, Line};
 use crate::settings::{HELD_BYTES_MAX, Settings};
 
-/// How late a timer may come. It is a tenth of the accuracy that is promised, and saves most of the wake-ups at high
+/// How late a timer may fire. It is a tenth of the promised accuracy, and saves most of the wake-ups at high
 /// bandwidths.
 const SLACK: Duration = Duration::from_micros(100);
 
-/// The relay of a path.
 #[derive(Debug)]
 pub struct LinkNode {
     settings: Arc<Settings>,
@@ -29,7 +28,7 @@ pub struct LinkNode {
     lines: [Line; 2],
     windows: [usize; 2],
     pairs: Slab<Pair>,
-    /// The pair of each connection, by the connection's index.
+    /// The pair of each connection, by connection index.
     places: Vec<Option<Place>>,
     /// By [`timer_key`].
     timers: Timers,
@@ -50,7 +49,7 @@ struct Pair {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
-    /// The client's connection request is in transit.
+    /// The client's SYN is in transit.
     Awaited,
     Connecting,
     Open(ConnectionId),
@@ -61,7 +60,7 @@ enum Peer {
 struct Place {
     connection: ConnectionId,
     pair: usize,
-    /// The direction of what this connection's peer sends.
+    /// The direction of the data from this connection's peer.
     sends: Direction,
 }
 
@@ -70,12 +69,12 @@ impl Pair {
         &mut self.flows[direction.index()]
     }
 
-    /// Where a direction comes from.
+    /// The source of a direction.
     fn source(&self, direction: Direction) -> Peer {
         self.sink(direction.reverse())
     }
 
-    /// Where it goes to.
+    /// The sink of a direction.
     const fn sink(&self, direction: Direction) -> Peer {
         match direction {
             Direction::ToServer => self.server,
@@ -121,7 +120,7 @@ impl LinkNode {
         self.feed_starved(actions);
     }
 
-    /// Sends what the line could take until now.
+    /// Sends what the line can have taken until now.
     fn fill_line(&mut self, now: Instant, direction: Direction) {
         while let Some(index) = self.lines[direction.index()].pop_turn(now) {
             let Some(pair) = self.pairs.get_mut(index) else { continue };
@@ -151,7 +150,7 @@ impl LinkNode {
         }
     }
 
-    /// The path resets a connection: both sides see it at an instant.
+    /// The path resets a connection, for both sides at this instant.
     fn reset_pair(&mut self, index: usize, at: Instant) {
         for direction in Direction::ALL {
             let Some(pair) = self.pairs.get_mut(index) else { return };
@@ -163,7 +162,7 @@ impl LinkNode {
         }
     }
 
-    /// A flow's deadline has come: its handshake is over, or something has arrived.
+    /// A flow's deadline has passed: its handshake is complete, or something has arrived.
     fn serve_flow(&mut self, now: Instant, index: usize, direction: Direction, actions: &mut Actions) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         if pair.server == Peer::Awaited {
@@ -183,7 +182,7 @@ impl LinkNode {
         actions.connect(ConnectTicket(index as u64), Endpoint::tcp(server));
     }
 
-    /// From now on the line takes what waits.
+    /// Allows the line to take what waits.
     fn open_flow(&mut self, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let line = &mut self.lines[direction.index()];
@@ -194,7 +193,7 @@ impl LinkNode {
         self.queue_flow(index, direction);
     }
 
-    /// Gives a flow that has something to send its place among the others.
+    /// Queues a flow that has something to send.
     fn queue_flow(&mut self, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
@@ -205,7 +204,7 @@ impl LinkNode {
         self.timers.set(timer_key(index, direction), flow.deadline());
     }
 
-    /// Hands over what has arrived.
+    /// Delivers what has arrived.
     fn deliver(&mut self, now: Instant, index: usize, direction: Direction, actions: &mut Actions) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let sink = pair.sink(direction);
@@ -229,7 +228,7 @@ impl LinkNode {
                     actions.finish(connection);
                 }
                 (_, Parcel::Reset) if has_sent => {
-                    // It would discard what this call sends, which has arrived before it.
+                    // It would discard this call's sends, which have arrived before it.
                     flow.put_back_reset(now + Duration::from_nanos(1));
                     break;
                 }
@@ -245,7 +244,7 @@ impl LinkNode {
         self.close_if_over(index, direction.reverse(), actions);
     }
 
-    /// A peer that has ended its sending, and was sent the end of the other direction, has nothing left to do.
+    /// A peer that has ended its sending, and received the end of the other direction, is closed.
     fn close_if_over(&mut self, index: usize, sends: Direction, actions: &mut Actions) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let has_sent_all = matches!(pair.flow(sends).source, Source::Ended | Source::Over);
@@ -258,7 +257,7 @@ impl LinkNode {
         }
     }
 
-    /// The source of a flow may go on when half of its window is free.
+    /// The source of a flow is resumed when half of its window is free.
     fn resume_source(&mut self, index: usize, direction: Direction, actions: &mut Actions) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
@@ -274,7 +273,7 @@ impl LinkNode {
         }
     }
 
-    /// The flow's source has to wait until all flows together hold less.
+    /// The flow's source is paused until all flows together hold less.
     fn starve(&mut self, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         if !std::mem::replace(&mut pair.flow(direction).is_starved, true) {
@@ -292,7 +291,7 @@ impl LinkNode {
         }
     }
 
-    /// Takes what a source sends, as far as there is room. Returns how much that is.
+    /// Takes data from a source, as far as there is room. Returns the number of bytes.
     fn take(&mut self, now: Instant, place: Place, received: Received<'_>, actions: &mut Actions) -> usize {
         let Place { connection, pair: index, sends: direction } = place;
         let length = received.bytes.len();
@@ -324,7 +323,7 @@ impl LinkNode {
         taken
     }
 
-    /// The server cannot be reached: the client learns it by a reset.
+    /// The server cannot be reached: the client receives a reset.
     fn fail_connect(&mut self, now: Instant, index: usize) {
         self.counters.connects_failed.add();
         let Some(pair) = self.pairs.get_mut(index) else { return };
@@ -334,7 +333,7 @@ impl LinkNode {
         self.remove_if_over(index);
     }
 
-    /// The sink of a flow is gone: what the flow holds is discarded.
+    /// The sink of a flow is gone: the content of the flow is discarded.
     fn lose_sink(&mut self, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
@@ -343,8 +342,8 @@ impl LinkNode {
         self.timers.set(timer_key(index, direction), flow.deadline());
     }
 
-    /// The source of a flow has reset its connection, which the sink learns one delay later, whether or not the
-    /// handshake is over.
+    /// The source of a flow has reset its connection; the sink is reset one delay later, whether or not the handshake
+    /// is complete.
     fn reset_flow(&mut self, now: Instant, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
@@ -366,7 +365,7 @@ impl LinkNode {
             self.counters.of(direction).discarded.add_many(flow.discard() as u64);
             self.timers.clear(timer_key(index, direction));
             if flow.has_turn {
-                // Another pair will have this index.
+                // Another pair will reuse this index.
                 self.lines[direction.index()].turns.retain(|&other| other != index);
             }
         }
@@ -415,7 +414,7 @@ impl Node for LinkNode {
                 if pair.client == Peer::Gone {
                     actions.close(connection, Close::Abort);
                 }
-                // The answer of the handshake reaches the client, and then the client's confirmation the server.
+                // The SYN-ACK reaches the client, and then the client's ACK the server.
                 let answered = now + self.lines[Direction::ToClient.index()].draw_delay();
                 let confirmed = answered + self.lines[Direction::ToServer.index()].draw_delay();
                 for (direction, opens_at) in [(Direction::ToServer, answered), (Direction::ToClient, confirmed)] {
@@ -479,7 +478,7 @@ impl Node for LinkNode {
         if is_broken {
             self.reset_flow(now, index, sends);
         }
-        // What it still sends is taken and discarded, and so its end is seen.
+        // Its further data is taken and discarded, so that its end is seen.
         self.resume_source(index, sends.reverse(), actions);
         self.remove_if_over(index);
         self.settle(now, actions);
@@ -489,8 +488,8 @@ impl Node for LinkNode {
         self.settle(now, actions);
     }
 
-    /// Connections that are open go on, for as long as the driver lets them: only their ends know whether a response is
-    /// still to come.
+    /// Open connections continue until the driver's time limit: only their ends know whether a response is still to
+    /// come.
     fn handle_stopping(&mut self, _now: Instant, _actions: &mut Actions) {}
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -1,5 +1,3 @@
-//! The properties of a path.
-
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,14 +10,13 @@ use crate::Direction;
 /// Content of a TCP segment on Ethernet: 1500 bytes less the headers of IPv4 and TCP. Losses and jitter are drawn for
 /// each segment, and flows take turns by segments.
 pub const SEGMENT_BYTES: usize = 1460;
-/// Bytes that all flows hold together.
+/// Limit of bytes in all flows together.
 pub const HELD_BYTES_MAX: usize = 512 << 20;
-/// The least that a flow may hold, so that one connection can fill a path of short delay.
+/// The minimum window, so that one connection can fill a path of short delay.
 const WINDOW_BYTES_MIN: u64 = 256 << 10;
-/// A direction without a bandwidth has windows for this one: a single connection is not faster than about twice that.
+/// Without a bandwidth limit, windows are sized for this one: a single connection is limited to about twice that.
 const WINDOW_BANDWIDTH: Bandwidth = Bandwidth { bits_per_second: 1_000_000_000 };
 
-/// A path between clients and a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
@@ -27,23 +24,21 @@ pub struct Settings {
     pub servers: Vec<SocketAddr>,
     /// One way, in each direction.
     pub delay: Duration,
-    /// The delay of a segment is drawn evenly from `delay - jitter` to `delay + jitter`.
+    /// The delay of a segment is uniform from `delay - jitter` to `delay + jitter`.
     pub jitter: Duration,
     /// By [`Direction`]; none: unlimited.
     pub bandwidths: [Option<Bandwidth>; 2],
-    /// The probability that a segment is lost.
     pub loss: f64,
-    /// How long a lost segment is late; twice as long for each further loss of the same segment.
+    /// The delay of a lost segment; it doubles with each further loss of the same segment.
     pub retransmission_timeout: Duration,
-    /// The probability, for each segment, that the path resets the connection.
+    /// The probability, per segment, that the path resets the connection.
     pub resets: f64,
-    /// What chance is drawn from.
     pub seed: u64,
-    /// Called when none of the addresses could be connected to, with the error of the last one.
+    /// Called with the last error when no address could be connected to.
     pub report_unreachable: fn(ConnectError),
 }
 
-/// How much a line carries. Only the content of TCP connections is counted, no headers.
+/// The capacity of a line. Only the content of TCP connections is counted, no headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
     /// Above 0.
@@ -51,13 +46,13 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// How long so many bytes keep the line busy.
+    /// How long this many bytes occupy the line.
     pub(crate) fn time_for(self, bytes: usize) -> Duration {
         let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.bits_per_second);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How much passes in so long.
+    /// How many bytes pass in this time.
     fn bytes_in(self, time: Duration) -> u64 {
         let bytes = u128::from(nanos(time)) * u128::from(self.bits_per_second) / 8 / 1_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -81,8 +76,8 @@ impl Settings {
         }
     }
 
-    /// How many bytes of one connection a direction holds: twice what is in transit when it is in full use, so that
-    /// the window never slows it down.
+    /// The window: how many bytes of one connection a direction holds. Twice the data in transit at full use, so that it
+    /// is never the limit.
     #[must_use]
     pub fn window(&self, direction: Direction) -> usize {
         let bandwidth = self.bandwidths[direction.index()].unwrap_or(WINDOW_BANDWIDTH);
@@ -111,10 +106,8 @@ impl Settings {
     }
 }
 
-/// A setting that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsError {
-    /// There is no address to connect to.
     NoServer,
     /// It is larger than the delay.
     Jitter,

@@ -21,7 +21,7 @@ fn megabits(count: u64) -> Option<Bandwidth> {
     Some(Bandwidth { bits_per_second: count * 1_000_000 })
 }
 
-/// Answers each request of 100 bytes with so many.
+/// Responds to each request of 100 bytes with this many.
 fn answering(bytes: usize) -> Peer {
     Peer { answers: Some((100, bytes)), ..Peer::default() }
 }
@@ -82,7 +82,7 @@ fn connections_share_the_bandwidth_fairly() {
     let ended = |index: usize| server.peers[index].1.story.ended.unwrap();
     let segment = Bandwidth { bits_per_second: 1_000_000 };
     let segment = Duration::from_nanos(SEGMENT_BYTES as u64 * 8 * 1_000_000_000 / segment.bits_per_second);
-    // The line is never idle: 2.5 Mbit take 2.5 s. The small one has a third of it, so it is done after 1.5 s.
+    // The line is never idle: 2.5 Mbit take 2.5 s. The small one gets a third of it, so it ends after 1.5 s.
     let last = ended(0).max(ended(1));
     assert_at(last, 2_500 * MS);
     assert!(last.since(ended(0).min(ended(1))) <= 2 * segment);
@@ -98,7 +98,7 @@ fn a_short_request_passes_a_long_upload() {
     let world = world(Peer::default(), |path| path.bandwidths[TO_SERVER] = megabits(1));
     let Outcome { server, .. } = world.client(Duration::ZERO, upload).client(5_000 * MS, short).run();
     let arrived = server.peers[1].1.story.ended.unwrap();
-    // It waits for the segment that is on the line, and for one more at most.
+    // It waits for the segment on the line, and for one more at most.
     assert!(arrived.as_nanos() < 5_000_000_000 + 3 * 11_680_000, "{arrived:?}");
 }
 
@@ -118,7 +118,7 @@ fn jitter_is_even_around_the_delay_and_keeps_the_order() {
         .collect();
     assert!(times.iter().all(|time| (32.0..=40.01).contains(time)), "{times:?}");
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    // The sum of two even draws over 4 ms: the standard error of the mean is 0.037 ms.
+    // The sum of two uniform draws over 4 ms: the standard error of the mean is 0.037 ms.
     assert!((mean - 36.0).abs() < 0.2, "{mean}");
     let spread = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / times.len() as f64;
     assert!((spread.sqrt() - (2.0_f64 * 16.0 / 12.0).sqrt()).abs() < 0.1, "{spread}");
@@ -147,7 +147,7 @@ fn a_reset_travels_and_discards_what_waits() {
     let Outcome { server, link, .. } = world(Peer::default(), properties).client(Duration::ZERO, client).run();
     let (at, reason) = server.story().closed.unwrap();
     assert_eq!(reason, CloseReason::Reset);
-    // Three segments had begun by then; the last of them leaves the line at 20 + 3 × 11.68 ms.
+    // Three segments had started by then; the last of them leaves the line at 20 + 3 × 11.68 ms.
     assert_eq!(server.story().content.len(), 3 * SEGMENT_BYTES);
     assert_at(at, Duration::from_micros(10_000 + 20_000 + 3 * 11_680));
     assert_eq!(link.counts().directions[TO_SERVER].held_bytes, 0);
@@ -245,7 +245,7 @@ fn a_client_that_does_not_read_may_send() {
         reads_from: 60_000 * MS,
         ..Peer::new([(Duration::ZERO, Act::Send(bytes)), (Duration::ZERO, Act::Finish)])
     };
-    // More than all windows and buffers on the way hold.
+    // More than all windows and buffers of the path hold.
     let speaking = Peer::new([(Duration::ZERO, Act::Send(bytes)), (100_000 * MS, Act::Finish)]);
     let mut network = instant_network();
     network.window_bytes = breme_sim::AmountRange::always(10_000);

@@ -1,4 +1,5 @@
-//! Whatever the network does, a path changes no byte, breaks no rule of the contract and forgets no connection.
+//! Under any behaviour of the network, a path changes no byte, violates no rule of the contract and leaks no
+//! connection.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
 
@@ -12,7 +13,7 @@ use breme_testkit::{Client, ContractChecker, Echo, Script, Surroundings, TestCon
 
 const CONNECTIONS: u64 = 8;
 
-/// An echo server behind a path of random properties; clients whose scripts are played through it.
+/// An echo server behind a path with random properties; clients with scripts.
 fn run(seed: u64, network: Network, scripts: Vec<Script>) -> (Client, ContractChecker<LinkNode>, Link) {
     let lent_bytes_max = network.lent_bytes_max;
     let mut simulation = Simulation::new(seed, network);

@@ -29,7 +29,7 @@ impl ConnectionId {
         self.index
     }
 
-    /// How often the index was used before.
+    /// How many times the index was used before.
     #[must_use]
     pub const fn generation(self) -> u32 {
         self.generation
@@ -50,7 +50,7 @@ pub struct ConnectTicket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub usize);
 
-/// One of the nodes that run side by side, each on its own thread.
+/// One of the nodes that run in parallel, each on its own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardId(pub usize);
 

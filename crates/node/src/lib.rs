@@ -1,7 +1,7 @@
 //! The contract between a **node** and its **driver**.
 //!
-//! A node is a deterministic state machine: a server, a proxy, a load generator. A driver owns the sockets,
-//! the clock and the threads, and moves bytes. Nodes know no sockets, clocks or threads; drivers know no HTTP.
+//! A node is a deterministic state machine: a server, a proxy, a load generator. A driver owns the sockets, the clock
+//! and the threads, and moves bytes. Nodes know no sockets, clocks or threads; drivers know no HTTP.
 //!
 //! ```text
 //!          accepted, connected, received, sent, closed, deadline, woken, pressure, stopping
@@ -12,10 +12,10 @@
 //!
 //! The shape is that of completion, which readiness can imitate, not the reverse:
 //!
-//! - **Receiving.** The driver lends bytes for one call. The node says how many it took. The rest waits in the driver
-//!   and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the node
-//!   [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
-//!   keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
+//! - **Receiving.** The driver lends bytes for one call. The node returns how many it took. The rest waits in the
+//!   driver and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when
+//!   the node [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure:
+//!   a driver keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
 //! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared
 //!   segments, file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the
 //!   call returns; all that one call produced for a connection leaves in one system call where the kernel allows. What
@@ -26,20 +26,20 @@
 //!   it connected to [pauses](Actions::pause) that connection.
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
 //!   the node itself closed it. After [`Actions::close`] nothing more is lent.
-//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can
-//!   be earlier ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of events;
-//!   [`Node::handle_deadline`] comes at that instant or a little later.
+//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. The arrival of
+//!   bytes may be earlier ([`Received::came`]). [`Node::next_deadline`] is queried after each batch of events;
+//!   [`Node::handle_deadline`] is called at that instant or a little later.
 //! - **Pressure.** Only the driver sees connections that wait to be accepted; only the node knows which of its clients
 //!   have no request in progress. So the driver reports when connections begin and cease to wait
-//!   ([`Node::handle_pressure`]), and the node closes clients that are idle or slow to send. The driver closes those
+//!   ([`Node::handle_pressure`]), and the node closes clients that are idle or slow to send. The driver closes clients
 //!   that are slow to read ([`CloseReason::Evicted`]).
 //!
-//! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node
-//! can [wake](Actions::wake) another shard's.
+//! Nodes of several shards share state through a `Send + Sync` handle from the node factory. A node can
+//! [wake](Actions::wake) that of another shard.
 //!
-//! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] come when the handshake is done, and
-//! a connection whose handshake fails was never there for the node that accepts it; the one that opens it is told why.
-//! Only who has asked for a tunnel on a connection says where TLS begins on it: [`Actions::secure`].
+//! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] are called after the handshake. A
+//! failed handshake is not reported to a node that accepts; one that connects gets the reason. Only a node that has
+//! requested a tunnel on a connection determines where TLS begins on it: [`Actions::secure`].
 
 mod actions;
 mod identity;
@@ -54,8 +54,8 @@ pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use pressure::{PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN, Pressure};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
 
-/// How late [`Node::handle_deadline`] may come where a node does not ask for more: the kernel's waiting is by the
-/// millisecond.
+/// How late [`Node::handle_deadline`] may be unless a node requires more precision: the kernel's timers have a
+/// resolution of a millisecond.
 pub const DEADLINE_SLACK: Duration = Duration::from_millis(1);
 
 /// A deterministic state machine over connections. See the crate's documentation for the rules.
@@ -87,56 +87,57 @@ pub trait Node {
 
     /// The send queue of a connection became long (`unsent_bytes` above 0: stop producing) or empty again (0).
     ///
-    /// Nothing is said of a send that left at once.
+    /// A send that left at once is not reported.
     fn handle_sent(&mut self, _now: Instant, _connection: ConnectionId, _unsent_bytes: u64, _actions: &mut Actions) {}
 
     /// The connection is closed; its id is not used again.
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions);
 
-    /// [`Node::next_deadline`] has come.
+    /// [`Node::next_deadline`] has passed.
     fn handle_deadline(&mut self, _now: Instant, _actions: &mut Actions) {}
 
-    /// Another shard, or the program, sent a wake-up with this message.
+    /// Another shard, or the program, woke this node with this message.
     fn handle_woken(&mut self, _now: Instant, _message: u64, _actions: &mut Actions) {}
 
-    /// Connections wait that cannot be served while those that are open stay; or (`is_high` is false) none does any
-    /// more.
+    /// Connections wait that cannot be served while the open ones remain; or (`is_high` is false) none does any more.
     ///
     /// A server then closes clients that are idle or slow, and others after a turn: it can keep a [`Pressure`] for
-    /// that. The call may come a moment late, or not at all where the pressure was over soon; the first has `is_high`,
-    /// and no two in succession are the same.
+    /// that. The call may be slightly late, or missing if the pressure was short; the first has `is_high`, and no two
+    /// consecutive calls are the same.
     fn handle_pressure(&mut self, _now: Instant, _is_high: bool, _actions: &mut Actions) {}
 
-    /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are closed
-    /// already. The driver returns when the last connection is gone (or at its own limit of time), or at
+    /// The program is to exit: finish what was accepted, close what is idle, start nothing new. The listeners are
+    /// closed already. The driver returns when the last connection is closed (or at its own time limit), or at
     /// [`Actions::exit`].
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions);
 
     /// When the node wants [`Node::handle_deadline`] next.
     ///
     /// If it has passed when a call returns, the driver makes the call again, with a new reading of the clock and
-    /// without waiting in between (but not for ever: connections have their turn).
+    /// without waiting in between (but not indefinitely: connections have their turn).
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether it matters when bytes [came](Received::came), and not only when the driver has got round to them. Then
-    /// the kernel is asked to stamp them, on connections that the node opens.
+    /// Whether the [arrival](Received::came) of bytes matters, not only when the driver processes them. Then the kernel
+    /// is requested to stamp them, on connections that the node opens.
     ///
-    /// If such a node also lets its deadline be late, it gets what has come until then together with it, and is not
-    /// woken for each arrival.
+    /// If such a node also has a deadline slack, it gets all bytes received until then together, and is not woken for
+    /// each arrival.
     fn times_arrivals(&self) -> bool {
         false
     }
 
     /// Whether the two directions of an accepted connection are independent: then its bytes are lent also while its
-    /// send queue is long, and the node bounds what it takes. The driver asks once, before [`Node::handle_started`].
+    /// send queue is long, and the node bounds what it takes. The driver calls it once, before
+    /// [`Node::handle_started`].
     fn is_full_duplex(&self) -> bool {
         false
     }
 
-    /// How late [`Node::handle_deadline`] may come without harm. The driver asks once, after [`Node::handle_started`];
-    /// below [`DEADLINE_SLACK`] it waits with the kernel's finest timers. It never comes early.
+    /// How late [`Node::handle_deadline`] may be without harm. The driver calls it once, after
+    /// [`Node::handle_started`]; below [`DEADLINE_SLACK`] it waits with the kernel's finest timers. The deadline is
+    /// never early.
     fn deadline_slack(&self) -> Duration {
         DEADLINE_SLACK
     }
@@ -149,7 +150,7 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
     /// The peer has ended its sending after these bytes (it may still receive).
     pub ended: bool,
-    /// When the last of the bytes came: the instant of the call, or before it where the driver
+    /// When the last of the bytes arrived: the instant of the call, or before it if the driver
     /// [knows](Node::times_arrivals).
     pub came: Instant,
 }

@@ -14,23 +14,23 @@ use breme_base::Instant;
 /// [`PRESSURE_GRACE`]: where 1,000 such clients hold and reopen 128 connections, the next client waits for 1.6 s.
 pub const PRESSURE_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long slow clients have before that: most pressure is over sooner, since others are idle.
+/// How long slow clients have before that: most pressure ends sooner, since others are idle.
 pub const PRESSURE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a client that sends one request after another keeps its connection while others wait. Then a response has
-/// `Connection: close`, and the next in line is served.
+/// `Connection: close`, and the next client in line is served.
 ///
-/// Where seven times as many clients wait as are served, each waits for about four seconds. A shorter turn would make
-/// that less, and more of the work handshakes; clients that are far away would get few requests into one.
+/// With seven times as many waiting as served clients, each waits for about four seconds. A shorter turn would reduce
+/// that, but increase the share of handshakes; distant clients would get few requests into one.
 pub const PRESSURE_TURN: Duration = Duration::from_millis(500);
 
 /// Bytes per second below which a client is slow while others wait: in sending a body, and in reading a response.
 pub const PRESSURE_RATE_MIN: u64 = 16 * 1024;
 
-/// Clients that one node closes at a time while others wait: it does not know how many wait, and where it has thousands
-/// of clients, one newcomer must not cost all of them their connections.
+/// Clients that one node closes at a time while others wait: it does not know how many wait, and with thousands of
+/// clients, one newcomer must not cost all of them their connections.
 const EVICTED_AT_A_TIME: u32 = 16;
-/// After how long the next ones may be closed: a driver sees by then whether still others wait.
+/// After how long the next ones may be closed: by then the driver knows whether others still wait.
 const EVICTION_PAUSE: Duration = Duration::from_millis(20);
 
 /// The state of connection pressure in a server (see [`Node::handle_pressure`](crate::Node::handle_pressure)).
@@ -97,7 +97,7 @@ impl Pressure {
     }
 
     /// When a transfer is too slow, if nothing more arrives after `bytes` since `began`, the last of them at `last`.
-    /// However many they are, a pause may last for a turn only.
+    /// However many bytes there are, a pause may last for a turn only.
     #[must_use]
     pub fn transfer_deadline(&self, began: Instant, bytes: u64, last: Instant) -> Instant {
         if !self.is_high() {
@@ -116,7 +116,7 @@ impl Pressure {
     }
 
     /// Whether a client accepted at this instant may be closed after its next response. The pressure must have lasted
-    /// for a turn; mostly it ends before, since other clients are idle.
+    /// for a turn; usually it ends before, since other clients are idle.
     #[inline]
     #[must_use]
     pub fn should_close(&self, accepted: Instant, now: Instant) -> bool {

@@ -1,4 +1,4 @@
-//! What a node knows of TLS: that a connection uses it, how long the handshake took, and why one failed.
+//! TLS as seen by a node: whether a connection uses it, how long the handshake took, and why one failed.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Handshake {
     pub is_resumed: bool,
 }
 
-/// Why a handshake, or a session later on, failed.
+/// Why a handshake, or a session after it, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsFailure {
     /// The certificate's issuer is not trusted.

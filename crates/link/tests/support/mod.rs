@@ -1,4 +1,4 @@
-//! Two nodes that note when everything happens to them, and a world in which only the path between them takes time.
+//! Two nodes that record their events with the time, and a world in which only the path between them takes time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use breme_testkit::ContractChecker;
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// What a peer does, at times after its connection was opened or accepted.
+/// A peer's act, at a time after its connection was opened or accepted.
 #[derive(Clone, Debug)]
 pub enum Act {
     Send(usize),
@@ -22,11 +22,11 @@ pub enum Act {
     Reset,
 }
 
-/// What happened to a peer.
+/// The events of a peer.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
     pub began: Option<Instant>,
-    /// When bytes came, and how many had come by then.
+    /// Times of receipts, with the total number of bytes.
     pub received: Vec<(Instant, usize)>,
     pub content: Vec<u8>,
     pub ended: Option<Instant>,
@@ -34,18 +34,18 @@ pub struct Story {
 }
 
 impl Story {
-    /// When so many bytes had come.
+    /// When this many bytes had been received.
     pub fn at(&self, bytes: usize) -> Instant {
         let reached = self.received.iter().find(|(_, total)| *total >= bytes);
         reached.unwrap_or_else(|| panic!("{bytes} bytes never came: {self:?}")).0
     }
 }
 
-/// Plays acts on one connection, answers each receipt if it is to, and takes everything.
+/// Plays acts on one connection, responds to receipts if configured, and takes everything.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     pub acts: Vec<(Duration, Act)>,
-    /// For each whole number of bytes received, so many are sent back.
+    /// Bytes sent back for each of this many bytes received.
     pub answers: Option<(usize, usize)>,
     /// Receives nothing before this time.
     pub reads_from: Duration,
@@ -88,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// Every byte follows from its place.
+    /// Every byte depends on its position.
     fn send(&mut self, count: usize, actions: &mut Actions) {
         let Some(connection) = self.connection else { return };
         let bytes = (self.sent..self.sent + count).map(byte_at);
@@ -132,7 +132,7 @@ pub fn assert_content(content: &[u8]) {
     assert!(content.iter().enumerate().all(|(place, &byte)| byte == byte_at(place)), "bytes were lost or mixed up");
 }
 
-/// A client with one connection; it exits when that is over, or at the end of its patience.
+/// A client with one connection; it exits when that is closed, or after its time limit.
 #[derive(Debug)]
 pub struct Client {
     pub peer: Peer,
@@ -217,7 +217,7 @@ impl Server {
 }
 
 impl Node for Server {
-    /// Only the path may hold anybody back.
+    /// Only the path may limit senders.
     fn is_full_duplex(&self) -> bool {
         true
     }
@@ -257,7 +257,7 @@ impl Node for Server {
     }
 }
 
-/// A network that takes no time and has room for everything: what remains is the path.
+/// A network without delay and limits: what remains is the path.
 pub fn instant_network() -> Network {
     let much = 64 << 20;
     Network {
@@ -318,7 +318,7 @@ impl World {
     }
 }
 
-/// Within the few nanoseconds by which the simulated network keeps segments apart.
+/// Within the few nanoseconds by which the simulated network separates segments.
 #[track_caller]
 pub fn assert_at(actual: Instant, expected: Duration) {
     let expected = Instant::ZERO + expected;
@@ -326,7 +326,7 @@ pub fn assert_at(actual: Instant, expected: Duration) {
     assert!(difference < Duration::from_micros(10), "{actual:?}, not {expected:?}");
 }
 
-/// A client that only looks, at regular times.
+/// A client that only observes, at regular times.
 pub struct Observer {
     every: Duration,
     left: u32,
