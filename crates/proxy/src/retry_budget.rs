@@ -6,7 +6,7 @@
 //! retry too, and holds few tokens, so that an hour without failures does not pay for a storm. (Finagle and gRPC limit
 //! retries in this way; Envoy by outstanding requests.)
 //!
-//! Requests pay nothing for it: their number is read from the counters when a retry is wanted.
+//! This costs requests nothing: their number is read from the counters when a retry is needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

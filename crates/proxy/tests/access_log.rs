@@ -24,7 +24,7 @@ const CLIENT: ConnectionId = ConnectionId::new(0, 0);
 const SERVER: ConnectionId = ConnectionId::new(1, 0);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 
-/// Resolves names when the test says so.
+/// Resolves names when the test releases it.
 #[derive(Default)]
 struct Slow {
     asked: Mutex<Vec<(String, u16, Requester)>>,

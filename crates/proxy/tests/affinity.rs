@@ -1,4 +1,4 @@
-//! Clients that come back to the upstream that served them.
+//! Clients that return to the upstream of their first response.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

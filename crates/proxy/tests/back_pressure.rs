@@ -17,7 +17,7 @@ fn long() -> String {
     (0..BYTES / 16).map(|number| format!("{number:015x}\n")).collect()
 }
 
-/// A network with little room, whose drivers tell of a queue of 64 kB.
+/// A network with small windows, whose drivers report a queue of 64 kB as long.
 fn narrow() -> Network {
     Network {
         window_bytes: AmountRange::always(16 << 10),
@@ -33,7 +33,7 @@ fn slow_client_pauses_response() {
     let script = Script::new().connect().send(text(&request)).pause().wait(Duration::from_secs(50)).resume();
     let script = script.expect(text(&answer)).part();
     let mut play = Play::new(vec![script], vec![Acts::new().expect(&request).send(&answer).expect_end()]);
-    // A client that does not read is the driver's to give up, not a silent upstream.
+    // Closing a client that does not read is up to the driver; it is not a silent upstream.
     let mut settings = silent();
     settings.times.between_bytes = Duration::from_secs(5);
     (play.settings, play.network) = (settings, narrow());
@@ -55,14 +55,14 @@ fn slow_upstream_pauses_request() {
     assert!(peak < 400 << 10, "{peak} bytes waited in the proxy");
 }
 
-/// The answer begins with the first byte of the request's content, and goes on while that comes.
+/// The response starts with the first byte of the request's content, and continues while that arrives.
 #[test]
 fn response_may_overlap_request() {
     let content = long();
     let framing = format!("Content-Length: {BYTES}");
     let request = head(&["PUT /a HTTP/1.1", "Host: a.example", &framing]);
     let answer = head(&["HTTP/1.1 200 OK", &framing, "Date: x"]);
-    // When its head came, it was not known whether the rest of the request would be wanted.
+    // When its head arrived, it was unknown whether the rest of the request would be needed.
     let told = head(&["HTTP/1.1 200 OK", &framing, "Connection: close", "Date: x"]);
     let both = |first: &str| Bytes::from(first.to_owned() + &content);
     for seed in 0..4 {

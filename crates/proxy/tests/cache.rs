@@ -34,25 +34,25 @@ fn play_with(cache: Arc<Cache>, settings: Settings, clients: Vec<Script>, upstre
     counts
 }
 
-/// An answer of upstream's.
+/// A response of the upstream.
 fn origin(more: &str, content: &str) -> String {
     head(&["HTTP/1.1 200 OK", &format!("Content-Length: {}", content.len()), DATE, more]) + content
 }
 
-/// What a client gets of it.
+/// The same as relayed to a client.
 fn relayed(more: &str, content: &str, said: &str) -> String {
     let length = format!("Content-Length: {}", content.len());
     head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Cache-Status: breme; {said}")]) + content
 }
 
-/// … when it comes out of the store.
+/// … as served from the store.
 fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
     let length = format!("Content-Length: {}", content.len());
     head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Age: {age}"), &format!("Cache-Status: breme; {said}")])
         + content
 }
 
-/// The same, made so many seconds after the beginning.
+/// The same, generated this many seconds after the start.
 fn later(seconds: u64, answer: impl Into<String>) -> String {
     answer.into().replace("08:49:37", &format!("08:49:{}", 37 + seconds))
 }
@@ -94,7 +94,7 @@ fn serves_stored_response_without_upstream() {
     assert_eq!(counts.cache_bytes, 7);
 }
 
-/// … from memory, but not the last answer that a client gets since others wait for its place.
+/// … from memory, but not the last response of a client that must leave since others wait.
 #[test]
 fn cached_clients_leave_after_a_turn_under_pressure() {
     let step = PRESSURE_TURN / 8;
@@ -185,8 +185,7 @@ fn simultaneous_misses_collapse_into_one_request() {
     let answer = origin(FRESH, &content);
     let (first, rest) = answer.split_at(answer.len() - 6_000);
     let upstream = Acts::new().expect(GET).wait(seconds(5)).send(first).wait(seconds(3)).send(rest);
-    // The content comes in two pieces, seconds apart. The age is that at the head, with the time for which it was on
-    // its way.
+    // The content arrives in two pieces, seconds apart. The age is that at the head, including the time in transit.
     let counts = play(clients, vec![upstream]);
     assert_eq!((counts.connects, counts.cache_misses, counts.cache_collapsed), (1, 1, CLIENTS as u64 - 1));
 }
@@ -226,7 +225,7 @@ fn private_response_releases_all_followers() {
     let clients: Vec<Script> =
         (0..CLIENTS).map(|number| client("fwd=uri-miss", Duration::from_millis(number as u64))).collect();
     let first = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).close(Close::Graceful);
-    // All the others ask at the same time, each on a connection of its own.
+    // All the others send their requests at the same time, each on a connection of its own.
     let others = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).expect_end();
     let upstream = std::iter::once(first).chain(std::iter::repeat_n(others, CLIENTS - 1)).collect();
     let counts = play(clients, upstream);
@@ -405,7 +404,7 @@ fn slow_follower_does_not_delay_others() {
     play(vec![leader, reads(seconds(0)), reads(seconds(50))], vec![upstream]);
 }
 
-/// Content that fills every buffer on its way to who does not read.
+/// Content that fills every buffer on its way to a client that does not read.
 fn parted(clients: Vec<Script>, upstream: Acts, by: u64) -> (Arc<Cache>, ProxyCounts) {
     let network = Network {
         window_bytes: AmountRange::always(16 << 10),
@@ -420,7 +419,7 @@ fn parted(clients: Vec<Script>, upstream: Acts, by: u64) -> (Arc<Cache>, ProxyCo
     (cache, counts)
 }
 
-/// Whoever came first, and has it fetched for all, reads at its own pace.
+/// The first client, for which all is fetched, reads at its own pace.
 #[test]
 fn slow_first_client_does_not_delay_others() {
     let content = "0123456789".repeat(50_000);
@@ -436,7 +435,7 @@ fn slow_first_client_does_not_delay_others() {
     assert_eq!((counts.connects, counts.cache_misses, counts.cache_hits), (1, 1, 3));
 }
 
-/// What it has not read yet breaks off for it too.
+/// The part that it has not read is truncated for it too.
 #[test]
 fn slow_first_client_detects_truncation() {
     let content = "0123456789".repeat(50_000);
@@ -450,7 +449,7 @@ fn slow_first_client_detects_truncation() {
     assert_eq!((cache.statistics().objects, counts.answers_of_class(2)), (0, 0));
 }
 
-/// It is stored all the same: that costs upstream nothing more.
+/// It is stored nevertheless: that costs the upstream nothing more.
 #[test]
 fn slow_first_client_may_leave() {
     let content = "0123456789".repeat(50_000);
@@ -493,8 +492,8 @@ fn bypass_header_skips_the_cache() {
     assert_eq!(counts.cache_bypassed, 1);
 }
 
-/// The content of a request that is answered early or out of memory is read to its end, or the connection ends: what
-/// stands in it is never taken for a request (CVE-2025-4366).
+/// The content of a request whose response is early or from memory is drained, or the connection is closed: it is never
+/// parsed as a request (CVE-2025-4366).
 #[test]
 fn request_body_is_never_parsed_as_request() {
     let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -511,8 +510,8 @@ fn request_body_is_never_parsed_as_request() {
     play(vec![client], vec![upstream]);
 }
 
-/// The answer to a POST that is the target itself is what a GET gets afterwards, with the content of that POST never in
-/// the way; and what was asked for before a change of it is not stored (RFC 9110, 9.3.3; RFC 9111, 4.4).
+/// The response to a POST whose Content-Location is the target is reused for GET, independent of the POST's content;
+/// and a response requested before a change is not stored (RFC 9110, 9.3.3; RFC 9111, 4.4).
 #[test]
 fn stores_post_response_unless_invalidated_meanwhile() {
     let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nGET /";
@@ -531,7 +530,7 @@ fn stores_post_response_unless_invalidated_meanwhile() {
     let second =
         Script::new().connect().wait(seconds(2)).send(put).expect(text(relayed("X: y", "", "fwd=method"))).part();
     let upstream = vec![
-        // What carried content carries nothing more, since what comes on it may be stored for others.
+        // After a request with content the connection is not reused, since its next response may be stored for others.
         Acts::new().expect(post).send(origin(itself, "made")).expect_end(),
         Acts::new().expect(post).wait(seconds(5)).send(later(5, origin(itself, "late"))).expect_end(),
         Acts::new().expect(put).send(origin("X: y", "")).expect(GET).send(later(5, origin(FRESH, "new"))),
@@ -569,7 +568,8 @@ fn stores_and_joins_partial_responses() {
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (4, 2, 16));
 }
 
-/// Many at once ask for the same of an upstream at which nobody listens: one attempt, and all are told.
+/// Many concurrent requests for the same response of an upstream without a listener: one attempt, and all get the
+/// error.
 #[test]
 fn followers_of_failed_fetch_fail_at_once() {
     let text_ = "Proxy error: the upstream refused the connection.\n";
@@ -582,7 +582,7 @@ fn followers_of_failed_fetch_fail_at_once() {
     assert_eq!((counts.connects_failed, counts.answers_of_class(5)), (1, 20));
 }
 
-/// An upstream that takes requests and gives no answer is asked twice, not once for each who waits.
+/// A silent upstream gets two requests, not one per waiting client.
 #[test]
 fn silent_upstream_gets_two_requests() {
     let told = "Proxy error: the upstream closed the connection before it sent a response.\n";
@@ -593,7 +593,7 @@ fn silent_upstream_gets_two_requests() {
     let gives_up = || Acts::new().expect(GET).wait(seconds(1)).close(Close::Graceful);
     let counts = play(clients, vec![gives_up(), gives_up()]);
     assert_eq!((counts.connects, counts.answers_of_class(5)), (2, 20));
-    // If the second is answered, all are.
+    // If the second gets a response, all do.
     let first = asks(1);
     let second = Script::new().connect().wait(Duration::from_millis(10)).send(GET);
     let second = second.expect(text(later(2, relayed(FRESH, "hello", "fwd=uri-miss; stored")))).part();
@@ -606,15 +606,15 @@ fn silent_upstream_gets_two_requests() {
     assert_eq!((counts.connects, counts.answers_of_class(2)), (2, 19));
 }
 
-/// What a client is told when there is no answer.
+/// The error that a client gets if there is no response.
 fn failure(status: &str, error: &str, told: &str) -> String {
     let length = format!("Content-Length: {}", told.len());
     let kind = "Content-Type: text/plain; charset=utf-8";
     head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + told
 }
 
-/// Followers that go away leave no trace, by a reset or, where that is said, by the end of their sending; the others
-/// have the answer.
+/// Followers that leave have no effect, whether by a reset or (if configured) by a half-close; the others get the
+/// response.
 #[test]
 fn followers_may_leave() {
     for (seed, abort_on_close) in (0..8).map(|seed| (seed, seed % 2 == 0)) {
@@ -635,8 +635,8 @@ fn followers_may_leave() {
     }
 }
 
-/// Whether it comes from upstream, out of the store, as a part, as a 304, or while another one fetches it; and by its
-/// key it is purged all the same.
+/// Whether the response is from the upstream, the store, a part, a 304, or another client's fetch; and its key purges
+/// it nevertheless.
 #[test]
 fn surrogate_keys_are_not_relayed() {
     let settings = breme_cache::CacheSettings {

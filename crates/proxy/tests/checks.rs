@@ -32,7 +32,7 @@ fn checked() -> GroupSettings {
     GroupSettings { health: Some(health), ..GroupSettings::default() }
 }
 
-/// What the upstream of this number is asked.
+/// The health check of the upstream with this number.
 fn question(upstream: usize) -> String {
     head(&[
         "GET /health?deep=1 HTTP/1.1",
@@ -51,7 +51,7 @@ fn requests(count: usize) -> Acts {
     (0..count).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end()
 }
 
-/// Waits, then asks so many times.
+/// Waits, then sends this many requests.
 fn client(wait_ms: u64, count: usize) -> Script {
     let script = Script::new().wait(Duration::from_millis(wait_ms)).connect();
     (0..count).fold(script, |script, _| script.send(GET).expect(HELLO)).part()
@@ -185,7 +185,7 @@ fn shard(group: &Arc<Group>, id: usize) -> ProxyNode {
     proxy.node(Shard { id: ShardId(id), count: 3 })
 }
 
-/// What the node wants when its deadline has come.
+/// The node's actions when its deadline has passed.
 fn wishes_at(node: &mut ProxyNode, now: Instant) -> Vec<Action> {
     assert!(node.next_deadline().unwrap() <= now);
     let mut actions = Actions::new();

@@ -32,7 +32,7 @@ fn serve<N: Node + Send + 'static>(
     (address, start(kind, vec![listener], &settings, Clock::start(), node).unwrap())
 }
 
-/// Plays the clients against a proxy on `kind` with one upstream. What went otherwise than written fails the test.
+/// Plays the clients against a proxy on `kind` with one upstream. Deviations from the scripts fail the test.
 fn play(kind: DriverKind, settings: Settings, clients: &[Script], upstream: &[Acts]) -> ProxyCounts {
     let threads = if kind == DriverKind::Threads { clients.len() } else { 1 };
     let (upstream_address, upstream_running) =
@@ -103,7 +103,7 @@ fn long_bodies_on_every_driver() {
     }
 }
 
-/// Asks once and returns the content, on a connection of its own.
+/// Sends one request on a new connection and returns the content.
 #[allow(clippy::disallowed_types, reason = "a client of its own")]
 fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -121,8 +121,8 @@ fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> 
     }
 }
 
-/// Forty clients on four shards, on the pool of threads each on a shard of its own: whoever is not the first follows,
-/// or finds it stored.
+/// Forty clients on four shards, with the pool of threads each on a shard of its own: all except the first follow, or
+/// find it stored.
 #[test]
 fn misses_on_all_shards_collapse() {
     const CLIENTS: usize = 40;

@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 const OPEN: &str = "HTTP/1.1 200 OK\r\n\r\n";
 
-/// It may go to the simulation's addresses, and to their port.
+/// The simulation's addresses and their port are permitted.
 fn forward() -> Settings {
     let rules = ForwardRules {
         hosts_allowed: vec!["10.0.0.0/16".to_owned(), "*.example".to_owned()],
@@ -76,14 +76,14 @@ fn fetches_absolute_url_from_its_host() {
 fn tunnel_relays_and_half_closes() {
     let connect = head(&["CONNECT a.example:80 HTTP/1.1", "Host: a.example:80"]);
     on_all_networks(|| {
-        // The client ends first, and gets the rest of what comes.
+        // The client half-closes first, and gets the rest of the data.
         let script = Script::new().connect().send(text(connect.clone() + "early")).expect(OPEN);
         let script = script.send("ping").finish().expect("pong").part_after_end();
         let upstream = Acts::new().expect("earlyping").wait(SECOND).send("pong").finish().expect_end();
         play(vec![script], vec![upstream])
     });
     on_all_networks(|| {
-        // The upstream ends first, and gets the rest of what comes.
+        // The upstream half-closes first, and gets the rest of the data.
         let script = Script::new().connect().send(text(&connect)).expect(OPEN).expect("pong").expect_end();
         let script = script.send("ping").finish().part_after_end();
         play(vec![script], vec![Acts::new().send("pong").finish().expect("ping").expect_end()])
@@ -180,12 +180,12 @@ fn detects_loops() {
         let line = format!("GET {target} HTTP/1.1");
         let ask = |via: &str| text(head(&[&line, "Host: a.example", &format!("Via: {via}")]));
         let passed = |via: &str| head(&["GET / HTTP/1.1", "Host: a.example", via, &format!("Via: 1.1 {own}")]);
-        // Another one of the same name is another one.
+        // Another proxy with the same name is a different one.
         let script = Script::new().connect().send(ask("1.0 other")).expect(text(answer.clone()));
         let script = script.send(ask("1.1 breme")).expect(text(answer.clone()));
         let upstream = Acts::new().expect(passed("Via: 1.0 other")).send(HELLO);
         let upstream = upstream.expect(passed("Via: 1.1 breme")).send(HELLO);
-        // What others say around it does not hide it.
+        // Elements of other proxies do not hide it.
         let loops = [format!("1.0 other, 1.1 {own}, 1.1 last"), format!("1.1 {own}"), format!("1.0 (\"a, 1.1 {own}")];
         let script = loops.iter().fold(script, |script, via| script.send(ask(via)).expect(text(looped.clone())));
         Play { settings, ..play(vec![script.part()], vec![upstream]) }.run();
@@ -219,7 +219,8 @@ fn counts_max_forwards() {
     play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]).run();
 }
 
-/// However the proxy was reached: the URL says `http`, the cache's key says it, and so must what the origin is told.
+/// The URL's scheme is `http`, as in the cache key, and so must be the one for the origin, however the proxy was
+/// reached.
 #[test]
 fn upstream_gets_the_scheme_of_the_url() {
     let settings = Settings {

@@ -29,9 +29,9 @@ fn on_all_networks(story: impl Fn() -> Play) {
     }
 }
 
-// Content that is left undrained after an early answer.
+// Content that is left unread after an early response.
 
-/// The content of a request that was answered before it came is not taken for the next request.
+/// The content of a request with an early response is not parsed as the next request.
 #[test]
 fn drains_body_after_early_response() {
     let framings = [
@@ -44,14 +44,14 @@ fn drains_body_after_early_response() {
         on_all_networks(|| {
             let script = Script::new().connect().send(text(&post)).expect(text(&no));
             let script = script.send(text(content.clone() + CANARY)).expect(SINGS).part();
-            // The one that answered early has not read its request to the end, so it is asked nothing more.
+            // An upstream that responded early has not read its request to the end, so its connection is not reused.
             let early = answers(Acts::new(), &post, &no).expect_end();
             Play::new(vec![script], vec![early, answers(Acts::new(), CANARY, SINGS)])
         });
     }
 }
 
-/// The same where the proxy itself answers.
+/// The same if the proxy itself responds.
 #[test]
 fn drains_body_after_own_response() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", SMUGGLED.len())]);
@@ -71,7 +71,7 @@ fn drains_body_after_own_response() {
     });
 }
 
-/// Content that is too long to be drained ends the connection.
+/// Content that is too long to be drained closes the connection.
 #[test]
 fn long_body_after_early_response_closes_connection() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 1000000"]);
@@ -81,7 +81,7 @@ fn long_body_after_early_response_closes_connection() {
     Play::new(vec![script], vec![answers(Acts::new(), &post, &no).expect_end()]).run();
 }
 
-// Bytes behind an Upgrade request that are sent on before the 101.
+// Bytes after an Upgrade request that are forwarded before the 101.
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 
@@ -146,9 +146,9 @@ fn http10_body_needs_length() {
     });
 }
 
-// What can be read in two ways never reaches an upstream.
+// Ambiguous requests never reach an upstream.
 
-/// A request that is refused, and nothing of it nor behind it is passed on.
+/// A request that is rejected; nothing of it or after it is forwarded.
 fn refused(request: &str, status: &str, reason: &str) -> Play {
     let content = format!("{reason}\n");
     let answer = head(&[
@@ -182,7 +182,7 @@ fn rejects_ambiguous_requests() {
     refused(get, "400 Bad Request", "A line ends with LF instead of CRLF.").run();
 }
 
-/// Half a request has gone upstream when its content turns out malformed: it is not completed.
+/// Half a request was forwarded when its content turns out malformed: it is not completed.
 #[test]
 fn malformed_body_is_not_parsed_as_request() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]);
@@ -200,7 +200,7 @@ fn malformed_body_is_not_parsed_as_request() {
     Play::new(vec![script], vec![Acts::new().expect(post + "5\r\nhello\r\n").expect_end()]).run();
 }
 
-/// What an upstream's answer says of its framing is not passed on, nor is a second answer behind it.
+/// An upstream's framing is not forwarded, nor is a second response after the first.
 #[test]
 fn reframes_responses() {
     let sent = "HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nConnection: x-hop, keep-alive\r\nX-Hop: y\r\nKeep-Alive: z\r\nDate: x\r\n\r\n0005;ext=\"a\"\r\ntweet\r\n0\r\nX-Trailer: z\r\n\r\n";

@@ -24,7 +24,7 @@ const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 const CLIENTS: u64 = 12;
 const REQUESTS: u64 = 12;
 const REPEATS_MAX: u64 = 3_000;
-/// Longer than anything that a connection which is not silent waits for.
+/// Longer than any wait on a connection that is not silent.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The response body of a target: longer than a segment, and different in every byte from that of other targets.
@@ -70,7 +70,7 @@ impl Mirror {
             _ => content[..until].chunks(1_000).for_each(|chunk| line.http.chunk(chunk, out)),
         }
         if until < length {
-            // Only a reset says that an answer without a length is not complete.
+            // Only a reset shows that a response without a length is incomplete.
             return actions.close(id, Close::Abort);
         }
         match framing {
@@ -290,7 +290,7 @@ impl Node for Asker {
         if now < self.gives_up_at {
             return;
         }
-        // A connection that fell silent says nothing of that.
+        // A silent connection is not reported.
         self.gives_up_at = now + PATIENCE;
         if let Some(line) = &self.line {
             actions.close(line.id, Close::Abort);
@@ -307,7 +307,7 @@ impl Node for Asker {
     }
 }
 
-/// Plays one world. Returns how many answers were right, and how many questions had none.
+/// Plays one world. Returns how many responses were correct, and how many requests had none.
 fn world(seed: u64, network: Network, breaks: f64, repeats: bool) -> (u64, u64) {
     let mut simulation = Simulation::new(seed, network);
     let mirrors: Vec<_> = (0..2)

@@ -93,7 +93,7 @@ fn trusted_proxy_has_no_connection_limit() {
 #[test]
 fn limits_clients_behind_trusted_proxy_separately() {
     let from = |chain: &str| head(&["GET /a HTTP/1.1", "Host: a.example", &format!("X-Forwarded-For: {chain}")]);
-    // What a client invents stands before its own address.
+    // Addresses forged by a client precede its own.
     let (one, again, other) = (from("192.0.2.1"), from("198.51.100.7, 192.0.2.1"), from("192.0.2.2, 10.9.9.9"));
     let answers = [(&one, HELLO.to_owned()), (&again, too_many(37)), (&other, HELLO.to_owned()), (&one, too_many(37))];
     let script = Script::new().connect();
@@ -120,7 +120,7 @@ fn reloaded_limits_apply_to_known_clients() {
     let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
     proxy.reload(limited(limits), None).unwrap();
     node.handle_woken(Instant::ZERO, Proxy::RELOADED, &mut actions);
-    // The first connection came uncounted, so a second one may come; but all have one bucket.
+    // The first connection was not counted, so a second one is accepted; but all share one bucket.
     node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);
     for client in clients {
         let received = Received { bytes: GET.as_bytes(), ended: false, came: Instant::ZERO };

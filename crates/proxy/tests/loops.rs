@@ -54,7 +54,7 @@ fn sends_via_and_cdn_loop() {
     }
 }
 
-/// A stored answer does not hide it.
+/// A stored response does not hide it.
 #[test]
 fn rejects_own_mark() {
     let all = [&OTHERS[..], &[OWN]].concat();
@@ -76,7 +76,7 @@ fn rejects_own_mark() {
     }
 }
 
-/// It says nothing of itself, and leaves what others say.
+/// It does not identify itself, and keeps the elements of others.
 #[test]
 fn relays_cdn_loop_without_own_name() {
     let sent = get(&[&OTHERS[..], &[OWN, "Connection: CDN-Loop"]].concat());

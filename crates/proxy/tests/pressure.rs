@@ -16,7 +16,7 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// No client that is idle goes by itself; a script that waited for that would have failed before.
+/// No idle client leaves by itself; a script that waited for that would have failed before.
 fn patient() -> Settings {
     let limits = Limits { idle_timeout: Duration::MAX, head_timeout: 60 * SECOND, ..Limits::default() };
     Settings { limits, ..silent() }
@@ -26,12 +26,12 @@ fn client() -> Script {
     Script::new().connect()
 }
 
-/// The same answer where it says that no other will come.
+/// The same response with the announcement that it is the last one.
 fn last(answer: &str) -> String {
     answer.replacen("\r\nDate", "\r\nConnection: close\r\nDate", 1)
 }
 
-/// It is told to go, and goes.
+/// Completes the script of a client that is evicted: it closes as well.
 fn leaves(script: Script) -> Script {
     script.expect_end().close(Close::Graceful).expect_closed(Ending::Any)
 }
@@ -54,11 +54,11 @@ fn evicts_idle_clients_only() {
     let clients = vec![spare, idle, begun, asked];
     let play = Play { settings, pressure: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
-    // The last two had had their turn when their answers came.
+    // The last two had had their turn before their responses.
     assert_eq!((counts.evicted, counts.answers_of_class(2)), (4, 3));
 }
 
-/// Its requests come before it would count as idle: eight in its turn, and then three at once.
+/// Its requests are sent before it would count as idle: eight in its turn, and then three at once.
 fn goes_on_asking(answer: &str) -> Script {
     let step = PRESSURE_TURN / 8;
     let script = (0..8).fold(client(), |script, _| script.send(GET).expect(text(answer)).wait(step));
@@ -76,7 +76,7 @@ fn busy_client_leaves_after_a_turn() {
     assert!(counts.answers_repeated > 0, "some of them were repeated");
 }
 
-/// Sixteen each twenty milliseconds, as long as somebody waits; the others when their ordinary time is over.
+/// Sixteen per twenty milliseconds, while others wait; the rest after their ordinary time limit.
 #[test]
 fn evicts_idle_clients_gradually() {
     let clients = vec![leaves(client()); 40];
@@ -100,7 +100,7 @@ fn evicts_slow_clients() {
     let upstream = vec![
         Acts::new().expect(post).anything(),
         Acts::new().expect(GET).anything(),
-        // Who waits for an upstream, and has not ended its sending, has the time that it needs.
+        // A client that waits for an upstream, and has not half-closed, is not evicted.
         Acts::new().expect(GET).wait(20 * SECOND).send(HELLO).expect_end(),
     ];
     let mut settings = patient();
@@ -110,7 +110,7 @@ fn evicts_slow_clients() {
     assert_eq!(counts.evicted, 4, "{counts:?}");
 }
 
-/// They come when the pressure has lasted for a second, and are closed before it ends.
+/// They arrive when the pressure has lasted for a second, and are closed before it ends.
 #[test]
 fn lasting_pressure_shortens_slow_timeouts() {
     let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx";
@@ -147,7 +147,7 @@ fn timeouts_recover_after_pressure() {
     let upstream = vec![Acts::new().expect(GET).send(HELLO).expect(GET).send(HELLO).expect_end()];
     let mut settings = patient();
     settings.pool.idle_timeout = 60 * SECOND;
-    // Begins and ends while the client has been idle for less than it may.
+    // It starts and ends while the client has been idle for less than the limit.
     let pressure = PRESSURE_IDLE_TIMEOUT / 4..PRESSURE_IDLE_TIMEOUT / 2;
     let play = Play { settings, pressure: Some(pressure), ..Play::new(vec![just_idle], upstream) };
     assert_eq!(play.run().evicted, 0);

@@ -34,7 +34,7 @@ fn queueing(requests_max: usize, timeout: Duration) -> Settings {
     Settings { queue: QueueSettings { requests_max, timeout }, ..silent() }
 }
 
-/// A client that asks when the one before it has.
+/// A client that sends its request after the one before it.
 fn client(number: u32) -> Script {
     let script = if number > 0 { Script::new().await_signal(number) } else { Script::new() };
     script.wait(Duration::from_millis(10)).connect().signal(number + 1).send(text(get(&number.to_string())))
@@ -64,8 +64,7 @@ fn queue_is_first_in_first_out() {
     assert_eq!((counts.requests_queued, counts.queue_length, counts.reuses), (3, 0, 3));
 }
 
-/// A client that ends its sending may still read: it keeps its place. Where it is said that it is gone then, it does
-/// not.
+/// A client that half-closes may still read: it remains queued. With `abort_on_close`, it does not.
 #[test]
 fn half_closed_client_stays_queued_unless_abort_on_close() {
     let waits = |number: u32| client(number).wait(SECOND / 10).finish();
@@ -144,7 +143,7 @@ fn left_clients_leave_the_queue() {
     assert_eq!((counts.requests_queued, counts.queue_length, counts.clients_gone), (2, 0, 1));
 }
 
-/// Answers each request after a while, and remembers how many it had at once.
+/// Responds to each request after a delay, and records the maximum number of concurrent ones.
 #[derive(Default)]
 struct Slow {
     asked: VecDeque<(Instant, ConnectionId)>,

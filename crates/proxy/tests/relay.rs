@@ -1,6 +1,5 @@
-//! Byte for byte: what a client sends, what its upstream is sent, and back. Each story is played on a calm network and
-//! then on many that cut it anywhere, hold it up and let it through in small pieces: the bytes that arrive must be the
-//! same.
+//! Byte for byte: the data of clients and upstreams, in both directions. Each script is played on a calm network and
+//! then on many that cut and delay it anywhere and transmit it in small pieces: the bytes that arrive must be the same.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -19,7 +18,7 @@ const OTHER: &str = "GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Plays a story on all kinds of networks that lose nothing. `check` is shown what was counted.
+/// Plays a script on all kinds of networks without losses. `check` receives the counters.
 fn everywhere(story: impl Fn() -> Play, check: impl Fn(ProxyCounts)) {
     check(story().run());
     for seed in 0..12 {
@@ -41,8 +40,7 @@ fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
     acts.expect(request).send(answer)
 }
 
-/// One exchange: what the client sends and gets, and what the upstream gets and sends. Both connections serve another
-/// one behind it.
+/// One exchange: data sent and received by the client and the upstream. Both connections serve another one after it.
 fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
     everywhere(
         || {
@@ -66,7 +64,7 @@ fn relays_each_framing() {
     one_exchange(&length, &length, HELLO, HELLO);
     let chunked = post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n");
     let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0;z\r\n\r\n");
-    // Only where nothing is cut are the chunks those that came.
+    // Only without cuts are the chunks the original ones.
     let script = asks(client(), &odd, HELLO).part();
     Play::new(vec![script], vec![answers(Acts::new(), &chunked, HELLO)]).run();
     let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
@@ -83,7 +81,7 @@ fn relays_trailers() {
         head(&[&["HTTP/1.1 200 OK", chunked], lines].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
     };
     let sent = answer(&["Trailer: X-Sum, Host, Vary", "Date: x"], "X-Sum: 1\r\nVary: *\r\nX_Sum: 2\r\nX-Empty:\r\n");
-    // Who has not said that it takes them gets none.
+    // A client that has not declared support gets none.
     for (asked, told, got) in [
         (takes.as_str(), passed.as_str(), answer(&["Date: x", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Empty: \r\n")),
         (GET, GET, answer(&["Date: x"], "")),
@@ -120,11 +118,11 @@ fn drops_hop_by_hop_trailers() {
     let takes = ["Connection: TE", "TE: trailers"];
     let get = head(&[&["GET /a HTTP/1.1", "Host: a.example"][..], &takes].concat());
     play(&get, &get, &message(&ok, &named, end), &message(&ok, &[], ""));
-    // What only concerns the connection takes no trailer along.
+    // Trailers that only concern the connection are not forwarded.
     let leaves = HELLO.replace("Date", "Connection: close\r\nDate");
     let leaving = message(&post, &["Connection: close, TE", "TE: trailers"], end);
     play(&leaving, &message(&post, &takes, end), HELLO, &leaves);
-    // An answer to HTTP/1.0 has no place for one, so none is asked for and none announced.
+    // A response to HTTP/1.0 cannot have trailers, so none are requested and none announced.
     let old = head(&[&["GET /a HTTP/1.0", "Host: a.example"][..], &takes].concat());
     let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
     play(&old, GET, &message(&ok, &["Trailer: X-Sum"], "X-Sum: 1\r\n"), &got);
@@ -144,7 +142,7 @@ fn rejects_forbidden_trailers() {
     let attack = text("0\r\nX-A: b\r\nContent-Length: 3\r\n\r\n".to_owned() + GET);
     let script = client().send(text(post.clone())).wait(SECOND).send(attack).expect(text(refused));
     Play::new(vec![script.part_after_end()], vec![Acts::new().expect(post).expect_end()]).run();
-    // Half an answer cannot be taken for a whole one.
+    // A truncated response is not mistaken for a complete one.
     let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n";
     let upstream = Acts::new().expect(GET).send(answer.clone() + "0\r\nSet-Cookie: a=b\r\n\r\n").anything();
     Play::new(vec![asks(client(), GET, &answer).part_after_end()], vec![upstream]).run();
@@ -177,7 +175,7 @@ fn reframes_close_delimited_responses() {
     let script = asks(asks(client(), GET, &chunked), GET, HELLO).part();
     let counts = Play::new(vec![script], vec![upstream(), answers(Acts::new(), GET, HELLO)]).run();
     assert_eq!((counts.connects, counts.reuses), (2, 0));
-    // Who speaks HTTP/1.0 is told by the end, as the proxy was.
+    // For a client with HTTP/1.0 the end is that of the connection, as for the proxy.
     everywhere(
         || {
             let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
@@ -242,7 +240,7 @@ fn clients_get_their_own_responses() {
         asks(client().send(text(ask("a"))).signal(1), "", &answer("a")).part(),
         asks(client().await_signal(1), &ask("b"), &answer("b")).part(),
     ];
-    // The first waits while the second is answered.
+    // The first waits while the second gets its response.
     let upstreams = vec![
         Acts::new().expect(ask("a")).wait(SECOND).send(answer("a")).expect_end(),
         answers(Acts::new(), &ask("b"), &answer("b")).expect_end(),
@@ -301,7 +299,7 @@ fn refusal_replaces_100() {
     };
     everywhere(
         || {
-            // Whether the content comes cannot be known, so both connections end.
+            // It is unknown whether the content will be sent, so both connections are closed.
             let script = asks(client(), &put, &no(&["Connection: close"])).part_after_end();
             Play::new(vec![script], vec![answers(Acts::new(), &put, &no(&[])).expect_end()])
         },
@@ -351,7 +349,7 @@ fn does_not_retry_unsafe_requests() {
     }
 }
 
-/// An answer of the proxy's own.
+/// A response of the proxy's own.
 fn failure(status: u16, error: &str, reason: &str) -> String {
     failure_at("37", status, error, reason)
 }
@@ -386,14 +384,14 @@ fn tries_another_upstream_if_connect_fails() {
     let play = Play { has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(vec![script], Vec::new()) };
     let counts = play.run();
     assert_eq!((counts.connects_failed, counts.bad_gateway), (2, 2));
-    // Nothing was sent to the dead one, so also a POST may go to another.
+    // Nothing was sent to the dead one, so a POST may also be sent to another.
     let script = asks(client(), &post, HELLO).part();
     let play = Play::new(vec![script], vec![answers(Acts::new(), &post, HELLO)]);
     let counts = Play { has_dead_upstream: true, ..play }.run();
     assert_eq!((counts.connects_failed, counts.connects), (1, 1));
 }
 
-/// The name of an upstream is for those who run the proxy, unless it is in a laboratory.
+/// Names of upstreams are for operators, except in a laboratory.
 #[test]
 fn errors_name_upstream_only_if_enabled() {
     let mode = || Mode::Reverse { host: HostRule::Keep };
@@ -502,7 +500,7 @@ fn does_not_reuse_connection_with_extra_bytes() {
     let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
     let upstreams = vec![Acts::new().expect(GET).send(&more).expect_end(), answers(Acts::new(), OTHER, HELLO)];
     Play::new(vec![script], upstreams).run();
-    // Also if it comes a little later.
+    // Also if it arrives a little later.
     let later = Acts::new().expect(GET).send(HELLO).wait(SECOND).send("HTTP/1.1 200 OK\r\n\r\n").anything();
     let script = asks(asks(client(), GET, HELLO).wait(2 * SECOND), OTHER, HELLO).part();
     Play::new(vec![script], vec![later, answers(Acts::new(), OTHER, HELLO)]).run();
@@ -514,18 +512,18 @@ fn enforces_timeouts() {
     settings.times.head = 5 * SECOND;
     settings.times.between_bytes = 3 * SECOND;
     settings.limits.body_timeout = 4 * SECOND;
-    // The answer does not begin.
+    // The response does not start.
     let late = failure_at("42", 504, "http_response_timeout", "the upstream did not respond in time");
     let script = asks(client(), GET, &late).part();
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
     let counts = Play { settings: settings.clone(), ..play }.run();
     assert_eq!(counts.gateway_timeouts, 1);
-    // It begins and stops.
+    // It starts and stalls.
     let part = head(&["HTTP/1.1 200 OK", "Content-Length: 9", "Date: x"]) + "hello";
     let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).send(&part).expect_end()]);
     assert_eq!(Play { settings: settings.clone(), ..play }.run().answers_cut, 1);
-    // The client does not send what it promised.
+    // The client does not send its announced content.
     let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hell";
     let refusal = "The body of the request did not arrive in time.\n";
     let refused = head(&[
@@ -538,7 +536,7 @@ fn enforces_timeouts() {
     let script = asks(client(), &put, &refused).part_after_end();
     let play = Play::new(vec![script], vec![Acts::new().expect(&put).expect_end()]);
     Play { settings: settings.clone(), ..play }.run();
-    // All of it is too long, though something comes now and then.
+    // The whole response takes too long, although data arrives now and then.
     settings.times.total = 10 * SECOND;
     let begun = head(&["HTTP/1.1 200 OK", "Content-Length: 99", "Date: x"]);
     let script = client().send(text(GET)).expect_gone(text(begun.clone() + "....")).expect_closed(Ending::Any);
@@ -551,7 +549,7 @@ fn upstream_connection_closes_with_client() {
     everywhere(
         || {
             let script = client().send(text(GET)).wait(20 * SECOND).close(Close::Abort).expect_closed(Ending::Any);
-            // The world goes on until all clients have left it.
+            // The world runs until all clients have left it.
             let witness = Script::new().wait(30 * SECOND);
             Play::new(vec![script, witness], vec![Acts::new().expect(GET).expect_end()])
         },
@@ -576,7 +574,7 @@ fn idle_connections_time_out() {
     let ask = |script: Script| asks(script, GET, HELLO);
     let script = ask(ask(ask(client()).wait(3 * SECOND)));
     let script = ask(script).part();
-    // The first has waited too long; the second has carried enough.
+    // The first has been idle too long; the second has served enough requests.
     let upstreams = vec![
         answers(Acts::new(), GET, HELLO).expect_end(),
         answers(answers(Acts::new(), GET, HELLO), GET, HELLO).expect_end(),

@@ -35,7 +35,7 @@ fn with_client(proxy: &Proxy) -> Driven {
     driven
 }
 
-/// The connection that is wanted.
+/// The requested connection.
 fn wanted(wishes: &[Action]) -> Option<ConnectTicket> {
     wishes.iter().find_map(|wish| match wish {
         Action::Connect(ticket, _) => Some(*ticket),
@@ -48,7 +48,7 @@ fn connect(driven: &mut Driven, ticket: ConnectTicket, server: ConnectionId) -> 
     driven.wishes()
 }
 
-/// Every connection answers one request, and ends at the second.
+/// Every connection has a response to one request, and is closed at the second.
 fn asks_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
     let proxy = proxy(Settings { retry_percent_max: percent, ..silent() }, 1);
     let mut driven = with_client(&proxy);
@@ -71,7 +71,7 @@ fn asks_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
 fn retries_follow_the_budget() {
     let (denied_at, proxy) = asks_until_denied(20, 1_000);
     let counts = proxy.counts();
-    // A hundred are saved up, and each further request earns a fifth of a retry.
+    // A hundred are accumulated, and each further request earns a fifth of a retry.
     assert_eq!(denied_at, 125);
     assert_eq!((counts.retries, counts.retries_denied, counts.bad_gateway), (u64::from(denied_at) - 1, 1, 1));
     assert_eq!(asks_until_denied(0, 1_000).0, 1_000, "without a bound");
@@ -94,7 +94,7 @@ fn second_choices_follow_the_budget() {
         }
     }
     let counts = proxy.counts();
-    // A hundred are saved up, and each request earns a fifth of one.
+    // A hundred are accumulated, and each request earns a fifth of one.
     assert_eq!(is_second.iter().position(|is_second| !is_second), Some(124));
     assert_eq!((counts.second_choices, counts.retries_denied, counts.bad_gateway), (139, 61, 200));
 }

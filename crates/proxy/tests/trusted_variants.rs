@@ -43,7 +43,7 @@ fn answer(content: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{lines}\r\n\r\n{content}")
 }
 
-/// What a client gets out of the store, three times.
+/// A client's responses from the store, three times.
 fn hits(shard: &mut Driven, client: ConnectionId, request: &str, content: &str) {
     for _ in 0..3 {
         shard.lend(client, request);

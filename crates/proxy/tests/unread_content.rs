@@ -1,5 +1,5 @@
-//! Upstreams that respond without reading a request's content, and take that content for the next request: the
-//! response to it reaches no other client. What may follow on which connection is in `node/reuse.rs`.
+//! Upstreams that respond without reading a request's content, and parse that content as the next request: the response
+//! to it reaches no other client. What may follow on which connection is in `node/reuse.rs`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -14,8 +14,8 @@ const VICTIM: &str = "GET /victim HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: x\r\n\r\nok";
 const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nDate: x\r\n\r\npoison";
 
-/// `is_chunked`: the chunks that the upstream gets depend on how the content comes, so only one network gives those
-/// that are written down.
+/// `is_chunked`: the chunks sent to the upstream depend on how the content arrives, so the expected ones are only seen
+/// on one network.
 fn on_networks(is_chunked: bool, story: impl Fn() -> Play) {
     story().run();
     for seed in 0..if is_chunked { 0 } else { 6 } {
@@ -35,8 +35,8 @@ fn attack(method: &str, is_chunked: bool, more: &[&str]) -> String {
     head(&[&[method.as_str(), "Host: a.example", &framing], more].concat()) + &content
 }
 
-/// What answers the attack with `response`; then the smuggled request's response would come if there were another
-/// request, or the connection lasted.
+/// An upstream that responds to the attack with `response`; the smuggled request's response would follow if there were
+/// another request, or the connection lasted.
 fn faulty(request: &str, response: &str) -> Acts {
     Acts::new().expect(request).send(response).expect_end()
 }
@@ -48,7 +48,7 @@ fn closes_connection_after_unexpected_body() {
             let request = attack(method, is_chunked, &[]);
             let response = if method == "HEAD" { OK.strip_suffix("ok").unwrap() } else { OK };
             on_networks(is_chunked, || {
-                // The same client asks next, and does not get the connection either.
+                // The same client sends a request next, and does not get the connection either.
                 let script = Script::new().connect().send(text(&*request)).expect(text(response));
                 let script = script.send(VICTIM).expect(OK).part();
                 let upstream = vec![faulty(&request, response), Acts::new().expect(VICTIM).send(OK)];
@@ -65,7 +65,7 @@ fn connection_after_body_serves_same_client() {
             let request = attack(method, is_chunked, &[]);
             on_networks(is_chunked, || {
                 let attacker = Script::new().connect().send(text(&*request)).expect(OK).signal(1).await_signal(2);
-                // What it has smuggled in, it gets itself.
+                // It gets the response to its smuggled request itself.
                 let attacker = attacker.send(VICTIM).expect(POISON).part();
                 let victim = Script::new().connect().await_signal(1).send(VICTIM).expect(OK).signal(2).part();
                 let upstream = vec![
@@ -78,7 +78,7 @@ fn connection_after_body_serves_same_client() {
     }
 }
 
-/// When the client leaves, its connection is not left to others.
+/// When the client leaves, its connection is not reused for others.
 #[test]
 fn reserved_connection_closes_with_client() {
     let request = attack("POST", false, &[]);
@@ -89,7 +89,7 @@ fn reserved_connection_closes_with_client() {
     });
 }
 
-/// One that begins another connection of its own gives up the first.
+/// A client that opens another connection of its own releases the first.
 #[test]
 fn client_has_one_reserved_connection() {
     let (first, second) = (attack("POST", false, &[]), attack("PUT", false, &[]));

@@ -22,7 +22,7 @@ const SHARDS: usize = 6;
 /// By then all wait.
 const FIRST_FAILS_AFTER: Duration = Duration::from_secs(1);
 
-/// Ends each connection when a request has come, the first one after a while; counts them.
+/// Closes each connection when a request has arrived, the first one after a delay; counts them.
 #[derive(Debug, Default)]
 struct Broken {
     asked: usize,
@@ -86,8 +86,7 @@ fn failed() -> String {
 #[test]
 fn followers_on_all_shards_share_one_retry() {
     seeds(60, |seed| {
-        // Each shard turns to what has happened up to a fifth of a second late: longer than upstream needs to fail
-        // again.
+        // Each shard processes events up to a fifth of a second late: longer than the upstream needs to fail again.
         let network =
             Network { lateness: DurationRange::between(Duration::ZERO, Duration::from_millis(200)), ..Network::calm() };
         let mut simulation = Simulation::new(seed, network);

@@ -1,7 +1,7 @@
 //! Reuse of upstream connections after requests with a body.
 //!
 //! An upstream that responds without reading a request's content, and then parses that content as the next request,
-//! sends a response that belongs to nobody. If the connection were shared by then, another client would get it: the
+//! sends a response to no client's request. If the connection were shared by then, another client would get it: the
 //! content of one request would choose the response to another one ("CL.0" request smuggling). That the kernel has
 //! taken the content, or that the upstream's kernel has acknowledged it, does not mean that the upstream has read it,
 //! and HTTP/1.1 has no message that does. So content that was sent is never taken for content that was read:

@@ -28,7 +28,7 @@ const QUESTIONS: u64 = 40;
 const PAGES_ASKED: usize = 5;
 const SHARDS: usize = 3;
 
-/// What came of a world.
+/// The result of a world.
 struct Outcome {
     answered: u64,
     hits: u64,
@@ -47,7 +47,7 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
         has_ranges,
         lines: HashMap::new(),
     });
-    // A few pages of all, so that they are asked for often.
+    // A few of all pages, so that each is requested often.
     let pages: Vec<_> = (0..PAGES_ASKED).map(|_| random.below(PAGES.len() as u64) as usize).collect();
     let cache = Cache::new(breme_cache::CacheSettings {
         stale_on_failure: Duration::ZERO,

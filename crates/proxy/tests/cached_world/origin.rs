@@ -1,4 +1,4 @@
-//! An origin that knows the truth, takes its time, and answers in every framing; sometimes it breaks off.
+//! An origin that knows the truth, with delays and every framing; sometimes it truncates a response.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,17 +12,17 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 use super::THEN;
 use super::pages::{Edition, PAGES, Truth};
 
-/// The longest time from a request to its answer.
+/// The longest time from a request to its response.
 const DELAY_MAX_MS: u64 = 1_500;
-/// How often a page has changed since it was asked for last.
+/// Probability that a page has changed since its last request.
 const CHANGES: f64 = 0.15;
 
 pub struct Origin {
     pub truth: Arc<Mutex<Truth>>,
     pub random: Random,
-    /// How often an answer breaks off.
+    /// Probability that a response is truncated.
     pub breaks: f64,
-    /// It knows ranges.
+    /// It supports ranges.
     pub has_ranges: bool,
     pub lines: HashMap<ConnectionId, Line>,
 }
@@ -33,11 +33,11 @@ pub struct Line {
     answer: Option<Answer>,
 }
 
-/// What was decided when the request came.
+/// The response, determined when the request was received.
 struct Answer {
     due: Instant,
     status: u16,
-    /// Lines of the head, each with its end.
+    /// Lines of the head, each with its line ending.
     lines: Vec<(&'static str, String)>,
     content: Vec<u8>,
 }
@@ -124,7 +124,7 @@ impl Origin {
         }
     }
 
-    /// Reads requests until one is to be answered.
+    /// Reads requests until one gets a response.
     fn read(&mut self, id: ConnectionId, now: Instant, received: Received<'_>, actions: &mut Actions) -> usize {
         let (limits, mut taken) = (Limits::default(), 0);
         loop {

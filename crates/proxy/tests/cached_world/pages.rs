@@ -1,16 +1,16 @@
-//! The truth: which pages there are, what their origin says of them, and which version held when.
+//! The truth: the pages, the headers of their origin, and the times of their versions.
 
 use std::time::Duration;
 
 use breme_base::Instant;
 
-/// A page, and how old an answer with it may be.
+/// A page, and the maximum age of its responses.
 pub struct Page {
-    /// Its Cache-Control, and what else its answers say.
+    /// Its Cache-Control, and further headers.
     pub says: &'static str,
-    /// For so long after a change somebody may still get the version before it.
+    /// How long after a change the version before it may still be served.
     pub grace: Duration,
-    /// An answer may be given to others than who asked for it.
+    /// A response may be reused for other clients.
     pub is_shared: bool,
     /// There is one for each value of `X-Kind`.
     pub has_kinds: bool,
@@ -41,16 +41,16 @@ pub const PAGES: [Page; 14] = [
     unshared("Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n"),
 ];
 pub const KINDS: [&str; 3] = ["", "round", "flat"];
-/// Contents repeat their first line, and are longer than any range that is asked for.
+/// Contents repeat their first line, and are longer than any requested range.
 const REPEATS_MAX: u64 = 600;
 
-/// Which content an answer has. Whoever has no right to it is the asker of an answer that is not shared.
+/// Identifies the content of a response. A client without access is the asker of a response that is not shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edition {
     pub page: usize,
     pub kind: String,
     pub version: usize,
-    /// Who asked for it; empty where that makes no difference.
+    /// The client that requested it; empty if irrelevant.
     pub asker: String,
 }
 
@@ -61,12 +61,12 @@ impl Edition {
         line.repeat(5 + (mixed % REPEATS_MAX) as usize).into_bytes()
     }
 
-    /// None where each answer is another one.
+    /// None if each response is different.
     pub fn tag(&self) -> Option<String> {
         self.asker.is_empty().then(|| format!("\"{}.{}.{}\"", self.page, self.kind, self.version))
     }
 
-    /// The edition of a tag.
+    /// Parses a tag.
     pub fn of_tag(tag: &str) -> Option<Self> {
         let mut parts = tag.trim_matches('"').split('.');
         let page = parts.next()?.parse().ok()?;
@@ -75,11 +75,11 @@ impl Edition {
     }
 }
 
-/// What has happened at the origin so far.
+/// The history of the origin.
 pub struct Truth {
-    /// For each page, when its versions began.
+    /// For each page, the start times of its versions.
     versions: Vec<Vec<Instant>>,
-    /// For each page, the version below which nobody may get one who asks after the instant.
+    /// For each page, the minimum version of responses to requests after the instant.
     floors: Vec<Vec<(Instant, usize)>>,
 }
 
@@ -98,24 +98,24 @@ impl Truth {
         self.version(page)
     }
 
-    /// From now on nobody may get an older one: it was let go, or an answer said that it has changed.
+    /// From now on older versions are not allowed: they were purged, or a response showed that the page has changed.
     pub fn forbid_older(&mut self, page: usize, version: usize, now: Instant) {
         self.floors[page].push((now, version));
     }
 
-    /// The same after a purge: what was true when that was asked for is the oldest.
+    /// The same after a purge: the oldest allowed version is that at the time of the request.
     pub fn forbid_older_than(&mut self, page: usize, purge_asked: Instant, now: Instant) {
         let version = self.versions[page].iter().rposition(|&began| began <= purge_asked).unwrap_or(0);
         self.forbid_older(page, version, now);
     }
 
-    /// Why an answer cannot be so old.
+    /// Why a response cannot have this age.
     pub fn age_fault(&self, page: usize, version: usize, age_s: u64, slack_s: u64, now: Instant) -> Option<String> {
         let oldest_s = now.since(self.versions[page][version]).as_secs();
         (age_s > oldest_s + slack_s).then(|| format!("age {age_s}, but the version began {oldest_s} s ago"))
     }
 
-    /// Why who asked at `asked` may not have this version, with `grace` after a change.
+    /// Why a request sent at `asked` may not get this version, with `grace` after a change.
     pub fn fault(&self, page: usize, version: usize, asked: Instant, grace: Duration) -> Option<String> {
         let versions = &self.versions[page];
         if version >= versions.len() {

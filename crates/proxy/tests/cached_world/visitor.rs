@@ -1,4 +1,4 @@
-//! Who asks, in all the ways that a cache must understand, and holds each answer against the truth.
+//! Clients with all kinds of requests that a cache must support, which check each response against the truth.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use breme_node::{
 use super::origin::read_range;
 use super::pages::{Edition, KINDS, PAGES, Truth};
 
-/// The longest time between an answer and the next question.
+/// The longest time between a response and the next request.
 const THINKS_MAX_MS: u64 = 1_500;
-/// Longer than anything that is not silent waits for.
+/// Longer than any wait on a connection that is not silent.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Ages are whole seconds, and so is the Date that they are reckoned from.
+/// Ages are whole seconds, and so is the Date from which they are calculated.
 const AGE_SLACK_S: u64 = 2;
 
 pub struct Visitor {
@@ -27,13 +27,13 @@ pub struct Visitor {
     pub name: String,
     pub truth: Arc<Mutex<Truth>>,
     pub random: Random,
-    /// The pages that it asks for.
+    /// The pages that it requests.
     pub pages: Vec<usize>,
-    /// Questions that are left.
+    /// Remaining requests.
     pub left: u64,
-    /// It also lets answers go, as an operator does.
+    /// It also purges responses, as an operator does.
     pub cache: Arc<Cache>,
-    /// The network or the origin may fail: then some questions have no answer.
+    /// The network or the origin may fail: then some requests have no response.
     pub may_fail: bool,
     pub answered: u64,
     pub hits: u64,
@@ -60,7 +60,7 @@ struct Question {
     condition: Option<String>,
     wish: Option<&'static str>,
     asked: Instant,
-    /// It leaves when so many bytes of content have come.
+    /// It leaves after this many bytes of content.
     leaves_after: Option<usize>,
     answer: Answer,
 }
@@ -145,7 +145,7 @@ impl Visitor {
         question
     }
 
-    /// Lets a page go by its URL, by its key, by a prefix, or with all others.
+    /// Purges a page by its URL, by its key, by a prefix, or with all others.
     fn purge(&mut self, now: Instant) {
         let page = self.pages[self.random.below(self.pages.len() as u64) as usize];
         let (purge, pages) = match self.random.below(4) {
@@ -154,7 +154,7 @@ impl Visitor {
             2 => (Purge::Prefix("http://a/p".to_owned()), 0..PAGES.len()),
             _ => (Purge::All, 0..PAGES.len()),
         };
-        // What is soft may still be used while a fresh one is fetched.
+        // After a soft purge it may still be used while a fresh one is fetched.
         let is_soft = self.random.chance(0.4);
         self.cache.purge(&purge, if is_soft { PurgeMode::Soft } else { PurgeMode::Hard }, now).unwrap();
         let mut truth = self.truth.lock().unwrap();
@@ -196,7 +196,7 @@ impl Visitor {
         self.wakes_at = now + PATIENCE;
     }
 
-    /// The next question comes a little later, on this connection or on another.
+    /// The next request is sent a little later, on this connection or on another.
     fn think(&mut self, now: Instant) {
         self.wakes_at = now + Duration::from_millis(self.random.below(THINKS_MAX_MS));
     }
@@ -216,7 +216,7 @@ impl Visitor {
         }
     }
 
-    /// Whether it is an answer at all, and a right one.
+    /// Whether it is a response at all, and a correct one.
     fn judge(&mut self, question: &Question, now: Instant) -> Result<bool, String> {
         let Question { method, page, asked, answer, .. } = question;
         match (*method, answer.status) {
@@ -279,7 +279,7 @@ impl Visitor {
         }
     }
 
-    /// The edition that only this visitor may have.
+    /// The edition that only this client may have.
     fn own(&self, question: &Question) -> Result<Edition, String> {
         let Question { page, method, answer, .. } = question;
         let version = self.truth.lock().unwrap().version(*page);
@@ -396,7 +396,7 @@ impl Node for Visitor {
         let waits = self.line.as_ref().is_some_and(|line| line.question.is_some());
         match id {
             _ if self.left == 0 && !waits => actions.exit(),
-            // A connection that fell silent says nothing of that.
+            // A silent connection is not reported.
             Some(id) if waits => self.leave(now, id, Close::Abort, actions),
             Some(_) => self.ask(now, actions),
             None => actions.connect(ConnectTicket(0), self.server),

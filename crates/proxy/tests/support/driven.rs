@@ -1,10 +1,10 @@
-//! A node whose driver is the test: for what no simulation can do between two events.
+//! A node driven by the test: for interleavings that no simulation can produce.
 
 use breme_base::Instant;
 use breme_node::{Action, Actions, ConnectionId, Node, Received, Shard, ShardId};
 use breme_proxy::{Proxy, ProxyNode};
 
-/// The node, and what it has asked for.
+/// The node, and its actions.
 pub struct Driven(pub ProxyNode, pub Actions);
 
 impl Driven {
@@ -12,26 +12,26 @@ impl Driven {
         Self(proxy.node(Shard { id: ShardId(id), count: 2 }), Actions::new())
     }
 
-    /// Lends bytes, all of which are to be taken. What the node wants done.
+    /// Lends bytes, all of which must be taken. Returns the node's actions.
     pub fn receive(&mut self, id: ConnectionId, bytes: &str) -> Vec<Action> {
         self.lend(id, bytes);
         self.wishes()
     }
 
-    /// Lends bytes, all of which are to be taken.
+    /// Lends bytes, all of which must be taken.
     pub fn lend(&mut self, id: ConnectionId, bytes: &str) {
         let received = Received { bytes: bytes.as_bytes(), ended: false, came: Instant::ZERO };
         assert_eq!(self.0.handle_received(Instant::ZERO, id, received, &mut self.1), bytes.len());
     }
 
-    /// All bytes that were sent since the last wishes, whoever they were for.
+    /// All bytes sent since the last actions were taken, to any connection.
     pub fn sent(&mut self) -> String {
         let sent = (0..self.1.len()).flat_map(|index| self.1.bytes(index).to_vec()).collect();
         self.1.clear(0);
         String::from_utf8(sent).unwrap()
     }
 
-    /// What the node wants done, since the last time.
+    /// The node's actions since the last call.
     pub fn wishes(&mut self) -> Vec<Action> {
         let wishes = (0..self.1.len()).map(|index| self.1.get(index).unwrap().clone()).collect();
         self.1.clear(0);

@@ -1,4 +1,5 @@
-//! How much a node has sent on one connection by some instant. While the peer reads nothing, all of it waits.
+//! Measures how much a node has sent on one connection by some instant. While the peer reads nothing, all of it is
+//! buffered.
 
 use std::collections::HashMap;
 use std::sync::Arc;

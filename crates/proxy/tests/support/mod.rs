@@ -1,4 +1,4 @@
-//! Clients, a proxy and upstreams in one world of virtual time, each byte written down beforehand.
+//! Clients, a proxy and upstreams in one world of virtual time, scripted byte by byte.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -27,10 +27,10 @@ pub use upstream::{Acts, ScriptedUpstream};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT.
 pub const THEN: u64 = 784_111_777;
-/// How long a client waits before the test has failed.
+/// How long a client waits before the test fails.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// A reverse proxy that says nothing of itself, so that what it passes on can be written down.
+/// A reverse proxy that does not identify itself, so that its output is predictable.
 pub fn silent() -> Settings {
     let identity = Identity { via: false, forwarded: false, x_forwarded: false, ..Identity::default() };
     Settings { identity, ..Settings::new(Mode::Reverse { host: HostRule::Keep }) }
@@ -42,26 +42,26 @@ pub struct Play {
     pub group: GroupSettings,
     pub network: Network,
     pub seed: u64,
-    /// For each upstream, what happens on its connections, in the order in which they come.
+    /// For each upstream, the scripts of its connections, in the order of opening.
     pub upstreams: Vec<Vec<Acts>>,
-    /// A further upstream at which nobody listens; it is asked first.
+    /// A further upstream without a listener, which is tried first.
     pub has_dead_upstream: bool,
     pub clients: Vec<Script>,
-    /// A forward proxy's: names with the addresses to which they lead; none of an upstream means the first one's.
+    /// Of a forward proxy: names with their addresses; those without addresses have that of the first upstream.
     pub names: Names,
-    /// From when to when others wait for places at the proxy.
+    /// When other clients wait for connections to the proxy.
     pub pressure: Option<Range<Duration>>,
-    /// When the proxy is told to stop.
+    /// When the proxy is stopped.
     pub stops_at: Option<Duration>,
     pub cache: Option<Arc<Cache>>,
 }
 
-/// What came of it.
+/// The results.
 pub struct Played {
     pub counts: ProxyCounts,
     /// The most that the proxy had sent on one connection, up to some time.
     pub sent_max: u64,
-    /// Whom it could ask.
+    /// Its upstreams.
     pub group: Option<Arc<Group>>,
 }
 
@@ -82,18 +82,18 @@ impl Play {
         }
     }
 
-    /// Plays it. What went otherwise than written fails the test.
+    /// Plays it. Deviations from the scripts fail the test.
     pub fn run(self) -> ProxyCounts {
         self.play(Duration::ZERO).counts
     }
 
-    /// The same, and tells the most that the proxy had sent on one connection by `until`.
+    /// The same; also returns the most that the proxy had sent on one connection by `until`.
     pub fn run_until(self, until: Duration) -> (ProxyCounts, u64) {
         let Played { counts, sent_max, .. } = self.play(until);
         (counts, sent_max)
     }
 
-    /// The same, and tells what the balancer knows in the end.
+    /// The same; also returns the balancer's final state.
     pub fn run_balanced(self) -> (ProxyCounts, Arc<Group>) {
         let Played { counts, group, .. } = self.play(Duration::ZERO);
         (counts, group.unwrap())
@@ -157,12 +157,12 @@ pub fn upstream_at(name: &str, address: SocketAddr) -> UpstreamSettings {
     UpstreamSettings { name: name.to_owned(), tls: false, addresses: vec![address], weight: 1, route: None }
 }
 
-/// Lines of a message, each ended as HTTP wants it, and the empty line.
+/// Lines of a message, each with its line ending, and the empty line.
 pub fn head(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{line}\r\n")).collect::<String>() + "\r\n"
 }
 
-/// What a script is to send or expect.
+/// Bytes that a script sends or expects.
 pub fn text(text: impl Into<String>) -> Bytes {
     text.into().into()
 }

@@ -1,18 +1,18 @@
-//! A table in the place of name servers.
+//! A table in place of name servers.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use breme_proxy::{Requester, Resolution, ResolveError, Resolver};
 
-/// What names lead to. Not for tests of waiting: it knows all at once.
+/// Names with their addresses. Not for tests of waiting: it responds at once.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<(String, Vec<SocketAddr>)>,
 }
 
 impl Names {
-    /// Adds a name. Without addresses, it leads to the upstreams.
+    /// Adds a name. Without addresses, it resolves to the upstreams.
     pub fn with(mut self, name: &str, addresses: &[&str]) -> Self {
         let addresses = addresses.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 0)).collect();
         self.names.push((name.to_owned(), addresses));

@@ -1,4 +1,4 @@
-//! An upstream that does what it was told, connection by connection.
+//! An upstream with a script per connection.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,15 +17,15 @@ enum Act {
     Expect(Vec<u8>),
     Send(Vec<u8>),
     Wait(Duration),
-    /// As `Wait`, and nothing may come meanwhile.
+    /// As `Wait`, and nothing may be received meanwhile.
     Quiet(Duration),
     Finish,
     Close(Close),
     Pause,
     Resume,
-    /// The peer ends its sending, or the connection is gone.
+    /// The peer half-closes, or the connection ends.
     ExpectEnd,
-    /// Whatever comes from here on is right.
+    /// Any data is accepted from here on.
     Anything,
 }
 
@@ -94,7 +94,7 @@ pub struct ScriptedUpstream {
 struct Line {
     number: usize,
     acts: Vec<Act>,
-    /// Of the act that is under way.
+    /// Of the current act.
     matched: usize,
     due: Option<Instant>,
     ended: bool,
@@ -106,7 +106,7 @@ impl ScriptedUpstream {
         Self { scripts, next: 0, lines: HashMap::new(), timers: Timers::new(), failures: Vec::new() }
     }
 
-    /// What went otherwise than written, after the run.
+    /// Deviations from the script, after the run.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = self.failures.clone();
         if self.next < self.scripts.len() {
@@ -118,7 +118,7 @@ impl ScriptedUpstream {
         failures
     }
 
-    /// Does what can be done. Returns how many of the bytes were taken.
+    /// Performs all acts that are possible. Returns the number of bytes taken.
     fn advance(&mut self, now: Instant, id: ConnectionId, input: &[u8], actions: &mut Actions) -> usize {
         let Some(line) = self.lines.get_mut(&id) else { return input.len() };
         let mut taken = 0;
@@ -251,7 +251,7 @@ impl Node for ScriptedUpstream {
             let id = self.lines.keys().copied().find(|id| id.key() == key);
             if let Some(id) = id {
                 self.advance(now, id, b"", actions);
-                // What came meanwhile waits in the driver.
+                // Data received meanwhile waits in the driver.
                 actions.resume(id);
             }
         }
