@@ -1,4 +1,4 @@
-//! Precompressed siblings (`a.css.br` beside `a.css`), selected by Accept-Encoding (RFC 9110, 12.5.3).
+//! Precompressed siblings (`a.css.br` next to `a.css`), selected by Accept-Encoding (RFC 9110, 12.5.3).
 //!
 //! The highest weight wins; among equals the smallest file. A client that names no coding gets the file itself; so does
 //! a client that refuses even that (`identity;q=0`) if there is nothing else, which 12.5.3 permits: a response that can

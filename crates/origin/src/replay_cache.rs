@@ -19,8 +19,8 @@ use crate::entry::Entry;
 use crate::file_cache::FileCache;
 use crate::response::ReplayLifetime;
 
-/// Longer responses, including their heads, are not cached: they need a system call of their own, beside which the gain
-/// would not be noticeable.
+/// Longer responses, including their heads, are not cached: they need a system call of their own, compared with which
+/// the gain is negligible.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 /// Entries per shard.
 const SLOTS: usize = 1024;

@@ -188,7 +188,7 @@ fn replay_memory_is_bounded() {
 
 #[derive(Clone, Debug)]
 enum ReceiveStep {
-    /// This request, repeated; of the last one only so many percent of the bytes.
+    /// This request, repeated; of the last one only this percentage of the bytes.
     Ask(usize, usize, usize),
     Wait(u64),
     Change(usize, u64),

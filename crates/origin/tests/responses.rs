@@ -298,9 +298,9 @@ fn counts_by_class_and_version() {
     let site = site(lab(), Some(files()), None);
     let mut peer = Peer::new(&site);
     let get = |path: &str, version: &str| format!("GET {path} HTTP/{version}\r\nHost: a\r\n\r\n");
-    // Three in one go: two of them had come before the previous response.
+    // Three at once: two of them were received before the previous response.
     peer.send([get("/digits", "1.1"), get("/digits", "1.1"), get("/none", "1.1")].concat());
-    // One that waits for a delay is pipelined; those that come one by one are not.
+    // A request that waits for a delay is pipelined; requests received one by one are not.
     peer.send([get("/delay/5", "1.1"), get("/status/503", "1.1")].concat());
     peer.wait(Duration::from_millis(5));
     peer.send(get("/digits", "1.1"));
@@ -358,7 +358,7 @@ fn rejects_malformed_echo() {
     peer.send(post("Transfer-Encoding: chunked", "3\r\nabc\r\nx\r\n"));
     assert_eq!(peer.answers()[0].status, 400);
     assert_eq!(peer.closed, Some(Close::Graceful));
-    // The same where the content is not wanted.
+    // The same for a method whose content is rejected.
     let mut peer = Peer::new(&site_of_files());
     peer.send(post("Transfer-Encoding: chunked", "3\r\nabc\r\nx\r\n"));
     assert_eq!((peer.answers().len(), peer.answers()[0].status), (1, 400));
@@ -387,7 +387,7 @@ fn streams_long_echo() {
     assert!(text.contains("Transfer-Encoding: chunked\r\n"), "{text}");
     assert_eq!(text.matches('z').count(), 300);
     assert!(text.ends_with("0\r\n\r\n"));
-    // Half an answer and no way to say that it failed: a reset.
+    // A partial response that cannot be marked as failed: a reset.
     peer.send(post("Transfer-Encoding: chunked", &format!("80\r\n{}\r\nrubbish\r\n", "z".repeat(128))));
     assert_eq!(peer.closed, Some(Close::Abort));
 }
@@ -401,7 +401,7 @@ fn sends_100_continue() {
     peer.output.clear();
     peer.send("hi");
     assert_eq!(peer.answers()[0].text(), "hi");
-    // The content came along: the client does not wait.
+    // The content was already received: the client does not wait.
     let mut peer = Peer::new(&lab_site());
     peer.send(expecting + "hi");
     assert_eq!(peer.text().matches("HTTP/1.1").count(), 1);
@@ -411,7 +411,7 @@ fn sends_100_continue() {
     assert_eq!(peer.answers()[0].status, 404);
 }
 
-/// Nothing behind the head is waited for, read, or taken for a request.
+/// Data after the head is not waited for, read, or parsed as a request.
 #[test]
 fn content_of_get_closes_connection() {
     for target in ["/digits", "/none"] {
@@ -427,7 +427,7 @@ fn content_of_get_closes_connection() {
             assert_eq!(peer.closed, Some(Close::Graceful));
         }
     }
-    // An answer that takes time takes it.
+    // A delayed response.
     let mut peer = Peer::new(&lab_site());
     peer.send(request("GET", "/delay/50", &["Content-Length: 5"]) + "hello");
     assert!(peer.output.is_empty());
@@ -436,7 +436,7 @@ fn content_of_get_closes_connection() {
     let mut peer = Peer::new(&lab_site());
     peer.send(request("GET", "/bytes/1000000", &["Content-Length: 5"]) + "hello");
     assert_eq!((peer.answers()[0].body.len(), peer.closed), (1_000_000, Some(Close::Graceful)));
-    // A length of nothing is no content.
+    // A length of 0 is no content.
     let mut peer = Peer::new(&lab_site());
     peer.send(request("GET", "/bytes/3", &["Content-Length: 0"]));
     assert_eq!((peer.answers()[0].text(), peer.closed), ("012", None));
@@ -522,7 +522,7 @@ fn huge_response_is_sent_in_batches() {
     let answers = peer.answers();
     assert_eq!((answers[0].body.len(), answers[1].text()), (length, "0"));
     assert!(answers[0].body.chunks(64).all(|line| line.ends_with(b"-\n")));
-    // A peer that reads at once gets it as fast.
+    // A peer that reads at once gets it at full speed.
     let mut fast = Peer::new(&lab_site());
     fast.send(request("GET", &format!("/bytes/{length}"), &["Connection: close"]));
     fast.wait(Duration::from_micros(1));
@@ -542,7 +542,7 @@ fn delayed_response_delays_the_next() {
     peer.end();
     peer.wait(Duration::from_millis(5));
     assert_eq!((peer.answers().len(), peer.closed), (3, Some(Close::Graceful)));
-    // A connection that is lost meanwhile takes its answer with it.
+    // A connection that is lost meanwhile discards its response.
     let mut lost = Peer::new(&lab_site());
     lost.send(request("GET", "/delay/250", &[]));
     lost.drop_connection(CloseReason::Reset);
@@ -643,7 +643,7 @@ fn stopping_serves_received_requests() {
     assert_eq!(closes, [None, None, Some("close")]);
     assert_eq!(peer.closed, Some(Close::Graceful));
 
-    // A request that was on its way when the end came, and one whose content was.
+    // A request in transit at the time of stopping, and one whose content was.
     let mut late = Peer::new(&lab_site());
     late.send(post("Content-Length: 2", "h"));
     late.stop();

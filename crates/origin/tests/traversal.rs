@@ -23,7 +23,7 @@ fn site_of(folder: &Path, follow_links: bool, settings: Settings) -> Site {
     Site::new(settings, Some(Arc::new(root)), None, WallClock::starting_at(UnixSeconds(TODAY))).unwrap()
 }
 
-/// A file as old as the tests' calendar says, so that it is not young.
+/// A file with the modification time of the tests' clock, so that it is not recent.
 fn write_old(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -137,7 +137,7 @@ fn detects_changed_file() {
         peer.answers().remove(0)
     };
     let first = get(&mut peer);
-    // Same length, same date: only that it is another file tells.
+    // Same length, same date: only the identity of the file differs.
     let next = page.with_extension("next");
     write_old(&next, "PAGE");
     fs::rename(&next, &page).unwrap();

@@ -42,7 +42,7 @@ pub struct Peer {
     pub closed: Option<Close>,
     /// Shared segments and file ranges among what was sent.
     pub handed_over: usize,
-    /// The queue past which the node is told that it is long; then nothing is lent until `read_all`.
+    /// The queue length from which the node is notified that it is long; then nothing is lent until `read_all`.
     pub queue_max: usize,
     queued: usize,
     is_long: bool,
@@ -78,7 +78,7 @@ impl Peer {
         peer
     }
 
-    /// Lends bytes, and again as long as the node wants it.
+    /// Lends bytes, repeatedly as long as the node takes some.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.unread.extend_from_slice(bytes.as_ref());
         self.lend();
