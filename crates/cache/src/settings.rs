@@ -32,7 +32,7 @@ pub struct CacheSettings {
     pub overlong_window_bytes: usize,
     /// Headers with targeted cache control, by priority (RFC 9213).
     pub targeted_fields: Vec<String>,
-    /// Headers with surrogate keys, separated by white space; beside Cache-Groups (RFC 9875).
+    /// Headers with surrogate keys, separated by white space; in addition to Cache-Groups (RFC 9875).
     pub key_fields: Vec<String>,
     /// Do not send `key_fields` to clients.
     pub hides_keys: bool,

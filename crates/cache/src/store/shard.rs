@@ -17,7 +17,7 @@ use crate::key::KeyHash;
 /// The small queue gets one byte in this many.
 const SMALL_SHARE: u64 = 10;
 /// Uses in the small queue that promote a response. (The paper has two. With Zipf-distributed requests and memory for
-/// half the objects, two give the hit rate of LRU, one gives half a percent more.)
+/// half the objects, two have the hit rate of LRU, one is half a percent better.)
 const USES_TO_STAY: u8 = 1;
 const TABLE_MIN: usize = 16;
 
