@@ -1,4 +1,4 @@
-//! The same seed gives the same run, to the last byte; another seed gives another.
+//! The same seed produces the same run, to the last byte; another seed a different one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
