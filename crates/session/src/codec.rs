@@ -1,23 +1,22 @@
-//! Fields of records as bytes: big-endian numbers, names with their lengths. Whoever reads is told what is wrong, and
-//! never reads past the end.
+//! Encoding of records: big-endian numbers, names prefixed with their length. The reader reports errors and never reads
+//! past the end.
 
 use std::fmt;
 
 use crate::id::SessionKey;
 use crate::name::{Incarnation, NodeName, Owner, Register};
 
-/// Why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordError {
     /// They end before the record does.
     Short,
-    /// They go on after it.
+    /// Bytes follow it.
     Long,
-    /// Written in a format of this number, which this program does not know.
+    /// The number of a format that this program does not know.
     Format(u8),
-    /// A field holds what it cannot hold.
+    /// This field has an impossible value.
     Field(&'static str),
-    /// The checksum is that of another content or of another register.
+    /// The checksum belongs to other content or to another register.
     Checksum,
 }
 
@@ -39,7 +38,6 @@ impl std::error::Error for RecordError {}
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// A record that is being written.
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
@@ -84,7 +82,6 @@ impl Writer {
     }
 }
 
-/// A record that is being read.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -147,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Of the content and of the register that holds it, so that a record in another's place is noticed.
+/// Covers the content and its register, so that a record in the wrong register is detected.
 fn checksum(register: Register, content: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut hasher = crc32fast::Hasher::new();
     match &register {

@@ -1,13 +1,13 @@
-//! What the protocol asks of an engine: registers, each with a value and the sequence number of its last change.
+//! What the protocol requires of an engine: registers, each with a value and the sequence number of its last change.
 //!
 //! | verb | message | what the engine promises |
 //! |---|---|---|
 //! | read | [`EngineRequest::Read`] | a value that the register had; perhaps not the newest |
 //! | compare and set | [`EngineRequest::CompareAndSet`] | takes effect only if the register's sequence is `expected`; `Committed` after that is durable; all changes of a register have one order, and each has a greater sequence than the one before |
-//! | watch | `Input::Watched` | nothing: changes may come late, several times, or not at all |
-//! | time to live | [`EngineRequest::CompareAndSet::time_to_live`] | the value goes after that time at the earliest; the register is then absent |
+//! | watch | `Input::Watched` | nothing: changes may arrive late, several times, or not at all |
+//! | time to live | [`EngineRequest::CompareAndSet::time_to_live`] | the value expires after that time at the earliest; the register is then absent |
 //!
-//! A register that is absent has the sequence 0, and only then is `expected` 0 right. A compare-and-set that got no
+//! An absent register has the sequence 0, so `expected` 0 means "must be absent". A compare-and-set that got no
 //! response may take effect later, but not later than `Settings::tombstone`.
 
 use std::time::Duration;
@@ -21,33 +21,28 @@ use crate::name::Register;
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// Of a register that holds nothing.
     pub const ABSENT: Self = Self(0);
 }
 
-/// What an engine is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineRequest {
-    /// The value of a register; an older one is allowed.
+    /// Returns the value of a register; an older one is allowed.
     Read {
-        /// Which.
+        /// The register to be read.
         register: Register,
     },
-    /// A new value for a register, if nothing has changed it since `expected`.
+    /// Replaces the value of a register, unless it has changed since `expected`.
     CompareAndSet {
-        /// Which.
         register: Register,
-        /// Of the value that the new one replaces.
+        /// Sequence of the value to be replaced.
         expected: Sequence,
-        /// The new value.
         value: Bytes,
-        /// After this time nobody needs the value any more.
+        /// The value is not needed after this time.
         time_to_live: Option<Duration>,
     },
 }
 
 impl EngineRequest {
-    /// The register that it is about.
     #[must_use]
     pub const fn register(&self) -> Register {
         match self {
@@ -56,7 +51,6 @@ impl EngineRequest {
     }
 }
 
-/// What an engine responds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineResponse {
     /// To a read: the value and its sequence, or that the register is absent.
@@ -67,6 +61,6 @@ pub enum EngineResponse {
     Conflict,
     /// The request did not and will not take effect (no connection, no leader).
     Refused,
-    /// Nobody knows whether it took effect, or will (no response in time, connection lost).
+    /// Unknown whether it took effect, or will (no response in time, connection lost).
     Unknown,
 }

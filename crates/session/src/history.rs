@@ -1,8 +1,8 @@
-//! A checker of what clients saw: was each session always one list, to which requests appended in turn?
+//! Checks what clients saw: whether each session behaved as one list to which requests append in turn.
 //!
 //! The application under test appends a token to its session and responds with all tokens. Each list that is returned
-//! fixes the order of the appends, so that no search is needed: the time is that of sorting. A history passes if and
-//! only if it is linearizable: each operation takes effect at one instant between its invocation and its return.
+//! fixes the order of the appends, so no search is needed: the cost is that of sorting. A history passes if and only if
+//! it is linearizable: each operation takes effect at one instant between its invocation and its return.
 //!
 //! It works on what clients record, whatever the system is: simulations, the load generator and tests of running
 //! clusters all use it.
@@ -31,61 +31,50 @@ use std::fmt;
 
 use breme_base::Instant;
 
-/// The most problems that a [`Report`] lists.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Append this token, which no other operation of the history appends, and read.
+    /// Append this token, unique in the history, and read.
     Append(u64),
-    /// Read.
     Read,
-    /// End the session.
     LogOut,
-    /// Go on under this id, and read.
+    /// Continue under the id `to`, and read.
     Rotate {
-        /// The new id.
         to: u64,
     },
 }
 
-/// What the client learnt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It is done, and these are the tokens (none after [`Action::LogOut`]).
+    /// Succeeded, with these tokens (none after [`Action::LogOut`]).
     Done(Vec<u64>),
-    /// It is not done and never will be.
+    /// Did not take effect and never will.
     Failed,
-    /// Nobody knows (no response, or one that says so). The time of return does not count.
+    /// Unknown (no response, or one that says so). The time of return is ignored.
     Unknown,
-    /// There is no such session.
     Absent,
 }
 
-/// One request of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
-    /// The session as the client means it, whatever its id.
+    /// The session that the client means, whatever its id.
     pub session: u64,
-    /// The id that the request carried. The first request of a session carries the one it got.
+    /// The id in the request; for the first request of a session, the id that it was assigned.
     pub id: u64,
-    /// What was asked.
     pub action: Action,
     /// When it was sent.
     pub invoked: Instant,
     /// When the response was complete.
     pub returned: Instant,
-    /// What the response was.
     pub outcome: Outcome,
 }
 
-/// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Problem {
     /// A list lacks a token that was acknowledged before the request began, and no later list has it.
     Lost,
-    /// A list lacks what had been returned before the request began.
+    /// A list lacks tokens that were returned before the request began.
     Stale,
     /// Two lists contradict each other.
     Fork,
@@ -93,7 +82,7 @@ pub enum Problem {
     Duplicate,
     /// A list has a token of another session.
     Foreign,
-    /// A list has a token that nobody appended.
+    /// A list has a token that no operation appended.
     Invented,
     /// An append returned a list without its token at the end.
     OwnMissing,
@@ -105,31 +94,27 @@ pub enum Problem {
     Resurrected,
     /// The session was served under an id that had been replaced.
     OldId,
-    /// The session was absent, and nobody had ended it.
+    /// The session was absent, though no operation had ended it.
     Vanished,
 }
 
-/// A problem, and which operation shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
     pub problem: Problem,
-    /// The operation, by its place in the history.
+    /// Index of the operation in the history.
     pub operation: usize,
-    /// The token that it is about, if it is about one.
     pub token: Option<u64>,
 }
 
-/// What a history shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong, at most [`PROBLEMS_MAX`].
+    /// At most [`PROBLEMS_MAX`].
     pub problems: Vec<Finding>,
-    /// Operations that were done.
+    /// Successful operations.
     pub done: usize,
-    /// Operations that failed for certain.
+    /// Operations that certainly failed.
     pub failed: usize,
-    /// Operations of which nobody knows. Where most are unknown, a checker is blind.
+    /// Operations with unknown outcome. If most are unknown, the check proves little.
     pub unknown: usize,
     /// Operations that found no session.
     pub absent: usize,
@@ -161,7 +146,7 @@ impl Report {
     }
 }
 
-/// Checks a history. The order of the operations is of no account.
+/// Checks a history. The order of the operations does not matter.
 #[must_use]
 pub fn check(history: &[Operation]) -> Report {
     let mut report = Report::default();
@@ -189,10 +174,9 @@ pub fn check(history: &[Operation]) -> Report {
     report
 }
 
-/// The operations of one session.
 struct Session<'a> {
     history: &'a [Operation],
-    /// Where each token is appended.
+    /// Index of the operation that appends each token.
     appends: &'a HashMap<u64, usize>,
     places: &'a [usize],
 }
@@ -202,7 +186,7 @@ impl<'a> Session<'a> {
         self.places.iter().map(|&place| (place, &self.history[place]))
     }
 
-    /// Those that returned the tokens.
+    /// Operations that returned tokens.
     fn lists(&self) -> impl Iterator<Item = (usize, &'a Operation, &'a [u64])> {
         self.operations().filter_map(|(place, operation)| match (&operation.outcome, operation.action) {
             (Outcome::Done(_), Action::LogOut) => None,
@@ -263,13 +247,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The order of the lists and that of time must agree, each pair of operations.
+    /// For each pair of operations, the order of the lists must agree with that of time.
     fn check_order(&self, longest: &[u64], report: &mut Report) {
         self.check_past(report);
         self.check_future(longest, report);
     }
 
-    /// What was returned before an operation began must be in its list; an append comes after all of it.
+    /// A list contains everything returned before its operation began; an append comes after all of it.
     fn check_past(&self, report: &mut Report) {
         let mut begun: Vec<_> = self.lists().collect();
         let mut ended = begun.clone();
@@ -331,16 +315,16 @@ impl<'a> Session<'a> {
     }
 }
 
-/// When a session ended, and when its ids were replaced.
+/// Earliest times at which a session was known to have ended, or its ids to have been replaced.
 #[derive(Default)]
 struct Ends {
-    /// When somebody knew that it was logged out.
+    /// When a logout was acknowledged.
     logged_out: Option<Instant>,
-    /// When somebody knew that an id was replaced.
+    /// When the replacement of an id was acknowledged.
     replaced: HashMap<u64, Instant>,
-    /// When somebody found it absent under an id.
+    /// When a request found it absent under an id.
     absent: HashMap<u64, Instant>,
-    /// When somebody began to log out, or to replace an id.
+    /// When the first logout or replacement was sent.
     may_end: Option<Instant>,
     may_be_replaced: HashMap<u64, Instant>,
 }
@@ -382,7 +366,6 @@ impl Ends {
     }
 }
 
-/// Keeps the earliest.
 fn note(known: &mut Option<Instant>, instant: Option<Instant>) {
     *known = (*known).into_iter().chain(instant).min();
 }

@@ -1,14 +1,14 @@
 //! Ids of sessions, and the cookies that carry them.
 //!
-//! An id is 256 random bits that the server drew. The engine, logs and other nodes see only its [`SessionKey`], a hash,
-//! from which nobody can make the id. A cookie's value is
+//! An id is 256 random bits drawn by the server. The engine, logs and other nodes see only its [`SessionKey`], a hash
+//! that does not reveal the id. A cookie's value is
 //!
 //! ```text
 //!   id (43 characters, base64url)  signature (22 characters)  .  route (the owner's name)
 //! ```
 //!
 //! The signature (HMAC with SHA-256, 128 bits) covers the id and the route, so that an id that this cluster did not
-//! issue is refused before anything is looked up. The route is a hint for directors; nothing rests on it.
+//! issue is refused before anything is looked up. The route is a hint for directors; correctness does not depend on it.
 
 use std::fmt;
 
@@ -24,16 +24,14 @@ const ID_CHARACTERS: usize = 43;
 const SIGNATURE_BYTES: usize = 16;
 const SIGNATURE_CHARACTERS: usize = 22;
 const SEPARATOR: u8 = b'.';
-/// The longest value of a cookie.
 pub const COOKIE_MAX: usize = ID_CHARACTERS + SIGNATURE_CHARACTERS + 1 + NAME_MAX;
-/// The most keys that a [`CookieKeys`] checks signatures with.
 pub const KEYS_MAX: usize = 4;
-/// The shortest secret that signs.
+/// Minimum length of a signing secret.
 pub const SECRET_MIN: usize = 16;
-/// What the signature is for, so that the same secret may sign other things.
+/// Domain separation, so that the same secret may sign other things.
 const PURPOSE: &[u8] = b"breme session cookie 1\0";
 
-/// The secret by which a client is known. It is not printed.
+/// The secret that identifies a client. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionId([u8; ID_BYTES]);
 
@@ -49,13 +47,13 @@ impl SessionId {
         Ok(Self(bytes))
     }
 
-    /// The id of these random bits, for simulations.
+    /// Builds an id from given random bits, for simulations.
     #[must_use]
     pub const fn from_random(bytes: [u8; ID_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Under which the session is known inside the cluster.
+    /// The name of the session inside the cluster.
     #[must_use]
     pub fn key(&self) -> SessionKey {
         let digest = Sha256::new().chain_update(b"breme session key 1\0").chain_update(self.0).finalize();
@@ -71,18 +69,16 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A hash of a session's id: the name of its register. No secret.
+/// A hash of a session's id: the name of its register. Not secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey([u8; 16]);
 
 impl SessionKey {
-    /// The key of these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -145,8 +141,8 @@ impl CookieKeys {
         value
     }
 
-    /// The id and the route of a cookie's value; none if this cluster did not issue it. How long it takes tells nothing
-    /// of a signature.
+    /// Verifies a cookie's value and returns its id and route; none if this cluster did not issue it. Takes constant
+    /// time, so that timing reveals nothing about a signature.
     #[must_use]
     pub fn check(&self, value: &[u8]) -> Option<(SessionId, NodeName)> {
         const ROUTE_AT: usize = ID_CHARACTERS + SIGNATURE_CHARACTERS;
@@ -175,19 +171,18 @@ fn with_message(key: &Hmac<Sha256>, id: &[u8; ID_BYTES], route: &NodeName) -> Hm
     mac
 }
 
-/// Bits that no encoder writes are refused too, so that an id has one spelling.
+/// Rejects bits that no encoder writes, so that an id has one spelling.
 fn decoded<const BYTES: usize>(characters: &[u8]) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     let count = URL_SAFE_NO_PAD.decode_slice(characters, &mut bytes).ok()?;
     (count == BYTES).then_some(bytes)
 }
 
-/// Why secrets cannot sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeysError {
-    /// So many secrets.
+    /// Number of secrets.
     Count(usize),
-    /// One of so many bytes.
+    /// Length of the secret in bytes.
     Short(usize),
 }
 

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::id::SessionKey;
 
-/// The longest name of a node: it stands in cookies.
+/// Bounded because it is part of cookies.
 pub const NAME_MAX: usize = 32;
 
-/// The name of a node: unique in its cluster, and the same after a restart. It is the route part of cookies.
+/// The name of a node: unique in its cluster and stable across restarts. It is the route part of cookies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeName {
     bytes: [u8; NAME_MAX],
@@ -34,7 +34,6 @@ impl NodeName {
         Some(Self { bytes, length: name.len() as u8 })
     }
 
-    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
@@ -57,7 +56,6 @@ impl fmt::Debug for NodeName {
     }
 }
 
-/// A name that no node can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameError(String);
 
@@ -73,24 +71,21 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// Which life of a node: a node takes a new incarnation when it starts, and when it has lost its lease.
+/// One life of a node: it takes a new incarnation when it starts and when it has lost its lease.
 ///
-/// `number` grows by one each time, in the node's register, so that a later life is known from an earlier one even by a
-/// stale copy. `nonce` is drawn when the process starts, and tells two processes of the same name apart.
+/// `number` grows by one each time, in the node's register, so that a later life is recognised even from a stale copy.
+/// `nonce` is drawn when the process starts and distinguishes two processes of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
-    /// Counts the lives of the node, from 1.
+    /// Number of the life, from 1.
     pub number: u64,
-    /// Drawn at random by the process.
     pub nonce: u64,
 }
 
-/// Who owns a session: a node in one of its lives.
+/// The owner of a session: a node in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// The node.
     pub node: NodeName,
-    /// Its life.
     pub incarnation: Incarnation,
 }
 
@@ -98,9 +93,7 @@ pub struct Owner {
 /// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Register {
-    /// The record of a session.
     Session(SessionKey),
-    /// The record of a node.
     Node(NodeName),
 }
 
@@ -114,7 +107,7 @@ impl fmt::Display for Register {
 }
 
 impl Register {
-    /// The register of this name.
+    /// Parses the text form.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name.split_at_checked(2)? {

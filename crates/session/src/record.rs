@@ -1,4 +1,4 @@
-//! What the engine keeps: one record for each session, one for each node. Each stands in a register of its own.
+//! Records in the engine: one for each session and one for each node, each in its own register.
 
 use std::time::Duration;
 
@@ -9,65 +9,58 @@ use crate::codec::{Reader, RecordError, Writer};
 use crate::id::SessionKey;
 use crate::name::{Incarnation, NodeName, Owner, Register};
 
-/// The most bytes of a session's body: with the rest of its record it fits into the largest message that NATS accepts
+/// Limit of a session's body in bytes: with the rest of its record it fits into the largest message that NATS accepts
 /// by default (1 MiB).
 pub const BODY_MAX: usize = (1 << 20) - 1024;
-/// How many of the last operations a record names.
 pub const OPERATIONS_MAX: usize = 8;
-/// The longest address of a node.
 pub const ADDRESS_MAX: usize = 256;
 
 const SESSION_FORMAT: u8 = 1;
 const NODE_FORMAT: u8 = 1;
 
-/// Which compare-and-set wrote a version of a record: the process and its count. So a writer that got no response finds
-/// out whether its compare-and-set took effect.
+/// The compare-and-set that wrote a version of a record. A writer that got no response uses it to find out whether its
+/// compare-and-set took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId {
-    /// Of the process, as in [`Incarnation::nonce`].
+    /// Nonce of the process, as in [`Incarnation::nonce`].
     pub nonce: u64,
-    /// Counts its operations.
+    /// Number of the operation in its process.
     pub number: u64,
 }
 
-/// Who may serve a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SessionState {
-    /// This node in this life.
     Owned(Owner),
-    /// Nobody; whoever needs it may claim it.
+    /// No owner; any node may claim it.
     Free,
     /// It has ended: logged out, expired, or never found.
     Ended,
-    /// It goes on under another id.
+    /// Continues under another id.
     Rotated,
 }
 
-/// The record of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionRecord {
-    /// Who may serve it.
     pub state: SessionState,
-    /// Counts the changes of owner.
+    /// Number of changes of owner.
     pub epoch: u64,
-    /// Counts the compare-and-sets of this register. It never goes back.
+    /// Number of compare-and-sets of this register. Never decreases.
     pub version: u64,
-    /// When the session began.
     pub created: UnixMillis,
-    /// When it was last used, to a tenth of `idle`.
+    /// When it was last used, with a precision of a tenth of `idle`.
     pub accessed: UnixMillis,
-    /// It expires when it has not been used for so long.
+    /// The session expires when unused for this time.
     pub idle: Duration,
-    /// It expires when it is so old.
+    /// The session expires at this age.
     pub absolute: Duration,
-    /// The operations that wrote the last versions, the newest last.
+    /// The operations that wrote the last versions, newest last.
     pub operations: Vec<OperationId>,
-    /// What the application keeps in it.
+    /// The application's data.
     pub body: Bytes,
 }
 
 impl SessionRecord {
-    /// Makes it the next version, which this operation writes.
+    /// Turns it into the next version, written by this operation.
     pub(crate) fn advance(&mut self, operation: OperationId) {
         self.version += 1;
         if self.operations.len() >= OPERATIONS_MAX {
@@ -76,7 +69,7 @@ impl SessionRecord {
         self.operations.push(operation);
     }
 
-    /// The operation that wrote `version`, if the record still names it.
+    /// The operation that wrote `version`, if still listed.
     #[must_use]
     pub fn operation_at(&self, version: u64) -> Option<OperationId> {
         let back = usize::try_from(self.version.checked_sub(version)?).ok()?;
@@ -84,14 +77,14 @@ impl SessionRecord {
         self.operations.get(place).copied()
     }
 
-    /// Whether it has expired: too old, or unused for `idle` and the tenth by which `accessed` may be behind.
+    /// Whether it has expired: too old, or unused for `idle` plus the tenth by which `accessed` may lag.
     #[must_use]
     pub fn has_expired(&self, now: UnixMillis) -> bool {
         let since = |then: UnixMillis| Duration::from_millis(now.0.saturating_sub(then.0));
         since(self.created) >= self.absolute || since(self.accessed) >= self.idle + self.idle / 10
     }
 
-    /// The bytes for the register of `key`.
+    /// Encodes it for the register of `key`.
     #[must_use]
     pub fn encode(&self, key: &SessionKey) -> Bytes {
         let mut writer = Writer::new(SESSION_FORMAT, 256 + self.body.len());
@@ -119,11 +112,11 @@ impl SessionRecord {
         writer.finish(Register::Session(*key)).into()
     }
 
-    /// The record in the register of `key`.
+    /// Decodes the record in the register of `key`.
     ///
     /// # Errors
     ///
-    /// If the bytes are damaged, are another register's, or are written in another format.
+    /// If the bytes are damaged, belong to another register, or have another format.
     pub fn decode(key: &SessionKey, bytes: &Bytes) -> Result<Self, RecordError> {
         let mut reader = Reader::new(bytes, SESSION_FORMAT, Register::Session(*key))?;
         let state = match reader.byte()? {
@@ -154,32 +147,28 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a node is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeState {
     /// It serves and takes sessions.
     Active,
-    /// It serves and gives its sessions away.
+    /// It serves and hands its sessions over.
     Draining,
     /// This life has ended: the node has left, or another node has fenced it.
     Over,
 }
 
-/// The record of a node: its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeRecord {
-    /// Its life.
     pub incarnation: Incarnation,
-    /// What it is doing.
     pub state: NodeState,
-    /// Counts the renewals of this life.
+    /// Number of renewals of this life.
     pub renewal: u64,
-    /// Where other nodes reach it.
+    /// Address for other nodes.
     pub address: String,
 }
 
 impl NodeRecord {
-    /// The bytes for the register of `node`.
+    /// Encodes it for the register of `node`.
     #[must_use]
     pub fn encode(&self, node: &NodeName) -> Bytes {
         let mut writer = Writer::new(NODE_FORMAT, 64 + self.address.len());
@@ -194,11 +183,11 @@ impl NodeRecord {
         writer.finish(Register::Node(*node)).into()
     }
 
-    /// The record in the register of `node`.
+    /// Decodes the record in the register of `node`.
     ///
     /// # Errors
     ///
-    /// If the bytes are damaged, are another register's, or are written in another format.
+    /// If the bytes are damaged, belong to another register, or have another format.
     pub fn decode(node: &NodeName, bytes: &[u8]) -> Result<Self, RecordError> {
         let mut reader = Reader::new(bytes, NODE_FORMAT, Register::Node(*node))?;
         let incarnation = reader.incarnation()?;
@@ -294,7 +283,7 @@ mod tests {
         assert_eq!(NodeRecord::decode(&node("b"), &bytes), Err(RecordError::Checksum));
     }
 
-    /// Every prefix and every changed bit is refused; the checksum is a CRC, which finds each of these.
+    /// Every prefix and every flipped bit is rejected; a CRC detects each of these.
     #[test]
     fn damage_is_noticed() {
         let bytes = session().encode(&KEY);
@@ -308,7 +297,7 @@ mod tests {
         }
     }
 
-    /// The fields behind a right checksum may be anything too: another program may have written them.
+    /// Fields with a valid checksum may have any value: another program may have written them.
     fn sealed(content: &[u8]) -> Bytes {
         let mut writer = Writer::new(SESSION_FORMAT, content.len());
         content.iter().for_each(|&byte| writer.byte(byte));

@@ -1,5 +1,5 @@
-//! An engine in memory, exactly as the protocol expects it: what other engines are compared with, and what simulations
-//! and the model run on.
+//! An in-memory engine that behaves exactly as the protocol expects: the reference for other engines, and the engine of
+//! simulations and the model.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,6 @@ use bytes::Bytes;
 use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::name::Register;
 
-/// A change of a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Change {
     sequence: Sequence,
@@ -17,7 +16,7 @@ struct Change {
     expires: Instant,
 }
 
-/// Registers in memory. All of them share one count of changes, as the subjects of a NATS stream do.
+/// Registers in memory. All share one counter of changes, as the subjects of a NATS stream do.
 ///
 /// It keeps the last values of each register, so that stale reads can be simulated ([`Registers::read_stale`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,13 +33,13 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Without values. It keeps the last `kept` values of each register, at least one.
+    /// Starts empty. Keeps the last `kept` values of each register, at least one.
     #[must_use]
     pub const fn new(kept: usize) -> Self {
         Self { changes: BTreeMap::new(), last: 0, kept: if kept == 0 { 1 } else { kept } }
     }
 
-    /// Executes a request at once, and reads the newest value.
+    /// Executes a request at once; reads return the newest value.
     pub fn execute(&mut self, now: Instant, request: &EngineRequest) -> EngineResponse {
         match request {
             EngineRequest::Read { register } => EngineResponse::Found(self.read(now, register)),
@@ -51,14 +50,13 @@ impl Registers {
         }
     }
 
-    /// The newest value.
     #[must_use]
     pub fn read(&self, now: Instant, register: &Register) -> Option<(Sequence, Bytes)> {
         let newest = self.changes.get(register)?.back()?;
         (newest.expires > now).then(|| (newest.sequence, newest.value.clone()))
     }
 
-    /// The value that was there `age` changes ago; if that is not kept, the register was absent then.
+    /// The value `age` changes ago; absent if it is no longer kept.
     #[must_use]
     pub fn read_stale(&self, now: Instant, register: &Register, age: usize) -> Option<(Sequence, Bytes)> {
         if age == 0 {

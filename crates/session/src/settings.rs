@@ -1,5 +1,3 @@
-//! How a node serves sessions.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -8,42 +6,39 @@ use crate::record::{ADDRESS_MAX, BODY_MAX};
 /// When a response that shows a change may leave the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// At once. **May lose acknowledged writes**: those of a node that is killed or loses a session.
+    /// Immediately. **May lose acknowledged writes**: those of a node that is killed or loses a session.
     Memory,
-    /// When the engine has committed the change; what the engine keeps in its operating system's memory is lost with
-    /// the power.
+    /// When the engine has committed the change; data in the page cache of the engine's hosts is lost on power failure.
     Quorum,
-    /// When the engine has committed the change and written it to its disks. It is up to the engine; this machine does
-    /// the same for both.
+    /// When the engine has committed the change and written it to its disks. Depends on the engine; this machine treats
+    /// both alike.
     #[default]
     QuorumFsync,
 }
 
-/// How a node makes sure that what it reads from its own memory is the newest state.
+/// How a node makes sure that a read from its own memory is current.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reads {
-    /// By its lease, as long as that is valid; else as `Confirmed`. Rests on clocks that run equally fast, to
+    /// By its lease while that is valid; else as `Confirmed`. Relies on clocks that run equally fast, to
     /// [`Settings::clock_drift`].
     #[default]
     Leased,
-    /// By a compare-and-set for each read (several share one). Rests on no clock.
+    /// By a compare-and-set for each read (several share one). Relies on no clock.
     Confirmed,
 }
 
-/// What a node does with a request for a session that another node owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// Forwards it to the owner.
+    /// Forward it to the owner.
     Forward {
-        /// And takes the session over with the request that comes after so many, if the cluster's director seems to
-        /// prefer this node.
+        /// Take the session over with the request after this many, if the cluster's director seems to prefer this node.
         pull_after: Option<u32>,
     },
-    /// Takes the session over.
+    /// Take the session over.
     Pull,
 }
 
-/// The parts of 1,000 by which two clocks may differ in speed.
+/// Difference in speed of two clocks, in parts per 1,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PerThousand(pub u32);
 
@@ -53,58 +48,49 @@ impl PerThousand {
     }
 }
 
-/// How a node serves sessions. All nodes of a cluster have the same `lease`, `clock_drift` and `reads`.
+/// How a node serves sessions. `lease`, `clock_drift` and `reads` must be the same on all nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// Where other nodes reach this one; it stands in the node's record.
+    /// Address for other nodes, published in the node's record.
     pub address: String,
-    /// When a response may leave.
     pub durability: Durability,
-    /// How reads are made sure of.
     pub reads: Reads,
-    /// What becomes of a request for another node's session.
     pub route: Route,
-    /// A session that another node asks for is kept for so long after its last request.
+    /// How long a session that another node requests is kept after its last request.
     pub release_delay: Duration,
-    /// How long a lease lasts.
     pub lease: Duration,
-    /// How often it is renewed.
     pub renew_every: Duration,
-    /// By how much clocks may differ in speed.
     pub clock_drift: PerThousand,
-    /// An engine that has not responded for so long has an unknown outcome; so has a node that was asked for a session.
+    /// A request to the engine or to another node without a response for this time has an unknown outcome.
     pub response_max: Duration,
-    /// The first pause before something is tried again. It doubles with each try, up to `response_max`.
+    /// The first pause before a retry. It doubles with each attempt, up to `response_max`.
     pub retry_pause: Duration,
     /// How long a request may wait to run, and how long its response may wait for a commit.
     pub wait_max: Duration,
-    /// The most requests that one session has at a time: waiting, running, and with their responses held.
+    /// Limit of the requests of one session: waiting, running, and with held responses.
     pub session_requests_max: usize,
-    /// The most requests in all.
     pub requests_max: usize,
-    /// The most sessions in memory, including those that are known to be elsewhere.
+    /// Includes sessions known to be owned elsewhere.
     pub sessions_max: usize,
-    /// The most other nodes.
     pub nodes_max: usize,
-    /// How often a request may be forwarded. The node that gets it then takes the session over.
+    /// How many times a request may be forwarded. The last node takes the session over.
     pub hops_max: u8,
-    /// A session that is not used for so long expires.
+    /// A session unused for this time expires.
     pub idle: Duration,
-    /// A session that is so old expires.
+    /// A session of this age expires.
     pub absolute: Duration,
-    /// The most bytes of a session's body.
     pub body_max: usize,
-    /// How long the record of a session that has ended is kept. A compare-and-set without a response never takes effect
-    /// after that.
+    /// How long the record of an ended session is kept. A compare-and-set without a response never takes effect after
+    /// that.
     pub tombstone: Duration,
-    /// How long it is remembered where another node's session is.
+    /// How long the owner of another node's session is cached.
     pub remember_elsewhere: Duration,
-    /// How many sessions are given up at a time when the node drains.
+    /// How many sessions are handed over at a time when the node drains.
     pub drain_batch: usize,
 }
 
 impl Settings {
-    /// The usual settings of a node at this address.
+    /// Default settings of a node at this address.
     #[must_use]
     pub fn new(address: impl Into<String>) -> Self {
         Self {
@@ -159,19 +145,19 @@ impl Settings {
         }
     }
 
-    /// How long the holder of a lease trusts it, from before it was sent.
+    /// How long the holder of a lease trusts it, counted from before sending the renewal.
     #[must_use]
     pub fn lease_trusted(&self) -> Duration {
         self.lease - self.clock_drift.of(self.lease)
     }
 
-    /// How long the others wait, from when they saw it.
+    /// How long the other nodes wait, counted from when they saw the renewal.
     #[must_use]
     pub fn lease_waited(&self) -> Duration {
         self.lease + 2 * self.clock_drift.of(self.lease)
     }
 
-    /// After this time the engine may forget the record of a session that nobody uses.
+    /// After this time the engine may delete the record of an unused session.
     pub(crate) fn record_lifetime(&self) -> Duration {
         2 * self.idle + self.lease + self.tombstone
     }
@@ -181,7 +167,6 @@ impl Settings {
     }
 }
 
-/// Which setting is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError {
     field: &'static str,
@@ -196,16 +181,16 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// What the proof of the protocol rests on. Tests switch one off and see whether the checker of histories notices; a
-/// node that serves has them all.
+/// Assumptions of the correctness proof. Tests disable one at a time to see whether the history checker notices; a node
+/// in service has them all.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// A response waits for the commit that covers it, not only for its being sent.
+    /// A response waits until its commit has taken effect, not only until it was sent.
     pub responds_after_commit: bool,
-    /// The lease is checked by the clock after the state was taken; it is not enough that it was good before.
+    /// The lease is checked after the snapshot was taken; a check before is not enough.
     pub checks_lease_after_snapshot: bool,
-    /// A session is claimed only from a node whose life is over for certain.
+    /// A session is claimed only from a node whose life has certainly ended.
     pub waits_for_lease: bool,
     /// A session is served only after a compare-and-set of this node, whatever a read says.
     pub serves_after_commit: bool,
@@ -240,7 +225,7 @@ mod tests {
     #[test]
     fn others_wait_longer_than_the_holder_trusts_whatever_the_clocks_do() {
         let settings = Settings::new("a:1");
-        // The holder's clock is slow by 1 %, the other's fast by 1 %.
+        // The holder's clock is slow by 1 %, the other's is fast by 1 %.
         let really_trusted = settings.lease_trusted().as_secs_f64() * 1.01;
         let really_waited = settings.lease_waited().as_secs_f64() / 1.01;
         assert!(really_trusted < really_waited, "{really_trusted} {really_waited}");

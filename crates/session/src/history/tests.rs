@@ -72,7 +72,7 @@ fn what_may_happen_passes() {
     }
 }
 
-/// Whether some order of the operations explains the history: tries them all.
+/// Whether some order of the operations explains the history; by brute force.
 fn is_linearizable(history: &[Operation]) -> bool {
     fn extend(history: &[Operation], done: &mut Vec<bool>, state: &mut Vec<u64>) -> bool {
         let is_open = |place: usize| matches!(history[place].outcome, Outcome::Unknown | Outcome::Failed);
@@ -81,7 +81,7 @@ fn is_linearizable(history: &[Operation]) -> bool {
         }
         (0..history.len()).any(|place| {
             let operation = &history[place];
-            // Nothing that is left out may have returned before this one was invoked.
+            // An omitted operation must not have returned before this one was invoked.
             let waits = |other: usize| !done[other] && !is_open(other) && history[other].returned < operation.invoked;
             if done[place] || operation.outcome == Outcome::Failed || (0..history.len()).any(waits) {
                 return false;
@@ -104,7 +104,7 @@ fn is_linearizable(history: &[Operation]) -> bool {
     extend(history, &mut vec![false; history.len()], &mut Vec::new())
 }
 
-/// Small histories: a right one, of which something is then changed.
+/// Draws a small history, valid at first, and then changes something in it.
 fn draw(random: &mut Random) -> Vec<Operation> {
     let count = random.between(1, 6);
     let mut state = Vec::new();

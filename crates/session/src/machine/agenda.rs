@@ -1,4 +1,4 @@
-//! Who is to be called when.
+//! Deadlines of the machine's parts.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,6 @@ use super::messages::RequestNumber;
 use crate::id::SessionKey;
 use crate::name::NodeName;
 
-/// Whom a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Timer {
     Membership,
@@ -17,12 +16,12 @@ pub(crate) enum Timer {
     Request(RequestNumber),
 }
 
-/// Deadlines in order. Each owner knows its own, so that it can be taken out.
+/// Deadlines in order. Each owner remembers its own, so that it can be removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda(BTreeSet<(Instant, Timer)>);
 
 impl Agenda {
-    /// Moves a deadline; [`Instant::FAR`] is none.
+    /// Moves a deadline; [`Instant::FAR`] means none.
     pub(crate) fn set(&mut self, timer: Timer, before: Instant, after: Instant) {
         if before == after {
             return;
@@ -37,7 +36,7 @@ impl Agenda {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Takes out one that is due. Its owner must set it again.
+    /// Removes one that is due. Its owner must set it again.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
         let &(at, timer) = self.0.first()?;
         if at > now {

@@ -14,28 +14,27 @@ use crate::id::SessionKey;
 use crate::name::{NodeName, Owner, Register};
 use crate::record::{OperationId, SessionRecord, SessionState};
 
-/// A compare-and-set that is under way.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Commit {
     kind: Kind,
     operation: OperationId,
-    /// The record as it will be.
+    /// The record to be written.
     record: SessionRecord,
     value: Bytes,
     lifetime: Duration,
     /// How many changes it covers.
     covers: u64,
-    /// How many commits of the tenure had been sent before it.
+    /// How many commits of the tenure were sent before it.
     earlier: u64,
     stage: Stage,
     tries: u32,
-    /// With this one, the session is given up if nothing is known.
+    /// When the session is given up if the outcome is still unknown.
     give_up: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// The tenure goes on.
+    /// The tenure continues.
     Save,
     HandOver {
         from: NodeName,
@@ -53,7 +52,7 @@ enum Stage {
     Sent { ticket: Ticket, until: Instant },
     /// Its outcome is unknown; the register is read.
     LookingUp { ticket: Ticket, until: Instant },
-    /// It will be sent again.
+    /// To be sent again.
     Pausing { until: Instant },
 }
 
@@ -73,17 +72,16 @@ impl Commit {
     }
 }
 
-/// What a look-up showed.
 enum Found {
     /// The compare-and-set has not taken effect (as far as a stale read can tell).
     NotYet,
-    /// It has, and nothing came after it.
+    /// It has, and is the newest change.
     Newest(Sequence),
     /// It has, and the register has changed since.
     Replaced,
-    /// It has not, and never will: another came before it.
+    /// It has not, and never will: another change preceded it.
     Lost,
-    /// The register has changed so often that nobody can tell.
+    /// The register has changed too often to tell.
     Forgotten,
 }
 
@@ -92,7 +90,6 @@ impl Machine {
         self.start_commit(at, key, Kind::Save);
     }
 
-    /// Nothing runs and no commit is under way: the tenure ends.
     pub(crate) fn leave(&mut self, at: Moment, key: SessionKey) {
         let Some(tenure) = self.tenure_mut(key) else { return };
         let is_unstored = tenure.sequence == Sequence::ABSENT;
@@ -108,7 +105,7 @@ impl Machine {
             None => return,
         };
         if is_unstored {
-            // Nobody else has ever seen it: there is nothing to write.
+            // The session was never stored or seen elsewhere, so there is nothing to write.
             self.end_tenure(at, key, kind, Sequence::ABSENT);
         } else {
             self.start_commit(at, key, kind);
@@ -186,7 +183,7 @@ impl Machine {
         }
     }
 
-    /// A deadline of a session that this node serves.
+    /// Handles a deadline of a session that this node serves.
     pub(crate) fn ring_tenure(&mut self, at: Moment, key: SessionKey) {
         self.look_at_hand_over(at, key);
         let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_ref()) else { return };
@@ -283,7 +280,8 @@ impl Machine {
         tenure.sequence = sequence;
         tenure.committed = commit.covers;
         tenure.record = commit.record;
-        // Reads of what is committed by now, but taken after this commit was sent, need another or the lease.
+        // Reads of state that is committed by now, but taken after this commit was sent, need another commit or the
+        // lease.
         tenure.wants_commit |= tenure.held.iter().any(|held| held.change <= tenure.committed);
         if kind != Kind::Save {
             self.end_tenure(at, key, kind, sequence);
@@ -292,7 +290,7 @@ impl Machine {
         }
     }
 
-    /// The commit has taken effect: releases what it covers, and what the lease makes good.
+    /// The commit has taken effect: releases the responses that it covers and those that the lease confirms.
     fn release_covered(&mut self, at: Moment, key: SessionKey) {
         let has_lease = self.has_lease(at);
         self.release_held(key, |commit, held| commit.covers(held) || (has_lease && held.change <= commit.covers));
@@ -314,7 +312,7 @@ impl Machine {
     /// The last commit of a tenure has taken effect.
     fn end_tenure(&mut self, at: Moment, key: SessionKey, kind: Kind, sequence: Sequence) {
         let Some(tenure) = self.tenure_mut(key) else { return };
-        // Only those of a session that was never stored: no request ran when the commit was sent, so it covered all.
+        // Only for a session that was never stored: no request ran when the commit was sent, so it covered all.
         let held = std::mem::take(&mut tenure.held);
         let record = tenure.record.clone();
         tenure.leaving = None;
@@ -340,8 +338,8 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// Another node has the session, or nobody can tell. `is_certain` says that the commit under way, if it is not
-    /// covered, has not taken effect and never will.
+    /// Another node owns the session, or may own it. With `is_certain`, the commit under way, if it is not covered, has
+    /// certainly not taken effect and never will.
     pub(crate) fn lose_tenure(&mut self, at: Moment, key: SessionKey, is_certain: bool) {
         self.statistics.lost += 1;
         let Some(tenure) = self.tenure_mut(key) else { return };

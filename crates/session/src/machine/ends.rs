@@ -1,4 +1,4 @@
-//! How sessions leave a node for good: under a new id, with the node's life, or because the node drains.
+//! Sessions that leave a node for good: under a new id, with the node's life, or because the node drains.
 
 use std::ops::Bound;
 
@@ -11,21 +11,21 @@ use super::tenure::{Leaving, Tenure};
 use crate::engine::Sequence;
 use crate::id::SessionKey;
 
-/// The node gives its sessions away, some at a time.
+/// The node releases its sessions, a batch at a time.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Drain {
     cursor: Option<SessionKey>,
-    /// How many are being given up.
+    /// Sessions whose release is under way.
     active: usize,
-    /// The node leaves when nothing is left.
+    /// The node leaves once no session is left.
     is_leaving: bool,
-    /// Nothing is left; the node leaves.
+    /// No session is left and the node leaves.
     pub(crate) is_done: bool,
 }
 
 impl Machine {
-    /// First the session under its new id is stored, which nobody knows yet; then the old one ends. So at no time both
-    /// are known, and a crash between the two loses nothing.
+    /// First stores the session under its new id, which no client knows yet, and only then ends the old one. So both
+    /// ids are never known at once, and a crash in between loses nothing.
     pub(crate) fn store_successor(&mut self, at: Moment, key: SessionKey) {
         let Some(Leaving::Rotate { to, body, .. }) = self.tenure_mut(key).and_then(|tenure| tenure.leaving.as_deref())
         else {
@@ -54,7 +54,6 @@ impl Machine {
         tenure
     }
 
-    /// The successor is stored: now the old session ends.
     pub(crate) fn end_former(&mut self, at: Moment, key: SessionKey) {
         let leaving = self.tenure_mut(key).and_then(|tenure| tenure.leaving.as_deref_mut());
         if let Some(Leaving::Rotate { is_ready, .. }) = leaving {
@@ -63,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// The successor could not be stored: the old session goes on.
+    /// The successor could not be stored: the old session continues.
     pub(crate) fn keep_former(&mut self, at: Moment, key: SessionKey) {
         let Some(tenure) = self.tenure_mut(key) else { return };
         let Some(Leaving::Rotate { request, .. }) = tenure.leaving.as_deref() else { return };
@@ -76,7 +75,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// The session was lost before it could leave in order.
+    /// The session was lost before it could leave in an orderly way.
     pub(crate) fn abandon_leaving(&mut self, at: Moment, leaving: &Leaving) {
         match leaving {
             Leaving::HandOver { .. } => self.abandon_hand_over(leaving),
@@ -91,7 +90,7 @@ impl Machine {
         }
     }
 
-    /// This node's life is over: what it knows of its sessions may be old.
+    /// This node's life has ended: its copies of sessions may be stale.
     pub(crate) fn drop_all_sessions(&mut self, at: Moment) {
         for key in self.sessions.keys().copied().collect::<Vec<_>>() {
             let Some(session) = self.sessions.get(&key) else { continue };
@@ -123,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// Gives up as many sessions as may be under way; leaves when there is nothing left.
+    /// Releases up to a batch of sessions at a time; leaves when none is left.
     pub(crate) fn continue_drain(&mut self, at: Moment) {
         while let Some(key) = self.next_to_free() {
             if let Some(tenure) = self.tenure_mut(key) {

@@ -1,4 +1,5 @@
-//! Sessions that this node does not serve: finds their owners, claims those that have none, forwards to the others.
+//! Sessions that this node does not serve: finds their owners, claims sessions without an owner, forwards requests to
+//! the others.
 
 use std::time::Duration;
 
@@ -22,13 +23,13 @@ impl Machine {
         self.set_phase(key, Phase::Reading { ticket, until });
     }
 
-    /// Reads a session's register. Returns how long a response is awaited, too.
+    /// Reads a session's register. Also returns how long to wait for the response.
     pub(crate) fn ask_to_read(&mut self, at: Moment, key: SessionKey) -> (Ticket, Instant) {
         let ticket = self.ask_engine(Asker::Session(key), EngineRequest::Read { register: Register::Session(key) });
         (ticket, at.now + self.settings.response_max)
     }
 
-    /// The same for a compare-and-set.
+    /// Like [`Self::ask_to_read`], for a compare-and-set.
     pub(crate) fn ask_to_write(
         &mut self,
         at: Moment,
@@ -42,7 +43,6 @@ impl Machine {
         (self.ask_engine(Asker::Session(key), request), at.now + self.settings.response_max)
     }
 
-    /// Reads again, after a pause that grows.
     fn pause_session(&mut self, at: Moment, key: SessionKey) {
         let until = self.end_of_pause(at, key);
         self.set_phase(key, Phase::Pausing { until });
@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    /// A read that finds nothing may be stale. Only a compare-and-set shows that there is nothing.
+    /// A read that finds nothing may be stale. Only a compare-and-set proves absence.
     fn judge_absence(&mut self, at: Moment, key: SessionKey) {
         if self.rules.serves_after_commit {
             let record = self.new_record(at);
@@ -121,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// Nobody serves the session: this node does, unless it has expired or the node drains.
+    /// The session has no owner: this node claims it, unless it has expired or the node drains.
     fn take_up(&mut self, at: Moment, key: SessionKey, sequence: Sequence, record: SessionRecord) {
         if record.has_expired(at.wall) {
             self.bury(at, key, sequence, &record);
@@ -145,7 +145,7 @@ impl Machine {
         self.set_phase(key, Phase::Claiming { ticket, until, record: Box::new(record) });
     }
 
-    /// Makes sure that the session has ended, or never was.
+    /// Writes a tombstone: makes sure that the session has ended, or never existed.
     fn bury(&mut self, at: Moment, key: SessionKey, expected: Sequence, record: &SessionRecord) {
         let mut record = SessionRecord { state: SessionState::Ended, body: Bytes::new(), ..record.clone() };
         record.advance(self.operation());
@@ -153,8 +153,7 @@ impl Machine {
         self.set_phase(key, Phase::Burying { ticket, until });
     }
 
-    /// Whatever the outcome of a claim is, unless it is known to be the newest the record is read again: a second claim
-    /// replaces the first.
+    /// Unless the claim is known to be the newest change, reads the record again: a second claim replaces the first.
     pub(crate) fn take_claim(&mut self, at: Moment, key: SessionKey, response: EngineResponse) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         match (response, &session.phase) {
@@ -180,7 +179,6 @@ impl Machine {
         }
     }
 
-    /// The session has another owner, and requests wait for it.
     pub(crate) fn route(&mut self, at: Moment, key: SessionKey, owner: Owner) {
         match self.standing(at, &owner) {
             Standing::Over => {
@@ -188,7 +186,7 @@ impl Machine {
                 self.advance(at, key);
             }
             Standing::Serving { .. } => self.route_to(at, key, owner),
-            // A later life of this node: another process has its name.
+            // A later life of this node: another process uses its name.
             Standing::Unknown if owner.node == self.me => self.pause_session(at, key),
             Standing::Unknown | Standing::Silent | Standing::Unreachable => {
                 let until = self.end_of_pause(at, key);
@@ -199,7 +197,6 @@ impl Machine {
         }
     }
 
-    /// There may be news of the owner's node.
     pub(crate) fn end_awaiting(&mut self, at: Moment, key: SessionKey) {
         let Some(session) = self.sessions.get(&key) else { return };
         if let Phase::AwaitingNode { owner, .. } = session.phase {
@@ -208,7 +205,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// The owner can be reached: it is asked for the session, or gets the requests.
+    /// The owner is reachable: requests the session from it, or forwards the requests.
     fn route_to(&mut self, at: Moment, key: SessionKey, owner: Owner) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let has_refused = session.refused_by.take() == Some(owner);
@@ -231,13 +228,13 @@ impl Machine {
         }
     }
 
-    /// Whether a request that may not be forwarded any more waits for the session.
+    /// Whether a request that has no hops left waits for the session.
     pub(crate) fn is_needed_here(&self, key: SessionKey) -> bool {
         let queue = self.sessions.get(&key).map(|session| &session.queue);
         queue.is_some_and(|queue| queue.iter().any(|request| self.is_tired(*request)))
     }
 
-    /// Whether a request has been forwarded so often that it must be served here.
+    /// Whether the request has no hops left and must be served here.
     fn is_tired(&self, request: RequestNumber) -> bool {
         self.requests.get(&request).is_some_and(|request| request.hops >= self.settings.hops_max)
     }
@@ -263,7 +260,7 @@ impl Machine {
         }
     }
 
-    /// Those who want a session that this node is not to have go to another node.
+    /// Forwards requests for a session that this node must not take to another node.
     pub(crate) fn forward_away(&mut self, at: Moment, key: SessionKey) {
         let other = self.other_node(at, &key);
         for request in self.take_queue(key) {
@@ -305,8 +302,8 @@ impl Machine {
         }
     }
 
-    /// A request ran on another node than that to which it was sent: the session has moved, and later requests go where
-    /// it is now. If that is wrong, they take one hop more.
+    /// A request ran on another node than the one it was sent to: the session has moved, so later requests go to that
+    /// node. If that is wrong, they take one hop more.
     fn note_owner(&mut self, key: SessionKey, sent_to: NodeName, by: Option<NodeName>) {
         let Some(by) = by.filter(|by| *by != sent_to && *by != self.me) else { return };
         let Some(new) = self.life(by) else { return };
@@ -330,7 +327,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// A watch is believed only where it does no harm to be wrong.
+    /// Uses a watch's report only where a wrong one does no harm.
     pub(crate) fn take_hint(&mut self, at: Moment, register: Register, sequence: Sequence, value: &Bytes) {
         match register {
             Register::Node(name) if name == self.me => self.take_own_hint(at, sequence),
@@ -344,7 +341,7 @@ impl Machine {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let Ok(record) = SessionRecord::decode(&key, value) else { return };
         match &mut session.phase {
-            // Another node seems to have the session: a commit will tell.
+            // Another node seems to own the session; a commit will show.
             Phase::Owned(tenure)
                 if sequence > tenure.sequence && tenure.commit.is_none() && Some(record.state) != me =>
             {

@@ -1,4 +1,4 @@
-//! Sessions that go from one living node to another: one question, one commit by the owner, one response.
+//! Sessions handed over between live nodes: one request, one commit by the owner, one response.
 
 use breme_base::Instant;
 
@@ -10,13 +10,12 @@ use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};
 use crate::record::SessionState;
 
-/// A node that waits for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wanted {
     from: NodeName,
     call: Call,
     to: Owner,
-    /// It gives up then.
+    /// When the waiting node gives up.
     until: Instant,
 }
 
@@ -29,7 +28,8 @@ impl Machine {
             self.refuse_wanted(Some(wanted));
             return;
         }
-        // Who asks has read that this node is the owner. If it has not got the session, it looks, and claims it first.
+        // The requesting node has read that this node is the owner. If the session is not in memory, read its record
+        // and claim it first.
         let session = self.sessions.entry(key).or_insert_with(|| Session::new(false));
         match session.phase {
             Phase::Unread | Phase::Reading { .. } | Phase::Pausing { .. } if session.wanted.is_none() => {
@@ -44,7 +44,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// The session is given away as soon as those who wait here have run, if it is this node's to give.
+    /// Hands the session over once the requests waiting here have run, if this node owns it.
     pub(crate) fn promise(&mut self, at: Moment, key: SessionKey, wanted: Wanted) {
         let Wanted { from, call, to, until } = wanted;
         let grants_left = self.sessions.get(&key).map_or(0, |session| session.queue.len());
@@ -63,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// At a deadline: the delay of the release may be over, or the asker has given up.
+    /// At a deadline: the release delay may have passed, or the requesting node has given up.
     pub(crate) fn look_at_hand_over(&mut self, at: Moment, key: SessionKey) {
         let Some(tenure) = self.tenure_mut(key) else { return };
         let release = tenure.release_at();
@@ -88,7 +88,7 @@ impl Machine {
         self.outputs.push(Output::Answer { to, call, answer });
     }
 
-    /// A response counts only while its question is open, and only for this life.
+    /// A response counts only while its call is open, and only for this life.
     pub(crate) fn take_answer(&mut self, at: Moment, call: Call, answer: HandOverAnswer) {
         let Some(key) = self.calls.remove(&call) else { return };
         let me = self.myself().map(SessionState::Owned);
@@ -112,7 +112,7 @@ impl Machine {
     }
 }
 
-/// When to look again: at the end of the release's delay, or when the asker gives up.
+/// When to look again: at the end of the release delay, or when the requesting node gives up.
 fn next_look(now: Instant, release: Instant, until: Instant) -> Instant {
     if release > now { release.min(until) } else { until }
 }

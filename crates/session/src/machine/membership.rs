@@ -12,20 +12,19 @@ use crate::settings::Reads;
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Membership {
     nonce: u64,
-    /// The present life, or the last one; 0 before the first.
+    /// The current life, or the last one; 0 before the first.
     incarnation: Incarnation,
-    /// The greatest number that a life of this process was to have.
+    /// The highest incarnation number that a life of this process tried to take.
     highest: u64,
-    /// The last life of this process that has ended.
     lost: u64,
     stage: Stage,
-    /// Of this node's record, as this node last wrote it.
+    /// Sequence of this node's record as last written by this node.
     sequence: Sequence,
     renewal: u64,
     lease_end: Instant,
-    /// A process of the same name that was there before, since when this one has seen its record unchanged.
+    /// An earlier process of the same name, and since when its record has been seen unchanged.
     former: Option<Former>,
-    /// A process that has ended, as its supervisor says.
+    /// A process that has exited, according to its supervisor.
     exited: Option<u64>,
     deadline: Instant,
     tries: u32,
@@ -47,9 +46,9 @@ enum Stage {
     Registering { ticket: Ticket, sent: Instant, record: NodeRecord },
     /// A member, until the next renewal.
     Member,
-    /// A member; a renewal is under way.
+    /// A member, with a renewal under way.
     Renewing(Renewal),
-    /// It has left for good.
+    /// Has left for good.
     Left,
 }
 
@@ -57,7 +56,7 @@ enum Stage {
 struct Renewal {
     ticket: Ticket,
     is_read: bool,
-    /// When it was sent for the first time, and for the last.
+    /// When it was first sent, and when last.
     first_sent: Instant,
     last_sent: Instant,
     record: NodeRecord,
@@ -100,7 +99,6 @@ impl Membership {
         self.lease_end
     }
 
-    /// The last life of this process that has a number.
     pub(crate) const fn last_incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -111,7 +109,7 @@ impl Membership {
 }
 
 impl Machine {
-    /// As whom this node owns sessions.
+    /// The identity under which this node owns sessions.
     pub(crate) fn myself(&self) -> Option<Owner> {
         self.membership.member().map(|incarnation| Owner { node: self.me, incarnation })
     }
@@ -178,7 +176,7 @@ impl Machine {
         self.set_lease_timer(at.now + pause);
     }
 
-    /// Decides by the record that was found (it may be stale) how to join.
+    /// Decides from the record found (which may be stale) how to join.
     fn judge_own(&mut self, at: Moment, found: Option<(Sequence, bytes::Bytes)>) {
         let Some((sequence, value)) = found else {
             self.register(at, Sequence::ABSENT, 0);
@@ -195,7 +193,7 @@ impl Machine {
         } else if nonce == self.membership.nonce && number <= self.membership.lost {
             self.pause_joining(at); // stale
         } else if nonce == self.membership.nonce {
-            // Its own, whose response was lost. Its lease is renewed before it is trusted.
+            // This process's own record, whose response was lost. Renew its lease before trusting it.
             self.membership.incarnation = record.incarnation;
             self.membership.renewal = record.renewal;
             self.become_member(at, sequence, Instant::ZERO);
@@ -206,7 +204,7 @@ impl Machine {
         }
     }
 
-    /// Whether the process that wrote the record can trust its lease no more.
+    /// Whether the process that wrote the record can no longer trust its lease.
     fn is_former_over(&mut self, at: Moment, sequence: Sequence, nonce: u64) -> bool {
         if self.membership.exited == Some(nonce) {
             return true;
@@ -305,12 +303,13 @@ impl Machine {
     fn judge_looked_up(&mut self, at: Moment, renewal: &Renewal, found: Option<(Sequence, bytes::Bytes)>) {
         let newer = found.filter(|(sequence, _)| *sequence > self.membership.sequence);
         let Some((sequence, value)) = newer else {
-            // Not written yet; the same again can take effect only once. After a pause, since the read may be stale.
+            // Not written yet; a retry of the same record can take effect only once. Pause first, since the read may be
+            // stale.
             self.set_lease_timer(at.now + self.settings.retry_pause);
             return;
         };
         if NodeRecord::decode(&self.me, &value).is_ok_and(|record| record == renewal.record) {
-            // It may be the first try that took effect.
+            // The first attempt may be the one that took effect.
             self.end_renewal(at, renewal, sequence, renewal.first_sent);
         } else {
             self.lose_life(at);
@@ -345,14 +344,14 @@ impl Machine {
         }
     }
 
-    /// Its own record seems to have been changed by somebody else: a renewal will tell.
+    /// Another node seems to have changed this node's record; a renewal will show.
     pub(crate) fn take_own_hint(&mut self, at: Moment, sequence: Sequence) {
         if sequence > self.membership.sequence {
             self.renew(at);
         }
     }
 
-    /// Another node has ended this life, or another process has this node's name.
+    /// Another node has ended this life, or another process uses this node's name.
     fn lose_life(&mut self, at: Moment) {
         self.statistics.fenced += 1;
         self.tell(Event::Fenced(self.membership.incarnation));

@@ -1,4 +1,4 @@
-//! The ownership protocol as a state machine. The documentation of the crate describes it.
+//! The ownership protocol as a state machine. The crate's documentation describes it.
 
 mod agenda;
 mod commits;
@@ -38,9 +38,8 @@ use crate::name::{Incarnation, NodeName};
 use crate::record::OperationId;
 use crate::settings::{Rules, Settings, SettingsError};
 
-/// One node's part in the ownership protocol: inputs go in with their moments, outputs come out.
-///
-/// It opens nothing and reads no clock. The same inputs give the same outputs.
+/// One node's part in the ownership protocol. Performs no I/O and reads no clock: the same inputs give the same
+/// outputs.
 #[derive(Clone, Debug)]
 pub struct Machine {
     settings: Arc<Settings>,
@@ -49,12 +48,12 @@ pub struct Machine {
     membership: Membership,
     nodes: BTreeMap<NodeName, Node>,
     sessions: BTreeMap<SessionKey, Session>,
-    /// How many of the sessions this node owns.
+    /// Number of sessions that this node owns.
     owned: usize,
     requests: BTreeMap<RequestNumber, Request>,
-    /// Whom the engine's responses are for.
+    /// Who awaits each response of the engine.
     tickets: BTreeMap<Ticket, Asker>,
-    /// Which session each question to another node is about.
+    /// The session of each call to another node.
     calls: BTreeMap<Call, SessionKey>,
     agenda: Agenda,
     /// Numbers tickets, calls, tenures and operations.
@@ -64,7 +63,6 @@ pub struct Machine {
     outputs: Vec<Output>,
 }
 
-/// Whom a response of the engine is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asker {
     Membership,
@@ -73,8 +71,8 @@ enum Asker {
 }
 
 impl Machine {
-    /// The machine of the node `me` in this process, which has drawn `nonce` at random. It joins the cluster with its
-    /// first [`Input::Time`].
+    /// Creates the machine of the node `me` in this process, with a random `nonce`. It joins the cluster with its first
+    /// [`Input::Time`].
     ///
     /// # Errors
     ///
@@ -83,7 +81,7 @@ impl Machine {
         Self::with_rules(settings, Rules::default(), me, nonce)
     }
 
-    /// As `new`, with rules switched off: for tests of checkers.
+    /// Like `new`, with some rules disabled, to test checkers.
     #[doc(hidden)]
     pub fn with_rules(settings: Settings, rules: Rules, me: NodeName, nonce: u64) -> Result<Self, SettingsError> {
         settings.check()?;
@@ -108,9 +106,7 @@ impl Machine {
         })
     }
 
-    /// Takes an input in and appends what the driver is to do to `outputs`.
-    ///
-    /// Moments never go back.
+    /// Handles an input and appends the resulting outputs. `at` must never decrease.
     pub fn handle(&mut self, at: Moment, input: Input, outputs: &mut Vec<Output>) {
         match input {
             Input::Begin { request, session, access, hops } => self.begin(at, request, session, access, hops),
@@ -133,19 +129,18 @@ impl Machine {
         outputs.append(&mut self.outputs);
     }
 
-    /// When [`Input::Time`] is due, at the latest.
+    /// The latest time for the next [`Input::Time`].
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.agenda.next()
     }
 
-    /// The node's name.
     #[must_use]
     pub const fn node(&self) -> NodeName {
         self.me
     }
 
-    /// The node's present life, if it is a member of the cluster.
+    /// The node's current life, if it is a member of the cluster.
     #[must_use]
     pub const fn incarnation(&self) -> Option<Incarnation> {
         self.membership.member()
@@ -165,7 +160,7 @@ impl Machine {
             Some(Asker::Membership) => self.take_lease_response(at, ticket, response),
             Some(Asker::Node(name)) => self.take_node_response(at, name, ticket, response),
             Some(Asker::Session(key)) => self.take_session_response(at, key, ticket, response),
-            // Too late: the outcome has been looked up, or nobody wants it any more.
+            // Late: the outcome has been looked up, or is no longer needed.
             None => {}
         }
     }
@@ -191,7 +186,7 @@ impl Machine {
     }
 }
 
-/// The state without settings and statistics, so that a model checker knows equal states.
+/// Hashes the state without settings and statistics, so that a model checker recognises equal states.
 impl Hash for Machine {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.membership.hash(hasher);

@@ -17,12 +17,12 @@ use crate::record::{NodeRecord, NodeState};
 pub(crate) struct Node {
     sequence: Sequence,
     record: Option<NodeRecord>,
-    /// Since when this is the newest record that is known; none if none was ever read.
+    /// When the newest known record was first seen; none if none was ever read.
     observed: Option<Instant>,
     question: Option<Question>,
-    /// A process that has ended, as its supervisor says.
+    /// A process that has exited, according to its supervisor.
     exited: Option<u64>,
-    /// Requests are not forwarded to it until then, unless it renews its lease.
+    /// No requests are forwarded to it before then, unless it renews its lease.
     unreachable_until: Instant,
     /// Sessions that wait for news of this node.
     awaiting: BTreeSet<SessionKey>,
@@ -32,7 +32,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Hash)]
 enum Question {
     Read(Ticket),
-    /// With the record that ends its life.
+    /// Writing the record that ends its life.
     Fence(Ticket, NodeRecord),
 }
 
@@ -54,11 +54,11 @@ impl Default for Node {
 /// Whether an owner may still serve its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It may.
+    /// It may serve them.
     Serving { is_draining: bool },
-    /// It may, but it cannot be reached at the moment.
+    /// It may, but cannot currently be reached.
     Unreachable,
-    /// Its lease is over, so its life can be ended.
+    /// Its lease has expired, so its life can be ended.
     Silent,
     /// Its life has ended.
     Over,
@@ -89,7 +89,7 @@ impl Machine {
         let is_silent =
             node.lease_end(self.settings.lease_waited()) <= at.now || node.has_exited(owner.incarnation.nonce);
         let is_draining = match &node.record {
-            // Its register has been lost. It ends as all do: after a lease.
+            // Its register has been lost. Its life ends as usual: after a lease.
             None => false,
             Some(record) if record.incarnation.number > owner.incarnation.number => return Standing::Over,
             Some(record) if record.incarnation.number < owner.incarnation.number => return Standing::Unknown,
@@ -111,13 +111,12 @@ impl Machine {
         }
     }
 
-    /// Where a node can be reached.
     pub(crate) fn address(&self, name: &NodeName) -> String {
         let record = self.nodes.get(name).and_then(|node| node.record.as_ref());
         record.map_or_else(String::new, |record| record.address.clone())
     }
 
-    /// A node that would take a session from this one, the same for all who ask (rendezvous hashing).
+    /// The node that would take a session from this one; the same for all callers (rendezvous hashing).
     pub(crate) fn other_node(&self, at: Moment, key: &SessionKey) -> Option<NodeName> {
         let takes = |name: &NodeName, node: &Node| {
             let record = node.record.as_ref()?;
@@ -133,7 +132,7 @@ impl Machine {
         self.nodes.iter().filter_map(|(name, node)| takes(name, node)).max_by_key(weight)
     }
 
-    /// A session waits for news of the node of its owner, and for `until` at the latest.
+    /// Makes a session wait for news of its owner's node, at the latest until `until`.
     pub(crate) fn await_node(&mut self, at: Moment, key: SessionKey, owner: &Owner) -> Instant {
         if let Some(node) = self.node_mut(owner.node) {
             node.awaiting.insert(key);
@@ -150,7 +149,7 @@ impl Machine {
         Some(self.nodes.entry(name).or_default())
     }
 
-    /// Does what brings news of an owner: ends its life if its lease is over, else reads its record.
+    /// Obtains news of an owner: ends its life if its lease has expired, else reads its record.
     fn attend(&mut self, at: Moment, owner: &Owner) {
         let is_silent = self.standing(at, owner) == Standing::Silent;
         let Some(node) = self.node_mut(owner.node) else { return };
@@ -206,7 +205,7 @@ impl Machine {
         node.question.take()
     }
 
-    /// No response about a node came in time, or its lease may be over.
+    /// No response about a node arrived in time, or its lease may have expired.
     pub(crate) fn ring_node(&mut self, at: Moment, name: NodeName) {
         match self.take_question_about(name) {
             Some(Question::Fence(ticket, _)) => {
@@ -221,8 +220,8 @@ impl Machine {
         self.watch_lease(at, name);
     }
 
-    /// While requests wait for the node to which they were forwarded, its life is ended as soon as its lease is over:
-    /// if all clients of its sessions wait, none of them makes this node look for a new owner.
+    /// Ends the life of a node with forwarded requests as soon as its lease has expired: if all clients of its sessions
+    /// wait, no other request makes this node look for a new owner.
     pub(crate) fn watch_lease(&mut self, at: Moment, name: NodeName) {
         let (waited, pause) = (self.settings.lease_waited(), self.settings.response_max);
         let Some(node) = self.nodes.get(&name).filter(|node| node.deadline == Instant::FAR) else { return };
@@ -230,7 +229,7 @@ impl Machine {
         if self.life(name).is_none() || !self.has_forwarded_to(name) {
             return;
         }
-        // The engine was asked in vain: it is asked again after a pause.
+        // The last request to the engine failed: retry after a pause.
         let deadline = if lease_end > at.now { lease_end } else { at.now + pause };
         self.agenda.set(Timer::Node(name), Instant::FAR, deadline);
         if let Some(node) = self.nodes.get_mut(&name) {
@@ -245,7 +244,6 @@ impl Machine {
         }
     }
 
-    /// A node's last known life, if it has not ended.
     pub(crate) fn life(&self, name: NodeName) -> Option<Owner> {
         let record = self.nodes.get(&name)?.record.as_ref()?;
         (record.state != NodeState::Over).then_some(Owner { node: name, incarnation: record.incarnation })
@@ -269,13 +267,13 @@ impl Machine {
                 self.tell(Event::FencedPeer(Owner { node: name, incarnation: record.incarnation }));
                 self.observe(at, name, sequence, record);
             }
-            // It has renewed its lease, or another node was faster, or nobody knows.
+            // It has renewed its lease, or another node was faster, or the outcome is unknown.
             (Some(Question::Fence(..)), _) => self.read_node(at, name),
             (Some(Question::Read(_)), EngineResponse::Found(Some((sequence, value)))) => {
                 self.observe_bytes(at, name, sequence, &value);
             }
             (Some(Question::Read(_)), EngineResponse::Found(None)) => self.observe_absence(at, name),
-            // Who waits will ask again.
+            // Waiting sessions will query again.
             _ => {}
         }
         self.watch_lease(at, name);
@@ -320,7 +318,6 @@ impl Machine {
         }
     }
 
-    /// The supervisor of a process has seen it end.
     pub(crate) fn take_exit(&mut self, at: Moment, name: NodeName, nonce: u64) {
         if name == self.me {
             self.membership.set_exited(nonce);

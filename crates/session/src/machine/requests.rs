@@ -1,4 +1,4 @@
-//! Requests from their beginning to their end.
+//! The life of a request, from arrival to response.
 
 use breme_base::Instant;
 
@@ -10,13 +10,12 @@ use crate::id::SessionKey;
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Request {
     pub(crate) session: SessionKey,
-    /// The session is a new one.
     pub(crate) is_new: bool,
     pub(crate) access: Access,
     pub(crate) hops: u8,
     pub(crate) stage: Stage,
     deadline: Instant,
-    /// How long it may wait to run.
+    /// When it stops waiting to run.
     pub(crate) waits_until: Instant,
 }
 
@@ -25,18 +24,17 @@ pub(crate) enum Stage {
     /// In its session's queue.
     Waiting,
     Running(Snapshot),
-    /// Its response waits for a commit.
     Held,
     Forwarded(crate::name::NodeName),
 }
 
-/// The state on which a request runs.
+/// The state that a request runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Snapshot {
     pub(crate) tenure: u64,
-    /// How many changes it contains.
+    /// Number of changes that it contains.
     pub(crate) change: u64,
-    /// How many commits had been sent when it was taken.
+    /// Number of commits sent before it was taken.
     pub(crate) commits_sent: u64,
 }
 
@@ -61,14 +59,14 @@ impl Machine {
         self.agenda.set(Timer::Request(number), Instant::FAR, deadline);
         let session = self.sessions.entry(key).or_insert_with(|| Session::new(is_new));
         session.queue.push_back(number);
-        // Who forwards to this node believes that it is the owner: it may be right by now.
+        // The forwarding node believes that this node is the owner, which may be true by now.
         if hops > 0 && matches!(session.phase, Phase::Elsewhere { .. }) {
             self.set_phase(key, Phase::Unread);
         }
         self.advance(at, key);
     }
 
-    /// Whether the session has a place in memory, and room for one request more.
+    /// Whether the session is or fits in memory and has room for another request.
     fn has_place(&mut self, key: &SessionKey, is_new: bool) -> bool {
         match self.sessions.get(key) {
             Some(session) => !is_new && session.request_count() < self.settings.session_requests_max,
@@ -90,7 +88,6 @@ impl Machine {
         }
     }
 
-    /// The request's time is up.
     pub(crate) fn ring_request(&mut self, _at: Moment, number: RequestNumber) {
         let Some(request) = self.requests.get_mut(&number) else { return };
         request.deadline = Instant::FAR;
@@ -141,7 +138,7 @@ impl Machine {
         self.outputs.push(Output::Release { request, outcome });
     }
 
-    /// There is no such session: those who wait for it learn so.
+    /// There is no such session: ends the requests that wait for it.
     pub(crate) fn end_queue_absent(&mut self, key: SessionKey) {
         for request in self.take_queue(key) {
             self.statistics.absent += 1;

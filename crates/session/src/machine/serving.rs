@@ -1,4 +1,4 @@
-//! Requests run on the state in memory, in turn; their responses wait for what makes them true.
+//! Runs requests on the state in memory, in turn; their responses wait for confirmation.
 
 use bytes::Bytes;
 
@@ -13,17 +13,16 @@ use crate::record::{SessionRecord, SessionState};
 use crate::settings::Durability;
 use breme_base::Instant;
 
-/// What a request has done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Applied {
     Nothing,
     Written,
-    /// It has logged out or in.
+    /// It has logged out or rotated the id.
     Ended,
 }
 
 impl Machine {
-    /// A new session: this node owns it, and nothing is stored until something is written.
+    /// Starts a new session: this node owns it, and nothing is stored until a request writes.
     pub(crate) fn start_fresh(&mut self, at: Moment, key: SessionKey) {
         if self.drain.is_some() && self.other_node(at, &key).is_some() && !self.is_needed_here(key) {
             self.forward_away(at, key);
@@ -47,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// From now on this node serves the session.
+    /// This node starts to serve the session.
     pub(crate) fn install(&mut self, at: Moment, key: SessionKey, sequence: Sequence, record: SessionRecord) {
         let number = self.number();
         let mut wanted = None;
@@ -66,7 +65,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// Does for a session of this node what can be done: runs requests, starts commits, ends the tenure.
+    /// Advances a session of this node: runs requests, starts commits, ends the tenure.
     pub(crate) fn serve(&mut self, at: Moment, key: SessionKey) {
         self.start_ending_if_expired(at, key);
         self.run_waiting(at, key);
@@ -110,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// A new session in which nobody has written: there is nothing to keep.
+    /// Ends a new session without changes: there is nothing to store.
     fn end_unstored(&mut self, key: SessionKey) {
         if self.sessions.get(&key).is_some_and(|session| session.queue.is_empty()) {
             self.remove_session(key);
@@ -123,7 +122,7 @@ impl Machine {
         let (key, access) = (request.session, request.access);
         let tenure = self.tenure_mut(key).filter(|tenure| tenure.number == snapshot.tenure);
         let Some(tenure) = tenure else {
-            // The session went to another node meanwhile. With `Memory`, what was read is good enough.
+            // The session has moved to another node meanwhile. With `Memory`, what was read is good enough.
             let is_done = self.settings.durability == Durability::Memory && change == Change::Unchanged;
             self.release(number, if is_done { Outcome::Done } else { Outcome::NotDone });
             return;
@@ -136,7 +135,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// Makes the change in memory.
+    /// Applies the change in memory.
     fn apply(
         &mut self,
         number: RequestNumber,
@@ -170,7 +169,7 @@ impl Machine {
         Ok(Applied::Ended)
     }
 
-    /// Logging out and logging in go before whatever else was to become of the session.
+    /// Logout and rotation take precedence over any other planned end.
     fn change_leaving(&mut self, key: SessionKey, leaving: Leaving) {
         let Some(tenure) = self.tenure_mut(key) else { return };
         match tenure.leaving.replace(Box::new(leaving)).as_deref() {
@@ -180,19 +179,19 @@ impl Machine {
         }
     }
 
-    /// Releases the response if it is good by now, else holds it.
+    /// Releases the response if it is confirmed, else holds it.
     fn settle(&mut self, at: Moment, key: SessionKey, request: RequestNumber, snapshot: Snapshot, applied: Applied) {
-        // The lease is checked after the snapshot was taken: if it is good now, it was good then.
+        // The lease is checked after the snapshot was taken: if it is valid now, it was valid then.
         let has_lease = self.has_lease(at);
         let has_written = applied != Applied::Nothing;
-        // Who has logged out or in must find it so on every node.
+        // Logout and rotation must be visible on every node.
         let is_memory = self.settings.durability == Durability::Memory && applied != Applied::Ended;
         let deadline = at.now + self.settings.wait_max;
         let Some(tenure) = self.tenure_mut(key) else { return };
         let change = if has_written { tenure.change } else { snapshot.change };
         let is_committed = !has_written && change <= tenure.committed;
         tenure.wants_commit |= tenure.must_touch() && tenure.sequence != Sequence::ABSENT;
-        // A new session in which nothing was written shows nothing.
+        // A new session without changes shows nothing.
         let is_empty = is_committed && tenure.sequence == Sequence::ABSENT;
         if is_memory || is_empty {
             self.release(request, Outcome::Done);
@@ -206,7 +205,7 @@ impl Machine {
         }
     }
 
-    /// The time of a held response is up.
+    /// A held response has timed out.
     pub(crate) fn give_up_held(&mut self, number: RequestNumber) {
         let Some(key) = self.requests.get(&number).map(|request| request.session) else { return };
         let Some(tenure) = self.tenure_mut(key) else { return };

@@ -1,4 +1,4 @@
-//! Sessions as this node sees them: what is known of each, and what is under way.
+//! Sessions as this node sees them: what it knows of each, and what is under way.
 
 use std::collections::VecDeque;
 
@@ -13,69 +13,68 @@ use crate::id::SessionKey;
 use crate::name::Owner;
 use crate::record::SessionRecord;
 
-/// How many sessions are looked at to find one that can leave the memory.
+/// Number of sessions examined to find one that can be evicted.
 const EVICTION_LOOKS_MAX: usize = 32;
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Session {
-    /// Requests that have not run, in the order of their arrival.
+    /// Requests that have not run, in order of arrival.
     pub(crate) queue: VecDeque<RequestNumber>,
     pub(crate) phase: Phase,
-    /// The newest version that was seen in its register.
+    /// The newest version seen in its register.
     pub(crate) seen: (Sequence, u64),
-    /// How many requests this node has forwarded since it last owned the session.
+    /// Number of requests that this node has forwarded since it last owned the session.
     pub(crate) forwarded: u32,
-    /// This owner has refused to hand the session over: it is not asked again at once.
+    /// The owner that has refused to hand the session over; do not retry at once.
     pub(crate) refused_by: Option<Owner>,
-    /// Another node has asked for the session, which is this node's but not in its memory.
+    /// Another node requests the session, which this node owns but does not have in memory.
     pub(crate) wanted: Option<Wanted>,
-    /// How often something has been tried in vain.
+    /// Number of failed attempts.
     pub(crate) tries: u32,
     deadline: Instant,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Phase {
-    /// A new session, of which nothing is stored.
+    /// A new session, not stored.
     Fresh,
-    /// Its record is to be read.
+    /// Its record must be read.
     Unread,
     Reading {
         ticket: Ticket,
         until: Instant,
     },
-    /// It will be read again.
+    /// Its record will be read again.
     Pausing {
         until: Instant,
     },
-    /// Its owner does not respond; news of its node is awaited.
+    /// Its owner does not respond; waits for news of its node.
     AwaitingNode {
         owner: Owner,
         until: Instant,
     },
-    /// A compare-and-set that makes this node its owner is under way.
+    /// A compare-and-set is under way that makes this node its owner.
     Claiming {
         ticket: Ticket,
         until: Instant,
         record: Box<SessionRecord>,
     },
-    /// A compare-and-set that ends it is under way.
+    /// A compare-and-set is under way that ends it.
     Burying {
         ticket: Ticket,
         until: Instant,
     },
-    /// Its owner has been asked to hand it over.
+    /// A hand-over has been requested from its owner.
     Asking {
         call: Call,
         until: Instant,
         owner: Owner,
     },
-    /// It has another owner, to whom requests are forwarded.
+    /// Another node owns it and gets its requests.
     Elsewhere {
         owner: Owner,
         until: Instant,
     },
-    /// This node serves it.
     Owned(Box<Tenure>),
 }
 
@@ -148,7 +147,6 @@ impl Machine {
         }
     }
 
-    /// Does for a session what can be done now.
     pub(crate) fn advance(&mut self, at: Moment, key: SessionKey) {
         let Some(session) = self.sessions.get(&key) else { return };
         let is_waited_for = session.is_waited_for();
@@ -165,7 +163,7 @@ impl Machine {
         self.set_session_timer(key);
     }
 
-    /// Those that waited until this node is a member, or that it may no longer keep.
+    /// Advances sessions that waited until this node is a member, or that it may no longer keep.
     pub(crate) fn advance_waiting(&mut self, at: Moment) {
         let is_waiting = |session: &Session| matches!(session.phase, Phase::Fresh | Phase::Unread);
         let keys = self.sessions.iter().filter(|(_, session)| is_waiting(session)).map(|(key, _)| *key);
@@ -205,7 +203,7 @@ impl Machine {
         self.advance(at, key);
     }
 
-    /// A response to what was asked about the session is not awaited any more.
+    /// Stops waiting for the response to a request about the session.
     pub(crate) fn drop_question(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get(&key) else { return };
         match &session.phase {
@@ -238,8 +236,8 @@ impl Machine {
         self.set_session_timer(key);
     }
 
-    /// Makes room for a session: one that is elsewhere is forgotten, one that is quiet will be claimed again when it is
-    /// needed. Those that are next to expire go first.
+    /// Makes room by evicting a session: one owned elsewhere is forgotten, an idle one will be claimed again when
+    /// needed. Those that expire next are evicted first.
     pub(crate) fn evict(&mut self) -> bool {
         let can_go = |key: &SessionKey| self.sessions.get(key).is_some_and(Session::can_be_evicted);
         let found = self.agenda.sessions().take(EVICTION_LOOKS_MAX).find(can_go);

@@ -1,4 +1,4 @@
-//! What has happened and what there is, for `/metrics`.
+//! Counters and gauges for `/metrics`.
 
 use std::time::Duration;
 
@@ -6,68 +6,62 @@ use super::sessions::Phase;
 use super::{Machine, Moment};
 use crate::id::SessionKey;
 
-/// How often what has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// Requests that ran.
     pub run: u64,
-    /// Responses released as good.
+    /// Responses released as `Done`.
     pub done: u64,
-    /// Requests whose change is not in the session.
+    /// Requests whose change did not take effect.
     pub not_done: u64,
-    /// Requests of which nobody knows.
+    /// Requests with unknown outcome.
     pub unknown: u64,
-    /// Requests refused before they ran.
+    /// Requests refused before running.
     pub refused: u64,
-    /// Requests for sessions that are not there.
+    /// Requests for sessions that do not exist.
     pub absent: u64,
-    /// Requests forwarded.
     pub forwarded: u64,
-    /// Reads that rested on the lease.
+    /// Reads confirmed by the lease.
     pub leased_reads: u64,
-    /// Compare-and-sets of sessions that were committed.
+    /// Committed compare-and-sets of sessions.
     pub commits: u64,
-    /// Compare-and-sets of sessions that met another's.
+    /// Compare-and-sets of sessions that conflicted with another's.
     pub conflicts: u64,
     /// Compare-and-sets of sessions whose outcome had to be looked up.
     pub looked_up: u64,
-    /// Sessions lost to another node.
     pub lost: u64,
-    /// Sessions claimed, after a failover or because nobody had them.
+    /// Sessions claimed, after a failover or because they had no owner.
     pub claimed: u64,
-    /// Sessions given to another node.
+    /// Sessions handed over to another node.
     pub given: u64,
-    /// Sessions taken over from another node that was alive.
+    /// Sessions taken over from another live node.
     pub taken: u64,
-    /// Lives of this node that another node ended.
+    /// Lives of this node ended by another node.
     pub fenced: u64,
-    /// Lives of other nodes that this node ended.
+    /// Lives of other nodes ended by this node.
     pub fenced_others: u64,
-    /// Sessions that expired here.
     pub expired: u64,
-    /// Records that were damaged or went back.
+    /// Records that were damaged or older than before.
     pub damaged: u64,
 }
 
-/// What there is at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Sessions that this node owns.
     pub owned: usize,
-    /// Sessions in memory, including those that are known to be elsewhere.
+    /// Sessions in memory, including those known to be owned elsewhere.
     pub sessions: usize,
-    /// Requests that wait, run, or are held or forwarded.
+    /// Requests waiting, running, held or forwarded.
     pub requests: usize,
-    /// Questions to the engine that have no response yet.
+    /// Requests to the engine without a response yet.
     pub engine_questions: usize,
-    /// How long the lease is still good for; zero if it is over.
+    /// Remaining validity of the lease; zero if it has expired.
     pub lease_margin: Duration,
 }
 
 impl Machine {
-    /// Whether this node would respond from its own memory, without asking anyone: for models.
+    /// Whether this node would respond from its own memory without contacting another: for models.
     #[doc(hidden)]
     #[must_use]
     pub fn trusts_memory(&self, at: Moment, key: &SessionKey) -> bool {
@@ -75,13 +69,11 @@ impl Machine {
         self.has_lease(at) && matches!(tenure, Some(Phase::Owned(tenure)) if !tenure.is_ending())
     }
 
-    /// What has happened since the start.
     #[must_use]
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// What there is.
     #[must_use]
     pub fn gauges(&self, at: Moment) -> Gauges {
         Gauges {

@@ -15,14 +15,14 @@ use crate::record::SessionRecord;
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Tenure {
-    /// Tells it from an earlier tenure of the same session.
+    /// Distinguishes it from an earlier tenure of the same session.
     pub(crate) number: u64,
-    /// Of the last record that this node knows to be committed; absent if nothing is stored yet.
+    /// Sequence of the last record known to be committed; absent if nothing is stored yet.
     pub(crate) sequence: Sequence,
     pub(crate) record: SessionRecord,
-    /// The newest body; that of the record may be behind.
+    /// The newest body; that of the record may be older.
     pub(crate) body: Bytes,
-    /// Counts the changes of the body, and how many of them are committed.
+    /// Number of changes of the body, and how many of them are committed.
     pub(crate) change: u64,
     pub(crate) committed: u64,
     pub(crate) commits_sent: u64,
@@ -30,12 +30,12 @@ pub(crate) struct Tenure {
     pub(crate) held: Vec<Held>,
     pub(crate) commit: Option<Box<Commit>>,
     pub(crate) leaving: Option<Box<Leaving>>,
-    /// A commit is wanted though nothing has changed: a read is to be confirmed, or the time of use written.
+    /// A commit is needed though nothing has changed: to confirm a read, or to store the time of use.
     pub(crate) wants_commit: bool,
     pub(crate) used: Moment,
-    /// By its age.
+    /// When it expires by age.
     pub(crate) absolute_end: Instant,
-    /// It was made to take the place of another session, and is not known to anyone yet.
+    /// The session that this one replaces; no client knows it yet.
     pub(crate) successor_of: Option<SessionKey>,
     release_delay: Duration,
 }
@@ -46,35 +46,33 @@ pub(crate) enum Running {
     Writer,
 }
 
-/// A response that waits for a commit.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Held {
     pub(crate) request: RequestNumber,
-    /// The changes that it shows.
+    /// Number of changes that it shows.
     pub(crate) change: u64,
     pub(crate) commits_sent: u64,
     pub(crate) has_written: bool,
 }
 
-/// Why and how the tenure is to end.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Leaving {
-    /// Another node wants it. Those who wait here run first.
+    /// Another node requests it. Requests waiting here run first.
     HandOver {
         from: NodeName,
         call: Call,
         to: Owner,
-        /// The asker gives up then.
+        /// When the requesting node gives up.
         until: Instant,
-        /// When to look whether it can be given.
+        /// When to check whether it can be handed over.
         next_look: Instant,
         grants_left: usize,
     },
     /// The node drains.
     Free,
-    /// It was logged out, or has expired.
+    /// Logged out or expired.
     End,
-    /// It goes on under another id. First the other is stored (`is_ready`), then this one ends.
+    /// Continues under another id: first the new one is stored (`is_ready`), then this one ends.
     Rotate { request: RequestNumber, to: SessionKey, body: Bytes, is_ready: bool },
 }
 
@@ -116,7 +114,7 @@ impl Tenure {
         running + self.held.len()
     }
 
-    /// Nothing is under way, and everything is committed.
+    /// Whether nothing is under way and everything is committed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_idle()
             && self.held.is_empty()
@@ -131,12 +129,11 @@ impl Tenure {
         idle_end.min(self.absolute_end)
     }
 
-    /// When a session that another node wants may be given: some time after it was last used.
+    /// When a session that another node requests may be handed over: some time after its last use.
     pub(crate) fn release_at(&self) -> Instant {
         if self.release_delay.is_zero() { Instant::ZERO } else { self.used.now + self.release_delay }
     }
 
-    /// Whether the next request may run now.
     pub(crate) fn admits(&self, access: Access, now: Instant) -> bool {
         let has_place = match (&self.running, access) {
             (Running::Readers(count), Access::Exclusive) => *count == 0,
@@ -146,12 +143,11 @@ impl Tenure {
         has_place && !self.is_closing(now)
     }
 
-    /// Whether the commit that ends the tenure is under way.
     pub(crate) fn is_ending(&self) -> bool {
         self.commit.as_ref().is_some_and(|commit| commit.ends_tenure())
     }
 
-    /// Whether it may go to another node when its requests have ended.
+    /// Whether it may move to another node when its requests have ended.
     pub(crate) fn can_be_given(&self) -> bool {
         let is_stored = self.sequence != Sequence::ABSENT;
         is_stored && self.leaving.is_none() && !self.is_ending() && self.successor_of.is_none()
@@ -161,7 +157,7 @@ impl Tenure {
         self.is_ending() || self.may_leave(now)
     }
 
-    /// Whether it is to end, and nobody who waits here runs before.
+    /// Whether it is to end without running the waiting requests first.
     pub(crate) fn may_leave(&self, now: Instant) -> bool {
         match self.leaving.as_deref() {
             None => false,
@@ -190,13 +186,13 @@ impl Tenure {
         }
     }
 
-    /// Whether the time of use in the record is so old that it has to be written.
+    /// Whether the time of use in the record is old enough to be written again.
     pub(crate) fn must_touch(&self) -> bool {
         let behind = Duration::from_millis(self.used.wall.0.saturating_sub(self.record.accessed.0));
         behind >= self.record.idle / 10
     }
 
-    /// When something is to be done though nothing happens.
+    /// When the session must be advanced next if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         let commit = self.commit.as_ref().map_or(Instant::FAR, |commit| commit.until());
         let leaving = match self.leaving.as_deref() {

@@ -1,4 +1,4 @@
-//! Nodes and an engine that respond at once, and time that passes when it is told to.
+//! Nodes and an engine that respond at once, in virtual time.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ pub struct Lab {
     pub is_engine_away: bool,
     /// Nodes that do nothing.
     pub stopped: Vec<usize>,
-    /// Compare-and-sets of sessions that reached the engine.
+    /// Compare-and-sets of sessions received by the engine.
     pub commits: usize,
-    /// What a test looks at.
+    /// Outputs to be inspected by the test.
     told: Vec<(usize, Output)>,
     waiting: Vec<(usize, Ticket, EngineRequest)>,
     requests: u64,
@@ -32,7 +32,6 @@ pub fn name(node: usize) -> NodeName {
     NodeName::new(NAMES[node]).unwrap()
 }
 
-/// What has become of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     Run(Bytes),
@@ -43,7 +42,7 @@ pub enum End {
 }
 
 impl Lab {
-    /// Members that know of each other.
+    /// Creates nodes that know each other.
     pub fn new(settings: &Settings, nodes: usize) -> Self {
         let machine = |node| Machine::new(settings.clone(), name(node), 1 + node as u64).unwrap();
         let mut lab = Self {
@@ -86,7 +85,7 @@ impl Lab {
         self.respond();
     }
 
-    /// The engine responds to all that waits.
+    /// The engine responds to all pending requests.
     pub fn respond(&mut self) {
         while !self.is_engine_away && !self.waiting.is_empty() {
             let (node, ticket, request) = self.waiting.remove(0);
@@ -104,7 +103,7 @@ impl Lab {
         }
     }
 
-    /// What waits for the engine never arrives.
+    /// Pending engine requests are lost.
     pub fn lose_engine_requests(&mut self) {
         self.waiting.clear();
     }
@@ -140,21 +139,21 @@ impl Lab {
         self.finish(node, request, Change::Write(Bytes::from_static(body.as_bytes())));
     }
 
-    /// A session with this body, owned by the node.
+    /// Creates a session with this body, owned by the node.
     pub fn create(&mut self, node: usize, body: &'static str) {
         let request = self.begin_with(node, Target::New(KEY), Access::Exclusive, 0);
         self.write(node, request, body);
         assert_eq!(self.ends(request), [End::Run(Bytes::new()), End::Released(Outcome::Done)]);
     }
 
-    /// Runs a request that only reads, to its end.
+    /// Runs a read-only request to its end.
     pub fn read(&mut self, node: usize) -> Vec<End> {
         let request = self.begin(node);
         self.finish(node, request, Change::Unchanged);
         self.ends(request)
     }
 
-    /// What has been told of a request since this was last asked.
+    /// How the request has ended, since the last call.
     pub fn ends(&mut self, of: RequestNumber) -> Vec<End> {
         let about = |output: &Output| match output {
             Output::Run { request, .. }
@@ -190,7 +189,7 @@ fn place(name: NodeName) -> usize {
     NAMES.iter().position(|known| *known == name.as_str()).unwrap()
 }
 
-/// It ran on this body, and its response was released.
+/// It ran on this body and its response was released.
 pub fn done(body: &'static str) -> Vec<End> {
     vec![End::Run(body.into()), End::Released(Outcome::Done)]
 }

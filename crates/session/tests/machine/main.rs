@@ -1,4 +1,4 @@
-//! What one machine does, step by step.
+//! Single steps of one machine.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -183,7 +183,7 @@ fn a_response_says_where_a_session_has_moved() {
     lab.create(0, "x");
     let first = lab.begin(1);
     assert_eq!(lab.ends(first), [End::Forwarded(name(0))]);
-    // It moves, and this node does not see it.
+    // It moves without this node seeing it.
     let tired = lab.begin_with(2, Target::Existing(KEY), Access::Exclusive, 2);
     lab.finish(2, tired, Change::Unchanged);
     assert_eq!(lab.ends(tired), done("x"));
@@ -203,7 +203,7 @@ fn a_response_says_where_a_session_has_moved() {
     assert_eq!(to, name(2), "not this node's word");
 }
 
-/// All clients may wait for a node that is frozen, so that nobody else looks for its sessions.
+/// If all clients wait for a frozen node, no other request triggers the search for a new owner.
 #[test]
 fn a_forwarded_request_alone_ends_a_silent_life() {
     let mut lab = Lab::new(&settings(), 2);
@@ -407,7 +407,7 @@ fn a_node_that_leaves_serves_new_sessions_if_nobody_else_can() {
     assert_eq!(lab.record(NEW).unwrap().state, SessionState::Free);
 }
 
-/// It gives its sessions away, but serves what must run here, and does not leave.
+/// It hands its sessions over, but serves requests that must run here, and does not leave.
 #[test]
 fn a_node_that_drains_remains_a_member() {
     let mut lab = Lab::new(&settings(), 2);

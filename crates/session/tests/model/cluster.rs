@@ -1,4 +1,4 @@
-//! The cluster as a model: its states and steps.
+//! A model of the cluster: its states and steps.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use stateright::{Model, Property};
 
 const KEY: SessionKey = SessionKey::from_bytes([7; 16]);
 const NODES: usize = 2;
-/// Longer than others wait for a lease.
+/// Longer than the other nodes wait for a lease.
 const LEASE: Duration = Duration::from_millis(3_100);
-/// A request that was forwarded has this added to its number.
+/// Added to the number of a forwarded request.
 const FORWARDED: u64 = 100;
 
-/// What the clients ask, each at most once and at any time: the action, the node, and whether it may run with others.
+/// The requests of the clients, each sent at most once and at any time: the action, the node, and the access.
 const QUESTIONS: [(Action, usize, Access); 4] = [
     (Action::Append(2), 0, Access::Exclusive),
     (Action::Append(3), 1, Access::Exclusive),
@@ -28,21 +28,21 @@ const QUESTIONS: [(Action, usize, Access); 4] = [
     (Action::Read, 1, Access::Shared),
 ];
 
-/// Places in [`QUESTIONS`].
+/// Indices in [`QUESTIONS`].
 pub const WRITE_A: usize = 0;
 pub const WRITE_B: usize = 1;
 pub const READ_A: usize = 2;
 pub const READ_B: usize = 3;
 
-/// How much may go wrong.
+/// How many faults may occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// How often a lease runs out.
+    /// Expirations of leases.
     pub leases: u8,
     pub crashes: u8,
-    /// Responses of the engine that are lost.
+    /// Lost responses of the engine.
     pub lost: u8,
-    /// Reads that see an old value.
+    /// Stale reads.
     pub stale: u8,
     /// Whether requests are forwarded, rather than sessions handed over.
     pub forwards: bool,
@@ -53,7 +53,7 @@ pub struct Budget {
 #[derive(Clone, Debug)]
 pub struct Cluster {
     budget: Budget,
-    /// Which of the questions are asked.
+    /// Which of [`QUESTIONS`] are sent.
     asked: &'static [usize],
     rules: Rules,
 }
@@ -81,11 +81,11 @@ pub struct State {
     machines: Vec<Option<Machine>>,
     registers: Registers,
     messages: Vec<Message>,
-    /// What each request responds if it is released.
+    /// The response of each request, if it is released.
     ready: Vec<(usize, RequestNumber, Vec<u64>)>,
     questions: Vec<Option<Operation>>,
     now: Instant,
-    /// Counts invocations and returns: their order is all that counts.
+    /// Counts invocations and returns: only their order matters.
     order: u64,
     left: Budget,
     has_changed_owner: bool,
@@ -119,11 +119,11 @@ fn digest(value: &impl Hash) -> u64 {
 pub enum Step {
     Invoke(usize),
     Deliver(Message),
-    /// The engine executes a read with the value of one change ago.
+    /// The engine executes a read with the previous value.
     DeliverStale(Message),
     /// Its outcome becomes unknown.
     Lose(Message),
-    /// A lease's time passes.
+    /// The time of a lease passes.
     Pass,
     Wake(usize),
     Crash(usize),
@@ -138,7 +138,7 @@ impl Cluster {
         let route = if self.budget.forwards { Route::Forward { pull_after: None } } else { Route::Pull };
         let settings = Settings {
             route,
-            // One renewal for each lease that passes, and no time-outs but by the steps of the model.
+            // One renewal for each lease that passes, and no timeouts except by the steps of the model.
             renew_every: Duration::from_millis(1_500),
             wait_max: Duration::from_secs(1_000),
             ..Settings::new("")
@@ -146,7 +146,7 @@ impl Cluster {
         Machine::with_rules(settings, self.rules, name(node), node as u64 + 1).unwrap()
     }
 
-    /// Two members that know of each other, and a session with one token on the first.
+    /// Two members that know each other, and a session with one token on the first.
     fn start(&self) -> State {
         let mut state = State {
             machines: (0..NODES).map(|node| Some(self.machine(node))).collect(),
@@ -206,7 +206,7 @@ impl State {
         for output in outputs {
             self.take_output(node, output);
         }
-        // The network knows no order.
+        // The network is unordered.
         self.messages.sort_by_cached_key(digest);
         self.ready.sort();
     }
@@ -240,12 +240,13 @@ impl State {
         self.send(message);
     }
 
-    /// Puts a message into the network, unless its delivery at once shows all that a later one could.
+    /// Sends a message through the network, or delivers it at once if that shows everything that a later delivery
+    /// could.
     fn send(&mut self, message: Message) {
         let is_prompt = match &message {
             // Constrains the other operations most.
             Message::Response(..) => true,
-            // An old response is as good as a read that was executed late.
+            // A late response is equivalent to a read that was executed late.
             Message::Engine(_, _, EngineRequest::Read { .. }) => self.left.stale == 0,
             Message::Engine(_, _, request) => matches!(request.register(), Register::Node(_)),
             _ => false,
@@ -302,7 +303,7 @@ impl State {
         }
         let (_, _, access) = QUESTIONS[question(request)];
         let forwarded = RequestNumber(request.0 + FORWARDED);
-        // The response goes to the client by itself; the node that forwarded has done its part.
+        // The response travels to the client on its own; the forwarding node is done.
         self.call(from, Input::ForwardEnded { request, result: ForwardResult::Responded { by: None } });
         self.call(to, Input::Begin { request: forwarded, session: Target::Existing(KEY), access, hops: 1 });
     }
@@ -331,7 +332,7 @@ impl State {
     fn crash(&mut self, crashed: usize) {
         self.machines[crashed] = None;
         self.messages.retain(|message| match message {
-            // What it has sent is on its way.
+            // Its sent messages are still in flight.
             Message::Engine(..) | Message::Response(..) | Message::ForwardEnded(..) => true,
             Message::EngineResponse(node, ..) | Message::Handled(node, ..) => *node != crashed,
             Message::Asked(node, ..) | Message::Answered(node, ..) => *node != crashed,
@@ -358,7 +359,6 @@ impl State {
     }
 }
 
-/// Of which question a request is.
 fn question(request: RequestNumber) -> usize {
     (request.0 % FORWARDED) as usize
 }
@@ -387,12 +387,12 @@ impl Model for Cluster {
                 steps.push(Step::DeliverStale(message.clone()));
             }
         }
-        // Where a node crashes, its lease runs out afterwards.
+        // After a crash, the lease of the node expires.
         if state.left.leases > 0 && state.left.crashes == 0 {
             steps.push(Step::Pass);
         }
         for node in 0..NODES {
-            // The first node is the one that crashes, or is paused: it does nothing until something reaches it.
+            // The first node is the one that crashes or is paused: it does nothing until a message arrives.
             if state.is_due(node) && node != 0 {
                 steps.push(Step::Wake(node));
             }

@@ -1,8 +1,8 @@
-//! Every interleaving of a small cluster: the machine itself, not a sketch of it, under a model checker.
+//! Every interleaving of a small cluster: the real machine under a model checker.
 //!
 //! Two nodes and one session, which one node owns when the exploration begins. Every message may be delivered at any
 //! time and in any order, so a node may be paused at any point; a read of the engine may return an old value, a
-//! response may be lost, a node may crash, and leases run out. The watch is lossy to the utmost: it reports nothing.
+//! response may be lost, a node may crash, and leases run out. The watch loses everything: it reports nothing.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -12,7 +12,7 @@ use breme_session::Rules;
 use cluster::{Budget, Cluster, READ_A, READ_B, Step, WRITE_A, WRITE_B};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Explores all states; gives their number and the violated properties.
+/// Explores all states; returns their number and the violated properties.
 fn explore(cluster: Cluster) -> (usize, Vec<(&'static str, Vec<Step>)>) {
     let checker = cluster.checker().threads(2).spawn_bfs().join();
     let found = checker.discoveries().into_iter().filter(|(name, _)| !name.starts_with("some "));
@@ -34,7 +34,7 @@ const WRITES_AND_READ: &[usize] = &[WRITE_A, WRITE_B, READ_A];
 const WRITE_AND_READ: &[usize] = &[WRITE_B, READ_A];
 /// The first node writes, the second reads.
 const WRITE_AND_READ_ELSEWHERE: &[usize] = &[WRITE_A, READ_B];
-/// The second node reads, and so takes the session over.
+/// The second node reads, which takes the session over.
 const READ_ELSEWHERE: &[usize] = &[READ_B];
 /// Both nodes write.
 const WRITES: &[usize] = &[WRITE_A, WRITE_B];
@@ -44,7 +44,7 @@ fn a_paused_owner_does_no_harm() {
     require_safe("pause", WRITE_AND_READ, Budget { leases: 1, forwards: true, ..Budget::default() });
 }
 
-/// Both nodes write while a lease runs out: a million and a half states.
+/// Both nodes write while a lease expires: 1.5 million states.
 #[test]
 #[ignore = "takes a minute"]
 fn a_paused_owner_that_writes_does_no_harm() {

@@ -1,4 +1,4 @@
-//! Events in the order of their times; equal times in the order in which they were planned.
+//! Events in the order of their times; equal times in the order of planning.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -8,17 +8,17 @@ use breme_session::history::{Action, Operation, Outcome};
 use crate::scenario::Scenario;
 use crate::world::{Event, Http, Inside, Response, Sender, World, key};
 
-/// A client waits for so long at most.
+/// How long a client waits at most.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// A client that has none waits for so long.
+/// How long an impatient client waits.
 const IMPATIENCE: Duration = Duration::from_millis(700);
 
 pub struct Clients {
     clients: Vec<Client>,
     slots: Vec<Slot>,
-    /// Numbers tokens, sessions and ids.
+    /// Numbers for tokens, sessions and ids.
     last: u64,
-    /// After this they rest.
+    /// When they stop.
     pub end: Instant,
 }
 
@@ -26,7 +26,7 @@ struct Client {
     slot: usize,
     node: usize,
     pending: Option<Pending>,
-    /// Ids of sessions that have ended, to be tried once more.
+    /// Ids of sessions that have ended, to be tried again.
     old: Vec<(u64, u64)>,
 }
 
@@ -36,7 +36,6 @@ struct Pending {
     node: usize,
 }
 
-/// A session that clients share.
 #[derive(Default)]
 struct Slot {
     session: u64,
@@ -63,7 +62,7 @@ impl Clients {
         self.last
     }
 
-    /// The sessions that should be there, with their ids.
+    /// The sessions that should exist, with their ids.
     pub fn living(&self) -> Vec<(u64, u64)> {
         self.slots.iter().filter_map(|slot| slot.id.map(|id| (slot.session, id))).collect()
     }
@@ -122,7 +121,7 @@ impl World {
         self.clients.clients[client].pending = Some(Pending { operation, has_created, node });
     }
 
-    /// Sends a request; its operation is unknown until something comes back.
+    /// Sends a request; the outcome of its operation is unknown until a response arrives.
     fn send(&mut self, node: usize, session: u64, id: u64, action: Action, is_new: bool, patience: Duration) -> usize {
         let operation = self.history.len();
         let (invoked, outcome) = (self.agenda.now, Outcome::Unknown);

@@ -1,16 +1,16 @@
-//! The engine of a world: registers, with the bugs that engines can have.
+//! The engine of a world: registers, with injected bugs.
 
 use breme_base::Instant;
 use breme_session::{EngineRequest, EngineResponse, Register, Registers, Sequence, SessionRecord, SessionState};
 
 use crate::scenario::Bug;
 
-/// How old a stale value may be.
+/// Maximum age of a stale value, in changes.
 const KEPT: usize = 4;
 
 pub struct Engine {
     registers: Registers,
-    /// What is left when the power fails.
+    /// What survives a power failure.
     synced: Registers,
     bug: Option<Bug>,
 }
@@ -20,7 +20,6 @@ impl Engine {
         Self { registers: Registers::new(KEPT), synced: Registers::new(KEPT), bug }
     }
 
-    /// Reads see the value of `age` changes ago.
     pub fn execute(&mut self, now: Instant, request: &EngineRequest, age: usize) -> EngineResponse {
         match request {
             EngineRequest::Read { register } => EngineResponse::Found(self.registers.read_stale(now, register, age)),
@@ -53,7 +52,7 @@ impl Engine {
         self.synced = self.registers.clone();
     }
 
-    /// The power fails and comes back: what an engine has said to be committed must be there.
+    /// Simulates a power failure: everything reported as committed must survive it.
     pub fn lose_power(&mut self) {
         if self.bug == Some(Bug::CommitsBeforeSync) {
             self.registers = self.synced.clone();

@@ -1,4 +1,4 @@
-//! What goes wrong, when, and how it ends.
+//! Faults: when they begin and end.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ pub enum Fault {
     Kill(usize),
     Restart(usize),
     Freeze(usize),
-    /// A node in which requests wait for each other is frozen, as soon as there is one.
+    /// Freezes a node as soon as requests wait for each other in it.
     FreezeBusy {
         millis: u64,
         tries: u32,
     },
     Thaw(usize),
-    /// A node cannot reach the engine, or can again.
+    /// A node loses or regains its connection to the engine.
     CutOff(usize, bool),
-    /// Two nodes cannot reach each other, or can again.
+    /// Two nodes lose or regain their connection.
     Part(usize, usize, bool),
     EngineAway(bool),
     PowerLoss,
-    /// A node gives its sessions away, and goes on.
+    /// A node hands its sessions over, and continues.
     Drain(usize),
     Leave(usize),
 }
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Its supervisor tells all nodes.
+    /// Its supervisor notifies all nodes.
     fn tell_of_exit(&mut self, node: usize, nonce: u64) {
         let name = self.hosts[node].name;
         for other in 0..self.hosts.len() {
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Everything is well again.
+    /// Ends all faults.
     pub fn heal(&mut self) {
         self.is_engine_away = false;
         (self.scenario.late, self.scenario.lost, self.scenario.stale) = (0.0, 0.0, 0.0);

@@ -1,4 +1,4 @@
-//! A node's process: the machine, its clock, and the requests that it has taken.
+//! A node's process: the machine, its clock, and the requests that it has accepted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,30 +13,28 @@ pub struct Host {
     pub name: NodeName,
     /// None while the process is dead.
     pub machine: Option<Machine>,
-    /// Which process; events of former ones are void.
+    /// Number of the process; events of earlier ones are void.
     pub process: u32,
     pub nonce: u64,
     pub is_frozen: bool,
-    /// What waits until the process goes on.
+    /// Events deferred until the process is thawed.
     pub deferred: VecDeque<Event>,
-    /// The engine cannot be reached, nor these nodes.
+    /// The engine and these nodes cannot be reached.
     pub is_cut_off: bool,
     pub cut_off_from: BTreeSet<usize>,
     pub requests: BTreeMap<RequestNumber, Taken>,
     pub timer: Instant,
-    /// The process's clock: where it stood at the start, and its speed in parts of 1,000,000.
+    /// The process's clock: its offset at the start, and its speed in parts per million.
     offset: Duration,
     speed: u64,
 }
 
-/// A request that a process has taken.
 pub struct Taken {
     pub http: Http,
     /// The response, once the request has run.
     pub response: Option<Response>,
-    /// The body that it runs on.
     pub body: bytes::Bytes,
-    /// Another node has it, and its response is waited for.
+    /// Forwarded to another node, whose response is pending.
     pub is_forwarded: bool,
 }
 

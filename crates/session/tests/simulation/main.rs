@@ -1,7 +1,7 @@
-//! The protocol under a thousand kinds of weather: nodes are killed, frozen and cut off, the engine is slow, away, and
-//! forgetful in what it promises nothing about. What clients see is checked by `history::check`.
+//! The protocol under a thousand kinds of faults: nodes are killed, frozen and cut off; the engine is slow,
+//! unreachable, and weak wherever it promises nothing. `history::check` checks what clients see.
 //!
-//! A seed that fails is printed; `BREME_SIM_SEED=N` plays it alone.
+//! A failing seed is printed; `BREME_SIM_SEED=N` runs it alone.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -21,17 +21,17 @@ use breme_sim::seeds;
 use scenario::{Bug, Scenario};
 use world::{Totals, World};
 
-/// Seeds of the protocol as it is.
+/// Seeds for the correct protocol.
 const SEEDS: u64 = 2_000;
-/// In how many seeds a bug must be found.
+/// Number of seeds within which a bug must be found.
 const BUG_SEEDS: u64 = 2_000;
-/// After this time, in which nothing goes wrong any more, every session must be readable at every node.
+/// After this time without new faults, every session must be readable at every node.
 const RECOVERY: Duration = Duration::from_secs(14);
 
 struct Ending {
     report: Report,
     totals: Totals,
-    /// Sessions that could not be read at a node in the end.
+    /// Sessions that could not be read at a node at the end.
     unavailable: Vec<String>,
     /// Requests that machines have not ended.
     left_over: usize,
@@ -42,7 +42,7 @@ fn play(seed: u64, scenario: Scenario) -> Ending {
     let mut world = World::new(seed, scenario);
     world.play_until(world.clients.end);
     world.heal();
-    // What was planned may still begin; then everything is well for good.
+    // Planned faults may still begin; after that there are none.
     world.play_until(world.clients.end + Duration::from_secs(8));
     world.heal();
     world.play_until(world.agenda.now + RECOVERY);
@@ -86,7 +86,7 @@ fn whatever_happens_nothing_acknowledged_is_lost_and_nothing_old_is_shown() {
     }
 }
 
-/// Plays seeds until the checker finds the bug.
+/// Runs seeds until the checker finds the bug.
 fn find(bug: Bug) {
     let first = (0..BUG_SEEDS).find_map(|seed| {
         let ending = play(seed, Scenario::draw(seed).with(bug));

@@ -1,56 +1,55 @@
-//! What is drawn from a seed: the cluster, the clients, the weather.
+//! Parameters drawn from a seed: the cluster, the clients, the faults.
 
 use std::time::Duration;
 
 use breme_base::Random;
 use breme_session::{Durability, PerThousand, Reads, Route, Rules, Settings};
 
-/// A fault that is planted, to see whether the checker finds it.
+/// A bug injected to see whether the checker finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The engine ignores the expected sequence.
     DropsExpected,
-    /// Responses leave when the commit is sent.
+    /// Responses are sent with the commit, not after it.
     RespondsBeforeCommit,
-    /// The lease is checked when the request comes, before its turn.
+    /// The lease is checked when the request arrives, before its turn.
     ChecksLeaseFirst,
-    /// A session of a node that cannot be reached is claimed at once.
+    /// A session of an unreachable node is claimed at once.
     ClaimsWithoutWaiting,
-    /// Creating succeeds where only a tombstone is.
+    /// Creation succeeds over a tombstone.
     CreatesOverTombstones,
-    /// What a read says is believed.
+    /// Reads are trusted.
     TrustsReads,
-    /// A commit without a response is taken for one that failed.
+    /// A commit without a response is treated as failed.
     ForgetsOperations,
-    /// `memory` is sold as `quorum`.
+    /// `memory` is presented as `quorum`.
     SellsMemory,
-    /// The engine says that it has committed before it has written.
+    /// The engine reports a commit before it has written it.
     CommitsBeforeSync,
 }
 
-/// How a world is.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub nodes: usize,
     pub clients: usize,
     /// How many clients share a session.
     pub sharers: usize,
-    /// Until when clients ask and faults happen.
+    /// When clients and faults stop.
     pub duration: Duration,
     pub faults: u64,
-    /// The parts of 1 of the engine's messages that are late, lost, or are responded to with old values.
+    /// Fractions of the engine's messages that are delayed, lost, or answered with old values.
     pub late: f64,
     pub lost: f64,
     pub stale: f64,
-    /// How often a client comes back to the node that it last asked.
+    /// Probability that a client returns to its last node.
     pub sticky: f64,
-    /// How often a request runs for long.
+    /// Probability that a request runs long.
     pub slow: f64,
-    /// Whether nothing goes wrong but that nodes are frozen, for long, in the midst of their work.
+    /// Whether the only faults are long freezes of busy nodes.
     pub is_frosty: bool,
-    /// How often it gives up early.
+    /// Probability that it gives up early.
     pub impatient: f64,
-    /// How often it logs out or in.
+    /// Probability that it logs out or in.
     pub restless: f64,
     pub settings: Settings,
     pub rules: Rules,

@@ -1,4 +1,4 @@
-//! A cluster in virtual time: processes, the engine, the network between them, clients, and what goes wrong.
+//! A cluster in virtual time: processes, the engine, the network between them, clients, and faults.
 
 use std::time::Duration;
 
@@ -17,10 +17,9 @@ use crate::faults::Fault;
 use crate::host::{Host, Taken};
 use crate::scenario::{Bug, Scenario};
 
-/// A node that forwards waits for so long for the response.
+/// How long a forwarding node waits for the response.
 const FORWARD_MAX: Duration = Duration::from_millis(1_500);
 
-/// A request on its way.
 #[derive(Clone, Debug)]
 pub struct Http {
     pub key: SessionKey,
@@ -28,7 +27,7 @@ pub struct Http {
     pub action: Action,
     pub hops: u8,
     pub from: Sender,
-    /// The key of a rotation's new session.
+    /// The key of the new session after a rotation.
     pub new_key: Option<SessionKey>,
 }
 
@@ -48,7 +47,7 @@ pub enum Response {
 }
 
 pub enum Event {
-    /// Something inside a process: it waits while the process is frozen, and is void once it is dead.
+    /// Something inside a process: waits while the process is frozen, and is void once it has died.
     Inside {
         node: usize,
         process: u32,
@@ -86,11 +85,11 @@ pub enum Inside {
     ForwardReply {
         request: RequestNumber,
         response: Response,
-        /// The node that has responded first.
+        /// The node that responded first.
         by: usize,
     },
     ForwardTimeout(RequestNumber),
-    /// A node could not be reached, or the connection to it broke.
+    /// A node was unreachable, or the connection to it broke.
     ForwardFailed {
         request: RequestNumber,
         result: ForwardResult,
@@ -102,20 +101,20 @@ pub struct World {
     pub random: Random,
     pub agenda: Agenda<Event>,
     pub engine: Engine,
-    /// Nothing reaches the engine.
+    /// The engine is unreachable.
     pub is_engine_away: bool,
     pub hosts: Vec<Host>,
     pub clients: Clients,
     pub history: Vec<Operation>,
     pub totals: Totals,
-    /// Registers in which a machine found what should not be there.
+    /// Registers in which a machine found unexpected content.
     pub damaged: Vec<Register>,
     requests: u64,
-    /// Prints what goes into the machines and comes out (`BREME_SIM_TRACE`).
+    /// Prints inputs and outputs of the machines (`BREME_SIM_TRACE`).
     is_traced: bool,
 }
 
-/// What all processes have done.
+/// Totals over all processes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     pub fenced: u64,
@@ -186,7 +185,7 @@ impl World {
         world
     }
 
-    /// Plays until nothing is planned before `end`.
+    /// Runs all events before `end`.
     pub fn play_until(&mut self, end: Instant) {
         while self.agenda.now < end {
             let Some(event) = self.agenda.pop() else { return };
@@ -255,7 +254,7 @@ impl World {
         }
     }
 
-    /// Calls the machine. What it puts out leaves the process a moment later, so that a process can be frozen or killed
+    /// Calls the machine. Its outputs leave the process a little later, so that a process can be frozen or killed
     /// between a decision and its consequences.
     pub fn call(&mut self, node: usize, input: Input) {
         let now = self.agenda.now;
@@ -307,7 +306,7 @@ impl World {
         self.inside(node, Duration::from_micros(micros), Inside::Handled(request));
     }
 
-    /// The application: appends, and responds with all.
+    /// The application: appends, and responds with all tokens.
     fn end_handler(&mut self, node: usize, request: RequestNumber) {
         let Some(taken) = self.hosts[node].requests.get_mut(&request) else { return };
         let mut tokens: Vec<u64> = tokens(&taken.body);
@@ -330,7 +329,7 @@ impl World {
         self.call(node, Input::Finish { request, change });
     }
 
-    /// What has left the process.
+    /// Performs an output that has left the process.
     fn perform(&mut self, node: usize, output: Output) {
         match output {
             Output::Engine { ticket, request } => self.send_to_engine(node, ticket, request),
@@ -402,7 +401,7 @@ impl World {
         self.agenda.after(delay, Event::Inside { node, process, what: Inside::Input(input) });
     }
 
-    /// The watches: some hear it, some later, some not.
+    /// Watches: some report at once, some later, some never.
     fn notify(&mut self, register: Register) {
         let Some((sequence, value)) = self.engine.newest(self.agenda.now, &register) else { return };
         let is_session = matches!(register, Register::Session(_));
@@ -441,7 +440,7 @@ impl World {
         self.inside(to, delay, Inside::Http(http));
     }
 
-    /// Nobody listens.
+    /// No process is listening.
     fn refuse_connection(&mut self, http: &Http) {
         let delay = self.net_delay();
         match http.from {
@@ -487,7 +486,7 @@ impl World {
         }
     }
 
-    /// Whether the connection to the other node is still waited for. Each ends once.
+    /// Whether the connection to the other node is still open. Each ends once.
     fn take_forwarding(&mut self, node: usize, request: RequestNumber) -> bool {
         let taken = self.hosts[node].requests.get_mut(&request);
         taken.is_some_and(|taken| std::mem::take(&mut taken.is_forwarded))
@@ -510,7 +509,7 @@ impl World {
         }
     }
 
-    /// The process dies: whoever waits for its responses notices.
+    /// Kills the process: clients that await its responses notice.
     pub fn kill(&mut self, node: usize) {
         let host = &mut self.hosts[node];
         let Some(machine) = host.machine.take() else { return };
@@ -561,7 +560,7 @@ pub fn tokens(body: &[u8]) -> Vec<u64> {
 /// Keys of sessions, from their labels in the history.
 pub fn key(label: u64) -> SessionKey {
     let mut bytes = [0; 16];
-    // So that keys are not in the order of their creation.
+    // So that keys are not in order of creation.
     bytes[..8].copy_from_slice(&Random::new(label).next_u64().to_be_bytes());
     bytes[8..].copy_from_slice(&label.to_be_bytes());
     SessionKey::from_bytes(bytes)
