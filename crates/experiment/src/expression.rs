@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A measure is a number of one trial. An expression is arithmetic on measures; it is computed **within each block**,
-//! so that what all trials of a block have in common falls out. A claim holds two of them against each other.
+//! so that what all trials of a block have in common cancels out. A claim compares two expressions.
 //!
-//! Text becomes an expression in `parse`, which checks names and units, and an expression text again in `print`.
+//! `parse` turns text into an expression and checks names and units; `print` turns an expression into text.
 
 mod cursor;
 mod direction;

@@ -1,4 +1,4 @@
-//! Figures in the output of a foreign load generator: a pattern finds each of them, a unit says what it is in.
+//! Figures in the output of a foreign load generator: each is found by a pattern and has a unit.
 
 use std::fmt;
 
@@ -6,22 +6,20 @@ use regex::{Captures, Regex, RegexBuilder};
 
 use crate::expression::{Quantity, Unit, read_unit};
 
-/// A figure that a generator prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is.
     pub quantity: Quantity,
-    /// Where it is found; the values of several patterns are added.
+    /// Where to find it; the values of several patterns are added.
     pub patterns: Vec<FigurePattern>,
 }
 
-/// Where a value stands in the output.
+/// The location of a value in the output.
 #[derive(Clone, Debug)]
 pub struct FigurePattern {
     regex: Regex,
-    /// By which a number is multiplied; none: the unit is the second group.
+    /// The factor that converts the number to the base unit; none: the second group is the unit.
     factor: Option<f64>,
-    /// The value where the pattern does not match.
+    /// The value if the pattern does not match.
     otherwise: Option<f64>,
 }
 
@@ -32,28 +30,24 @@ impl PartialEq for FigurePattern {
     }
 }
 
-/// Why a value could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FigureFault {
-    /// The pattern matches nothing in the output.
+    /// The pattern does not match the output.
     NoMatch {
-        /// The measure.
         quantity: String,
-        /// The pattern.
+        /// The regular expression.
         pattern: String,
     },
-    /// The first group is no number.
+    /// The first group is not a number.
     NotANumber {
-        /// The measure.
         quantity: String,
-        /// What stands there.
+        /// The text found.
         text: String,
     },
-    /// The second group is no unit of this measure.
+    /// The second group is not a unit of this measure.
     NotAUnit {
-        /// The measure.
         quantity: String,
-        /// What stands there.
+        /// The text found.
         text: String,
     },
 }
@@ -80,10 +74,10 @@ impl fmt::Display for FigureFault {
 impl std::error::Error for FigureFault {}
 
 impl FigurePattern {
-    /// A pattern of a quantity. `^` and `$` match at the ends of lines.
+    /// `^` and `$` match at line boundaries.
     ///
     /// # Errors
-    /// When the pattern is not valid, has no group, or the unit is missing or another kind of unit.
+    /// If the pattern is invalid or has no group, or the unit is missing or of another dimension.
     pub fn new(
         quantity: &Quantity,
         pattern: &str,
@@ -125,7 +119,7 @@ impl FigurePattern {
         Ok(Self { regex, factor, otherwise })
     }
 
-    /// The value in the base unit; of several matches, the last, since totals are printed at the end.
+    /// The value in the base unit. Of several matches, the last counts, since totals are printed at the end.
     fn read(&self, quantity: &Quantity, output: &str) -> Result<f64, FigureFault> {
         match (self.regex.captures_iter(output).last(), self.otherwise) {
             (Some(found), _) => self.value(quantity, &found),
@@ -148,12 +142,10 @@ impl FigurePattern {
     }
 }
 
-/// What is wrong with a pattern, by the key at fault.
+/// An error in a pattern, by the key at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatternFault {
-    /// The pattern.
     Pattern(String),
-    /// The unit.
     Unit(String),
 }
 
@@ -161,13 +153,13 @@ impl Figure {
     /// The value in the base unit.
     ///
     /// # Errors
-    /// When the output does not hold it.
+    /// If the output does not contain it.
     pub fn read(&self, output: &str) -> Result<f64, FigureFault> {
         self.patterns.iter().map(|pattern| pattern.read(&self.quantity, output)).sum()
     }
 }
 
-/// The factor that leads to the base unit. `1/s` and `/s` are the same; of a rate of bytes, `MB` is enough.
+/// The factor that converts to the base unit. `1/s` and `/s` are the same; for a rate of bytes, `MB` is enough.
 fn factor_of(text: &str, base: Unit) -> Option<f64> {
     let text = text.trim();
     let text = text.strip_prefix("1/").map_or_else(|| text.to_owned(), |rest| format!("/{rest}"));
@@ -187,7 +179,7 @@ const fn example_of(unit: Unit) -> &'static str {
     }
 }
 
-/// The last line of a message of `regex`; those before it draw the pattern.
+/// The last line of an error message of `regex`; the lines before it show the pattern.
 fn invalid(error: &regex::Error) -> String {
     let message = error.to_string();
     let last = message.lines().last().unwrap_or_default();

@@ -1,19 +1,19 @@
-//! Experiments: what is asked, and the record of what was seen.
+//! Experiments: their plans, and the records of their trials.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`plan`] | from the text of an experiment file to all its trials; what is wrong with it, by line and column |
-//! | [`placeholder`] | `${…}`, which is filled in when a trial runs |
-//! | [`trial`] | what one trial needs: subjects to start, workloads to run, all values filled in |
+//! | [`plan`] | turns the text of an experiment file into all its trials; reports errors by line and column |
+//! | [`placeholder`] | `${…}`, filled in when a trial runs |
+//! | [`trial`] | the specification of one trial: subjects to start, workloads to run, all values filled in |
 //! | [`figure`] | figures in the output of a foreign load generator |
-//! | [`record`] | what one trial showed; a line of a run's journal |
+//! | [`record`] | the result of one trial; a line of a run's journal |
 //! | [`expression`] | measures of a trial, and claims about them |
 //!
 //! ```text
 //!  experiment file ──► plan ──► trials ──► (runner) ──► records ──► (judge)
 //! ```
 //!
-//! This crate knows no file, no process and no clock: text goes in, plans come out.
+//! This crate uses no files, processes or clocks: it turns text into plans.
 
 pub mod expression;
 pub mod figure;

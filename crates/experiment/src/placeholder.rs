@@ -1,23 +1,20 @@
-//! `${…}` in texts: what is filled in by the plan (levels of factors) and by whoever runs a trial (ports, folders,
-//! URLs).
+//! `${…}` in strings, filled in by the plan (levels of factors) and by the runner (ports, folders, URLs).
 //!
-//! Only `${` before a name and `}` behind it mean something: `$uri`, `${1:-x}` and `$(date)` stay what they are, so
-//! that configurations and scripts keep their own variables. `$${name}` stands for the text `${name}`.
+//! Only `${`, a name and `}` form a placeholder: `$uri`, `${1:-x}` and `$(date)` remain unchanged, so that
+//! configurations and scripts keep their own variables. `$${name}` stands for the text `${name}`.
 
 use std::ops::Range;
 
-/// A name in `${…}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder<'a> {
-    /// The name, without the braces.
     pub name: &'a str,
-    /// Where it stands in the text, with `${` and `}`, in bytes.
+    /// Its byte range in the text, including `${` and `}`.
     pub range: Range<usize>,
-    /// It is written `$${…}`, and means itself.
+    /// Written `$${…}`: literal text.
     pub is_escaped: bool,
 }
 
-/// All of a text.
+/// Finds all placeholders of a text.
 pub fn find(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -35,7 +32,7 @@ pub fn find(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     })
 }
 
-/// The subject and its port, if a name means the port of a subject: `edge.port.admin` is `edge` and `admin`,
+/// The subject and its port, if a name is that of a subject's port: `edge.port.admin` is `edge` and `admin`,
 /// `edge.port` is `edge` and `port`.
 #[must_use]
 pub fn port_of_subject(name: &str) -> Option<(&str, &str)> {
@@ -43,10 +40,11 @@ pub fn port_of_subject(name: &str) -> Option<(&str, &str)> {
     Some((subject, if rest == "port" { rest } else { rest.strip_prefix("port.")? }))
 }
 
-/// The text with every name filled in, and `$${…}` turned into `${…}`: the last step, before the text is used.
+/// Fills in every name and turns `$${…}` into `${…}`: the last step before the text is used.
 ///
 /// # Errors
-/// The first name for which `lookup` has nothing.
+///
+/// The first name for which `lookup` has no value.
 pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Result<String, String> {
     replace(text, |placeholder| {
         let Placeholder { name, is_escaped, .. } = placeholder;
@@ -58,8 +56,8 @@ pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Resul
     })
 }
 
-/// The text with a value of the right kind for every name, so that its form can be checked before the subjects run. A
-/// folder keeps a placeholder in it: what is in it is not there yet.
+/// Fills in a dummy value of the right kind for every name, so that the syntax can be checked before the subjects run.
+/// A folder keeps a placeholder, since its content does not exist yet.
 #[must_use]
 pub fn stand_in(text: &str) -> String {
     let value = |name: &str| match name.rsplit('.').next() {
@@ -70,7 +68,7 @@ pub fn stand_in(text: &str) -> String {
     fill(text, |name| Some(value(name).to_owned())).unwrap_or_else(|_| text.to_owned())
 }
 
-/// The text with those names filled in for which there is something; the others stay.
+/// Fills in the names that have a value; the others remain.
 pub(crate) fn replace<E>(
     text: &str,
     mut replacement: impl FnMut(Placeholder<'_>) -> Result<Option<String>, E>,
@@ -90,7 +88,7 @@ pub(crate) fn replace<E>(
     Ok(filled)
 }
 
-/// Words with dots between them: `port`, `port.admin`, `wiki.url`.
+/// Words separated by dots: `port`, `port.admin`, `wiki.url`.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_word = |word: &str| {
         word.chars().all(|character| character.is_alphanumeric() || character == '_' || character == '-')

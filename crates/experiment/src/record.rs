@@ -1,8 +1,7 @@
-//! What one trial showed: a line of the journal, and all that judging and reporting need of it.
+//! The result of one trial: a line of the journal, with all data needed for judgement and reports.
 //!
-//! Times are whole distributions, not a few quantiles, so that a report can lay them over each other and a question
-//! that comes up later can still be asked. The raw files (`.hlog`, `.csv`) lie beside the journal; nothing here depends
-//! on them.
+//! Times are whole distributions, not a few quantiles, so that a report can overlay them and later questions can be
+//! answered. The raw files (`.hlog`, `.csv`) are stored next to the journal; nothing here depends on them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -48,13 +47,13 @@ pub enum RunEnd {
     Complete,
     /// Every hypothesis had a verdict before the last planned block.
     Decided,
-    /// The time budget was spent before the last planned block.
+    /// The time budget was exhausted before the last planned block.
     OutOfTime,
     /// The user interrupted it; it can be resumed.
     Interrupted,
-    /// The same trial fails again and again, this one last; the run can be resumed once the cause is repaired.
+    /// The same trial fails repeatedly, most recently this one; the run can be resumed once the cause is fixed.
     Failing {
-        /// Its number.
+        /// Number of the trial.
         trial: u32,
     },
 }
@@ -183,20 +182,20 @@ pub enum TrialEnd {
 }
 
 impl TrialRecord {
-    /// Whether it counts in a judgement: complete and valid. Whether it was steady has no say: what disturbs a trial
-    /// also slows it, so that a selection of steady trials is a selection of fast ones.
+    /// Whether it counts in a judgement: complete and valid. Steadiness is irrelevant: disturbances also slow a trial
+    /// down, so selecting steady trials would select fast ones.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.end == TrialEnd::Complete && self.invalid_reasons.is_empty()
     }
 
-    /// Whether one of its workloads was not steady. Overload never is, and a search asks for it.
+    /// Whether one of its workloads was not steady. Overload never is, and a search provokes it.
     #[must_use]
     pub fn is_unsteady(&self) -> bool {
         self.purpose == Purpose::Block && self.unsteady_workloads().next().is_some()
     }
 
-    /// The workloads that were not steady, and what changed.
+    /// The unsteady workloads, and what changed.
     pub fn unsteady_workloads(&self) -> impl Iterator<Item = (&str, &str)> {
         let unsteady = self.workloads.iter().filter(|(_, workload)| workload.steady.state == SteadyState::NeverSteady);
         unsteady.map(|(name, workload)| {
@@ -204,14 +203,14 @@ impl TrialRecord {
         })
     }
 
-    /// Which one of the plan it is.
+    /// Its identity in the plan.
     #[must_use]
     pub const fn key(&self) -> TrialKey {
         TrialKey { block: self.block, combination: self.combination, replicate: self.replicate }
     }
 }
 
-/// The trials that stand: of those that were run again, the last. In their order.
+/// The trials that count: the last attempt at each, in order.
 pub fn standing(records: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
     let repeats = records.iter().filter(|record| record.repeat > 0);
     let last: HashMap<TrialKey, u32> = repeats.map(|record| (record.key(), record.number)).collect();
@@ -361,7 +360,7 @@ pub struct PairsRecord {
     pub unknown: u64,
 }
 
-/// The most rows that a record keeps of a trial's time series.
+/// Limit of the rows of a trial's time series.
 pub const SERIES_MAX: usize = 120;
 
 /// The counted part of a trial.
@@ -433,7 +432,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// That of these times in nanoseconds.
+    /// Creates it from times in nanoseconds.
     #[must_use]
     pub fn of(times: &Histogram) -> Self {
         Self {

@@ -1,7 +1,7 @@
-//! What one trial needs, with every factor's level filled in.
+//! The specification of one trial, with every factor's level filled in.
 //!
-//! The plan makes these; the runner carries them out. What is known only when a subject has been started (its port, its
-//! folder) still stands in the texts, as `${…}`, and the runner fills it in.
+//! The plan creates it; the runner executes it. Values known only after a subject has started (its port, its folder)
+//! remain as `${…}`, which the runner fills in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,44 +23,41 @@ pub struct TrialKey {
     pub replicate: u32,
 }
 
-/// One trial: these subjects, this load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialSpec {
-    /// Which one it is.
     pub key: TrialKey,
-    /// The level of each factor, by the factor's name, in the plan's order.
+    /// The level of each factor, by name, in the plan's order.
     pub levels: Vec<(String, String)>,
-    /// The subjects that the paths of its workloads need, each after those that it needs itself.
+    /// The subjects on the paths of its workloads, each after those that it needs itself.
     pub subjects: Vec<SubjectSpec>,
-    /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
-    /// What is done before it, in this order: `subject.action`.
+    /// Actions before the trial, in this order: `subject.action`.
     pub resets: Vec<Reset>,
-    /// What happens to subjects while the load runs, in this order.
+    /// Faults while the load runs, in this order.
     pub faults: Vec<Fault>,
-    /// How long the load runs, where no workload ends it by a number of requests.
+    /// Duration of the load, unless a workload ends it by a number of requests.
     pub duration: Duration,
-    /// What is cut off at its beginning.
+    /// The discarded beginning.
     pub warm_up: WarmUp,
-    /// Rest before it.
+    /// Pause before the trial.
     pub pause: Duration,
-    /// The seed of everything random in its load.
+    /// Seed of all random choices of its load.
     pub seed: u64,
 }
 
-/// How the beginning of a trial is left out.
+/// How the discarded beginning of a trial is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
-    /// Found in its time series.
+    /// Detected in its time series.
     Found,
-    /// So long, and what follows is checked for a steady state.
+    /// This long; the rest is checked for a steady state.
     Fixed(Duration),
-    /// Nothing is left out and nothing is checked.
+    /// Nothing is discarded or checked.
     None,
 }
 
 impl WarmUp {
-    /// How long it is, where that is given.
+    /// The fixed length; 0 if there is none.
     #[must_use]
     pub const fn given(self) -> Duration {
         match self {
@@ -70,109 +67,96 @@ impl WarmUp {
     }
 }
 
-/// When a subject is started anew.
+/// When a subject is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// For each block.
     Block,
-    /// For each trial.
     Trial,
-    /// Only when it has died.
+    /// Only after it has died.
     Never,
 }
 
 /// A system under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubjectSpec {
-    /// Its name.
     pub name: String,
-    /// What is to be started, if anything.
+    /// What to start, if anything.
     pub kind: SubjectKind,
-    /// Where it is asked, with `${…}`: `http://127.0.0.1:${port}`.
+    /// Where requests are sent, with `${…}`: `http://127.0.0.1:${port}`.
     pub url: String,
     /// Where its own counters are read (OpenMetrics or Prometheus text), with `${…}`.
     pub metrics_url: Option<String>,
-    /// How it is known to be ready.
+    /// How readiness is detected.
     pub ready: Ready,
-    /// When it is started anew.
+    /// When it is restarted.
     pub restart: Restart,
 }
 
-/// What a subject is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SubjectKind {
-    /// One of this program's own servers: `breme ROLE ARGUMENTS`.
+    /// One of breme's own servers: `breme ROLE ARGUMENTS`.
     Own {
-        /// `site`, …
+        /// For example `site`.
         role: String,
-        /// Its arguments, with `${…}`; the runner adds `--listen` and `--admin`, and `--admin-token-file` for a token
-        /// that it draws.
+        /// With `${…}`; the runner adds `--listen` and `--admin`, and `--admin-token-file` for a generated token.
         arguments: Vec<String>,
-        /// What opens its admin address for changes.
+        /// Authorises changes through its admin address.
         token: AdminToken,
-        /// How it is run.
         process: ProcessSpec,
     },
     /// Any program.
     Command {
         /// Program and arguments, with `${…}`.
         command: Vec<String>,
-        /// How it is run.
         process: ProcessSpec,
     },
-    /// It runs already, somewhere.
+    /// Runs already, elsewhere.
     External,
 }
 
-/// The token that must be shown at the admin address of one of our own servers, to change something there.
+/// The token that authorises changes through the admin address of one of breme's own servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AdminToken {
-    /// It is started without one: nothing can be changed.
+    /// Started without one: nothing can be changed.
     #[default]
     None,
-    /// The runner draws another one for each start.
+    /// The runner generates a new one at each start.
     Drawn,
-    /// It stands in this file, which the experiment names, with `${…}`.
+    /// Read from this file, which the experiment names, with `${…}`.
     File(String),
 }
 
-/// How a process is run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessSpec {
-    /// Files that are written into its folder before it starts: name → content, with `${…}`.
+    /// Files written to its folder before it starts: name → content, with `${…}`.
     pub files: BTreeMap<String, String>,
-    /// Commands that must have ended well before it starts, with `${…}`.
+    /// Commands that must succeed before it starts, with `${…}`.
     pub prepare: Vec<Vec<String>>,
-    /// Environment, beside the laboratory's own, with `${…}`.
+    /// Environment variables in addition to the laboratory's own, with `${…}`.
     pub environment: BTreeMap<String, String>,
-    /// Names of free ports that it wants: `${port}` is that of the name `port`, `${port.NAME}` that of another.
+    /// Names of the free ports that it needs: `${port}` is the one named `port`, `${port.NAME}` any other.
     pub ports: Vec<String>,
-    /// On which processors it runs.
     pub cpus: Cpus,
-    /// What it may use.
     pub limits: ResourceLimits,
-    /// The signal that asks it to end (`TERM`, `QUIT`, …).
+    /// The signal that requests it to exit (`TERM`, `QUIT`, …).
     pub stop_signal: Option<String>,
-    /// How long it may take to end, before it is killed.
+    /// How long it may take to exit before it is killed.
     pub stop_within: Option<Duration>,
 }
 
-/// On which processors a process runs.
+/// The CPUs on which a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cpus {
-    /// On its own ones where the machine has enough; never on the generator's, where it has two.
+    /// CPUs of its own if the machine has enough; with at least two, never the generator's.
     #[default]
     Auto,
-    /// On all.
     All,
-    /// On these.
     List(Vec<usize>),
 }
 
-/// What a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceLimits {
-    /// Processors (0.5: half of one), by cgroup.
+    /// CPUs (0.5: half of one), by cgroup.
     pub cpu: Option<f64>,
     /// Bytes of memory, by cgroup.
     pub memory_bytes: Option<u64>,
@@ -182,78 +166,71 @@ pub struct ResourceLimits {
     pub processes: Option<u64>,
 }
 
-/// How a subject is known to be ready.
+/// How the readiness of a subject is detected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ready {
-    /// What must be seen.
     pub check: ReadyCheck,
-    /// Within this time.
+    /// Limit of the time until it is ready.
     pub within: Duration,
 }
 
-/// What must be seen of a subject that is ready.
+/// The sign of readiness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadyCheck {
     /// Its port accepts connections.
     Port,
-    /// It answers this path with this status.
+    /// A request for this path gets this status.
     Answer {
-        /// `/health`
+        /// For example `/health`.
         path: String,
-        /// `200`
+        /// For example `200`.
         status: u16,
     },
-    /// It prints a line that holds this text.
+    /// It prints a line that contains this text.
     Line(String),
 }
 
-/// What is done to a subject before a trial.
+/// An action on a subject before a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reset {
-    /// Whose.
     pub subject: String,
-    /// The name of the action.
+    /// Name of the action.
     pub name: String,
-    /// What it is.
     pub action: ResetAction,
 }
 
 /// What a reset does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResetAction {
-    /// The subject is started anew.
+    /// Restarts the subject.
     Restart,
-    /// A request that must be answered with a status from 200 to 399.
+    /// A request that must get a status from 200 to 399.
     Request {
-        /// `POST`
+        /// For example `POST`.
         method: String,
-        /// With `${…}`; a path is the subject's own.
+        /// With `${…}`; a path is relative to the subject.
         url: String,
-        /// Fields.
         headers: Vec<(String, String)>,
     },
-    /// A POST to the admin address of one of our own servers, with its token; the answer's status must be from 200
-    /// to 299.
+    /// A POST to the admin address of one of breme's own servers, with its token; the status must be from 200 to 299.
     Admin {
-        /// `/cache/purge`
+        /// For example `/cache/purge`.
         path: String,
         /// JSON.
         content: String,
     },
-    /// A command that must end well, with `${…}`.
+    /// A command that must succeed, with `${…}`.
     Command(Vec<String>),
 }
 
-/// What happens to a subject while the load runs.
+/// An event that affects a subject while the load runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What it is.
     pub action: FaultAction,
-    /// The subject.
     pub subject: String,
-    /// Words of the command lines of those processes that it happens to; none: to all of the subject.
+    /// Words in the command lines of the affected processes; none: all processes of the subject.
     pub process: Option<String>,
-    /// When, from the beginning of what is measured.
+    /// When, measured from the start of the window.
     pub at: Duration,
 }
 
@@ -276,10 +253,9 @@ pub enum FaultAction {
 }
 
 impl FaultAction {
-    /// All of them.
     pub const ALL: [Self; 6] = [Self::Kill, Self::Start, Self::Freeze, Self::Thaw, Self::Partition, Self::Heal];
 
-    /// As files and records have it.
+    /// The name in files and records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -292,7 +268,7 @@ impl FaultAction {
         }
     }
 
-    /// What happens, and to what.
+    /// Writes what happens, and to what.
     pub(crate) fn write(self, subject: &str, process: Option<&str>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {subject}", self.name())?;
         process.map_or(Ok(()), |process| write!(formatter, " ({process})"))
@@ -306,20 +282,18 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadSpec {
-    /// Its name.
     pub name: String,
-    /// The name of the path (or of the subject) that its requests take.
+    /// Name of the path (or of the subject) that its requests take.
     pub path: String,
-    /// The subject to which that leads.
+    /// The subject at the end of that path.
     pub subject: String,
-    /// Where the requests go, with `${SUBJECT.url}`, and the request's own target behind it.
+    /// Where the requests go, with `${SUBJECT.url}`, followed by the request target.
     pub url: String,
-    /// It runs for as long as the others do, and does not end the trial.
+    /// It runs as long as the others and does not end the trial.
     pub is_background: bool,
-    /// Ends by this number of requests.
+    /// Ends after this number of requests.
     pub requests: Option<u64>,
     /// The time over which a schedule sends that number.
     pub spread: Option<Duration>,
@@ -327,50 +301,49 @@ pub struct WorkloadSpec {
     pub duration: Option<Duration>,
     /// Users of a closed loop, or connections of an open one. 0: it does not run in this trial.
     pub connections: u64,
-    /// It is an open loop: there are due instants beside the answers.
+    /// It is an open loop: requests have due times.
     pub is_open: bool,
-    /// Mean time to think of a closed loop's user.
+    /// Mean think time of a closed loop's user.
     pub think_mean: Duration,
-    /// The arguments of `breme load` that say all the rest, with `${…}`; `${folder}` is where `files` are.
+    /// All other arguments of `breme load`, with `${…}`; `${folder}` is where `files` are.
     pub arguments: Vec<String>,
-    /// Another generator, instead of `breme load`.
+    /// A foreign generator instead of `breme load`.
     pub command: Option<GeneratorCommand>,
     /// Files that the arguments name: name → content, with `${…}`.
     pub files: BTreeMap<String, String>,
-    /// It starts so long after the others, or after the end of the workload in `after`.
+    /// The delay of its start after the others, or after the end of the workload in `after`.
     pub start_after: Duration,
     /// The workload that must have ended before it starts.
     pub after: Option<String>,
-    /// Its rate, where the arguments of `breme load` do not have it.
+    /// Its rate, if the arguments of `breme load` do not contain it.
     pub rate: Option<LoadRate>,
-    /// On which processors the generator runs.
+    /// The CPUs on which the generator runs.
     pub cpus: Cpus,
 }
 
 /// Requests per second of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadRate {
-    /// So many.
     PerSecond(f64),
-    /// A share of the rate that the workload in `after` has reached.
+    /// A share of the rate achieved by the workload in `after`.
     ShareOfPredecessor(f64),
 }
 
-/// A foreign generator.
+/// A foreign load generator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeneratorCommand {
     /// Program and arguments, with `${…}`.
     pub command: Vec<String>,
-    /// What its output says.
+    /// Figures in its output.
     pub figures: Vec<Figure>,
-    /// How long it may take; none: somewhat longer than its duration.
+    /// Limit of its run time; none: somewhat more than its duration.
     pub within: Option<Duration>,
-    /// The counter of its subject that must grow by the number of its responses.
+    /// The counter of its subject that must increase by the number of its responses.
     pub server_count: Option<String>,
 }
 
 impl WorkloadSpec {
-    /// All texts that may hold `${…}`.
+    /// All texts that may contain `${…}`.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let command = self.command.iter().flat_map(|command| &command.command);
         self.arguments.iter().chain(command).chain(self.files.values()).chain([&self.url]).map(String::as_str)
@@ -378,7 +351,7 @@ impl WorkloadSpec {
 }
 
 impl SubjectKind {
-    /// How its process is run, if it is started.
+    /// The process settings, if it is started.
     #[must_use]
     pub fn process(&self) -> Option<&ProcessSpec> {
         match self {
@@ -389,7 +362,7 @@ impl SubjectKind {
 }
 
 impl SubjectSpec {
-    /// All texts that may hold `${…}`.
+    /// All texts that may contain `${…}`.
     #[must_use]
     pub fn texts(&self) -> Vec<&str> {
         let mut texts = vec![self.url.as_str()];

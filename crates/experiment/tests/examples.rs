@@ -1,4 +1,4 @@
-//! The examples are experiments, and so is what is made of them when they are frozen.
+//! The examples are valid experiments, and remain so when frozen.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 

@@ -1,5 +1,4 @@
-//! Claims and conditions as people write them: what they mean, what is wrong with them, and that none of them ends the
-//! program.
+//! Claims and conditions as people write them: their meaning, their errors, and that none of them crashes the program.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -205,7 +204,7 @@ fn number() -> impl Strategy<Value = String> {
     })
 }
 
-/// A time, so that whatever is put together stays one.
+/// A time, so that any arithmetic on it remains one.
 fn time() -> impl Strategy<Value = String> {
     let figure = prop_oneof![Just("mean"), Just("p99.9"), Just("service.max"), Just("step.\"a b\".p50")];
     let levels = prop_oneof![Just(""), Just(" [path=cached]"), Just(" [crowd=250, protocol=\"1.1 pipelined\"]")];

@@ -1,4 +1,4 @@
-//! Faults: as a key of the file, as the level of a factor, and the mistakes that can be made with them.
+//! Faults as a key of the file and as the level of a factor, and mistakes with them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 
@@ -32,7 +32,7 @@ warm_up = "1s"
 duration = "10s"
 "#;
 
-/// The faults of each combination, in words.
+/// The faults of each combination, as text.
 fn faults(text: &str) -> Vec<Vec<String>> {
     let plan = world::read(text, None).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
     let again = world::read(&plan.frozen(), None).unwrap();
@@ -70,7 +70,7 @@ fn a_fault_is_the_level_of_a_factor() {
     let expected =
         [vec![], vec!["kill left at 5s"], vec!["freeze left at 2s", "thaw left at 4s"]].map(|faults: Vec<&str>| faults);
     let levels = format!("{LEVELS}[factor]\nwhen = [\"4s\"]\n");
-    // The factor of this name is meant without a key.
+    // Without a key, the factor of this name applies.
     assert_eq!(faults(&format!("{SITES}[factor.fault]{levels}")), expected);
     assert_eq!(faults(&format!("fault = \"$event\"\n{SITES}[factor.event]{levels}")), expected);
     let setting = "[factor.event]\nnone = { what = [] }\nkilled = { what = { kill = \"left\", at = \"5s\" } }\n";
@@ -91,7 +91,7 @@ fn gaps_are_shown_where_faults_happen() {
     assert!(!measures(SITES).contains(&"gap(user)".to_owned()));
 }
 
-/// What is wrong with a fault, in one line.
+/// The error in a fault, on one line.
 fn problem(fault: &str, sites: &str) -> String {
     let text = format!("fault = {fault}\n{sites}");
     let faults = world::read(&text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"));
@@ -152,7 +152,7 @@ fn mistakes_are_told_with_their_place_and_the_remedy() {
     let fixed = "{ kill = \"left\", at = \"5s\" }";
     let told = problem(fixed, &SITES.replace("warm_up = \"1s\"\n", ""));
     assert!(told.contains("the warm-up needs a fixed length; write warm_up = \"2s\" or \"none\""), "{told}");
-    // The end of a counted load is not known.
+    // The end of a counted load is unknown.
     let counted = SITES.replace("request = \"/\"", "request = \"/\"\nrequests = 100");
     assert_eq!(faults(&format!("fault = {{ kill = \"left\", at = \"1h\" }}\n{counted}")), [["kill left at 3600s"]]);
 }

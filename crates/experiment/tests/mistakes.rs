@@ -1,4 +1,4 @@
-//! Slips that people make in experiment files: each is told with its line, its column and the likely remedy.
+//! Mistakes in experiment files: each is reported with its line, its column and the likely remedy.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 
@@ -56,7 +56,7 @@ fn the_experiment_without_slips_is_good() {
     }
 }
 
-/// What stands in the file, what is written instead, and the first line of each message.
+/// Text of the file, its replacement, and the first line of each message.
 const SLIPS: &[(&str, &str, &str)] = &[
     ("title = \"x\"", "titel = \"x\"", "line 1, column 1: there is no key `titel` here; did you mean `title`?"),
     ("title = \"x\"", "title = 5", "line 1, column 9: expected a text, found the number 5"),
@@ -514,7 +514,7 @@ fn faults(text: &str) -> Diagnostics {
     world::read(text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"))
 }
 
-/// The place and the problem of each fault of a file.
+/// The position and the message of each error in a file.
 fn told(text: &str) -> Vec<String> {
     faults(text).0.iter().map(|fault| fault.to_string().lines().next().unwrap_or_default().to_owned()).collect()
 }
@@ -531,7 +531,7 @@ fn everything_is_told_at_once_with_the_line_and_a_mark() {
     assert_eq!(faults(&text).to_string(), expected);
 }
 
-/// Of workloads that are other generators.
+/// Mistakes in workloads with foreign generators.
 fn mistakes_of_commands() -> Vec<(String, &'static str)> {
     let file = |command: &str, measures: &str, rest: &str| {
         format!(
@@ -689,7 +689,7 @@ proptest! {
     }
 }
 
-/// One misspelt key, one factor without levels: neither hides what else is wrong.
+/// A misspelt key and a factor without levels do not hide other errors.
 #[test]
 fn a_mistake_hides_no_other() {
     let text = r#"qestion = "x"

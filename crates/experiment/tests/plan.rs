@@ -1,4 +1,4 @@
-//! What an experiment file becomes: subjects, workloads, the order of the run.
+//! The plan of an experiment file: subjects, workloads, the order of the run.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 
@@ -144,7 +144,7 @@ fn a_server_may_start_before_the_cache_whose_port_it_names() {
         let subjects = trial(&plan(&text), 0).subjects;
         let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
         assert_eq!(names, ["wiki", "edge"], "seed {seed}");
-        // Without a cycle the one whose port is named starts first.
+        // Without a cycle, the subject whose port is named starts first.
         let subjects = trial(&plan(&text.replace("${wiki.url}", "")), 0).subjects;
         assert_eq!(subjects.len(), 1, "seed {seed}");
         let subjects = trial(&plan(&text.replace("${wiki.url}", "${other.port}")), 0).subjects;
@@ -373,7 +373,7 @@ reset = ["server.warm"]
     assert_eq!((open.after.as_deref(), open.rate), (Some("closed"), Some(LoadRate::ShareOfPredecessor(0.5))));
     assert!(open.is_open && open.arguments.iter().all(|argument| !argument.starts_with("--rate")), "{open:?}");
     assert_eq!((other.after.as_deref(), other.rate), (Some("open"), Some(LoadRate::PerSecond(20_000.0))));
-    // One after the other, and starting and ending.
+    // One after the other, including starts and stops.
     assert_eq!(plan.estimate(), Estimate { known: Duration::from_millis(8_000 + 500 + 1_000), requests: 0 });
 }
 
@@ -479,7 +479,7 @@ fn the_time_of_a_run_is_estimated() {
     assert_eq!(late.warnings, ["6 blocks take about 75 s and the budget is 40 s: about 3 of them will fit"]);
 }
 
-/// A number is exactly that; a range ends when every hypothesis has a verdict, and without one there is nothing to wait
+/// A number is exact; a range ends when every hypothesis has a verdict, and without hypotheses there is nothing to wait
 /// for.
 #[test]
 fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
@@ -509,7 +509,7 @@ fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
     }
 }
 
-/// Everything but the load, which takes no time here but what it is said to take.
+/// Everything except the load, which only takes time here where its rate is given.
 #[test]
 fn how_long_counted_requests_take_is_told_where_it_is_known() {
     let around = Duration::from_secs(6) + Duration::from_secs(6) / 2;

@@ -1,5 +1,5 @@
-//! What is done before each trial, and the token that it takes: what the experiment says goes before what the role
-//! knows.
+//! Actions before each trial, and the token that they require: definitions of the experiment take precedence over those
+//! of the role.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 
@@ -46,7 +46,7 @@ fn with(line: &str) -> String {
     EDGE.replace(MEMORY, &format!("{MEMORY}\n{line}"))
 }
 
-/// What is wrong, in one line.
+/// The error, on one line.
 fn problem(text: &str) -> String {
     let faults = world::read(text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"));
     faults.0[0].to_string().lines().next().unwrap().to_owned()
@@ -84,9 +84,9 @@ fn a_token_is_drawn_only_where_a_reset_needs_it() {
     let described = with("reset.cache = { purge = \"/\" }");
     assert_eq!(token(&described), AdminToken::None);
     assert!(matches!(trial(&described, 0).resets[0].action, ResetAction::Request { .. }));
-    // The subject is the same whatever is reset, so that it need not be started anew for that.
+    // The subject is the same whatever is reset, so that it need not be restarted for that.
     assert_eq!(token(&EDGE.replace(RESET, "")), AdminToken::Drawn);
-    // A flag would win over what the file may say.
+    // A flag would override the file.
     assert_eq!(token(&with("config = \"edge.toml\"").replace(RESET, "")), AdminToken::None);
 }
 

@@ -1,4 +1,4 @@
-//! The published schemas of records are those of the code.
+//! The published schemas of records match the code.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 

@@ -1,17 +1,16 @@
-//! A text, read from left to right, that knows the column it is at.
+//! A text read from left to right that tracks the current column.
 
 use std::fmt;
 
-/// An expression that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
-    /// Where it begins, in characters from 1.
+    /// Column of the first character, from 1.
     pub column: usize,
-    /// How many characters it is about.
+    /// Length in characters.
     pub length: usize,
-    /// What is wrong and what would be right.
+    /// The error and the expected syntax.
     pub problem: String,
-    /// It names a level that the experiment has, but not in this profile.
+    /// A level is named that exists in the experiment, but not in this profile.
     pub is_left_out: bool,
 }
 
@@ -23,7 +22,7 @@ impl fmt::Display for ExpressionError {
 
 impl std::error::Error for ExpressionError {}
 
-/// Columns from `start` to before `end`, both from 0.
+/// Columns from `start` up to, but not including, `end`, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub start: usize,
@@ -55,7 +54,7 @@ impl Cursor {
         self.at = to;
     }
 
-    /// The next character, spaces left out.
+    /// The next character after any spaces.
     pub(super) fn peek(&mut self) -> Option<char> {
         while self.characters.get(self.at).is_some_and(|character| character.is_whitespace()) {
             self.at += 1;
@@ -63,12 +62,12 @@ impl Cursor {
         self.next_as_it_is()
     }
 
-    /// The next character, be it a space.
+    /// The next character, including a space.
     pub(super) fn next_as_it_is(&self) -> Option<char> {
         self.characters.get(self.at).copied()
     }
 
-    /// Goes past `text` if it is next.
+    /// Skips `text` if it is next.
     pub(super) fn take(&mut self, text: &str) -> bool {
         self.peek();
         let is_next = text.chars().enumerate().all(|(index, want)| self.characters.get(self.at + index) == Some(&want));
@@ -78,7 +77,7 @@ impl Cursor {
         is_next
     }
 
-    /// Goes past a word if it is next, whole.
+    /// Skips a whole word if it is next.
     pub(super) fn take_word(&mut self, word: &str) -> bool {
         let start = self.at;
         let is_next = self.take(word)
@@ -89,7 +88,7 @@ impl Cursor {
         is_next
     }
 
-    /// The characters from here on for which `is_part` holds.
+    /// Reads the characters for which `is_part` holds.
     pub(super) fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> String {
         let start = self.at;
         while self.next_as_it_is().is_some_and(&is_part) {
@@ -98,8 +97,8 @@ impl Cursor {
         self.characters[start..self.at].iter().collect()
     }
 
-    /// A name, bare (of the characters for which `is_part` holds) or in quotes, double or single; none if neither is
-    /// next.
+    /// Reads a name: bare (characters for which `is_part` holds), or in double or single quotes; none if there is
+    /// neither.
     pub(super) fn take_name(
         &mut self,
         is_part: impl Fn(char) -> bool,
@@ -133,7 +132,7 @@ impl Cursor {
         }
     }
 
-    /// What stands here, for a message: a word or a character.
+    /// The word or character at this position, for a message.
     pub(super) fn describe(&mut self) -> (String, Stretch) {
         let Some(first) = self.peek() else { return ("the end".to_owned(), Stretch { start: self.at, end: self.at }) };
         let start = self.at;

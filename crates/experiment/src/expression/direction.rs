@@ -1,8 +1,8 @@
-//! Whether less or more of a measure is better.
+//! The direction in which a measure improves.
 
 use super::{Expression, Operation, Quantity};
 
-/// Whether less is better, where that can be said of a quantity by itself.
+/// Whether less is better, if the quantity alone determines that.
 #[must_use]
 pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
     match quantity {
@@ -30,7 +30,7 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::SessionShare
         | Quantity::HitRatio
         | Quantity::HitRatioByOrigin => Some(false),
-        // More may be more work done, or more needed for the same work.
+        // More may mean more work done, or more resources needed for the same work.
         Quantity::OfferedRate
         | Quantity::Answered
         | Quantity::Status(_)
@@ -43,7 +43,7 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
     }
 }
 
-/// The same of arithmetic: sums and multiples are as their parts, of ratios it cannot be said.
+/// The same for arithmetic: sums and multiples inherit the direction of their parts; ratios have none.
 #[must_use]
 pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
     match expression {

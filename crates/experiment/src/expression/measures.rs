@@ -1,9 +1,9 @@
-//! The measures that expressions, claims and conditions name.
+//! The measures named by expressions, claims and conditions.
 
 use super::{Claim, Condition, Expression, Measure, Quantity};
 
 impl Expression {
-    /// Every measure in it, with its levels.
+    /// All its measures, with their levels.
     #[must_use]
     pub fn measures(&self) -> Vec<(&Measure, &[(String, String)])> {
         match self {
@@ -13,7 +13,7 @@ impl Expression {
         }
     }
 
-    /// Whether it holds no measure.
+    /// Whether it contains no measure.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         match self {
@@ -23,7 +23,7 @@ impl Expression {
         }
     }
 
-    /// Whether it is one measure that is counted, not timed: then it can be held to be exactly a number.
+    /// Whether it is a single counted, not timed, measure, which can be compared with an exact number.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         let is_counted = |quantity: &Quantity| {
@@ -50,7 +50,7 @@ impl Expression {
 }
 
 impl Claim {
-    /// Every measure of both sides, with its levels.
+    /// All measures of both sides, with their levels.
     #[must_use]
     pub fn measures(&self) -> Vec<(&Measure, &[(String, String)])> {
         [self.left.measures(), self.right.measures()].concat()
@@ -58,7 +58,6 @@ impl Claim {
 }
 
 impl Condition {
-    /// The measures that it names.
     #[must_use]
     pub fn measures(&self) -> Vec<&Measure> {
         match self {

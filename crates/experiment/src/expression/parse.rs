@@ -1,4 +1,4 @@
-//! From text to expressions: recursive descent, every fault with its column and what would be right.
+//! Parser of expressions: recursive descent; each error has its column and the expected syntax.
 //!
 //! ```text
 //! condition  = both { "or" both }            both = single { "and" single }      single = claim | "(" condition ")"
@@ -15,18 +15,19 @@ use super::terms::{Claim, Condition, Expression, Measure, Operation, Quantity, R
 use super::units;
 use super::vocabulary::Vocabulary;
 
-/// The longest expression, in bytes.
+/// Limit of an expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 4_096;
-/// How deep parentheses may stand in each other.
+/// Limit of nested parentheses.
 pub const PARENTHESES_DEPTH_MAX: usize = 32;
 
 type Parsed<T> = Result<T, ExpressionError>;
 
 impl Expression {
-    /// Reads an expression; its names are checked if there is a vocabulary.
+    /// Parses an expression. An empty vocabulary disables the check of names.
     ///
     /// # Errors
-    /// At the first thing that is wrong, with its column.
+    ///
+    /// The first error, with its column.
     pub fn parse(text: &str, vocabulary: &Vocabulary) -> Parsed<Self> {
         let mut parser = Parser::new(text, vocabulary)?;
         let (expression, _) = parser.sum()?;
@@ -41,10 +42,11 @@ impl Expression {
 }
 
 impl Claim {
-    /// Reads a claim; its names are checked if there is a vocabulary.
+    /// Parses a claim. An empty vocabulary disables the check of names.
     ///
     /// # Errors
-    /// At the first thing that is wrong, with its column.
+    ///
+    /// The first error, with its column.
     pub fn parse(text: &str, vocabulary: &Vocabulary) -> Parsed<Self> {
         let mut parser = Parser::new(text, vocabulary)?;
         let claim = parser.claim()?;
@@ -61,10 +63,11 @@ impl Claim {
 }
 
 impl Condition {
-    /// Reads a condition on one trial; its names are checked if there is a vocabulary.
+    /// Parses a condition on one trial. An empty vocabulary disables the check of names.
     ///
     /// # Errors
-    /// At the first thing that is wrong, with its column.
+    ///
+    /// The first error, with its column.
     pub fn parse(text: &str, vocabulary: &Vocabulary) -> Parsed<Self> {
         let mut parser = Parser::new(text, vocabulary)?;
         parser.may_have_levels = false;
@@ -121,8 +124,7 @@ impl<'a> Parser<'a> {
         Ok(condition)
     }
 
-    /// A parenthesis may begin a condition or a sum. What is read as a sum holds no condition, so that trying it first
-    /// costs little.
+    /// A parenthesis may begin a condition or a sum. A sum contains no condition, so trying it first is cheap.
     fn single(&mut self) -> Parsed<Condition> {
         let is_open = self.cursor.peek() == Some('(');
         let start = self.cursor.at();
@@ -132,7 +134,7 @@ impl<'a> Parser<'a> {
         };
         self.cursor.go_back(start);
         let as_condition = self.in_parentheses(Self::condition);
-        // Of two faults, the one that came farther says more.
+        // Of two errors, the one farther to the right is more specific.
         as_condition.map_err(|error| if error.column >= as_claim.column { error } else { as_claim })
     }
 
@@ -178,7 +180,7 @@ impl<'a> Parser<'a> {
     }
 
     fn relation(&mut self) -> Parsed<Option<(Relation, Stretch)>> {
-        // "At most" and "less than" are not told apart: no interval of measured numbers can do that.
+        // "At most" and "less than" are synonyms: no interval of measured numbers can distinguish them.
         const WRITTEN: [(&str, Relation); 11] = [
             ("<=", Relation::Less),
             ("≤", Relation::Less),
@@ -342,12 +344,12 @@ impl<'a> Parser<'a> {
         Ok(expression)
     }
 
-    /// Words, bare or in quotes, with dots between them.
+    /// Bare or quoted words, separated by dots.
     fn dotted(&mut self) -> Parsed<Vec<String>> {
         let mut parts = Vec::new();
         let is_part = |character: char| character.is_alphanumeric() || character == '_';
         loop {
-            // A step's name may have dashes; elsewhere a dash is a minus.
+            // A step's name may contain dashes; elsewhere a dash is a minus.
             let may_have_dash = parts.first().is_some_and(|first| first == "step" || first == "counter");
             let is_part = |character| is_part(character) || (may_have_dash && character == '-');
             let at = self.cursor.at();
@@ -439,7 +441,7 @@ fn binary(operation: Operation, left: Expression, right: Expression) -> Expressi
     Expression::Binary { operation, left: Box::new(left), right: Box::new(right) }
 }
 
-/// Both sides must count the same. A number without a unit is taken for a rate or for bytes, but never for a time.
+/// Both sides must have the same unit. A number without a unit may be a rate or a size, but never a time.
 fn check_alike(left: (&Expression, Stretch), right: (&Expression, Stretch), how: &str) -> Parsed<()> {
     let (left_is, right_is) = (units::dimension(left.0), units::dimension(right.0));
     let (known, plain) = match (left_is, right_is) {
@@ -463,7 +465,7 @@ fn check_alike(left: (&Expression, Stretch), right: (&Expression, Stretch), how:
 }
 
 impl Expression {
-    /// Adds levels to all measures in it; those that a named measure has already stay.
+    /// Adds levels to all its measures; a measure keeps levels that it already names.
     fn set_levels(&mut self, levels: &[(String, String)]) {
         match self {
             Self::Number(..) => {}

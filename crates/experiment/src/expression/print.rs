@@ -1,4 +1,4 @@
-//! Expressions as text: reading what is printed gives the same expression.
+//! Formats expressions as text; parsing that text returns the same expression.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ fn write_operand(operand: &Expression, in_parentheses: bool, formatter: &mut fmt
 }
 
 impl Expression {
-    /// How tightly it holds together.
+    /// Precedence, for parentheses.
     fn strength(&self) -> u8 {
         match self {
             Self::Binary { operation, .. } => operation.strength(),

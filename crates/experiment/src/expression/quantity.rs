@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
-/// Quantities that have one name.
+/// Quantities with a fixed name.
 const WORDS: [(&str, Quantity); 33] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
@@ -44,7 +44,7 @@ const WORDS: [(&str, Quantity); 33] = [
 const FIGURES: [(&str, TimeFigure); 4] =
     [("mean", TimeFigure::Mean), ("min", TimeFigure::Min), ("max", TimeFigure::Max), ("stdev", TimeFigure::Stdev)];
 
-/// Words that people use for quantities that have another name here.
+/// Synonyms that users may try, with the right names.
 const OTHER_WORDS: [(&str, &str); 20] = [
     ("median", "p50"),
     ("latency", "p99"),
@@ -70,17 +70,13 @@ const OTHER_WORDS: [(&str, &str); 20] = [
 
 const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, generator.cpu, generator.cpu_share, generator.memory, step.NAME.p99 of a workload, and cpu, cpu_share, memory, memory.growth, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
 
-/// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOn {
-    /// A workload.
     Workload,
-    /// A subject.
     Subject,
 }
 
 impl Quantity {
-    /// What it is measured on.
     #[must_use]
     pub fn measured_on(&self) -> MeasuredOn {
         match self {
@@ -97,21 +93,22 @@ impl Quantity {
         }
     }
 
-    /// Whether it is measured on the generator's process, and so of any generator.
+    /// Whether it is measured on the generator's process, and so works with any generator.
     #[must_use]
     pub fn is_of_generator(&self) -> bool {
         matches!(self, Self::GeneratorCpuPerRequest | Self::GeneratorCpuShare | Self::GeneratorMemory)
     }
 
-    /// Reads a name as it is written: `p99.9`, `service.mean`.
+    /// Parses a name such as `p99.9` or `service.mean`.
     ///
     /// # Errors
-    /// Says what is known, or what was perhaps meant.
+    ///
+    /// A message with the known names or the likely one.
     pub fn parse(name: &str) -> Result<Self, String> {
         Self::read(&name.split('.').map(str::to_owned).collect::<Vec<_>>())
     }
 
-    /// Reads a name whose parts are given, as the dots divide it.
+    /// Parses a name split at its dots.
     pub(super) fn read(parts: &[String]) -> Result<Self, String> {
         let name = parts.join(".");
         match parts.first().map(String::as_str) {
@@ -137,7 +134,7 @@ impl Quantity {
         Ok(Self::Time { kind, figure: figure(&parts.join("."))? })
     }
 
-    /// `p99.9` of a step is two parts.
+    /// The `p99.9` of a step consists of two parts.
     fn read_step(parts: &[String]) -> Result<Self, String> {
         for taken in [2, 1] {
             let Some(split) = parts.len().checked_sub(taken).filter(|&split| split > 0) else { continue };
@@ -206,7 +203,7 @@ impl fmt::Display for TimeFigure {
     }
 }
 
-/// A name, in quotes where it needs them.
+/// A name, quoted if necessary.
 pub(super) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -220,7 +217,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// What a name may hold without quotes (of workloads, subjects, factors, counters and steps).
+/// Characters of names (of workloads, subjects, factors, counters and steps) that need no quotes.
 pub(super) fn is_name_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '-'
 }

@@ -1,9 +1,9 @@
-//! Units: how numbers are written with them, and which sides of a claim are alike.
+//! Units: how numbers with them are written, and which sides of a claim are comparable.
 
 use super::terms::{Expression, Operation, Quantity, Unit};
 
-/// How a unit is written: its name, what it is a part of, the power of ten that leads to the base unit (so that `50 ms`
-/// is exactly the number that is nearest to 0.05), and a factor for those that are no power of ten.
+/// Spelling of a unit: its name, its base unit, the power of ten that converts to the base unit (so that `50 ms` is
+/// exactly the number nearest to 0.05), and a factor for units that are no power of ten.
 struct Written(&'static str, Unit, i32, f64);
 
 const WRITTEN: [Written; 17] = [
@@ -22,7 +22,7 @@ const WRITTEN: [Written; 17] = [
     Written("MiB", Unit::Bytes, 0, 1_048_576.0),
     Written("GiB", Unit::Bytes, 0, 1_073_741_824.0),
     Written("%", Unit::Share, -2, 1.0),
-    // Thousands, as in 10k/s; not a unit of its own.
+    // Thousands, as in 10k/s; not a unit by itself.
     Written("k", Unit::Plain, 3, 1.0),
     Written("M", Unit::Plain, 6, 1.0),
 ];
@@ -32,8 +32,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     WRITTEN.iter().map(|written| written.0)
 }
 
-/// A number with a unit as they are written; `is_rate` if `/s` follows. None if there is no such unit, or no rate of
-/// it.
+/// The value of a number with a unit; `is_rate` if `/s` follows. None if there is no such unit, or it has no rate.
 pub(crate) fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
     let plain = Written("", Unit::Plain, 0, 1.0);
     let Written(_, unit, power, factor) =
@@ -55,7 +54,7 @@ fn shifted(number: &str, power: i32) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// A number in the unit in which it reads best; reading that gives the same number.
+/// Formats a number in its most readable unit; parsing the result returns the same number.
 pub(super) fn write(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Plain => value.to_string(),
@@ -74,7 +73,7 @@ fn in_best(value: f64, units: &[(i32, &str)]) -> String {
     best.map_or_else(|| value.to_string(), |(power, name)| format!("{} {name}", unshifted(value, -power)))
 }
 
-/// The shortest decimal of a number, its point moved by `power` places.
+/// The shortest decimal of a number, with its point moved by `power` places.
 fn unshifted(value: f64, power: i32) -> String {
     if value == 0.0 {
         return "0".to_owned(); // else its noughts would be moved too
@@ -95,7 +94,7 @@ fn unshifted(value: f64, power: i32) -> String {
     }
 }
 
-/// What a number counts, as powers of seconds and of bytes.
+/// The dimension of a number, as powers of seconds and of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dimension {
     seconds: i32,
@@ -114,7 +113,6 @@ impl Dimension {
         Self { seconds, bytes }
     }
 
-    /// In words.
     pub(super) fn describe(self) -> &'static str {
         match (self.seconds, self.bytes) {
             (0, 0) => "a plain number or a share",
@@ -126,7 +124,7 @@ impl Dimension {
         }
     }
 
-    /// A unit to propose.
+    /// A unit to suggest.
     pub(super) fn unit_name(self) -> Option<&'static str> {
         match (self.seconds, self.bytes) {
             (1, 0) => Some("ms"),
@@ -138,8 +136,8 @@ impl Dimension {
     }
 }
 
-/// What an expression counts; none if it is a number without a unit (which goes with rates and bytes, but not with
-/// times, where a number alone may be meant in seconds or in milliseconds).
+/// The dimension of an expression; none if it is a number without a unit (which is compatible with rates and bytes, but
+/// not with times, since seconds or milliseconds may be meant).
 pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
     match expression {
         Expression::Number(_, Unit::Plain) => None,
@@ -164,7 +162,6 @@ pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
 }
 
 impl Quantity {
-    /// What it is in.
     #[must_use]
     pub fn unit(&self) -> Unit {
         match self {
@@ -203,7 +200,7 @@ impl Quantity {
 }
 
 impl Expression {
-    /// What it is in, as far as there is a name for that: the ratio of two times is a plain number.
+    /// The unit, if the result has one: the ratio of two times is a plain number.
     #[must_use]
     pub fn unit(&self) -> Unit {
         let Some(found) = dimension(self) else { return Unit::Plain };
@@ -215,7 +212,7 @@ impl Expression {
         }
     }
 
-    /// A share, or shares put together as shares are.
+    /// A share, or arithmetic on shares that results in a share.
     fn is_share(&self) -> bool {
         match self {
             Self::Number(_, unit) => *unit == Unit::Share,

@@ -1,31 +1,27 @@
-//! The names that the expressions of an experiment may use.
+//! Names that the expressions of an experiment may use.
 
 use super::cursor::{ExpressionError, Stretch};
 use super::quantity::MeasuredOn;
 use super::terms::{Expression, Measure, Quantity};
 use breme_base::suggest_or_list;
 
-/// The workloads, subjects, factors and named measures of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vocabulary {
-    /// Workloads.
     pub workloads: Vec<String>,
-    /// The workload that is meant where none is named, as in `errors > 1 %`.
+    /// The default workload, as in `errors > 1 %`.
     pub workload_meant: Option<String>,
-    /// Subjects.
     pub subjects: Vec<String>,
-    /// Factors with their levels.
     pub factors: Vec<(String, Vec<String>)>,
-    /// Levels that the experiment has, but not in this profile.
+    /// Levels that exist in the experiment, but not in this profile.
     pub left_out: Vec<(String, String)>,
-    /// Measures that the experiment gives a name.
+    /// Named measures of the experiment.
     pub measures: Vec<(String, Expression)>,
     /// What the foreign generators among the workloads measure.
     pub captured: Vec<(String, Vec<Quantity>)>,
 }
 
 impl Vocabulary {
-    /// A measure whose names are known; `stretch` is where the name in parentheses stands.
+    /// Checks the names of a measure; `stretch` is the position of the name in parentheses.
     pub(super) fn measure(
         &self,
         quantity: Quantity,
@@ -49,7 +45,7 @@ impl Vocabulary {
             (None, Some(meant)) => Ok(Measure { quantity, of: meant.clone() }),
             (None, None) => Err(whole.fault(format!("`{quantity}` needs a {kind}: {}", examples(&quantity, known)))),
             (Some((name, _)), _) if known.contains(&name) => Ok(Measure { quantity, of: name }),
-            // The subject that this workload asks.
+            // The subject that this workload loads.
             (Some((name, _)), _) if !is_of_workload && self.workloads.contains(&name) => {
                 Ok(Measure { quantity, of: name })
             }
@@ -57,7 +53,7 @@ impl Vocabulary {
         }
     }
 
-    /// Whether a workload measures it; `breme load` measures everything.
+    /// Whether a workload measures it; `breme load` measures all.
     pub(crate) fn is_captured(&self, workload: &str, quantity: &Quantity) -> bool {
         self.captured.iter().all(|(name, captured)| name != workload || captured.contains(quantity))
     }
@@ -77,7 +73,7 @@ impl Vocabulary {
         format!("there is no {kind} `{name}`; {}", suggest_or_list(name, known.iter().map(String::as_str)))
     }
 
-    /// The level as the experiment writes it.
+    /// The level as spelled in the experiment.
     pub(super) fn level(
         &self,
         factor: (&str, Stretch),
@@ -104,13 +100,13 @@ impl Vocabulary {
         Err(ExpressionError { is_left_out, ..error })
     }
 
-    /// The same for a level that stands elsewhere; the fault's column is 1 if it is about the factor, and 2 if about
-    /// the level.
+    /// The same for a level outside an expression; the error's column is 1 if it concerns the factor, and 2 if the
+    /// level.
     pub(crate) fn level_elsewhere(&self, factor: &str, level: &str) -> Result<(String, String), ExpressionError> {
         self.level((factor, Stretch { start: 0, end: 1 }), (level, Stretch { start: 1, end: 2 }))
     }
 
-    /// Whether nothing is known, and so nothing is checked.
+    /// Whether it is empty, which disables all checks.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! Schemas of values with several forms: a request is a text or a table, a factor has three forms.
+//! Schemas of values with several forms: a request is a string or a table; a factor has three forms.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::values::Count;
 use super::{BlockRange, Fault, FigurePattern};
 
-/// The methods of a request table.
 pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];
 
-/// A request in the schema: a text, or a table with placeholders by name.
+/// The schema of a request: a string, or a table with placeholders by name.
 pub(super) struct Request;
 
 impl JsonSchema for Request {
@@ -99,7 +98,7 @@ pub(super) enum FigureForm {
     Sum(Vec<FigurePattern>),
 }
 
-/// `aa` in the schema.
+/// The schema of `aa`.
 pub(super) struct SameTwice;
 
 impl JsonSchema for SameTwice {

@@ -1,8 +1,8 @@
-//! Levels of factors, filled into the parts of the file that use them.
+//! Fills levels of factors into the parts of the file that use them.
 //!
-//! A text that is nothing but `$crowd` or `$protocol.http` becomes the level's value, with its type; `${crowd}` inside
-//! a longer text becomes its text. What `${…}` is for the runner stays. A name that is neither is a fault. `$$` at the
-//! beginning of a text is one `$`.
+//! A string that consists only of `$crowd` or `$protocol.http` becomes the level's value, with its type; `${crowd}`
+//! inside a longer string becomes its text. Placeholders `${…}` for the runner remain. Any other name is an error. `$$`
+//! at the beginning of a string stands for `$`.
 
 use std::collections::BTreeSet;
 
@@ -11,40 +11,39 @@ use breme_toml::{Collector, Entry, Node, Span, Table, Value};
 
 use crate::placeholder::{self, Placeholder};
 
-/// The levels of one combination: factor, name of the level, its value or settings.
+/// The levels of one combination: factor, name of the level, value or settings.
 pub(crate) struct Levels<'a> {
     pub chosen: Vec<(&'a str, &'a str, &'a Node)>,
     /// All factors, for suggestions.
     pub factors: &'a [String],
-    /// Factors that could not be read: what names them cannot be judged, and is not wrong for that.
+    /// Factors that could not be read: references to them can be neither filled in nor reported as errors.
     pub unreadable: &'a [String],
     /// All subjects: `${SUBJECT.url}`.
     pub subjects: &'a [String],
-    /// The folder of the experiment: `${experiment}`.
+    /// The experiment's folder: `${experiment}`.
     pub folder: &'a str,
-    /// What the runner knows of the process that it starts.
+    /// Placeholders for the process that the runner starts.
     pub own: &'a [&'a str],
 }
 
-/// `${experiment}`
 const EXPERIMENT: &str = "experiment";
-/// What the runner knows of a subject that runs.
+/// Placeholders for a running subject.
 pub(crate) const OF_SUBJECT: [&str; 3] = ["url", "port", "folder"];
-/// What it knows of the process that it starts.
+/// Placeholders for the process itself.
 pub(crate) const OF_ITSELF: [&str; 2] = ["port", "folder"];
-/// What it knows of a foreign generator.
+/// Placeholders for a foreign generator.
 pub(crate) const OF_GENERATOR: [&str; 6] = ["url", "connections", "rate", "duration", "seed", "folder"];
-/// What it knows everywhere: this program, and the folder of what was prepared once.
+/// Placeholders valid everywhere: this program, and the folder of the preparation.
 pub(crate) const OF_RUN: [&str; 2] = ["breme", "shared"];
 
 impl Levels<'_> {
-    /// Whether a factor has no levels here since it could not be read.
+    /// Whether a factor has no levels because it could not be read.
     pub(crate) fn is_unreadable(&self, name: &str) -> bool {
         let factor = name.split('.').next().unwrap_or_default();
         self.unreadable.iter().any(|unreadable| unreadable == factor)
     }
 
-    /// Whether a part of the file depends on such a factor.
+    /// Whether a part of the file depends on an unreadable factor.
     pub(crate) fn is_open(&self, node: &Node) -> bool {
         match &node.value {
             Value::Text(text) => {
@@ -56,14 +55,14 @@ impl Levels<'_> {
         }
     }
 
-    /// The same of a text with `${…}` in it.
+    /// The same for a string with `${…}`.
     pub(crate) fn is_open_text(&self, text: &str) -> bool {
         !self.unreadable.is_empty()
             && placeholder::find(text).any(|found| !found.is_escaped && self.is_unreadable(found.name))
     }
 
-    /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted
-    /// and left out.
+    /// Returns the part with all levels filled in, and adds the factors that it names to `used`. What cannot be filled
+    /// in is reported and omitted.
     pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, collector: &mut Collector) -> Option<Node> {
         let value = match &node.value {
             Value::Text(text) => return self.fill_text(text, &node.span, used, collector),
@@ -109,8 +108,8 @@ impl Levels<'_> {
         }
     }
 
-    /// A text with `${…}` in it. That of a file that was read has no place of its own; faults are then at the place
-    /// that names the file.
+    /// Fills in a string with `${…}`. The content of an included file has no position of its own; errors are then at
+    /// the place that names the file.
     pub(crate) fn fill_within(
         &self,
         text: &str,
@@ -150,7 +149,7 @@ impl Levels<'_> {
             || (self.subjects.iter().any(|subject| subject == first) && OF_SUBJECT.contains(&of_subject))
     }
 
-    /// The value that `FACTOR` or `FACTOR.SETTING` stands for. A fault without words: there is no such factor.
+    /// The value of `FACTOR` or `FACTOR.SETTING`. An error without a message: there is no such factor.
     fn value(&self, name: &str) -> Result<(&str, Node), Option<String>> {
         let (factor, setting) = name.split_once('.').map_or((name, None), |(factor, setting)| (factor, Some(setting)));
         let (factor, level, node) = self.chosen.iter().find(|(known, ..)| *known == factor).ok_or(None)?;
@@ -172,7 +171,7 @@ impl Levels<'_> {
         }
     }
 
-    /// What `${NAME}` could have meant.
+    /// Suggests what `${NAME}` may mean.
     fn unknown(&self, name: &str) -> String {
         let of_subjects = self.subjects.iter().flat_map(|subject| OF_SUBJECT.map(|part| format!("{subject}.{part}")));
         let own = self.own.iter().copied().chain([EXPERIMENT]).chain(OF_RUN).map(str::to_owned);

@@ -1,14 +1,14 @@
-//! The experiment file as it is written: TOML, and the schema for editors.
+//! The types of the experiment file (TOML) and its schema for editors.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `values` | the kinds of values: times, counts, sizes, commands |
 //! | `levels` | replaces placeholders by the levels of factors |
-//! | `schema`, `forms` | the same types for editors |
+//! | `schema`, `forms` | the schema of the same types |
 //!
 //! `breme_toml` reads the file into these types and reports all errors.
 //!
-//! These are the types of the file, not those of a plan: `plan` checks them and derives the trials.
+//! These types mirror the file; `plan` checks them and derives the trials.
 
 mod forms;
 pub(crate) mod levels;
@@ -88,7 +88,6 @@ pub struct File {
     pub(crate) file: Ordered<String>,
 }
 
-/// The top-level keys of a file.
 pub(crate) const SECTIONS: [&str; 21] = [
     "title",
     "question",

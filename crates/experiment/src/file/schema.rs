@@ -1,6 +1,6 @@
 //! The schema of experiment files, for editors. Most of it follows from the types of the file and their
-//! [forms](super::forms). Two rules are added here: `"$FACTOR"` is allowed in place of a number or a boolean, and the
-//! flags of breme's own servers are keys of a subject.
+//! [forms](super::forms). Two rules are added here: `"$FACTOR"` may replace a number or a boolean, and the flags of
+//! breme's own servers are keys of a subject.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,9 @@ use serde_json::{Map, Value as Json, json};
 use super::File;
 use crate::plan::{Flag, Role, Roles};
 
-/// Kinds of subjects that are not one of breme's own servers.
+/// Kinds of subjects other than breme's own servers.
 const OTHER_KINDS: [&str; 2] = ["command", "external"];
 
-/// The published schema of experiment files.
 #[must_use]
 pub fn schema(roles: &Roles) -> Schema {
     let mut schema = schemars::schema_for!(File);
@@ -28,8 +27,8 @@ pub fn schema(roles: &Roles) -> Schema {
     schema
 }
 
-/// Adds the flags of all roles to the keys of a subject. Which of them a kind of server takes is in their descriptions:
-/// editors complete from plain properties, and not from conditions.
+/// Adds the flags of all roles to the keys of a subject. The descriptions name the servers that take each flag: editors
+/// complete from plain properties, not from conditions.
 fn allow_flags(subject: &mut Map<String, Json>, roles: &[Role]) {
     let kinds: Vec<&str> = roles.iter().map(|role| role.name.as_str()).chain(OTHER_KINDS).collect();
     let Some(Json::Object(properties)) = subject.get_mut("properties") else { return };
@@ -52,7 +51,7 @@ fn allow_flags(subject: &mut Map<String, Json>, roles: &[Role]) {
         match properties.get_mut(&group) {
             None => drop(properties.insert(group.to_owned(), table)),
             Some(Json::Object(flag)) => {
-                // A flag of this name, such as `affinity`, has longer ones beside it.
+                // This flag is also the prefix of longer ones, such as `affinity`.
                 let description = flag.remove("description").unwrap_or_default();
                 *flag = Map::from_iter([
                     ("description".to_owned(), description),
@@ -62,7 +61,7 @@ fn allow_flags(subject: &mut Map<String, Json>, roles: &[Role]) {
             Some(_) => {}
         }
     }
-    // The command line's spelling.
+    // The spelling of the command line.
     subject.insert("patternProperties".to_owned(), json!({ "^[a-z0-9]+(-[a-z0-9]+)+$": true }));
     subject.insert("additionalProperties".to_owned(), Json::Bool(false));
 }
@@ -83,7 +82,7 @@ fn flag_property(takers: &[(&Role, &Flag)]) -> Json {
     json!({ "description": description, "anyOf": [{ "enum": values }, others] })
 }
 
-/// Lets a text with `$` stand wherever something else than a text must.
+/// Allows a string with `$` wherever the schema requires another type.
 fn allow_factors(definition: &mut Json) {
     let Some(Json::Object(properties)) = definition.get_mut("properties") else { return };
     for property in properties.values_mut() {

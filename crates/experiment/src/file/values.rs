@@ -1,4 +1,4 @@
-//! The kinds of values in a file: times, counts, sizes, texts; each says what it expects.
+//! Types of values in a file: times, counts, sizes, strings; each describes what it expects.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use toml::Spanned;
 
 use crate::expression::{Expression, Unit, Vocabulary};
 
-/// A value and its position, with the schema of the value.
+/// A value and its position; its schema is that of the value.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub value: T,
@@ -41,7 +41,7 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
 }
 
-/// A table of anything by name, in the order of the file.
+/// A table with arbitrary keys, in the order of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Ordered<T>(pub Vec<(At<String>, T)>);
 
@@ -89,7 +89,7 @@ impl<T: JsonSchema> JsonSchema for Ordered<T> {
     }
 }
 
-/// One, or a list of them.
+/// One value or a list.
 #[derive(Clone, Debug)]
 pub(crate) struct OneOrMany<T>(pub Vec<T>);
 
@@ -136,7 +136,7 @@ impl From<At<Self>> for String {
     }
 }
 
-/// Anything, as it stands in the file.
+/// Any value, unconverted.
 #[derive(Clone, Debug)]
 pub(crate) struct Raw(pub Value);
 
@@ -331,7 +331,7 @@ impl LoadRate {
 }
 
 written! {
-    /// When a workload starts: so long after the others, or when another one has ended.
+    /// When a workload starts: this long after the others, or when another one has ended.
     Start(StartAfter), "a time such as \"10s\", or the name of a workload", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok().map(Duration::from_secs).map(StartAfter::Time)),
@@ -344,7 +344,6 @@ written! {
     }
 }
 
-/// When a workload starts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum StartAfter {
     Time(Duration),
@@ -352,7 +351,7 @@ pub(crate) enum StartAfter {
 }
 
 written! {
-    /// A share of one.
+    /// A fraction of 1.
     Share(f64), "a share such as \"2 %\" or 0.02", { "type": ["number", "string"], "minimum": 0, "maximum": 1 },
     |value| match value {
         Value::Integer(number @ 0..=1) => Ok(Some(*number as f64)),
@@ -366,7 +365,6 @@ written! {
 }
 
 written! {
-    /// A number.
     Number(f64), "a number", { "type": "number" },
     |value| match value {
         Value::Integer(number) => Ok(Some(*number as f64)),
@@ -375,13 +373,13 @@ written! {
     }
 }
 
-/// A duration; a space before the unit does no harm.
+/// Parses a duration; a space before the unit is allowed.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let close = text.trim().replacen(' ', "", 1);
     breme_base::parse_duration(&close).or_else(|_| breme_base::parse_duration(text))
 }
 
-/// A number with its unit, as expressions have them.
+/// Parses a number with a unit, as in expressions.
 pub(crate) fn measured(text: &str) -> Option<(f64, Unit)> {
     match Expression::parse(text, &Vocabulary::default()) {
         Ok(Expression::Number(value, unit)) => Some((value, unit)),
@@ -389,7 +387,7 @@ pub(crate) fn measured(text: &str) -> Option<(f64, Unit)> {
     }
 }
 
-/// A text; a number or a boolean is taken as it is written.
+/// A string; a number or a boolean is accepted as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub String);
 

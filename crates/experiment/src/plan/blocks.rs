@@ -1,4 +1,4 @@
-//! How many blocks a run has: a fixed number, or as many as it takes to decide every hypothesis.
+//! The number of blocks of a run: fixed, or as many as needed to decide every hypothesis.
 
 use breme_stats::{BLOCKS_MIN, EXTENSION_MAX};
 use breme_toml::{Collector, Node, Value};
@@ -6,45 +6,43 @@ use breme_toml::{Collector, Node, Value};
 use crate::file::BlockRange;
 use crate::file::values::Count;
 
-/// The most blocks of a run.
 pub const BLOCK_COUNT_MAX: u64 = 10_000;
-/// Where the experiment says nothing.
+/// If the experiment does not set it.
 const DEFAULT: Blocks = Blocks { least: 6, most: 24, extended_to: None };
 
-/// How many blocks a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// From here on the run ends as soon as every hypothesis has a verdict.
+    /// From here on, the run ends as soon as every hypothesis has a verdict.
     pub least: u32,
-    /// It ends here in any case.
+    /// The run ends here in any case.
     pub most: u32,
-    /// The blocks of a run that was extended later.
+    /// The number of blocks after a later extension.
     pub extended_to: Option<u32>,
 }
 
 impl Blocks {
-    /// Exactly so many.
     #[must_use]
     pub const fn fixed(blocks: u32) -> Self {
         Self { least: blocks, most: blocks, extended_to: None }
     }
 
-    /// The most that are run.
+    /// Limit of the blocks that are run.
     #[must_use]
     pub fn to_run(self) -> u32 {
         self.extended_to.unwrap_or(self.most)
     }
 
-    /// To how many blocks a run can be extended: for later looks no error is left.
+    /// The number of blocks to which a run can be extended: later looks have no error probability left.
     #[must_use]
     pub fn limit(self) -> u32 {
         self.most.max(BLOCKS_MIN).saturating_mul(EXTENSION_MAX).min(BLOCK_COUNT_MAX as u32)
     }
 
-    /// The same run, of which there are `begun` blocks, with so many in all.
+    /// Extends a run that has begun `begun` blocks to `blocks` in all.
     ///
     /// # Errors
-    /// No more than there are, or more than [`Blocks::limit`].
+    ///
+    /// If that is not more than there are, or more than [`Blocks::limit`].
     pub fn extended(self, blocks: u32, begun: u32) -> Result<Self, String> {
         let limit = self.limit();
         if blocks <= begun {
@@ -59,13 +57,13 @@ impl Blocks {
         Ok(Self { extended_to: Some(blocks), ..self })
     }
 
-    /// As it is written in an experiment.
+    /// Formats it as in an experiment file.
     pub(super) fn to_toml(self) -> String {
         let extended = self.extended_to.map(|blocks| format!(", extended_to = {blocks}")).unwrap_or_default();
         format!("blocks = {{ least = {}, most = {}{extended} }}", self.least, self.most)
     }
 
-    /// `6`, or `{ least = 6, most = 24 }`.
+    /// Parses `6` or `{ least = 6, most = 24 }`.
     pub(super) fn read(node: Option<&Node>, collector: &mut Collector) -> Option<Self> {
         let Some(node) = node else { return Some(DEFAULT) };
         let blocks = if matches!(node.value, Value::Table(_)) {

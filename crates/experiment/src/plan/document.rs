@@ -1,4 +1,4 @@
-//! The file of an experiment with all that it names: enough to make any trial.
+//! The experiment file with everything that it names.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +14,13 @@ use super::roles::Roles;
 use crate::file::RestartText;
 use crate::file::levels::{Levels, OF_ITSELF};
 
-/// The file with its profile, and all that it names: enough to make any trial.
+/// The file with its profile applied and everything that it names: enough to create any trial.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub tree: Table,
     pub factors: Vec<FactorSpec>,
     pub factor_names: Vec<String>,
-    /// Of factors that could not be read; a plan has none.
+    /// Factors that could not be read; a valid plan has none.
     pub unreadable_factors: Vec<String>,
     pub subjects: Vec<String>,
     pub folder: String,
@@ -29,7 +29,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// The level of each factor by name; for the factor of a search, a value of its range.
+    /// Resolves one combination: the level of each factor by name; for the factor of a search, a value of its range.
     pub(super) fn resolve_named(
         &self,
         levels: &[(String, String)],

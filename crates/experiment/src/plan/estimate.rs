@@ -1,6 +1,5 @@
-//! How long a run will take, as far as that can be known before it. Of a load that ends by a number of requests only
-//! the number is known, and not how fast they will be answered: so that number is told beside the time, and nothing is
-//! made up in its place.
+//! Estimates the duration of a run. If a load ends by a number of requests, its duration depends on the response rate;
+//! that number is reported separately instead of guessing a rate.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,29 +7,29 @@ use std::time::Duration;
 use super::{Plan, SearchLength};
 use crate::trial::{Restart, TrialKey, TrialSpec, WorkloadSpec};
 
-/// Starting and stopping a subject.
+/// Time to start and stop a subject.
 const SUBJECT_TIME: Duration = Duration::from_secs(1);
-/// Starting and ending the generators, and writing down what they saw.
+/// Time to start and end the generators and to store their results.
 const TRIAL_TIME: Duration = Duration::from_millis(500);
 
-/// What a plan says of the time that it takes.
+/// Estimated duration of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Loads that end by their time or follow a schedule, users who think, rests, starting and ending. The run is not
+    /// Time of loads that end by duration or follow a schedule, think times, pauses, starts and stops. The run is not
     /// much shorter.
     pub known: Duration,
-    /// Requests that have to be answered beyond that time, those of one trial after those of another.
+    /// Requests that must be answered in addition to that time, summed over the trials.
     pub requests: u64,
 }
 
 impl Estimate {
-    /// If so many of the requests are answered in a second.
+    /// The total at this rate of responses.
     #[must_use]
     pub fn at_rate(self, answered_per_second: u32) -> Duration {
         self.known.saturating_add(self.time_of_requests(answered_per_second))
     }
 
-    /// What of that is the requests'.
+    /// The part of the requests.
     #[must_use]
     pub fn time_of_requests(self, answered_per_second: u32) -> Duration {
         Duration::from_millis(self.requests.saturating_mul(1_000) / u64::from(answered_per_second.max(1)))
@@ -46,13 +45,13 @@ impl Estimate {
 }
 
 impl Plan {
-    /// The time of the whole run with all its blocks, if no trial has to be run again.
+    /// Time of the whole run with all its blocks, without repeated trials.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.estimate_of(self.blocks.to_run())
     }
 
-    /// The same with so many blocks.
+    /// The same for this number of blocks.
     #[must_use]
     pub fn estimate_of(&self, blocks: u32) -> Estimate {
         let keys = self.trials();
@@ -61,13 +60,13 @@ impl Plan {
         of_block.times(blocks).and(self.search_estimate())
     }
 
-    /// What comes to that at most: every trial is run again as often as it may be.
+    /// The maximum in addition: every trial is repeated as often as allowed.
     #[must_use]
     pub fn estimate_of_repeats(&self) -> Estimate {
         self.time_of_a_blocks_trials(&self.trials()).times(self.blocks.to_run()).times(self.repeats)
     }
 
-    /// Subjects that any trial of a block needs, and that are started for all of them together.
+    /// Number of subjects that some trial of a block needs and that are started once for the whole block.
     fn starts_of_a_block(&self, keys: &[TrialKey]) -> u32 {
         let trials = keys.iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(key));
         let started = trials.flat_map(|trial| trial.subjects).filter(|subject| subject.restart == Restart::Block);
@@ -80,7 +79,7 @@ impl Plan {
         trials.map(|trial| time_of(&trial)).fold(Estimate::default(), Estimate::and)
     }
 
-    /// Each halving takes about two short trials, and both ends a long one.
+    /// Each bisection takes about two short trials, and each end a long one.
     fn search_estimate(&self) -> Estimate {
         let Some(search) = &self.search else { return Estimate::default() };
         let width = (search.range.to - search.range.from).abs();
@@ -94,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Its loads run side by side, and the longest of them ends it.
+/// Its loads run concurrently; the longest ends it.
 fn time_of(trial: &TrialSpec) -> Estimate {
     let is_waited_for = |load: &&WorkloadSpec| load.connections > 0 && !load.is_background;
     let times = trial.workloads.iter().filter(is_waited_for).map(|load| time_of_load(load, trial));
@@ -105,7 +104,7 @@ fn time_of(trial: &TrialSpec) -> Estimate {
     longest.unwrap_or(Estimate { known: trial.duration, requests: 0 }).and(around)
 }
 
-/// From the beginning of its trial.
+/// Measured from the start of its trial.
 fn time_of_load(load: &WorkloadSpec, trial: &TrialSpec) -> Estimate {
     let (known, requests) = match (load.requests, load.spread) {
         (Some(_), Some(spread)) => (spread, 0),
@@ -117,7 +116,7 @@ fn time_of_load(load: &WorkloadSpec, trial: &TrialSpec) -> Estimate {
     before.map_or(own, |before| time_of_load(before, trial).and(own))
 }
 
-/// Users share the requests, and think at the same time.
+/// Users share the requests and think concurrently.
 fn thinking(load: &WorkloadSpec, requests: u64) -> Duration {
     let of_a_user = requests / load.connections.max(1);
     load.think_mean.saturating_mul(u32::try_from(of_a_user).unwrap_or(u32::MAX))

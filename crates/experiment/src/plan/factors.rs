@@ -1,50 +1,45 @@
-//! Factors: their levels, and the combinations of them.
+//! Factors, their levels and the combinations of levels.
 
 use breme_toml::{Collector, Entry, Node, Table, Value};
 
-/// The most factors of an experiment.
 pub const FACTOR_COUNT_MAX: usize = 12;
-/// The most levels of a factor.
 pub const LEVEL_COUNT_MAX: usize = 1_000;
-/// The most combinations of levels.
 pub const COMBINATION_COUNT_MAX: usize = 2_000;
 
-/// A factor as the file has it.
+/// A factor as in the file.
 #[derive(Clone, Debug)]
 pub(super) struct FactorSpec {
     pub name: String,
     pub entry: Entry,
-    /// Name of each level, and its value or settings.
+    /// The name of each level with its value or settings.
     pub levels: Vec<(String, Node)>,
     pub range: Option<LevelRange>,
 }
 
-/// The range of a factor that is searched.
+/// The range of a searched factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelRange {
-    /// The lower end.
     pub from: f64,
-    /// The upper end.
     pub to: f64,
-    /// Only whole numbers are levels.
+    /// Only integers are levels.
     pub is_whole: bool,
 }
 
 impl LevelRange {
-    /// A level of the range, as text: what trials are known by.
+    /// Formats a level of the range; this text identifies trials.
     #[must_use]
     pub fn level(&self, value: f64) -> String {
         if self.is_whole { format!("{}", value.round() as i64) } else { format!("{value}") }
     }
 
-    /// The same as a part of the file.
+    /// The same as a node of the file.
     pub(super) fn node(&self, value: f64, span: &std::ops::Range<usize>) -> Node {
         let value = if self.is_whole { Value::Integer(value.round() as i64) } else { Value::Float(value) };
         Node { span: span.clone(), value }
     }
 }
 
-/// The factors of a file, in its order.
+/// Reads the factors of a file, in file order.
 pub(super) fn read(tree: &Table, subjects: &[String], collector: &mut Collector) -> Vec<FactorSpec> {
     let entries = tree.table("factor");
     if let Some(entry) = entries.get(FACTOR_COUNT_MAX) {
@@ -158,7 +153,7 @@ fn range(entry: &Entry, table: &Table, collector: &mut Collector) -> Option<Leve
     }
 }
 
-/// Every combination, the last factor changing first: for each factor, the index of its level. None if there are too
+/// All combinations, the last factor varying fastest: for each factor, the index of its level. None if there are too
 /// many.
 pub(super) fn combinations(factors: &[&FactorSpec]) -> Option<Vec<Vec<usize>>> {
     let count = factors.iter().try_fold(1_usize, |count, factor| count.checked_mul(factor.levels.len()))?;

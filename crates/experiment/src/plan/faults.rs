@@ -11,14 +11,12 @@ use crate::file;
 use crate::file::values::At;
 use crate::trial::{Fault, FaultAction, SubjectKind, SubjectSpec, WarmUp, WorkloadSpec};
 
-/// The most faults of a trial.
 pub const FAULT_COUNT_MAX: usize = 100;
-/// The key of the file, and the factor whose level is meant where the file has no such key.
+/// The key of the file, and the factor whose level applies if that key is missing.
 const FAULT: &str = "fault";
 /// The role of subjects that can be partitioned.
 const LINK: &str = "link";
 
-/// A fault and its position.
 struct Found {
     fault: Fault,
     span: Span,
@@ -26,7 +24,7 @@ struct Found {
 }
 
 impl Resolver<'_, '_> {
-    /// Those at this combination of levels, in the order of their times.
+    /// The faults at this combination of levels, sorted by time.
     pub(super) fn faults(
         &mut self,
         subjects: &[SubjectSpec],
@@ -52,7 +50,7 @@ impl Resolver<'_, '_> {
         found.into_iter().map(|found| found.fault).collect()
     }
 
-    /// The value of the key, or the level of the factor of this name; none where nothing happens.
+    /// The value of the key, or the level of the factor of this name; none if there are no faults.
     fn fault_node(&mut self) -> Option<Node> {
         let entry = self.tree.get(FAULT);
         let named = match entry.map(|entry| &entry.node.value) {
@@ -158,7 +156,7 @@ impl file::Fault {
     }
 }
 
-/// How long is measured; none where a number of requests ends the trial.
+/// The length of the window; none if a number of requests ends the trial.
 fn window(workloads: &[WorkloadSpec], design: &Design) -> Option<Duration> {
     let running = workloads.iter().filter(|workload| workload.connections > 0 && !workload.is_background);
     let length = |workload: &WorkloadSpec| match workload.requests {
@@ -184,7 +182,7 @@ fn check_time(fault: &Fault, span: &Span, window: Option<Duration>, design: &Des
     }
 }
 
-/// What ends must have begun, and only what runs can be hit.
+/// A fault can end only after it has begun, and only running subjects can be affected.
 fn check_sequence(found: &[Found], collector: &mut Collector) {
     let mut begun: Vec<&Fault> = Vec::new();
     for Found { fault, span, .. } in found {
@@ -215,7 +213,7 @@ fn check_sequence(found: &[Found], collector: &mut Collector) {
 }
 
 impl FaultAction {
-    /// The fault that it ends, and the state of a subject meanwhile.
+    /// The fault that it ends, and the state of a subject in between.
     const fn ends(self) -> Option<(Self, &'static str)> {
         match self {
             Self::Kill | Self::Freeze | Self::Partition => None,

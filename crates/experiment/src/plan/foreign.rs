@@ -1,4 +1,4 @@
-//! A workload with a `command`: another load generator, and what its output says.
+//! A workload with a `command`: another load generator, and how to read its output.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,13 @@ use crate::file::values::{At, Content, Ordered, Raw};
 use crate::placeholder;
 use crate::trial::{GeneratorCommand, WorkloadSpec};
 
-/// The keys of a workload that only a command has.
+/// Keys of a workload that require a command.
 const OF_COMMAND: [&str; 4] = ["measures", "files", "within", "server_count"];
-/// Those that it has in common with `breme load`.
+/// Keys shared with `breme load`.
 const IN_COMMON: [&str; 8] = ["command", "to", "connections", "rate", "duration", "background", "start_after", "cpus"];
-/// The most patterns of a figure.
 const PATTERN_COUNT_MAX: usize = 20;
 
-/// Whether a workload of the file is another generator.
+/// Whether a workload of the file is a foreign generator.
 pub(super) fn is_command(entry: &Entry) -> bool {
     matches!(&entry.node.value, Value::Table(table) if table.get("command").is_some())
 }
@@ -98,7 +97,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// The keys that make no sense for `breme load`.
+    /// Rejects keys that are invalid for `breme load`.
     pub(super) fn refuse_keys_of_command(&mut self, value: &Value) {
         let Value::Table(table) = value else { return };
         for entry in OF_COMMAND.iter().filter_map(|key| table.get(key)) {
@@ -186,7 +185,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-/// Whether the output of a generator can say it.
+/// Whether the output of a generator can contain it.
 fn is_captured(quantity: &Quantity) -> bool {
     match quantity {
         Quantity::Time { kind, .. } => *kind != TimeKind::StaleAge,
@@ -202,7 +201,7 @@ fn is_captured(quantity: &Quantity) -> bool {
     }
 }
 
-/// The measures that a command of the file captures, by the names of its workload; for claims about others.
+/// The measures captured by each command of the file, by workload name; used to check claims about other workloads.
 pub(super) fn captured(workloads: &[Entry]) -> Vec<(String, Vec<Quantity>)> {
     let of = |entry: &Entry| {
         let Value::Table(table) = &entry.node.value else { return None };
@@ -213,14 +212,14 @@ pub(super) fn captured(workloads: &[Entry]) -> Vec<(String, Vec<Quantity>)> {
     workloads.iter().filter_map(of).collect()
 }
 
-/// With those that follow from others.
+/// Adds the quantities derived from others.
 fn with_derived(mut captured: Vec<Quantity>) -> Vec<Quantity> {
     let has = |quantity| captured.contains(&quantity);
     let has_count = has(Quantity::Answered);
     if has(Quantity::Failed) && has_count || has(Quantity::ErrorShare) || has(Quantity::PassShare) {
         captured.extend([Quantity::ErrorShare, Quantity::PassShare]);
     }
-    // The instruments measure these.
+    // Measured by the instruments.
     captured.extend([Quantity::GeneratorCpuShare, Quantity::GeneratorMemory]);
     if has_count {
         captured.push(Quantity::GeneratorCpuPerRequest);

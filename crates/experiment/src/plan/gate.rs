@@ -1,33 +1,30 @@
-//! The gate: which measures a later run must not be worse in, and by how much it may be.
+//! The gate: the measures in which a later run must not be worse, and their margins.
 
 use super::questions::PlanMeasure;
 use super::resolve::Resolved;
 use crate::expression::{Expression, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary, less_is_better_of};
 
-/// By how much a measure may be worse, where neither the experiment nor the command line says so. Two runs at different
-/// times on a virtual machine often differ by a few percent through no fault of the code, and with six blocks and a
-/// scatter of 3 % the interval alone is ±4 %: with less than 10 % equal systems would seldom pass.
+/// Default margin. Two runs at different times on a virtual machine often differ by a few percent for reasons other
+/// than the code, and with six blocks and a scatter of 3 % the interval alone is ±4 %: with less than 10 %, equal
+/// systems would seldom pass.
 pub const MARGIN_DEFAULT: f64 = 0.1;
-/// The same for shares (`errors`, `pass`, `sessions`): 0.1 percentage points.
+/// Default margin of shares (`errors`, `pass`, `sessions`): 0.1 percentage points.
 pub const SHARE_MARGIN_DEFAULT: f64 = 0.001;
-/// Between a measure and its margin.
+/// Separates a measure from its margin.
 const WITHIN: &str = " within ";
 
-/// What a later run is held to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// The measures.
     pub measures: Vec<GatedMeasure>,
-    /// The margin of those that have none of their own and are no shares.
+    /// The margin of measures without one of their own that are not shares.
     pub margin: f64,
 }
 
-/// A measure that a later run must not be worse in.
+/// A measure in which a later run must not be worse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatedMeasure {
-    /// The measure.
     pub measure: PlanMeasure,
-    /// Its own margin: a share of the earlier value; of a measure that is a share itself, percentage points.
+    /// Its own margin, relative to the earlier value; percentage points if the measure is a share.
     pub margin: Option<f64>,
 }
 
@@ -38,14 +35,14 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// By how much a measure may be worse.
+    /// The margin that applies to a measure.
     #[must_use]
     pub fn margin_of(&self, gated: &GatedMeasure) -> f64 {
         let general = if gated.measure.unit == Unit::Share { SHARE_MARGIN_DEFAULT } else { self.margin };
         gated.margin.unwrap_or(general)
     }
 
-    /// Rate, mean response time and errors of every foreground workload: few, so that all can pass; errors, since a
+    /// Rate, mean response time and errors of every foreground workload: few, so that all can pass; errors, because a
     /// server that rejects every request is fast.
     pub(super) fn standard(resolved: &Resolved, vocabulary: &Vocabulary) -> Vec<GatedMeasure> {
         let quantities = || {
@@ -68,7 +65,7 @@ impl Gate {
     }
 }
 
-/// What is wrong with a text, and where.
+/// An error in a text, and its position.
 pub(super) struct GateFault {
     pub column: usize,
     pub length: usize,
@@ -76,7 +73,7 @@ pub(super) struct GateFault {
 }
 
 impl GatedMeasure {
-    /// Reads `p99(user)` or `p99(user) within 10 %`.
+    /// Parses `p99(user)` or `p99(user) within 10 %`.
     pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Self, GateFault> {
         let whole = |problem: String| GateFault { column: 1, length: text.chars().count(), problem };
         let (name, margin) = text.rsplit_once(WITHIN).map_or((text, None), |(name, margin)| (name, Some(margin)));
@@ -101,7 +98,7 @@ impl GatedMeasure {
     }
 }
 
-/// Whether a margin is one: with 0 nothing could pass, and 100 % less of a rate is none.
+/// Checks a margin: with 0 nothing could pass, and 100 % less than a rate is 0.
 pub(super) fn check_margin(margin: f64) -> Result<f64, String> {
     if margin > 0.0 && margin < 1.0 {
         Ok(margin)

@@ -1,12 +1,12 @@
-//! From the text of an experiment file to all trials of a run.
+//! Turns the text of an experiment file into all trials of a run.
 //!
 //! ```text
 //!  text ──► tree ──► profile laid over ──► for every combination: levels filled in ──► subjects, workloads, resets checked
 //!                                    └──► hypotheses, measures, published figures, models, search
 //! ```
 //!
-//! Every combination is resolved when the file is read, so that everything that is wrong is told at once and before
-//! anything is started. What a trial needs is resolved anew when it is its turn; the same text gives the same trial.
+//! Every combination is resolved when the file is read, so that all errors are reported at once and before anything
+//! starts. A trial is resolved again when it is due; the same text results in the same trial.
 
 mod blocks;
 mod document;

@@ -1,4 +1,4 @@
-//! An experiment that was read and found right.
+//! A valid experiment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,48 +14,43 @@ use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, Pl
 use crate::expression::Vocabulary;
 use crate::trial::{TrialKey, TrialSpec};
 
-/// An experiment, checked: what is asked, and every trial that answers it.
+/// A valid experiment and all its trials.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it is called.
     pub title: String,
-    /// The question that it answers.
     pub question: Option<String>,
-    /// Anything else that readers of the report should know.
+    /// Any other information for readers of the report.
     pub notes: Option<String>,
-    /// The profile that was laid over it.
+    /// The profile applied to it.
     pub profile: Option<String>,
-    /// Everything random comes from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How often each combination is tried.
+    /// Number of repetitions of each combination.
     pub blocks: Blocks,
-    /// How often an INVALID trial is run again at the end of its block.
+    /// How many times an INVALID trial is repeated at the end of its block.
     pub repeats: u32,
-    /// How long the whole run may take.
+    /// Limit of the duration of the run.
     pub budget: Option<Duration>,
-    /// How sure verdicts are, from 0 to 1.
+    /// Confidence of verdicts, from 0 to 1.
     pub confidence: f64,
-    /// Differences below this do not matter: 0.02 is ±2 %.
+    /// Differences below this are irrelevant: 0.02 is ±2 %.
     pub equal_within: f64,
-    /// Commands that run once, before the first trial, with `${shared}` and `${breme}`.
+    /// Commands run once, before the first trial, with `${shared}` and `${breme}`.
     pub prepare: Vec<Vec<String>>,
-    /// What is varied, in the order of the file.
+    /// In file order.
     pub factors: Vec<PlanFactor>,
-    /// The combination that is tried twice in each block.
+    /// The combination that is run twice in each block.
     pub aa: Option<u32>,
-    /// What is expected.
     pub hypotheses: Vec<PlanHypothesis>,
-    /// What is compared and shown.
+    /// Measures that are compared and shown.
     pub measures: Vec<PlanMeasure>,
-    /// Published figures.
     pub published: Vec<PlanPublished>,
-    /// Models.
     pub models: Vec<PlanModel>,
     /// The search for a level at which something fails.
     pub search: Option<PlanSearch>,
-    /// What a later run is held to.
+    /// The gate for later runs.
     pub gate: Gate,
-    /// What should be known before the run.
+    /// Warnings before the run.
     pub warnings: Vec<String>,
     pub(super) combinations: Vec<Vec<(String, String)>>,
     pub(super) is_random: bool,
@@ -63,36 +58,34 @@ pub struct Plan {
     pub(super) document: Arc<Document>,
 }
 
-/// A factor of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanFactor {
-    /// Its name.
     pub name: String,
-    /// Its levels, in the order of the file; none if it has a range.
+    /// In file order; empty if it has a range.
     pub levels: Vec<String>,
     /// The range in which it is searched.
     pub range: Option<LevelRange>,
 }
 
-/// How long a trial of a search is.
+/// Length of a trial of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchLength {
-    /// One of many, to come near.
+    /// One of many, to narrow the range.
     Short,
-    /// To confirm what was found.
+    /// Confirms the result.
     Long,
 }
 
 impl Plan {
-    /// Every combination of levels, in the order of the file; the last factor changes first. A factor that has a range
-    /// is not in it.
+    /// All combinations of levels, in file order, the last factor varying fastest. A factor with a range is not
+    /// included.
     #[must_use]
     pub fn combinations(&self) -> &[Vec<(String, String)>] {
         &self.combinations
     }
 
-    /// All trials of all blocks that may be run, in the order in which they are run. Inside a block every order is
-    /// equally likely, and so is every place of the second trial of the A/A pair.
+    /// All trials of all blocks that may run, in execution order. Within a block every order is equally likely, and so
+    /// is every position of the second trial of the A/A pair.
     #[must_use]
     pub fn trials(&self) -> Vec<TrialKey> {
         if self.has_range() {
@@ -102,7 +95,7 @@ impl Plan {
         (1..=self.blocks.to_run()).flat_map(|block| order::block(block, count, self.aa, seed)).collect()
     }
 
-    /// What a trial needs. None if there is no such trial.
+    /// The specification of a trial; none if there is no such trial.
     #[must_use]
     pub fn trial(&self, key: &TrialKey) -> Option<TrialSpec> {
         let is_planned = (1..=self.blocks.to_run()).contains(&key.block)
@@ -115,11 +108,12 @@ impl Plan {
         Some(resolved.trial(key.clone(), levels.clone(), self.seed))
     }
 
-    /// A trial of the search: the level `value` of the factor that is turned up, and these levels of the others (one of
-    /// [`PlanSearch::others`]). Blocks of searches begin behind those of the design; the runner numbers them.
+    /// A trial of the search: `value` is the level of the searched factor, the others are one of
+    /// [`PlanSearch::others`]. Blocks of searches are numbered after those of the design, by the runner.
     ///
     /// # Errors
-    /// If the experiment cannot be carried out at this level.
+    ///
+    /// If the experiment cannot be run at this level.
     pub fn search_trial(
         &self,
         others: u32,
@@ -145,25 +139,27 @@ impl Plan {
         Ok(trial)
     }
 
-    /// A measure of the gate as the command line names it: `p99(user)` or `p99(user) within 10 %`.
+    /// Parses a measure of the gate as given on the command line: `p99(user)` or `p99(user) within 10 %`.
     ///
     /// # Errors
-    /// If it is not a measure of this experiment, or neither of its directions is the better one.
+    ///
+    /// If it is not a measure of this experiment, or neither of its directions is better.
     pub fn gated_measure(&self, text: &str) -> Result<GatedMeasure, String> {
         GatedMeasure::parse(text, &self.vocabulary).map_err(|fault| fault.problem)
     }
 
-    /// The plan as a file of its own: the profile is laid over it and the files that it names stand in it, so that a
-    /// run can go on whatever became of the original. Reading it gives the same plan.
+    /// The plan as a self-contained file: its profile is applied and the files that it names are included, so that a
+    /// run can continue even if the original has changed. Reading it results in the same plan.
     #[must_use]
     pub fn frozen(&self) -> String {
         self.document.frozen()
     }
 
-    /// The same after the run, of which there are `begun` blocks, is extended to so many.
+    /// The same after an extension of the run, which has begun `begun` blocks, to `blocks`.
     ///
     /// # Errors
-    /// What [`Blocks::extended`] says.
+    ///
+    /// As in [`Blocks::extended`].
     pub fn frozen_extended(&self, blocks: u32, begun: u32) -> Result<String, String> {
         if self.has_range() {
             return Err("--blocks: a search has no blocks".to_owned());
@@ -171,14 +167,14 @@ impl Plan {
         Ok(self.document.frozen_with_design(&self.blocks.extended(blocks, begun)?.to_toml()))
     }
 
-    /// Whether the run ends as soon as every hypothesis has a verdict. One that was extended runs to its new end.
+    /// Whether the run ends as soon as every hypothesis has a verdict. An extended run continues to its new end.
     #[must_use]
     pub fn ends_when_decided(&self) -> bool {
         let Blocks { least, most, extended_to } = self.blocks;
         least < most && extended_to.is_none() && !self.hypotheses.is_empty()
     }
 
-    /// Some factor has a range: its levels are found by the search, and there are no blocks.
+    /// Whether some factor has a range: the search chooses its levels, and there are no blocks.
     #[must_use]
     pub fn has_range(&self) -> bool {
         self.factors.iter().any(|factor| factor.range.is_some())

@@ -1,17 +1,16 @@
-//! The order of a run: a pure function of the plan and its seed, so that a run that was interrupted goes on where it
-//! was.
+//! The order of a run: a pure function of the plan and its seed, so that an interrupted run continues where it stopped.
 
 use breme_base::Random;
 
 use crate::trial::TrialKey;
 
-/// Tells the streams of random numbers apart.
+/// Separates the streams of random numbers.
 const ORDER_STREAM: u64 = 0xE0E0_0000_0000_0001;
 const SUBJECT_STREAM: u64 = 0xE0E0_0000_0000_0002;
 const LOAD_STREAM: u64 = 0xE0E0_0000_0000_0003;
 
-/// The trials of a block, in the order in which they are run: each combination once, and `twice` twice. Without a seed
-/// they are in the order of the file.
+/// The trials of a block in execution order: each combination once, and `twice` twice. Without a seed they are in file
+/// order.
 pub(super) fn block(block: u32, combinations: usize, twice: Option<u32>, seed: Option<u64>) -> Vec<TrialKey> {
     let count = u32::try_from(combinations).unwrap_or(u32::MAX);
     let mut order: Vec<u32> = (0..count).chain(twice).collect();
@@ -26,12 +25,12 @@ pub(super) fn block(block: u32, combinations: usize, twice: Option<u32>, seed: O
     keys
 }
 
-/// All trials of a block have the same: what is asked is then the same too, and differs from block to block.
+/// All trials of a block have the same seed: they send the same requests, which differ from block to block.
 pub(super) fn load_seed(seed: u64, block: u32) -> u64 {
     Random::stream(seed ^ LOAD_STREAM, u64::from(block)).next_u64() >> 1
 }
 
-/// The order in which subjects are started, where it is free: random, but the same in all trials of a run.
+/// The order in which subjects are started, where it is free: random, but the same for all trials of a run.
 pub(super) fn subjects(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     shuffle(&mut order, &mut Random::stream(seed ^ SUBJECT_STREAM, 0));

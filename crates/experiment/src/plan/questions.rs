@@ -1,4 +1,4 @@
-//! What an experiment asks: hypotheses, measures, published figures, models and the search.
+//! The questions of an experiment: hypotheses, measures, published figures, models and the search.
 
 use std::time::Duration;
 
@@ -16,103 +16,91 @@ use crate::file::{self, ModelKindText};
 use crate::placeholder;
 use crate::trial::SubjectKind;
 
-/// The most hypotheses of an experiment.
 pub const HYPOTHESIS_COUNT_MAX: usize = 500;
-/// The most measures of an experiment.
 pub const MEASURE_COUNT_MAX: usize = 200;
-/// How near the ends of a search come to each other, where nothing else is said.
+/// Default precision of a search.
 const PRECISION_DEFAULT: f64 = 0.05;
-/// How long a short trial of a search is.
+/// Default length of a short trial of a search.
 const SHORT_DEFAULT: Duration = Duration::from_secs(5);
-/// How much longer the trial is that confirms.
+/// Length of the confirming trial in short trials.
 const LONG_FACTOR: u32 = 3;
 
-/// A hypothesis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanHypothesis {
-    /// In words.
     pub says: String,
-    /// As it is written in the file.
+    /// As written in the file.
     pub expect: String,
-    /// As it is checked.
     pub claim: Claim,
-    /// Differences below this do not matter.
+    /// Differences below this are irrelevant.
     pub equal_within: f64,
 }
 
 /// A measure that is compared and shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanMeasure {
-    /// Its name, or how it is written.
+    /// Its name, or else its expression as written.
     pub name: String,
-    /// What it is.
     pub expression: Expression,
-    /// What it is in.
     pub unit: Unit,
 }
 
-/// Published figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanPublished {
-    /// The name of the measure, as in [`PlanMeasure::name`].
+    /// As in [`PlanMeasure::name`].
     pub measure: String,
-    /// What it is.
     pub expression: Expression,
-    /// Where they stand.
+    /// Where they were published.
     pub source: String,
-    /// Levels (those that are not named stay open) and the figure in the base unit.
+    /// Levels (factors not named stay open) and the figure in the base unit.
     pub values: Vec<(Vec<(String, String)>, f64)>,
 }
 
 /// The search for the level at which something fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanSearch {
-    /// The factor that is turned up.
+    /// The factor that is varied.
     pub factor: String,
-    /// Where it is looked for.
+    /// The range searched.
     pub range: LevelRange,
-    /// It fails when this holds.
+    /// The condition of failure.
     pub until: Condition,
-    /// How long a short trial is.
+    /// Length of a short trial.
     pub short: Duration,
-    /// How long a trial is that confirms.
+    /// Length of a confirming trial.
     pub long: Duration,
-    /// How near the two ends come to each other, as a share of the level.
+    /// The distance of the two ends at which the search stops, as a share of the level.
     pub precision: f64,
-    /// The combinations of the other factors: there is one search for each.
+    /// The combinations of the other factors, each with its own search.
     pub others: Vec<Vec<(String, String)>>,
 }
 
-/// A model that is fitted to a measure.
+/// A model fitted to a measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanModel {
-    /// Which one.
     pub kind: ModelKind,
-    /// The name of the measure.
+    /// Name of the measure.
     pub name: String,
-    /// The measure.
     pub of: Expression,
     /// The factor on the x axis; its levels are numbers.
     pub over: String,
-    /// Levels that the fit does not see.
+    /// Levels excluded from the fit.
     pub leave_out: Vec<String>,
 }
 
-/// Which model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelKind {
     /// Universal Scalability Law, Amdahl and linear growth, compared.
     Growth,
     /// Exact mean value analysis.
     Mva {
-        /// Mean time to think; none: that of the measure's workload.
+        /// Mean think time; none: that of the measure's workload.
         think: Option<Duration>,
-        /// What one request costs at each station; seconds. None: CPU time of every subject that is started.
+        /// Service demand of one request at each station, in seconds. None: CPU time of every subject that is started.
         demands: Vec<Expression>,
     },
 }
 
-/// What the questions may name.
+/// The names that the questions may use.
 pub(super) fn vocabulary(
     factors: &[FactorSpec],
     left_out: &[(String, String)],
@@ -138,7 +126,7 @@ pub(super) fn vocabulary(
     }
 }
 
-/// Reads the questions; what is wrong is noted.
+/// Reads the questions and reports their errors.
 pub(super) struct Questions<'q> {
     pub vocabulary: Vocabulary,
     pub factors: &'q [FactorSpec],
@@ -148,7 +136,7 @@ pub(super) struct Questions<'q> {
 }
 
 impl Questions<'_> {
-    /// Measures with a name: each may use those before it.
+    /// Named measures: each may refer to earlier ones.
     pub(super) fn named(&mut self, measures: &[(At<String>, At<String>)]) {
         for (name, text) in measures {
             let is_name = placeholder::is_name(&name.value) && !name.value.contains(['.', '-']);
@@ -222,13 +210,13 @@ impl Questions<'_> {
         measures
     }
 
-    /// Its own name if it has one, else as it is printed.
+    /// Its name if it has one, else its printed expression.
     fn name_of(&self, text: &str, expression: &Expression) -> String {
         let is_named = self.vocabulary.measures.iter().any(|(name, _)| name == text.trim());
         if is_named { text.trim().to_owned() } else { expression.to_string() }
     }
 
-    /// The gate; the standard one where the file names no measure.
+    /// The gate, or the standard one if the file names no measure.
     pub(super) fn gate(&mut self, file: Option<&At<file::Gate>>, resolved: Option<&Resolved>) -> Gate {
         let mut gate = Gate::default();
         if let Some(margin) = file.and_then(|file| file.value.margin.as_ref()) {
@@ -252,7 +240,7 @@ impl Questions<'_> {
         gate
     }
 
-    /// The hypotheses; those about levels that the profile leaves out are left out too.
+    /// The hypotheses, except those about levels that the profile omits.
     pub(super) fn hypotheses(&mut self, files: &[At<file::Hypothesis>]) -> Vec<PlanHypothesis> {
         if let Some(file) = files.get(HYPOTHESIS_COUNT_MAX) {
             self.collector.note(&file.span, format!("there are more than {HYPOTHESIS_COUNT_MAX} hypotheses"));
@@ -388,7 +376,7 @@ impl Questions<'_> {
         (self.collector.count() == before).then_some(search)
     }
 
-    /// The range of a factor: its own, or that of the numbers that are its levels.
+    /// The range of a factor: its own, or that of its numeric levels.
     fn searched(&mut self, name: &At<String>) -> Option<(String, LevelRange)> {
         let factor = self.factor(name)?;
         let range = factor.range.or_else(|| {
@@ -492,9 +480,9 @@ impl Questions<'_> {
     }
 }
 
-/// Rate, times and errors of those who are looked at (and gaps, where faults happen), the rate of those behind them,
-/// and what a request costs: the subject that is asked, where that is another one at other levels, so that they can be
-/// compared; else every subject.
+/// Rate, times and errors of the foreground workloads (and gaps, if there are faults), the rate of the background
+/// workloads, and the cost of a request: of the subject that gets it, if that differs between levels, so that they can
+/// be compared; else of every subject.
 fn standard_measures(
     resolved: &Resolved,
     vocabulary: &Vocabulary,

@@ -1,4 +1,4 @@
-//! The profile `quick` of an experiment that defines none: a first answer in a fraction of the time.
+//! The profile `quick` of an experiment that defines none: a first result in a fraction of the time.
 
 use std::time::Duration;
 
@@ -7,20 +7,19 @@ use breme_toml::{Collector, Entry, Node, Table, Value, read};
 use super::blocks::Blocks;
 use crate::file::values::Time;
 
-/// Its name.
 pub(super) const NAME: &str = "quick";
-/// Longer trials are cut to this.
+/// Limit of the duration of trials.
 const DURATION: Duration = Duration::from_secs(1);
-/// As it is written in an experiment.
+/// The same as written in an experiment.
 const DURATION_TEXT: &str = "1s";
-/// More blocks are not run; 6 suffice for a verdict where the difference is clear.
+/// Limit of the blocks; 6 suffice for a verdict if the difference is clear.
 const BLOCKS: Blocks = Blocks { least: 6, most: 12, extended_to: None };
 
-/// Keys of a workload that give it a course: when it starts, what rate it has when.
+/// Keys of a workload that set its course over time: its start and its changing rate.
 const TIMED: [&str; 4] = ["start_after", "over", "stages", "ramp"];
 
-/// The profile, which never makes an experiment longer. Loads that end by a number of requests keep it, and trials in
-/// which something happens at a given time keep their length.
+/// The profile never makes an experiment longer. Loads that end by a number of requests keep it, and trials with timed
+/// events keep their length.
 pub(super) fn profile(experiment: &Table) -> Entry {
     let mut design = Vec::new();
     if blocks(experiment).is_none_or(|blocks| blocks.most > BLOCKS.most) {
@@ -46,7 +45,7 @@ fn blocks(experiment: &Table) -> Option<Blocks> {
     Blocks::read(written.map(|entry| &entry.node), &mut Collector::new(""))
 }
 
-/// Whether something in a trial has its time: a warm-up, a fault, a stage of a load.
+/// Whether a trial has timed events: a warm-up, a fault, a stage of a load.
 fn has_instants(experiment: &Table) -> bool {
     let design = experiment.table("design").iter();
     let has_warm_up = design.filter(|entry| entry.key == "warm_up").any(|entry| time(&entry.node).is_some());
@@ -59,7 +58,7 @@ fn has_instants(experiment: &Table) -> bool {
     has_warm_up || has_faults || experiment.table("workload").iter().any(is_timed)
 }
 
-/// Whether the `duration` among these entries, or the default of 10 s, is longer. One that depends on a factor stays.
+/// Whether the `duration` among these entries, or the default of 10 s, is longer. One that depends on a factor is kept.
 fn is_longer(entries: &[Entry]) -> bool {
     let written = entries.iter().find(|entry| entry.key == "duration");
     written.is_none_or(|written| time(&written.node).is_some_and(|time| time > DURATION))

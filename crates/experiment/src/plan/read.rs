@@ -1,5 +1,4 @@
-//! Reading an experiment: all of it is looked at, in every profile and at every combination of levels, before anything
-//! is said.
+//! Reads an experiment: checks all profiles and combinations of levels before reporting errors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,31 +26,30 @@ use crate::file::levels::Levels;
 use crate::file::values::{At, Command};
 use crate::file::{self, RestartText};
 
-/// The longest experiment file.
+/// Limit of an experiment file, in bytes.
 pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The most trials of a run.
 pub const TRIAL_COUNT_MAX: u64 = 100_000;
-/// Factors are not joined with those of a profile: who names levels means these and no others.
+/// Not merged with those of a profile: its levels replace all others.
 const REPLACED_WHOLE: [&str; 1] = ["factor"];
 
-/// What an experiment may refer to besides itself.
+/// The context of an experiment.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// This program's own servers.
     pub roles: &'a Roles,
     /// The folder of the experiment file, for `${experiment}` and relative paths.
     pub folder: &'a str,
-    /// Reads a file, as seen from this folder.
+    /// Reads a file relative to this folder.
     pub read: ReadFile<'a>,
-    /// Looks at the arguments of `breme load` and of the servers; says what is wrong.
+    /// Checks the arguments of `breme load` and of the servers.
     pub check: CheckArguments<'a>,
 }
 
 impl Plan {
-    /// Reads an experiment, with a profile laid over it.
+    /// Reads an experiment and applies a profile to it.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in this profile or another, with places and remedies.
+    ///
+    /// All its errors, in this profile or another, with positions and remedies.
     pub fn read(text: &str, profile: Option<&str>, surroundings: &Surroundings<'_>) -> Result<Self, Diagnostics> {
         let mut collector = Collector::new(text);
         if text.len() > EXPERIMENT_BYTES_MAX {
@@ -84,7 +82,7 @@ impl Plan {
     }
 }
 
-/// Takes the profiles out of the file.
+/// Removes the profiles from the file.
 fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -> Vec<Entry> {
     let section = tree.take("profile");
     let mut profiles = Vec::new();
@@ -116,7 +114,7 @@ fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -
     profiles
 }
 
-/// The plan of one profile. None if there is none; then it is noted why.
+/// The plan of one profile. None after reporting an error.
 fn read_profile(
     base: &Table,
     profiles: &[Entry],
@@ -134,7 +132,7 @@ fn read_profile(
     let subjects: Vec<String> = tree.table("subject").iter().map(|entry| entry.key.clone()).collect();
     let factors = factors::read(&tree, &subjects, collector);
     let left_out = left_out(base, file.as_ref(), &factors, &subjects);
-    // A section whose name is misspelt would be missed everywhere; that its name is wrong has been noted.
+    // A misspelt section would be reported missing everywhere; its name has been reported already.
     let is_section = |entry: &&Entry| matches!(entry.node.value, Value::Table(_) | Value::List(_));
     let has_all_sections =
         tree.entries.iter().filter(is_section).all(|entry| file::SECTIONS.contains(&entry.key.as_str()));
@@ -204,7 +202,7 @@ fn read_profile(
     }
     plan.ask(file?, &document, &left_out, &resolved, collector);
     if plan.hypotheses.is_empty() {
-        // Nothing is decided that could end it.
+        // There is no verdict that could end it.
         plan.blocks.most = plan.blocks.least;
     }
     plan.check_size(&document.tree, collector);
@@ -218,7 +216,7 @@ fn read_profile(
     Some(plan)
 }
 
-/// The commands that run once. No factor has a level then, and no subject runs.
+/// The commands that run once. Factors have no levels then, and no subject runs.
 fn prepare(document: &Document, collector: &mut Collector) -> Vec<Vec<String>> {
     let Some(entry) = document.tree.get("prepare") else { return Vec::new() };
     let levels = Levels { subjects: &[], own: &[], ..document.levels(Vec::new()) };
@@ -227,7 +225,7 @@ fn prepare(document: &Document, collector: &mut Collector) -> Vec<Vec<String>> {
     commands.into_iter().flatten().map(|command| command.0).collect()
 }
 
-/// `memory(user)` and the names in a report's charts must say of whom they speak.
+/// `memory(user)` and the names in charts must be unambiguous.
 fn check_names(document: &Document, collector: &mut Collector) {
     for entry in document.tree.table("workload").iter().filter(|entry| document.subjects.contains(&entry.key)) {
         let name = &entry.key;
@@ -243,7 +241,7 @@ fn plan_factor(factor: &FactorSpec) -> PlanFactor {
     }
 }
 
-/// The levels that the experiment has, but not in this profile.
+/// Levels that exist in the experiment, but not in this profile.
 fn left_out(
     base: &Table,
     file: Option<&file::File>,
@@ -262,7 +260,7 @@ fn left_out(
     of_base.chain(of_file).filter(is_gone).collect()
 }
 
-/// The names of the levels of every combination; factors with a range are not in it.
+/// The level names of every combination; factors with a range are not included.
 fn combinations(factors: &[FactorSpec], collector: &mut Collector) -> Option<Vec<Vec<(String, String)>>> {
     let listed: Vec<&FactorSpec> = factors.iter().filter(|factor| factor.range.is_none()).collect();
     let Some(indices) = factors::combinations(&listed) else {
@@ -281,17 +279,17 @@ fn combinations(factors: &[FactorSpec], collector: &mut Collector) -> Option<Vec
     Some(indices.into_iter().map(names).collect())
 }
 
-/// What came of all combinations.
+/// The results of all combinations.
 struct AllResolved {
     first: Option<Resolved>,
-    /// At some combination there is one.
+    /// Some combination has faults.
     has_faults: bool,
     used: BTreeSet<String>,
     asked: BTreeSet<String>,
     is_whole: bool,
 }
 
-/// Tries every combination; at both ends of a range.
+/// Resolves every combination; a range at both its ends.
 fn resolve_all(
     document: &Document,
     files: &Files<'_>,
@@ -348,7 +346,7 @@ fn range_ends(factor: &FactorSpec) -> Option<[(String, Node); 2]> {
 }
 
 impl AllResolved {
-    /// What nothing depends on is likely a slip.
+    /// Warns of definitions that nothing uses, which are probably mistakes.
     fn warnings(&self, document: &Document) -> Vec<String> {
         if !self.is_whole {
             return Vec::new();
@@ -363,7 +361,7 @@ impl AllResolved {
 }
 
 impl Plan {
-    /// Reads what is asked.
+    /// Reads the questions.
     fn ask(
         &mut self,
         file: file::File,
@@ -400,7 +398,7 @@ impl Plan {
         self.check_ranges(document, searched.as_deref(), &file.hypothesis, collector);
     }
 
-    /// The combinations without one factor, each once.
+    /// The distinct combinations without one factor.
     fn others(&self, factor: Option<&str>) -> Vec<Vec<(String, String)>> {
         let mut others: Vec<Vec<(String, String)>> = Vec::new();
         for combination in &self.combinations {
@@ -413,7 +411,7 @@ impl Plan {
         others
     }
 
-    /// A range has no levels: it is searched, and nothing else can be asked of it.
+    /// A range has no levels: it is searched, and cannot be used otherwise.
     fn check_ranges(
         &self,
         document: &Document,
@@ -475,7 +473,7 @@ impl Plan {
 }
 
 impl Document {
-    /// Writes down what the file needs besides itself.
+    /// Stores what the file needs in addition to itself.
     fn keep(&mut self, left_out: &[(String, String)]) {
         let text = |text: &str| Node { span: 0..0, value: Value::Text(text.to_owned()) };
         let entry = |key: &str, node: Node| Entry { key: key.to_owned(), key_span: 0..0, node };

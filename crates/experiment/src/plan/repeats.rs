@@ -1,19 +1,19 @@
-//! Trials that are run again, at the end of their block.
+//! Trials that are repeated at the end of their block.
 //!
-//! A trial that was INVALID says nothing of its subject and leaves a hole in its block; a few holes make a run
-//! undecided that had the time to decide. So it is run again. What is repeated follows from **how** a trial went, never
-//! from what it measured, or the experimenter would choose among results:
+//! An INVALID trial says nothing about its subject and leaves a gap in its block; a few gaps can leave a run undecided.
+//! So it is repeated. The choice depends on **how** a trial went, never on what it measured, or the experimenter would
+//! select among results:
 //!
-//! | a trial | is run again |
+//! | a trial | repeated |
 //! |---|---|
-//! | INVALID, since the generator was late, the limit, or out of ports | yes: it says nothing of the subject |
-//! | INVALID, and some workload had no answer at all | no: the subject is missing |
+//! | INVALID, because the generator was late, the limit, or out of ports | yes: it says nothing about the subject |
+//! | INVALID, and some workload got no response at all | no: the subject is missing |
 //! | not steady | no: it counts |
 //! | failed: a subject died, hung, or could not be started | no |
 //!
-//! A generator that is always the limit must not make a run endless: each trial is repeated [`Plan::repeats`] times at
-//! most, and a combination of which [`IN_VAIN_MAX`] repeats in a row were INVALID too is not repeated again until one
-//! of its trials counts. A block is over when the next has begun: nothing of it is repeated then.
+//! A generator that is always the limit must not make a run endless: each trial is repeated at most [`Plan::repeats`]
+//! times, and a combination with [`IN_VAIN_MAX`] INVALID repeats in a row is not repeated again until one of its trials
+//! counts. A block ends when the next begins: none of its trials are repeated then.
 
 use std::collections::BTreeMap;
 
@@ -23,44 +23,41 @@ use crate::trial::TrialKey;
 #[cfg(doc)]
 use super::model::Plan;
 
-/// How often an INVALID trial is run again, unless the experiment says otherwise.
+/// Default of [`Plan::repeats`].
 pub const REPEATS_DEFAULT: u64 = 2;
-/// The most repeats of a trial that an experiment may ask for.
+/// Limit of [`Plan::repeats`].
 pub const REPEATS_MAX: u64 = 20;
-/// After this many repeats in a row that do not count either, a combination is no longer repeated.
+/// After this many INVALID repeats in a row, a combination is no longer repeated.
 pub const IN_VAIN_MAX: u32 = 3;
 
-/// What has become of the trials of a run so far, as far as it decides what is repeated. Its size is that of one block.
+/// The trials of a run so far, as far as needed to choose repeats. Its size is that of one block.
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
-    /// The newest block.
     block: u32,
-    /// The latest attempt at each of its trials.
+    /// The latest attempt at each trial of the block.
     of_block: BTreeMap<TrialKey, Attempt>,
-    /// By combination: repeats without use since the last of its trials that counted.
+    /// By combination: INVALID repeats since the last of its trials that counted.
     in_vain: BTreeMap<u32, u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    /// The trial's number in the run.
+    /// Number of the trial in the run.
     number: u32,
-    /// 0: the first time.
+    /// 0 for the first attempt.
     repeat: u32,
     is_void: bool,
 }
 
-/// A trial that is to be run again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// Which.
     pub key: TrialKey,
-    /// For the how manieth time; 1 is the first repeat.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
 }
 
 impl Attempts {
-    /// Takes notice of a trial. They come in the order in which they were run.
+    /// Takes a trial into account. Trials must be passed in execution order.
     pub fn take(&mut self, record: &TrialRecord) {
         if record.purpose != Purpose::Block || record.block < self.block {
             return;
@@ -79,8 +76,8 @@ impl Attempts {
         self.of_block.insert(record.key(), attempt);
     }
 
-    /// The next trial of this block to be run again, if no trial may be repeated more often than `repeats_max`: the one
-    /// that was least often repeated; of these, the one that was run first.
+    /// The next trial of this block to be repeated, at most `repeats_max` times: the one with the fewest repeats; of
+    /// these, the one that ran first.
     #[must_use]
     pub fn next_repeat(&self, block: u32, repeats_max: u32) -> Option<Repeat> {
         if block != self.block {
@@ -97,7 +94,7 @@ impl Attempts {
     }
 }
 
-/// Whether a trial says nothing of its subject, so that it may be run again.
+/// Whether a trial says nothing about its subject, so that it may be repeated.
 fn is_void(record: &TrialRecord) -> bool {
     record.end == TrialEnd::Complete
         && !record.invalid_reasons.is_empty()
@@ -127,7 +124,7 @@ mod tests {
         attempts
     }
 
-    /// Combination and repeat.
+    /// Combination and number of the repeat.
     fn next(records: &[TrialRecord], block: u32, repeats_max: u32) -> Option<(u32, u32)> {
         attempts(records).next_repeat(block, repeats_max).map(|next| (next.key.combination, next.repeat))
     }

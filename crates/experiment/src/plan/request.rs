@@ -1,4 +1,4 @@
-//! A request as the file has it becomes a method and a path as `breme load` has them.
+//! Converts a request of the file into a method and a path for `breme load`.
 
 use breme_base::suggest_or_list;
 use breme_toml::{Collector, Entry, Node, Span, Table, Value};
@@ -7,10 +7,10 @@ use super::resolver::Resolver;
 use crate::file::METHODS;
 use crate::file::values::{At, Raw};
 
-/// The placeholders that `breme load` knows.
+/// Placeholders of `breme load`.
 const PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
 
-/// Method (if it is said) and path.
+/// Method, if specified, and path.
 pub(super) struct Request {
     pub method: Option<String>,
     pub target: String,
@@ -104,7 +104,7 @@ fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<R
     Some(Request { method: Some(method.key.to_uppercase()), target })
 }
 
-/// Every `{name}` is a placeholder of `breme load`, or named beside the path.
+/// Every `{name}` must be a placeholder of `breme load`, or defined in addition to the path.
 fn check_placeholders(text: &str, names: &[&str], span: &Span, collector: &mut Collector) -> Option<()> {
     let mut from = 0;
     while let Some(start) = text[from..].find('{').map(|found| from + found) {

@@ -1,5 +1,5 @@
-//! What is done to subjects before each trial: `SUBJECT.ACTION`, where the action is one that the experiment describes,
-//! one that every server of the role knows, or a restart.
+//! Actions on subjects before each trial: `SUBJECT.ACTION`, where the action is defined by the experiment, supported by
+//! every server of the role, or a restart.
 
 use super::resolver::Resolver;
 use super::roles::{ResetReadiness, Role, RoleReset, key_of};
@@ -9,11 +9,11 @@ use crate::file::values::{At, Command};
 use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
 use breme_base::suggest_or_list;
 
-/// What every subject knows that is started here.
+/// Supported by every subject that is started here.
 const RESTART: &str = "restart";
 
 impl<'a> Resolver<'a, '_> {
-    /// Those of the design that are to be done at this combination of levels.
+    /// The resets of the design that apply at this combination of levels.
     pub(super) fn resets(&mut self, names: &[At<String>], subjects: &[Subject]) -> Vec<Reset> {
         names.iter().filter_map(|name| self.reset_of(name, subjects)).collect()
     }
@@ -41,7 +41,7 @@ impl<'a> Resolver<'a, '_> {
         Some(Reset { subject: subject_name.to_owned(), name: name.to_owned(), action })
     }
 
-    /// What the experiment describes goes before what the role knows.
+    /// Definitions of the experiment take precedence over those of the role.
     fn action(&mut self, at: &At<String>, name: &str, subject: &Subject) -> Option<ResetAction> {
         let of_role: &[RoleReset] = self.role_of(subject).map_or(&[], |role| role.resets.as_slice());
         let can_restart = subject.spec.kind.process().is_some();
@@ -69,7 +69,7 @@ impl<'a> Resolver<'a, '_> {
         }
     }
 
-    /// None also where this level has nothing to reset: a cache of 0 bytes is empty.
+    /// Also none if this level has nothing to reset: a cache of 0 bytes is empty.
     fn role_action(&mut self, at: &At<String>, reset: &RoleReset, subject: &Subject) -> Option<ResetAction> {
         let SubjectKind::Own { arguments, token, .. } = &subject.spec.kind else { return None };
         let (reset_name, name) = (&at.value, &subject.spec.name);
@@ -95,7 +95,7 @@ impl<'a> Resolver<'a, '_> {
         Some(reset.action.clone())
     }
 
-    /// An action that the experiment describes.
+    /// An action defined by the experiment.
     pub(super) fn reset(&mut self, name: &At<String>, reset: &At<file::Reset>) -> Option<(String, ResetAction)> {
         let At { value: file, span } = reset;
         if name.value == RESTART {

@@ -1,4 +1,5 @@
-//! One combination of levels: the parts of the file with these levels filled in, checked, and turned into a trial.
+//! Resolves one combination of levels: fills them into the parts of the file, checks the result, and converts it into a
+//! trial.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,23 +15,23 @@ use crate::file::values::{At, OneOrMany};
 use crate::file::{self, RestartText};
 use crate::trial::{Fault, Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
 
-/// The longest trial.
+/// Limit of a trial's duration.
 pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const PAUSE_DEFAULT: Duration = Duration::from_millis(500);
 
-/// A named way to a subject.
+/// A named route to a subject.
 pub(super) struct Route {
     pub name: String,
     pub subject: String,
-    /// Whom the requests are for, where the subject is a forward proxy.
+    /// The destination of the requests, if the subject is a forward proxy.
     pub behind: Option<String>,
     pub headers: Vec<(String, String)>,
-    /// It is a path, and not the subject itself.
+    /// Whether it is a path, not the subject itself.
     pub is_path: bool,
 }
 
-/// What the design says of each trial.
+/// The design's settings for each trial.
 #[derive(Clone, Debug)]
 pub(super) struct Design {
     pub duration: Duration,
@@ -39,7 +40,6 @@ pub(super) struct Design {
     pub resets: Vec<At<String>>,
 }
 
-/// One combination, checked.
 pub(super) struct Resolved {
     pub subjects: Vec<SubjectSpec>,
     pub workloads: Vec<WorkloadSpec>,
@@ -58,7 +58,7 @@ impl Resolved {
 }
 
 impl<'a> Resolver<'a, '_> {
-    /// None if anything is wrong; then it is noted.
+    /// None after reporting an error.
     pub(super) fn resolve(&mut self) -> Option<Resolved> {
         let before = self.collector.count();
         let design = self.design();
@@ -158,7 +158,7 @@ impl<'a> Resolver<'a, '_> {
         routes
     }
 
-    /// A path that leads nowhere is one all the same, so that workloads do not miss it.
+    /// Keeps an invalid path, so that workloads do not report it missing.
     fn path(&mut self, entry: &Entry) -> Option<Route> {
         check_name("path", entry, self.collector)?;
         let (name, headers) = (entry.key.clone(), Vec::new());
@@ -190,8 +190,8 @@ impl<'a> Resolver<'a, '_> {
         Some(Route { subject: to.value.clone(), behind, headers, ..nowhere })
     }
 
-    /// The subjects that are asked and those that they need, each after those that it needs; and, unless that is a
-    /// cycle, after those of which it names a port.
+    /// The subjects that get requests and those that they need, each after those that it needs; and, unless that is a
+    /// cycle, after those whose ports it names.
     fn in_order(&mut self, subjects: &[Subject], asked: &[String]) -> Option<Vec<SubjectSpec>> {
         let mut needed: BTreeSet<String> = asked.iter().cloned().collect();
         while let Some(more) = subjects
@@ -231,7 +231,7 @@ impl<'a> Resolver<'a, '_> {
     }
 }
 
-/// What no trial can last.
+/// Rejects durations beyond the limit.
 pub(super) fn check_duration(duration: Duration, span: &Span, collector: &mut Collector) {
     if duration.is_zero() {
         collector.note(span, "nothing can be measured in 0 s; write for example \"10s\"");
@@ -240,7 +240,7 @@ pub(super) fn check_duration(duration: Duration, span: &Span, collector: &mut Co
     }
 }
 
-/// The names of a circle; of subjects that wait for each other there is one.
+/// The names of a cycle; subjects that wait for each other contain one.
 fn circle<'s>(waiting: &[&'s Subject]) -> Vec<&'s str> {
     let find = |name: &str| waiting.iter().find(|subject| subject.spec.name == name);
     let mut names: Vec<&'s str> = vec![&waiting[0].spec.name];
@@ -250,7 +250,7 @@ fn circle<'s>(waiting: &[&'s Subject]) -> Vec<&'s str> {
         let Some(next) = next else { return names };
         if let Some(start) = names.iter().position(|name| *name == next.spec.name) {
             let mut names = names.split_off(start);
-            // From the same one on, whatever the order was.
+            // Always begins with the same name, whatever the order.
             let smallest = (0..names.len()).min_by_key(|&index| names[index]).unwrap_or(0);
             names.rotate_left(smallest);
             return names;
@@ -259,7 +259,7 @@ fn circle<'s>(waiting: &[&'s Subject]) -> Vec<&'s str> {
     }
 }
 
-/// Subjects that the texts of a workload name.
+/// Subjects named in the texts of a workload.
 fn named_in(spec: &WorkloadSpec) -> impl Iterator<Item = String> {
     let names = spec.texts().flat_map(crate::placeholder::find).filter(|found| !found.is_escaped);
     names.filter_map(|found| found.name.split_once('.').map(|(subject, _)| subject.to_owned()))

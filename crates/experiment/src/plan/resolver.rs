@@ -1,6 +1,6 @@
-//! What it takes to fill the levels of one combination into the parts of the file: the tree, the roles, the files that
-//! it names, and a collector of errors. The parts themselves (`subject`, `workload`, `request`, `resolve`) are
-//! methods of it, each in its own file.
+//! What is needed to fill the levels of one combination into the parts of the file: the tree, the roles, the files that
+//! it names, and a collector of errors. The parts themselves (`subject`, `workload`, `request`, `resolve`) are methods
+//! of it, each in its own file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +14,15 @@ use crate::file::levels::Levels;
 use crate::file::values::{At, Content};
 use crate::placeholder;
 
-/// The longest file that an experiment may name, and all of them together.
+/// Limit of a file that an experiment names, and of all of them together.
 pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Reads a file, as seen from the folder of the experiment.
+/// Reads a file relative to the experiment's folder.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
-/// Looks at the arguments of `breme ROLE`; says what is wrong.
+/// Checks the arguments of `breme ROLE`; returns what is wrong.
 pub(super) type CheckArguments<'a> = &'a dyn Fn(&str, &[String]) -> Result<(), String>;
 
-/// The contents of the files that an experiment names, each read once.
+/// Contents of the files that an experiment names, each read once.
 #[derive(Default)]
 pub(super) struct Files<'a> {
     pub known: RefCell<BTreeMap<String, Arc<str>>>,
@@ -36,16 +36,16 @@ pub(super) struct Resolver<'a, 'b> {
     pub levels: Levels<'a>,
     pub seed: u64,
     pub check: Option<CheckArguments<'a>>,
-    /// When subjects are started anew, where they do not say it.
+    /// Default of a subject's `restart`.
     pub restart: RestartText,
-    /// Factors that are used, and subjects that are asked.
+    /// Factors in use, and subjects with requests.
     pub used: &'b mut BTreeSet<String>,
     pub asked: &'b mut BTreeSet<String>,
     pub collector: &'b mut Collector,
 }
 
 impl Resolver<'_, '_> {
-    /// None if it cannot be filled in: what is wrong is noted, but for factors that could not be read.
+    /// None if it cannot be filled in; the error is reported, except for factors that could not be read.
     pub(super) fn fill(&mut self, node: &Node) -> Option<Node> {
         if self.levels.is_open(node) {
             return None;
@@ -53,7 +53,7 @@ impl Resolver<'_, '_> {
         self.levels.fill(node, self.used, self.collector)
     }
 
-    /// The content of a file that stands beside the experiment.
+    /// Reads a file relative to the experiment.
     pub(super) fn load(&mut self, path: &At<String>) -> Option<String> {
         let known = self.files.known.borrow().get(&path.value).cloned();
         let content = match (known, self.files.read) {
@@ -96,7 +96,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// A text of the file, or that of the file that it names.
+    /// The text itself, or that of the file that it names.
     pub(super) fn content(&mut self, content: &At<Content>) -> Option<String> {
         match &content.value {
             Content::Here(text) => Some(text.clone()),

@@ -1,69 +1,62 @@
-//! This program's own servers as subjects: which there are, and which flags they take. The binary knows; the plan
-//! checks.
+//! The roles of this program's own servers and the flags of each. The binary provides them; the plan checks against
+//! them.
 
 use breme_toml::{Collector, Entry, Span, Table, Value};
 
 use crate::trial::{AdminToken, ResetAction};
 
-/// All of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roles(pub Vec<Role>);
 
-/// One of them: `breme NAME FLAGS`.
+/// `breme NAME FLAGS`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Role {
-    /// `site`
+    /// For example `site`.
     pub name: String,
-    /// Its flags and positional arguments.
+    /// Includes positional arguments.
     pub flags: Vec<Flag>,
-    /// What can be done to it before a trial.
     pub resets: Vec<RoleReset>,
 }
 
-/// Something that can be done to every server of a role before a trial.
+/// An action supported by every server of a role before a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleReset {
-    /// `cache`
+    /// For example `cache`.
     pub name: String,
-    /// What it is.
     pub action: ResetAction,
-    /// The flag without which there is nothing to reset: `cache-memory`.
+    /// The flag without which there is nothing to reset, such as `cache-memory`.
     pub needs: Option<String>,
 }
 
-/// A flag, or a positional argument.
+/// A flag or a positional argument.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flag {
-    /// The name without dashes in front: `cache-bytes`. In the file `_` may stand for `-`.
+    /// The name without leading dashes: `cache-bytes`. In the file `_` may replace `-`.
     pub name: String,
-    /// It has no name on the command line, only a value.
     pub is_positional: bool,
-    /// It takes a value; else it is given or not.
+    /// Else it is a switch.
     pub takes_value: bool,
-    /// Its value is a path of the file system.
     pub is_path: bool,
-    /// Its value is the URL of another server: the name of a subject will do.
+    /// Its value is the URL of another server; the name of a subject is accepted.
     pub is_upstream: bool,
-    /// The only values that it takes, if there are but a few.
+    /// The allowed values, if it is an enumeration.
     pub values: Vec<String>,
-    /// Its help text.
     pub help: String,
 }
 
-/// Flags that are made by the laboratory.
+/// Flags set by the laboratory.
 const MADE: [&str; 3] = ["listen", "admin", "cpus"];
-/// The flag that names the file of the token for the admin address.
+/// The flag that names the token file of the admin address.
 const TOKEN_FILE: &str = "admin-token-file";
-/// The flag that names a file with more flags, which nobody has read yet.
+/// The flag that names a file with more flags, which has not been read yet.
 const CONFIG: &str = "config";
 
-/// Whether there is something to reset in a server with certain arguments.
+/// Whether a server with given arguments has something to reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResetReadiness<'a> {
     Ready,
-    /// Its size is 0.
     Off,
-    /// This flag is not given.
+    /// This flag is missing.
     Lacking(&'a str),
 }
 
@@ -73,14 +66,14 @@ impl Roles {
     }
 }
 
-/// What the values of flags may refer to.
+/// Names that the values of flags may refer to.
 pub(super) struct Scope<'a> {
     pub subjects: &'a [String],
     pub folder: &'a str,
 }
 
 impl Role {
-    /// The arguments of the flags of a table; `others` are the keys that are no flags, for suggestions.
+    /// The arguments from the flags in a table; `others` are its keys that are no flags, for suggestions.
     pub(super) fn arguments(
         &self,
         table: &Table,
@@ -107,9 +100,9 @@ impl Role {
         arguments
     }
 
-    /// The token of a server with these arguments: the experiment's own before one that is drawn, and that only where a
-    /// reset needs it which the experiment does not describe itself. A configuration file may name another; no flag of
-    /// ours may win over that.
+    /// The token of a server with these arguments: the experiment's own, else a generated one, but only if a reset
+    /// needs it that the experiment does not define itself. A configuration file may set another; flags of the
+    /// laboratory must not override that.
     pub(super) fn token(&self, arguments: &[String], described: &[(String, ResetAction)]) -> AdminToken {
         if let Some(path) = value_of(TOKEN_FILE, arguments) {
             return AdminToken::File(path.to_owned());
@@ -141,7 +134,7 @@ impl RoleReset {
         matches!(self.action, ResetAction::Admin { .. })
     }
 
-    /// What a configuration file says is seen when it runs.
+    /// The content of a configuration file is only known at run time.
     pub(super) fn readiness(&self, arguments: &[String]) -> ResetReadiness<'_> {
         let Some(flag) = self.needs.as_deref() else { return ResetReadiness::Ready };
         match value_of(flag, arguments) {
@@ -152,22 +145,21 @@ impl RoleReset {
     }
 }
 
-/// `0`, `0B`, `0.0MiB`.
 fn is_nothing(size: &str) -> bool {
     size.starts_with('0') && !size.contains(|character: char| matches!(character, '1'..='9'))
 }
 
-/// What the arguments say of a flag.
+/// The value of a flag in the arguments.
 fn value_of<'a>(flag: &str, arguments: &'a [String]) -> Option<&'a str> {
     arguments.iter().find_map(|argument| argument.strip_prefix("--")?.strip_prefix(flag)?.strip_prefix('='))
 }
 
-/// A flag as it is written in an experiment.
+/// The spelling of a flag in an experiment.
 pub(super) fn key_of(flag: &str) -> String {
     flag.replace('-', "_")
 }
 
-/// The entries with `-` for `_`; `cache = { memory = 1 }` is the same as `cache_memory = 1`.
+/// The entries with `-` for `_`; `cache = { memory = 1 }` is equivalent to `cache_memory = 1`.
 fn flattened<'a>(table: &'a Table, before: &str) -> Vec<(String, &'a Entry)> {
     let mut flat = Vec::new();
     for entry in &table.entries {
@@ -212,7 +204,7 @@ impl Flag {
         if self.is_positional { arguments.push(text) } else { arguments.push(format!("{name}={text}")) }
     }
 
-    /// A subject's name stands for its URL, a relative path is seen from the experiment.
+    /// Replaces a subject's name by its URL, and makes a path relative to the experiment absolute.
     fn meant(&self, text: String, scope: &Scope<'_>) -> String {
         if self.is_upstream && scope.subjects.contains(&text) {
             format!("${{{text}.url}}")

@@ -1,4 +1,4 @@
-//! What the design says of the whole run: how many blocks, how sure, what is tried twice, what is run again.
+//! Settings of the whole run: number of blocks, confidence, A/A combination, repeats.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ pub(super) const SEED_DEFAULT: u64 = 1;
 pub(super) const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
 pub(super) const CONFIDENCE_DEFAULT: f64 = 0.95;
 
-/// What the design says of the whole run.
 pub(super) struct Run {
     pub seed: u64,
     blocks: Blocks,
@@ -27,7 +26,7 @@ pub(super) struct Run {
     aa: Option<u32>,
 }
 
-/// What is the same for the whole run; the rest of the design may differ from combination to combination.
+/// Keys that are the same for the whole run; the rest of the design may differ between combinations.
 const OF_THE_RUN: [&str; 8] = ["blocks", "repeats", "seed", "budget", "aa", "equal_within", "confidence", "order"];
 
 impl Run {
@@ -92,7 +91,7 @@ impl Run {
     }
 }
 
-/// The combination that is tried twice: the first one, or the first that has these levels.
+/// The combination that is run twice: the first, or the first with these levels.
 fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], collector: &mut Collector) -> Option<u32> {
     let Some(At { value: Raw(value), span }) = aa else { return Some(0) };
     let table = match value {

@@ -1,4 +1,4 @@
-//! A subject of the file becomes what the runner starts.
+//! Converts a subject of the file into what the runner starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,17 +17,16 @@ use crate::trial::{
     Cpus, ProcessSpec, Ready, ReadyCheck, ResetAction, ResourceLimits, Restart, SubjectKind, SubjectSpec,
 };
 
-/// The most subjects of an experiment.
 pub const SUBJECT_COUNT_MAX: usize = 100;
-/// How long a subject may take to be ready, where nothing else is said.
+/// Default limit of the time until a subject is ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// What one of our own servers prints when it is ready.
+/// Printed by breme's own servers when they are ready.
 const READY_LINE: &str = "listening on ";
-/// The signals that may end a subject.
+/// Signals allowed for ending a subject.
 const SIGNALS: [&str; 8] = ["TERM", "QUIT", "INT", "HUP", "KILL", "USR1", "USR2", "WINCH"];
-/// The highest number of a processor.
+/// Limit of a CPU number.
 const CPU_NUMBER_MAX: usize = 8_191;
-/// What every subject has; the other keys are flags of its role.
+/// Keys of every subject; the others are flags of its role.
 pub(crate) const KEYS: [&str; 15] = [
     "kind",
     "command",
@@ -45,22 +44,23 @@ pub(crate) const KEYS: [&str; 15] = [
     "reset",
     "needs",
 ];
-/// Keys of those only that are started.
+/// Keys only of subjects that are started.
 const STARTED_KEYS: [&str; 10] =
     ["command", "files", "prepare", "environment", "ports", "stop", "limits", "cpus", "restart", "reset"];
 
-/// A subject with what the plan needs to know besides.
+/// A subject with additional information for the plan.
 pub(super) struct Subject {
     pub spec: SubjectSpec,
     /// Subjects that must run before it.
     pub needs: BTreeSet<String>,
-    /// Subjects of which it names only ports, which are known before they run: a server and the cache that it purges.
+    /// Subjects of which it names only ports, which are known before they run: for example a server and the cache that
+    /// it purges.
     pub meets: BTreeSet<String>,
     pub resets: Vec<(String, ResetAction)>,
     pub key_span: Span,
 }
 
-/// What a subject is, before its settings are known.
+/// The kind of a subject, before its settings are known.
 enum Kind<'a> {
     Own(&'a Role),
     Command,
@@ -356,8 +356,8 @@ impl<'a> Resolver<'a, '_> {
         Ready { check, within }
     }
 
-    /// The subjects that its texts name, and those that are named as needed; apart from them, those of which it names
-    /// only ports. Its own ports are checked here too.
+    /// The subjects that its texts name and those listed as needed; separately, those of which it names only ports.
+    /// Also checks its own ports.
     fn needs(
         &mut self,
         spec: &SubjectSpec,
@@ -414,7 +414,7 @@ impl<'a> Resolver<'a, '_> {
     }
 }
 
-/// Divides what every subject has from the flags of one of our own servers.
+/// Separates the keys of every subject from the flags of breme's own servers.
 fn divide(table: &Table, has_flags: bool) -> (Table, Table) {
     if !has_flags {
         return (table.clone(), Table::default());

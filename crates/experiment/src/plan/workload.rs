@@ -1,5 +1,5 @@
-//! A workload of the file becomes the arguments of `breme load`, and what the runner and the judge must know of it
-//! besides.
+//! Converts a workload of the file into the arguments of `breme load` and what else the runner and the judge need to
+//! know.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,21 +17,20 @@ use crate::file::values::{At, Content, StartAfter, Text};
 use crate::placeholder;
 use crate::trial::{LoadRate, WorkloadSpec};
 
-/// The most workloads of an experiment.
 pub const WORKLOAD_COUNT_MAX: usize = 50;
-/// The most connections of a workload, as `breme load` has it.
+/// As in `breme load`.
 pub const CONNECTION_COUNT_MAX: u64 = 1_000_000;
-/// The deepest pipeline, as `breme load` has it.
+/// As in `breme load`.
 pub const PIPELINE_DEPTH_MAX: u64 = 4_096;
-/// The most threads of a generator, as `breme load` has it.
+/// As in `breme load`.
 pub const THREAD_COUNT_MAX: u64 = 1_024;
-/// Users where nothing else is said, as `breme load` has it.
+/// Default number of users, as in `breme load`.
 pub(super) const CONNECTIONS_DEFAULT: u64 = 10;
-/// A longer content is written into a file: a command line has its limits.
+/// Longer content is written to a file, since the command line is limited.
 const ARGUMENT_BYTES_MAX: usize = 8_192;
 const DRIVERS: [&str; 4] = ["auto", "uring", "events", "threads"];
 
-/// The arguments of a command, as they come together.
+/// The arguments of a command under construction.
 #[derive(Default)]
 struct Arguments(Vec<String>);
 
@@ -43,12 +42,12 @@ impl Arguments {
     }
 
     fn value(&mut self, name: &str, value: Option<String>) {
-        // In one word, so that a value may begin with a dash.
+        // As one word, so that a value may begin with a dash.
         self.0.extend(value.map(|value| format!("{name}={value}")));
     }
 }
 
-/// A duration as flags read it, exactly.
+/// Formats a duration exactly, as flags expect it.
 fn seconds(duration: Duration) -> String {
     match duration.subsec_nanos() {
         0 => format!("{}s", duration.as_secs()),
@@ -57,7 +56,7 @@ fn seconds(duration: Duration) -> String {
 }
 
 impl Resolver<'_, '_> {
-    /// All workloads that the design's duration applies to, in the order of the file.
+    /// All workloads to which the design's duration applies, in file order.
     pub(super) fn workloads(
         &mut self,
         entries: &[Entry],
@@ -141,7 +140,7 @@ impl Resolver<'_, '_> {
         (self.collector.count() == before).then(|| Found { spec, subject: route.subject.clone(), background })
     }
 
-    /// The way that its requests take; where the file does not say it, what is meant must be plain.
+    /// The route of its requests; if the file names none, it must be unambiguous.
     pub(super) fn route<'r>(
         &mut self,
         entry: &Entry,
@@ -168,7 +167,7 @@ impl Resolver<'_, '_> {
     }
 
     fn only_route<'r>(&mut self, entry: &Entry, value: &Value, routes: &'r [Route]) -> Option<&'r Route> {
-        // A `to` that could not be read has been told already.
+        // A `to` that could not be read has been reported already.
         let has_to = if let Value::Table(table) = value { table.get("to").is_some() } else { true };
         let paths: Vec<&Route> = routes.iter().filter(|route| route.is_path).collect();
         let subjects: Vec<&Route> = routes.iter().filter(|route| !route.is_path).collect();
@@ -192,7 +191,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Settings that need each other, or exclude each other.
+    /// Settings that require or exclude each other.
     fn check_together(&mut self, file: &file::Workload, value: &Value) {
         let Value::Table(table) = value else { return };
         let exclusive = [
@@ -239,7 +238,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// What `breme load` would refuse, at the place where it stands.
+    /// Reports values that `breme load` would reject, at their position.
     fn check_numbers(&mut self, file: &file::Workload, table: &Table) {
         let at = |count: &Option<At<file::values::Count>>| count.as_ref().map(|count| count.value.0);
         let bounded = [
@@ -271,7 +270,7 @@ impl Resolver<'_, '_> {
         Some(time.value.0)
     }
 
-    /// How long the stages of an open loop last together; none if there are none.
+    /// Total duration of the stages of an open loop; none without stages.
     fn stages(&mut self, stages: &[At<String>]) -> Option<Duration> {
         let mut sum = Duration::ZERO;
         for stage in stages.iter().flat_map(|at| at.value.split(',').map(move |text| (text.trim(), &at.span))) {
@@ -296,7 +295,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// What is asked for; none for a file of targets or scenarios.
+    /// The request target; none for a file of targets or scenarios.
     fn target(
         &mut self,
         entry: &Entry,
@@ -384,7 +383,7 @@ impl Resolver<'_, '_> {
         arguments
     }
 
-    /// What begins with `@` would be taken for the name of a file.
+    /// A leading `@` would be interpreted as a file name.
     fn body(&mut self, body: &At<Content>, files: &mut BTreeMap<String, String>) -> Option<String> {
         let content = self.content(body)?;
         if content.len() <= ARGUMENT_BYTES_MAX && !content.starts_with('@') {
@@ -394,7 +393,7 @@ impl Resolver<'_, '_> {
         Some("@${folder}/body".to_owned())
     }
 
-    /// What cannot be a field (RFC 9110, section 5) would only be found by the generator.
+    /// Invalid fields (RFC 9110, section 5) would otherwise be found only by the generator.
     pub(super) fn check_headers(&mut self, headers: &[(At<String>, Text)]) {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         for (name, value) in headers {
@@ -421,7 +420,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Those without an end run behind those that have one.
+    /// Workloads without an end run in the background of those that have one.
     fn settle_background(&mut self, specs: &mut [Found]) {
         let has_end =
             |Found { spec, .. }: &Found| spec.requests.is_some() || spec.duration.is_some() || spec.command.is_some();
@@ -432,7 +431,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// The workload whose end it waits for.
+    /// The workload that it waits for.
     pub(super) fn predecessor(&mut self, file: &file::Workload) -> Option<String> {
         let by_start = file.start_after.as_ref().and_then(|start| match &start.value.0 {
             StartAfter::Workload(name) => Some((name, &start.span)),
@@ -451,7 +450,7 @@ impl Resolver<'_, '_> {
         by_start.or(by_rate).map(|(name, _)| name.clone())
     }
 
-    /// Each workload that waits for another must see it end.
+    /// Each workload that another waits for must end.
     fn check_sequence(&mut self, specs: &[Found], entries: &[Entry]) {
         for (found, entry) in specs.iter().zip(entries).filter(|(found, _)| found.spec.connections > 0) {
             let find = |name: &str| specs.iter().find(|other| other.spec.name == name).map(|other| &other.spec);
@@ -498,7 +497,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-/// Whether following those that it waits for leads back to it.
+/// Whether the chain of predecessors leads back to it.
 fn waits_for_itself<'s>(spec: &'s WorkloadSpec, find: impl Fn(&str) -> Option<&'s WorkloadSpec>) -> bool {
     let mut next = spec.after.as_deref().and_then(&find);
     for _ in 0..WORKLOAD_COUNT_MAX {
@@ -511,7 +510,7 @@ fn waits_for_itself<'s>(spec: &'s WorkloadSpec, find: impl Fn(&str) -> Option<&'
     true
 }
 
-/// How long it waits before it starts, besides the workload that it follows.
+/// The delay before its start, in addition to the end of its predecessor.
 pub(super) fn start_delay(file: &file::Workload) -> Duration {
     match file.start_after.as_ref().map(|start| &start.value.0) {
         Some(StartAfter::Time(delay)) => *delay,
@@ -519,7 +518,6 @@ pub(super) fn start_delay(file: &file::Workload) -> Duration {
     }
 }
 
-/// The rate of an open loop.
 pub(super) fn load_rate(file: &file::Workload) -> Option<LoadRate> {
     file.rate.as_ref().map(|rate| match rate.value.0 {
         file::values::LoadRate::PerSecond(rate) => LoadRate::PerSecond(rate),
@@ -527,14 +525,14 @@ pub(super) fn load_rate(file: &file::Workload) -> Option<LoadRate> {
     })
 }
 
-/// A workload on its way.
+/// A workload under construction.
 pub(super) struct Found {
     pub(super) spec: WorkloadSpec,
     pub(super) subject: String,
     pub(super) background: Option<bool>,
 }
 
-/// How long a schedule takes to send the requests that it has to.
+/// The time that a schedule takes to send its requests.
 fn spread(file: &file::Workload) -> Option<Duration> {
     let at_rate = |rate: f64, requests: u64| Duration::try_from_secs_f64(requests as f64 / rate).ok();
     let rate = file.rate.as_ref().and_then(|rate| rate.value.0.per_second());
@@ -543,7 +541,7 @@ fn spread(file: &file::Workload) -> Option<Duration> {
     over.or_else(|| of_rate.and_then(|(rate, requests)| at_rate(rate, requests.value.0)))
 }
 
-/// The fields of the path, and those of the workload, which take the place of the same names.
+/// The fields of the path, overridden by those of the workload.
 fn headers(route: &Route, own: &[(At<String>, Text)]) -> Vec<(String, String)> {
     let mut headers = route.headers.clone();
     headers.retain(|(name, _)| !own.iter().any(|(other, _)| other.value.eq_ignore_ascii_case(name)));
@@ -551,7 +549,7 @@ fn headers(route: &Route, own: &[(At<String>, Text)]) -> Vec<(String, String)> {
     headers
 }
 
-/// What the runner will call, for a check.
+/// The command line that the runner will use, for checking.
 fn command_line(spec: &WorkloadSpec) -> Vec<String> {
     let mut line = spec.arguments.clone();
     line.push(format!("--connections={}", spec.connections.max(1)));

@@ -1,4 +1,4 @@
-//! What the plans of the tests stand in: the flags of a server, and a folder of files that are texts.
+//! The context of the tests' plans: the flags of a server, and a folder of files held in memory.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -57,7 +57,7 @@ pub fn read_with(
     Plan::read(text, profile, &Surroundings { roles: &roles, folder, read: files, check: &|_, _| Ok(()) })
 }
 
-/// With the files `page.conf` and `steps.toml`.
+/// Reads a plan with the files `page.conf` and `steps.toml`.
 pub fn read(text: &str, profile: Option<&str>) -> Result<Plan, Diagnostics> {
     read_with(text, profile, "/lab", &|path| match path {
         "page.conf" => Ok("listen ${port}; size ${size}; keep $uri and $${host};".to_owned()),
