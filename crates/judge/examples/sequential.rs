@@ -1,8 +1,8 @@
-//! How often runs that end as soon as their hypothesis has a verdict are wrong, and how many blocks they take: the
-//! table of docs/METHODS.md.
+//! Simulates how often runs that end as soon as their hypothesis has a verdict are wrong, and how many blocks they
+//! take. Prints the table of docs/METHODS.md.
 //!
 //! ```text
-//! cargo run --release -p breme-experiment --example sequential [RUNS]
+//! cargo run --release -p breme-judge --example sequential [RUNS]
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a fault of the simulation ends it")]

@@ -1,12 +1,12 @@
-//! The headline: verdict, claim, and the number that decides; and what it rests on.
+//! The headline: verdict, claim, the deciding number, and what it is based on.
 //!
-//! A claim is quoted, so that its words are never read as a result.
+//! Claims are quoted, so that their words are not mistaken for a result.
 
 use crate::judgement::{Comparison, HypothesisJudgement, Judgement, TrialCounts, Verdict};
 use crate::question::Question;
 use crate::words::count;
 
-/// The headline, from the hypotheses; without one, from the searches or from the comparisons. And its grounds.
+/// The headline and its basis: from the hypotheses; without any, from the searches or the comparisons.
 pub(crate) fn answer(question: &Question, judgement: &Judgement) -> (String, String) {
     let trials = &judgement.trials;
     if trials.counted == 0 {
@@ -53,7 +53,7 @@ fn joined(head: &str, finding: &str) -> String {
     if finding.is_empty() { head.to_owned() } else { format!("{head} {finding}.") }
 }
 
-/// How often each verdict was given, and the first hypothesis that has a number: the author put it first.
+/// The count of each verdict, and the first hypothesis with a number, since the author put it first.
 fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
     let number = |wanted: fn(&Verdict) -> bool| {
         hypotheses.iter().filter(|hypothesis| wanted(&hypothesis.verdict)).count() as u32
@@ -71,7 +71,7 @@ fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
         Some((_, word)) => format!("All {all} hypotheses are {word}."),
         None => {
             let each = listed(&kinds);
-            // The first number is that of all: "2 of 4 hypotheses supported, 1 refuted".
+            // The total is in the first part only: "2 of 4 hypotheses supported, 1 refuted".
             each.split_once(' ')
                 .map_or_else(|| each.clone(), |(first, rest)| format!("{first} of {all} hypotheses {rest}."))
         }
@@ -89,8 +89,8 @@ fn without_end(text: &str) -> &str {
     text.trim().trim_end_matches(['.', '!', '?'])
 }
 
-/// The search's result, or the most telling comparison of the first measure; words before numbers among the levels,
-/// since that a larger load is slower is no news.
+/// The search's result, or the most significant comparison of the first measure. Levels that are words come before
+/// numbers: it is no surprise that a larger load is slower.
 fn of_measurements(question: &Question, judgement: &Judgement) -> (String, String) {
     let found = |search: &&crate::judgement::SearchOutcome| search.holds_at.is_some() || search.fails_at.is_some();
     if let Some(search) = judgement.searches.iter().filter(found).max_by_key(|search| search.is_confirmed) {

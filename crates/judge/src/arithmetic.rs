@@ -1,10 +1,10 @@
-//! The value of an expression, whatever its measures are taken from.
+//! Evaluates expressions, whatever the source of their measures.
 
 use breme_experiment::expression::{Expression, Measure, Operation};
 
 use crate::measure::Lack;
 
-/// Arithmetic on whatever the measures are.
+/// Arithmetic on the values of measures.
 pub(crate) fn evaluate(
     expression: &Expression,
     value: &mut impl FnMut(&Measure, &[(String, String)]) -> Result<f64, Lack>,

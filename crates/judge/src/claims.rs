@@ -6,12 +6,11 @@ use crate::levels::Levels;
 use crate::observations::overridden;
 use crate::question::Factor;
 
-/// The most combinations of open levels at which a hypothesis is checked.
+/// Limit of the combinations of open levels at which a hypothesis is checked.
 pub const CASES_MAX: usize = 1_000;
 
 /// The combinations of the levels that a claim leaves open; one without levels if it leaves none open. A combination at
-/// which both sides would be the same thing is left out: `mean(user) [path=cached] < mean(user)` is about the other
-/// paths.
+/// which both sides would be identical is skipped: `mean(user) [path=cached] < mean(user)` is about the other paths.
 pub(crate) fn cases(claim: &Claim, factors: &[Factor]) -> Vec<Levels> {
     let measured = claim.measures();
     let is_open = |factor: &&Factor| measured.iter().any(|(_, at)| !at.iter().any(|(name, _)| *name == factor.name));
@@ -32,7 +31,7 @@ fn is_about_itself(claim: &Claim, levels: &Levels) -> bool {
     }
 }
 
-/// Each of `cases` at each level of one more factor.
+/// Each of `cases` at each level of another factor.
 pub(crate) fn with_each_level(cases: &[Levels], factor: &Factor) -> Vec<Levels> {
     let at_each = |case: &Levels| -> Vec<Levels> {
         factor.levels.iter().map(|level| overridden(case, &[(factor.name.clone(), level.clone())])).collect()

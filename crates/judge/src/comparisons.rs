@@ -1,9 +1,9 @@
-//! Every pair of levels of every factor, the other factors being equal.
+//! Every pair of levels of every factor, with the other factors equal.
 //!
-//! None of these was claimed beforehand, and there are many: of twenty equal pairs, one would be called different by
-//! chance. So they are corrected for their number, over the whole experiment, by the false discovery rate: at most one
-//! in twenty of those called different is not. Where nothing differs, that is the chance that any pair is called
-//! different.
+//! None of these was claimed in advance, and there are many: of twenty equal pairs, one would be called different by
+//! chance. So they are corrected for their number, over the whole experiment, by the false discovery rate: on average,
+//! at most one in twenty of those called different is not. If nothing differs, that is the probability that any pair is
+//! called different.
 
 use breme_experiment::expression::{Expression, Quantity};
 use breme_experiment::plan::PlanMeasure;
@@ -20,10 +20,10 @@ use crate::observations::{Observations, overridden};
 use crate::question::{Factor, Question};
 use crate::words::{self, different};
 
-/// The most comparisons that are kept, the most telling ones first.
+/// Limit of the comparisons kept, the most significant first.
 pub const COMPARISONS_MAX: usize = 500;
 
-/// Of a factor with more levels than these, only neighbours are compared, and each with the first.
+/// If a factor has more levels than this, only neighbours are compared, and each with the first.
 pub const LEVELS_MAX: usize = 50;
 
 /// The comparisons, the largest clear differences first.
@@ -42,7 +42,7 @@ pub(crate) fn compare_levels(
         }
     }
     correct_for_number(&mut comparisons, look);
-    // Stable: what is equally telling stays in the plan's order.
+    // A stable sort keeps the plan's order among equals.
     comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
     let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
     comparisons.truncate(COMPARISONS_MAX);
@@ -52,8 +52,8 @@ pub(crate) fn compare_levels(
     (comparisons, left_out)
 }
 
-/// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was
-/// asked.
+/// Revokes verdicts that so many comparisons may well produce by chance. If all blocks are equal on both sides, nothing
+/// was tested.
 fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
     let asks = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
     let asked: Vec<&mut Comparison> = comparisons.iter_mut().filter(|comparison| asks(&comparison.effect)).collect();
@@ -62,7 +62,7 @@ fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
     for (comparison, rate) in asked.into_iter().zip(rates) {
         comparison.effect.p_discovery = Some(rate);
         if comparison.verdict == Verdict::Supported && rate > 1.0 - look.confidence() + 1e-9 {
-            // So sure must one be that is the only one to differ.
+            // The confidence required of the only comparison that differs.
             let more_blocks = IntervalPosition::new(&comparison.effect, look).more_blocks(chances.len());
             comparison.verdict = Verdict::Undecided { more_blocks };
         }
@@ -103,7 +103,7 @@ fn pairs_of_levels(
                 right: right.clone(),
                 at: others.clone(),
                 verdict,
-                // Its verdict may yet be taken back, or it may be left out.
+                // Its verdict may still be revoked, or the comparison dropped.
                 sentence: String::new(),
                 effect,
             });
@@ -127,7 +127,7 @@ pub(crate) fn verdict_of(effect: &Effect, look: &Look) -> Verdict {
     }
 }
 
-/// What is measured, where it is one thing.
+/// The measured quantity, if there is only one.
 fn quantity_of(expression: &Expression) -> Option<&Quantity> {
     match expression {
         Expression::Measured { measure, .. } => Some(&measure.quantity),
@@ -162,7 +162,7 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
             let more = more_blocks
                 .map(|more| format!("; about {} would probably decide it", words::count(more as usize, "more block")));
             let nothing = if effect.scale == Scale::Ratio { 1.0 } else { 0.0 };
-            // Noise, or one of many: the interval alone would call it a difference.
+            // Noise, or one of many comparisons: the interval alone would indicate a difference.
             let why = match effect.p_discovery {
                 _ if low <= nothing && high >= nothing => "",
                 Some(rate) if rate > 1.0 - question.confidence => " (not after correction for all comparisons)",
@@ -177,7 +177,7 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
     }
 }
 
-/// What is decided first, then what is alike, then what is open.
+/// Decided comparisons first, then equal ones, then undecided ones.
 fn order(comparison: &Comparison) -> u8 {
     match comparison.verdict {
         Verdict::Supported | Verdict::Refuted => 0,
@@ -187,7 +187,7 @@ fn order(comparison: &Comparison) -> u8 {
     }
 }
 
-/// How far from "no difference", on one scale for all measures.
+/// Distance from "no difference", on one scale for all measures.
 fn weight(comparison: &Comparison) -> f64 {
     let Effect { scale, center, blocks, .. } = &comparison.effect;
     match (scale, center) {

@@ -1,4 +1,4 @@
-//! Whether one trial shows what a condition asks: `p95(user) > 2 s or errors(user) > 1 %`.
+//! Whether one trial meets a condition: `p95(user) > 2 s or errors(user) > 1 %`.
 
 use breme_experiment::expression::{Claim, Condition, Relation};
 use breme_experiment::record::{TrialEnd, TrialRecord};
@@ -6,7 +6,7 @@ use breme_experiment::record::{TrialEnd, TrialRecord};
 use crate::arithmetic::evaluate;
 use crate::measure::{Lack, Reader};
 
-/// Whether the trial meets the condition; none if it does not count, or lacks what would decide it.
+/// Whether the trial meets the condition; none if it does not count or lacks a deciding value.
 ///
 /// A trial in which the subject failed meets every condition for failure: it was loaded until it broke. One in which
 /// the generator failed says nothing. It need not be steady: overload never is.

@@ -1,4 +1,4 @@
-//! How far a run has come, why it ended there, and how it can go on: in one or two sentences.
+//! The progress of a run, why it ended, and how it can continue, in one or two sentences.
 
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{Purpose, RunEnd, TrialRecord};
@@ -7,8 +7,8 @@ use crate::judgement::{Judgement, Verdict};
 use crate::question::Question;
 use crate::words::count;
 
-/// What a reader of the judgement should know of the run's course; empty where there is nothing to say. `folder` names
-/// the run in the command that adds blocks.
+/// Describes the run's progress; empty if there is nothing to report. `folder` names the run in the command that adds
+/// blocks.
 #[must_use]
 pub fn course(
     plan: &Plan,
@@ -41,7 +41,7 @@ pub fn course(
     format!("{ended} {advice}").trim().to_owned()
 }
 
-/// The blocks that would probably decide all that is undecided.
+/// The number of blocks that would probably decide all undecided hypotheses.
 fn more_of(judgement: &Judgement) -> Option<u32> {
     let more = judgement.hypotheses.iter().filter_map(|hypothesis| match hypothesis.verdict {
         Verdict::Undecided { more_blocks } => more_blocks,

@@ -1,8 +1,7 @@
-//! How two things differ over the blocks.
+//! How two sides differ over the blocks.
 //!
-//! Both sides are computed within each block, so that what all trials of a block have in common falls out. They are
-//! compared as a ratio, on logarithms; as a difference where a side is not positive, since a ratio to nothing has no
-//! sense.
+//! Both sides are computed within each block, so that what all trials of a block have in common cancels out. They are
+//! compared as a ratio, on logarithms; as a difference if a side is not positive, since a ratio to zero is meaningless.
 
 use breme_experiment::expression::Expression;
 use breme_stats::{BLOCKS_MIN, Trim, TrimmedMean};
@@ -13,12 +12,13 @@ use crate::look::Look;
 use crate::measure::Lack;
 use crate::observations::{Observations, mean};
 
-/// The most pairs that an effect keeps. Of a longer run neighbouring blocks are put together, so that all of it counts.
+/// Limit of the pairs of an effect. In a longer run neighbouring blocks are averaged, so that all of it counts.
 ///
-/// What is computed of them grows with their square, and two hundred tell a difference of a tenth of the scatter.
+/// The cost of the statistics grows with the square of the pairs, and two hundred resolve a difference of a tenth of
+/// the scatter.
 pub const PAIRS_MAX: usize = 200;
 
-/// Both sides in every block that has both, and why others have not.
+/// Both sides in every block that has both, and why the other blocks lack one.
 pub(crate) fn pairs_of(
     seen: &Observations,
     left: &Expression,
@@ -51,10 +51,10 @@ pub(crate) fn pairs_between(
     seen.blocks_of(left).filter_map(pair).collect()
 }
 
-/// What the pairs show. `equal_within` is a share, also where the effect turns out to be a difference: then it is one
-/// of the right side.
+/// Statistics of the pairs. `equal_within` is a fraction, also if the effect is a difference: then it is relative to
+/// the right side.
 ///
-/// Of fewer than [`BLOCKS_MIN`] the interval is Student's at this one look, and decides nothing.
+/// With fewer than [`BLOCKS_MIN`] blocks the interval is Student's at this one look, and decides nothing.
 pub(crate) fn effect_of(pairs: Vec<BlockPair>, look: &Look, equal_within: f64) -> Effect {
     let blocks = put_together(pairs);
     let scale = scale_of(&blocks);
@@ -78,7 +78,7 @@ pub(crate) fn effect_of(pairs: Vec<BlockPair>, look: &Look, equal_within: f64) -
     effect
 }
 
-/// Differences are of what is zero somewhere, such as errors: there a rare exception is what matters.
+/// Differences are used for values that are zero somewhere, such as errors: there a rare exception matters.
 pub(crate) fn trim_of(scale: Scale) -> Trim {
     match scale {
         Scale::Ratio => Trim::Eighth,
@@ -86,7 +86,7 @@ pub(crate) fn trim_of(scale: Scale) -> Trim {
     }
 }
 
-/// The numbers that are judged: logarithms of ratios, or differences.
+/// The values to be judged: logarithms of ratios, or differences.
 pub(crate) fn values_of(scale: Scale, blocks: &[BlockPair]) -> Vec<f64> {
     let value = |pair: &BlockPair| match scale {
         Scale::Ratio => (pair.left / pair.right).ln(),
@@ -112,7 +112,7 @@ pub(crate) fn typical(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// No more than [`PAIRS_MAX`]: neighbours become one.
+/// Limits the pairs to [`PAIRS_MAX`] by averaging neighbours.
 fn put_together(pairs: Vec<BlockPair>) -> Vec<BlockPair> {
     let each = pairs.len().div_ceil(PAIRS_MAX);
     if each <= 1 {

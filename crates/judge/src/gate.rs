@@ -1,22 +1,22 @@
 //! The gate: is the later run demonstrably not worse?
 //!
 //! "Not worse" is a claim that must be shown (non-inferiority): the whole interval of a row lies within the margin. A
-//! row whose interval reaches beyond the margin does not pass, however little is known; a gate that passes what it
-//! cannot see is open.
+//! row whose interval extends beyond the margin does not pass, even if that is for lack of data; a gate must not pass
+//! what it cannot measure.
 //!
 //! All gated rows must pass. That is an intersection-union test: each row may be tested at the full level, since a
-//! wrong pass needs **every** row that is truly worse to err, so nothing is corrected and more rows never make a pass
-//! easier (R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300).
-//! A single row is enough for "worse", so there the chances are corrected by Holm over all gated rows.
+//! wrong pass requires an error in **every** row that is truly worse; so nothing is corrected, and more rows never make
+//! a pass easier (R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982)
+//! 295–300). A single row suffices for "worse", so there the p-values are corrected by Holm over all gated rows.
 //!
-//! Worse means: the whole interval lies **beyond** the margin, and the corrected chance of that is small enough. The
-//! other rule that comes to mind (significantly slower, and the estimate beyond the margin) would blame a change that
-//! the margin allows in half of the runs in which its true effect is just below the margin.
+//! Worse means: the whole interval lies **beyond** the margin, and its corrected p-value is small enough. The
+//! alternative (significantly slower, and the estimate beyond the margin) would reject a permitted change in half of
+//! the runs if its true effect is just below the margin.
 //!
 //! | | interval | multiplicity | test |
 //! |---|---|---|---|
 //! | not worse | ends within the margin | none: every row must pass | ranks |
-//! | worse | begins beyond the margin | Holm | ranks, or Welch's where ranks of so few blocks cannot be sure enough |
+//! | worse | begins beyond the margin | Holm | ranks, or Welch's where ranks of so few blocks cannot be significant |
 
 use breme_experiment::expression::{Unit, less_is_better_of};
 use breme_stats::{holm, power_of_equal};
@@ -83,18 +83,17 @@ pub struct GateSummary {
     pub sentence: String,
 }
 
-/// What became of the gate.
+/// The result of the gate.
 pub(crate) struct Judged {
     pub(crate) verdict: GateVerdict,
     pub(crate) summary: GateSummary,
 }
 
-/// Judges the gated rows.
 pub(crate) fn judge(rows: &mut [Drafted], rules: &CompareRules) -> Judged {
     let sided: Vec<Sided> = rows.iter().enumerate().filter_map(|(index, row)| Sided::of(index, row)).collect();
     let chances: Vec<Option<f64>> =
         sided.iter().map(|side| side.p_worse(&rows[side.index], sided.len(), rules.confidence)).collect();
-    // One-sided chances are held against half of what lies outside of the interval.
+    // One-sided p-values are compared with half of the probability outside the interval.
     let doubled: Vec<f64> = chances.iter().map(|p| (2.0 * p.unwrap_or(1.0)).min(1.0)).collect();
     let corrected = holm(&doubled);
     for ((side, p), p_holm) in sided.iter().zip(chances).zip(corrected) {
@@ -132,7 +131,7 @@ pub(crate) fn judge(rows: &mut [Drafted], rules: &CompareRules) -> Judged {
     Judged { verdict, summary }
 }
 
-/// The fewest blocks that are enough; with more of them the power only grows.
+/// The smallest sufficient number of blocks; power only grows with their number.
 fn fewest(is_enough: impl Fn(usize) -> bool) -> Option<usize> {
     let (mut low, mut high) = (BLOCKS_MIN, BLOCKS_PROPOSED_MAX);
     if !is_enough(high) {
@@ -153,14 +152,14 @@ fn gated(row: &Drafted) -> Option<&Gated> {
 struct Sided {
     index: usize,
     less_is_better: bool,
-    /// How much worse it may be, on the scale of the comparison.
+    /// The margin on the scale of the comparison.
     margin: f64,
 }
 
 impl Sided {
     fn of(index: usize, row: &Drafted) -> Option<Self> {
         let margin = row.margin?;
-        // The plan gates nothing whose direction is not known.
+        // The plan gates no measure without a known direction.
         let less_is_better = less_is_better_of(&row.measure.expression)?;
         let margin = match row.row.scale {
             Scale::Ratio if less_is_better => margin.ln_1p(),
@@ -209,8 +208,8 @@ impl Sided {
         }
     }
 
-    /// The probability that the row passes if both systems are equal, with the present scatter; with another number of
-    /// blocks in each run, if that is given.
+    /// The probability that the row passes if both systems are equal, given the observed scatter, optionally with
+    /// another number of blocks in each run.
     fn power(&self, row: &Drafted, blocks: Option<usize>) -> Option<f64> {
         let [_, better_end, worse_end] = self.loss(row)?;
         let now = (row.row.blocks_before, row.row.blocks_after);
@@ -218,7 +217,7 @@ impl Sided {
         let half = (worse_end - better_end) / 2.0;
         let confidence = row.row.confidence;
         let Some(blocks) = blocks else { return Some(power_of_equal(half, freedom(now), confidence, self.margin)) };
-        // The half width is some quantile times the deviation of the centre, which shrinks with the number of blocks.
+        // The half width is a quantile times the deviation of the centre, which shrinks with the number of blocks.
         let spread = |(before, after): (usize, usize)| (1.0 / before as f64 + 1.0 / after as f64).sqrt();
         let quantile = |of| breme_stats::student_quantile(freedom(of), confidence);
         let then = (blocks, blocks);
@@ -258,7 +257,7 @@ fn line(rows: &[Drafted], summary: &GateSummary, rules: &CompareRules) -> String
     )
 }
 
-/// The verdict in a sentence or two.
+/// The verdict in one or two sentences.
 pub(crate) fn sentence(rows: &[Drafted], judged: &Judged) -> String {
     let GateSummary { rows: all, not_worse, worse, .. } = judged.summary;
     let first = rows.first().map(|row| row.row.sentence.clone()).unwrap_or_default();

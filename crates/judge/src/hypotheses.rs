@@ -1,12 +1,12 @@
 //! Hypotheses: supported, refuted, practically equal, or undecided and by how much.
 //!
 //! A claim that leaves levels open must hold at each of them. Each combination is a case with its own interval; the
-//! claim is supported when every case is (an intersection–union test: no correction is needed, since the least sure
-//! case decides), and refuted when a case is, corrected for the number of cases that could have been it. Over the
-//! hypotheses of an experiment the chances are corrected by Holm.
+//! claim is supported when every case is (an intersection–union test: no correction is needed, since the least certain
+//! case decides), and refuted when a case is, corrected for the number of cases that could have refuted it. Over the
+//! hypotheses of an experiment the p-values are corrected by Holm.
 //!
-//! Every chance is two-sided and corrected for the looks at the run ([`breme_stats::Looks`]), so that it is at most
-//! 1 − the confidence exactly if the interval that is shown excludes the bound.
+//! Every p-value is two-sided and corrected for the looks at the run ([`breme_stats::Looks`]), so that it is at most 1
+//! − the confidence if and only if the displayed interval excludes the bound.
 //!
 //! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300
 //! (intersection–union).
@@ -29,7 +29,7 @@ use crate::observations::Observations;
 use crate::question::{Hypothesis, Question};
 use crate::words;
 
-/// What became of each hypothesis.
+/// The judgement of each hypothesis.
 pub(crate) fn judge(
     question: &Question,
     seen: &Observations,
@@ -60,21 +60,20 @@ struct Judging<'a> {
     look: &'a Look,
 }
 
-/// What Holm's correction makes of one hypothesis.
+/// The effect of Holm's correction on one hypothesis.
 #[derive(Clone, Copy)]
 struct Family {
     multiplier: f64,
     corrected: f64,
-    /// How many are tested.
+    /// Number of tested hypotheses.
     size: usize,
 }
 
-/// A hypothesis with its cases, before the others are known.
+/// A hypothesis with its cases, before the correction for the others.
 struct Sifted<'a> {
     hypothesis: &'a Hypothesis,
     cases: Vec<SiftedCase>,
-    /// How likely its cases were if the answer towards which they lean were wrong; none if nothing in it is left to
-    /// chance.
+    /// The p-value of its cases, for the verdict that they indicate; none if it involves no chance.
     chance: Option<f64>,
 }
 
@@ -85,11 +84,11 @@ struct SiftedCase {
 }
 
 enum Kind {
-    /// There is nothing to judge by.
+    /// There are no data.
     Empty,
-    /// Counted, and held against a number: it is as it is.
+    /// A counted value against a number: no chance is involved.
     Exact { holds: bool },
-    /// Left to chance.
+    /// Subject to chance.
     Tested { p: f64, is_adverse: bool },
 }
 
@@ -101,7 +100,7 @@ impl<'a> Sifted<'a> {
         let adverse = cases.iter().filter(|case| matches!(case.kind, Kind::Tested { is_adverse: true, .. })).count();
         for case in &mut cases {
             if let Kind::Tested { p, is_adverse: true } = &mut case.kind {
-                // Any of those that lean against the claim could have been the one that refutes it.
+                // Any of the cases against the claim could have been the one that refutes it.
                 *p = (*p * adverse as f64).min(1.0);
             }
         }
@@ -127,7 +126,7 @@ impl<'a> Sifted<'a> {
     }
 }
 
-/// The least sure case decides whether a claim is supported; the surest one against it, whether it is refuted.
+/// The least certain case decides whether a claim is supported; the most certain one against it, whether it is refuted.
 fn chance_of(cases: &[SiftedCase], is_adverse: bool) -> Option<f64> {
     let chances = cases.iter().filter_map(|case| match case.kind {
         Kind::Tested { p, is_adverse: adverse } if adverse == is_adverse => Some(p),
@@ -180,7 +179,7 @@ impl SiftedCase {
     }
 }
 
-/// `pass(user) == 100 %`: what is counted is known without chance, so every block must show exactly this.
+/// `pass(user) == 100 %`: counts are known without error, so every block must have exactly this value.
 fn is_exact(claim: &Claim) -> bool {
     let is_about = |counted: &breme_experiment::expression::Expression,
                     number: &breme_experiment::expression::Expression| {
@@ -220,7 +219,7 @@ fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) ->
     };
     let has_direction = matches!(claim.relation, Relation::Less | Relation::Greater);
     match () {
-        // Two things that were measured may differ for certain and yet by nothing that matters; a limit is a limit.
+        // Two measured values may certainly differ, and yet by nothing that matters; a limit remains a limit.
         () if has_direction && !is_limit && standing.is_equal() => Verdict::PracticallyEqual,
         () if supports && is_likely => Verdict::Supported,
         () if refutes && is_likely => Verdict::Refuted,
@@ -241,7 +240,7 @@ fn verdict_of_all(cases: &[Case]) -> Verdict {
     }
     let undecided: Vec<Option<u32>> = cases.iter().filter_map(|case| more_blocks_of(case.verdict)).collect();
     if !undecided.is_empty() {
-        // All of them have to be told.
+        // All of them must be known.
         let more_blocks = undecided.into_iter().collect::<Option<Vec<u32>>>().and_then(|more| more.into_iter().max());
         return Verdict::Undecided { more_blocks };
     }
@@ -255,7 +254,7 @@ fn more_blocks_of(verdict: Verdict) -> Option<Option<u32>> {
     }
 }
 
-/// Why a case is not decided, and which blocks are not in it.
+/// Why a case is undecided, and which blocks it lacks.
 fn reason(case: &Case, lacks: &[(u32, Lack)], look: &Look) -> Option<String> {
     let mut reasons = Vec::new();
     if matches!(case.verdict, Verdict::Undecided { .. }) {
@@ -275,7 +274,7 @@ fn reason(case: &Case, lacks: &[(u32, Lack)], look: &Look) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// What is measured may differ by numbers alone, and is the same lack then.
+/// Reasons with measured values that differ only in their numbers are the same reason.
 fn key(lack: &Lack) -> String {
     match lack {
         Lack::Invalid(why) => words::without_numbers(why),

@@ -1,6 +1,6 @@
-//! Where an interval lies: beside "no difference", within what counts as equal, or across one of them.
+//! The position of an interval relative to "no difference" and to the range of practical equality.
 //!
-//! An effect is believed when its interval excludes "no difference" **and** its centre lies beyond the noise floor. At
+//! An effect is accepted if its interval excludes "no difference" **and** its centre lies beyond the noise floor. At
 //! least [`BLOCKS_MIN`] blocks are needed.
 
 use breme_stats::{BLOCKS_MIN, TrimmedMean, more_blocks};
@@ -9,7 +9,7 @@ use crate::effect::{trim_of, values_of};
 use crate::judgement::{Effect, Scale};
 use crate::look::Look;
 
-/// An effect on the scale on which it is judged: 0 is no difference.
+/// An effect on the scale of the judgement: 0 is no difference.
 pub(crate) struct IntervalPosition<'a> {
     effect: &'a Effect,
     look: &'a Look,
@@ -21,45 +21,46 @@ impl<'a> IntervalPosition<'a> {
         Self { effect, look, values: values_of(effect.scale, &effect.blocks) }
     }
 
-    /// Whether there are blocks enough for a verdict.
+    /// Whether there are enough blocks for a verdict.
     pub(crate) fn is_sure(&self) -> bool {
         self.effect.center.is_some() && self.values.len() >= BLOCKS_MIN as usize
     }
 
-    /// The left side is surely the smaller one.
+    /// The left side is significantly smaller.
     pub(crate) fn is_below(&self) -> bool {
         self.is_sure() && self.high() < 0.0 && self.center() < -self.floor()
     }
 
-    /// The left side is surely the larger one.
+    /// The left side is significantly larger.
     pub(crate) fn is_above(&self) -> bool {
         self.is_sure() && self.low() > 0.0 && self.center() > self.floor()
     }
 
-    /// The interval leaves no difference out, but two trials of the same thing differed as much.
+    /// The interval excludes "no difference", but two trials of the same combination differed as much.
     pub(crate) fn is_within_noise(&self) -> bool {
         let excludes = self.high() < 0.0 || self.low() > 0.0;
         self.is_sure() && excludes && self.center().abs() <= self.floor()
     }
 
-    /// Both sides are surely so alike that it does not matter.
+    /// The two sides are certainly practically equal.
     pub(crate) fn is_equal(&self) -> bool {
         self.is_sure() && self.low() >= -self.band() && self.high() <= self.band()
     }
 
-    /// The difference is surely one that matters.
+    /// The difference certainly matters.
     pub(crate) fn is_beyond_equal(&self) -> bool {
         let is_outside = self.high() < -self.band() || self.low() > self.band();
         self.is_sure() && is_outside && self.center().abs() > self.floor()
     }
 
-    /// Two-sided, and corrected for all looks: at most 1 − the confidence exactly if the interval excludes "no
+    /// Two-sided, and corrected for all looks: at most 1 − the confidence if and only if the interval excludes "no
     /// difference".
     pub(crate) fn p_of_direction(&self) -> f64 {
         self.corrected(|mean| mean.p_below(0.0).min(mean.p_above(0.0)))
     }
 
-    /// At most 1 − the confidence exactly if the interval lies wholly within what counts as equal, or wholly outside.
+    /// At most 1 − the confidence if and only if the interval lies wholly within the range of practical equality, or
+    /// wholly outside.
     pub(crate) fn p_of_equality(&self) -> f64 {
         let band = self.band();
         self.corrected(|mean| {
@@ -74,8 +75,8 @@ impl<'a> IntervalPosition<'a> {
         mean.map_or(1.0, |mean| self.look.corrected((2.0 * one_sided(&mean)).min(1.0)))
     }
 
-    /// How many more blocks would probably show on which side of "no difference" it lies, or that it makes none,
-    /// whichever is sooner; as one of `family` questions.
+    /// How many more blocks would probably show on which side of "no difference" it lies, or that there is no relevant
+    /// difference, whichever comes first; as one of `family` tests.
     pub(crate) fn more_blocks(&self, family: usize) -> Option<u32> {
         let trim = trim_of(self.effect.scale);
         let fewest = BLOCKS_MIN.saturating_sub(self.values.len() as u32);

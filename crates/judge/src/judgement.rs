@@ -1,4 +1,4 @@
-//! What the records of a run show. This is what a report renders; it has a published schema.
+//! The result of judging a run's records, which reports render. It has a published schema.
 
 use std::collections::BTreeMap;
 

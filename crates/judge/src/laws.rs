@@ -1,45 +1,43 @@
-//! Operational laws: what must hold whatever the system is.
+//! Operational laws, which hold for any system.
 //!
 //! In a closed loop every user is either waiting for a response, or thinking, or has a response that waits to be read:
-//! `N = X·(R + Z + H)` (Little; the interactive response-time law). `R` begins when the user wants the request, so that
-//! connecting is in it. The last part, `H`, is the generator's own: a response time ends when the response is in the
-//! socket, and the next one begins when the generator has read it. Nothing is assumed about distributions. So where the
-//! law does not hold, something was measured wrongly: times that leave something out (coordinated omission), responses
-//! that were counted twice or not at all, users that did not run.
+//! `N = X·(R + Z + H)` (Little; the interactive response-time law). `R` begins when the user wants the request and
+//! includes connecting. The last part, `H`, is the generator's own: a response time ends when the response is in the
+//! socket, and the next one begins when the generator has read it. Nothing is assumed about distributions. So if the
+//! law does not hold, a measurement is wrong: times that omit something (coordinated omission), responses counted twice
+//! or not at all, users that did not run.
 //!
-//! `H` by itself is reported where it is large ([`HELD_SHARE_MAX`]): users gather before the bottleneck, and where most
-//! of them wait for the generator, the rate is its own. Response times are not touched by that.
+//! A large `H` is reported ([`HELD_SHARE_MAX`]): users queue at the bottleneck, and if most of them wait for the
+//! generator, the rate is its own. Response times are not affected.
 //!
-//! The law is not checked where the record lacks a part of a user's time: pauses after failed connections, if some were
-//! lost; the think times of a scenario's steps; where users think who have several requests under way, which wait for
-//! each other; and while the load changes.
+//! The law is not checked if the record lacks part of a user's time: pauses after lost connections; the think times of
+//! a scenario's steps; users who think with several requests in flight, which wait for each other; and changing loads.
 //!
-//! How well it must hold follows from what the window cuts: at either end each user has one request under way, of which
-//! a part lies outside, at most the longest; and the mean of `n` think times (exponential at the most) scatters by `1 ÷
-//! √n` of itself. [`OWN_SHARE`] is for what is rounded. Measured with the three drivers of the generator at full speed
-//! (1 to 1,000 connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 %
-//! without.
+//! The tolerance follows from the edges of the window: at either end each user has one request in flight, part of which
+//! lies outside, at most the longest; and the mean of `n` think times (at most exponential) scatters by `1 ÷ √n` of
+//! itself. [`OWN_SHARE`] covers rounding. Measured with the three drivers of the generator at full speed (1 to 1,000
+//! connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 % without.
 
 use breme_experiment::record::{Purpose, TrialRecord, WorkloadRecord};
 use breme_stats::queueing::interactive_users;
 
 use crate::judgement::LawCheck;
 
-/// What may always be missing, as a share of the users: histograms round up, and windows begin at the intervals of the
+/// The part always tolerated, as a share of the users: histograms round up, and windows begin at the intervals of the
 /// time series.
 pub const OWN_SHARE: f64 = 0.02;
-/// Where more of the users who do not think wait for the generator, it is the bottleneck.
+/// If more of the users without think time wait for the generator, it is the bottleneck.
 pub const HELD_SHARE_MAX: f64 = 0.5;
-/// A loss leads to another connection, for which the user waits.
+/// After a loss the user waits for another connection.
 const LOST_SHARE_MAX: f64 = 0.001;
-/// Errors of requests that were answered all the same.
+/// Errors of requests that got a response nevertheless.
 const ANSWERED_KINDS: [&str; 3] = ["status", "assertion", "capture"];
-/// Fewer responses than these for each user say nothing about the law.
+/// With fewer responses per user, the law says nothing.
 const ANSWERS_PER_USER_MIN: f64 = 3.0;
-/// The most checks that are kept; those that disagree come first.
+/// Limit of the checks kept; those that disagree come first.
 pub const CHECKS_MAX: usize = 2_000;
 
-/// The law on every closed workload of every trial that counts.
+/// Checks the law on every closed workload of every trial that counts.
 pub(crate) fn check(records: &[TrialRecord]) -> Vec<LawCheck> {
     let mut checks: Vec<LawCheck> = records
         .iter()
@@ -52,7 +50,7 @@ pub(crate) fn check(records: &[TrialRecord]) -> Vec<LawCheck> {
 }
 
 fn law_of(trial: u32, name: &str, workload: &WorkloadRecord) -> Option<LawCheck> {
-    // Pipelining makes several users of one connection.
+    // With pipelining one connection counts as several users.
     let users = workload.connections as f64 * workload.pipeline.max(1) as f64;
     let answers = workload.response.count as f64;
     if lacks_times(workload) || users <= 0.0 || workload.window_s <= 0.0 || answers < users * ANSWERS_PER_USER_MIN {
@@ -68,7 +66,7 @@ fn law_of(trial: u32, name: &str, workload: &WorkloadRecord) -> Option<LawCheck>
     Some(LawCheck { trial, workload: name.to_owned(), users, users_by_law, held_share, agrees })
 }
 
-/// Whether users spent time on something that is in no time of the record.
+/// Whether users spent time that the record does not contain.
 fn lacks_times(workload: &WorkloadRecord) -> bool {
     let lost = workload.errors.iter().filter(|(kind, _)| !ANSWERED_KINDS.contains(&kind.as_str()));
     let lost: u64 = lost.map(|(_, count)| count).sum();
@@ -79,7 +77,7 @@ fn lacks_times(workload: &WorkloadRecord) -> bool {
         || lost as f64 > workload.answered as f64 * LOST_SHARE_MAX
 }
 
-/// How far from 1 the share of the users may be that the law finds.
+/// Tolerated distance from 1 of the share of users accounted for.
 fn tolerance(workload: &WorkloadRecord, answers: f64) -> f64 {
     let WorkloadRecord { response, think_mean_s, window_s, .. } = workload;
     let longest_s = response.max_ns as f64 / 1e9 + workload.held_max_s;
@@ -106,7 +104,7 @@ mod tests {
 
     #[test]
     fn users_are_found_again() {
-        // 50 users, 10 ms each: 5,000 answers a second.
+        // 50 users, 10 ms each: 5,000 responses per second.
         let check = law_of(1, "crowd", &workload(50, 50_000, 10e6)).unwrap();
         assert!((check.users_by_law - 50.0).abs() < 1e-9 && check.agrees);
         let thinking = WorkloadRecord { think_mean_s: 0.09, ..workload(50, 5_000, 10e6) };
@@ -121,13 +119,13 @@ mod tests {
         assert!(!check.agrees, "{check:?}");
     }
 
-    /// A generator that is busy: 2 of 10 ms are its own.
+    /// A busy generator: 2 of 10 ms are its own.
     #[test]
     fn users_whose_answer_waits_for_the_generator_are_found_too() {
         let held = WorkloadRecord { held_mean_s: Some(0.002), ..workload(50, 50_000, 8e6) };
         let check = law_of(1, "crowd", &held).unwrap();
         assert!(check.agrees && (check.held_share - 0.2).abs() < 1e-9, "{check:?}");
-        // A generator that had no processor for the last second of ten.
+        // A generator without a CPU for the last second of ten.
         let frozen = WorkloadRecord { held_mean_s: Some(0.003), held_max_s: 1.0, ..workload(50, 50_000, 8e6) };
         assert!(law_of(1, "crowd", &frozen).unwrap().agrees, "what began before the end is counted to its own end");
         let twice = WorkloadRecord { answered: 60_000, window_s: 8.0, ..held };

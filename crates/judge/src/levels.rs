@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Levels by factor: which combination is meant.
+/// A combination, as levels by factor.
 pub type Levels = BTreeMap<String, String>;
 
 /// Levels in words: `path=cached, crowd=250`.

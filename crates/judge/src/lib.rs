@@ -1,19 +1,19 @@
-//! From records to a judgement: what a run shows, how sure that is, and what stands in the way.
+//! From records to a judgement: the results of a run, their certainty, and their limitations.
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`Question`] | the part of a plan that judging needs |
+//! | [`Question`] | the part of a plan needed for the judgement |
 //! | [`Reader`] | the value of a measure in one trial, or the reason why there is none |
-//! | `warm_up` | which warm-ups are left out |
-//! | `observations`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
-//! | `noise` | the floor: how much two trials of the same thing differ |
-//! | `look` | after how many blocks it is judged, and how sure each interval must be there |
-//! | `interval_position`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
-//! | `tables`, `laws`, `models` | the figures with published ones beside them; operational laws; predictions that are tried |
-//! | [`Search`] | which load is to be tried next, until it fails |
-//! | [`compare`], `gate` | two runs: what differs, and whether the later one passes |
+//! | `warm_up` | which warm-ups are discarded |
+//! | `observations`, `effect` | every value in every block; the ratio of two sides within each block, with its interval |
+//! | `noise` | the noise floor: how much two trials of the same combination differ |
+//! | `look` | after how many blocks the run is judged, and the confidence required there |
+//! | `interval_position`, `hypotheses`, `comparisons` | the meaning of an interval; verdicts on claims; every pair of levels |
+//! | `tables`, `laws`, `models` | measured and published figures; operational laws; tested predictions |
+//! | [`Search`] | the next load to try, until the system fails |
+//! | [`compare`], `gate` | the differences of two runs, and whether the later one passes |
 //!
-//! The unit of evidence is the block, not the request. The same records give the same judgement, word for word.
+//! The unit of evidence is the block, not the request. The same records result in the same judgement, word for word.
 
 mod answer;
 mod arithmetic;
@@ -62,7 +62,7 @@ use observations::Observations;
 
 use crate::judgement::{HypothesisJudgement, Judgement, Verdict};
 
-/// What the records show.
+/// Judges the records.
 #[must_use]
 pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     let agreed = agree_on_warm_ups(records);
@@ -92,7 +92,7 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     judgement
 }
 
-/// The hypotheses alone.
+/// Judges the hypotheses only.
 #[must_use]
 pub fn judge_hypotheses(question: &Question, records: &[TrialRecord]) -> Vec<HypothesisJudgement> {
     let agreed = agree_on_warm_ups(records);
@@ -103,7 +103,7 @@ pub fn judge_hypotheses(question: &Question, records: &[TrialRecord]) -> Vec<Hyp
     hypotheses::judge(question, &seen, &floors, &look)
 }
 
-/// Whether every hypothesis has a verdict, so that a run may end. Without hypotheses there is nothing to decide.
+/// Whether every hypothesis has a verdict, so that a run may end. False without hypotheses.
 #[must_use]
 pub fn is_decided(question: &Question, records: &[TrialRecord]) -> bool {
     let is_open = |verdict| matches!(verdict, Verdict::Undecided { .. } | Verdict::NoData);

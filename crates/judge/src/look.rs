@@ -1,4 +1,4 @@
-//! The look at which a run is judged: after how many blocks, and how sure an interval must be there.
+//! A look at a run: after how many blocks it is judged, and the confidence required there.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use breme_stats::Looks;
 use crate::observations::Observations;
 use crate::question::Question;
 
-/// A look at a run that may have been looked at before and may yet grow.
+/// A look at a run that may have been judged before and may still grow.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     looks: Arc<Looks>,
-    /// Blocks that were begun, whatever became of their trials.
+    /// Number of blocks begun, whatever the result of their trials.
     blocks: u32,
     confidence: f64,
 }
 
 impl Look {
-    /// At all that was seen of a run.
+    /// A look at all observations of a run.
     pub(crate) fn at(question: &Question, seen: &Observations) -> Self {
         let blocks = seen.blocks().last().copied().unwrap_or(0);
         let as_planned = if question.blocks == 0 { blocks } else { question.blocks };
@@ -25,7 +25,7 @@ impl Look {
         Self { looks: Looks::of(least, most), blocks, confidence: question.confidence }
     }
 
-    /// The confidence that was asked for, all looks together.
+    /// The requested confidence over all looks.
     pub(crate) fn confidence(&self) -> f64 {
         self.confidence
     }
@@ -35,17 +35,17 @@ impl Look {
         self.looks.level(self.blocks, 1.0 - self.confidence)
     }
 
-    /// The same after so many more blocks, for one of `family` questions.
+    /// The level after `more` blocks, for one of `family` tests.
     pub(crate) fn level_after(&self, more: u32, family: usize) -> f64 {
         self.looks.level(self.blocks.saturating_add(more), (1.0 - self.confidence) / family.max(1) as f64)
     }
 
-    /// A two-sided chance, corrected for all looks.
+    /// Corrects a two-sided p-value for all looks.
     pub(crate) fn corrected(&self, p: f64) -> f64 {
         self.looks.corrected(p, self.blocks)
     }
 
-    /// One look at so many blocks, as most tests need it.
+    /// A single look after this many blocks, for tests.
     #[cfg(test)]
     pub(crate) fn only(blocks: u32) -> Self {
         Self { looks: Looks::of(blocks, blocks), blocks, confidence: 0.95 }

@@ -1,7 +1,7 @@
 //! The value of a measure in one trial, or the reason why there is none.
 //!
-//! A missing value is never a zero: a trial that failed or that the generator limited has no value, and the reason is
-//! given in words. A trial that was not steady has one: leaving it out would select the undisturbed ones.
+//! A missing value is never zero: a trial that failed or was limited by the generator has no value, and the reason is
+//! stated. An unsteady trial has one: omitting it would select the undisturbed ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,26 +14,24 @@ use breme_stats::Histogram;
 
 const NS_PER_S: f64 = 1e9;
 
-/// Why a trial has no value of a measure.
+/// Why a trial has no value for a measure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
-    /// No such trial was run.
     NotRun,
-    /// It failed.
     Failed(String),
     /// It says more about the generator or the machine than about the subject.
     Invalid(String),
-    /// There is no such workload in it, or it did not run in this trial.
+    /// The trial has no such workload, or the workload did not run.
     NoWorkload(String),
-    /// There is no such subject in it.
+    /// The trial has no such subject.
     NoSubject(String),
-    /// Nothing was counted that the value could be made of.
+    /// The counts needed for the value are zero.
     NothingCounted(String),
-    /// The subject shows no counter of this name.
+    /// The subject exposes no counter of this name.
     NoCounter(String),
     /// There was no fault, or no successful response after the last failure.
     NotRecovered(String),
-    /// The record does not hold it.
+    /// The record does not contain it.
     NotKept(String),
 }
 
@@ -53,23 +51,22 @@ impl fmt::Display for Lack {
     }
 }
 
-/// Reads the measures of one trial. Each histogram is decoded once, whatever the number of quantiles that are asked
-/// for.
+/// Reads the measures of one trial. Each histogram is decoded once, however many quantiles are read.
 pub struct Reader<'a> {
     record: &'a TrialRecord,
     decoded: HashMap<(&'a str, TimeKind), Option<Histogram>>,
 }
 
 impl<'a> Reader<'a> {
-    /// Of this trial.
     #[must_use]
     pub fn new(record: &'a TrialRecord) -> Self {
         Self { record, decoded: HashMap::new() }
     }
 
-    /// The value, in the base unit.
+    /// The value in the base unit.
     ///
     /// # Errors
+    ///
     /// The reason why there is none.
     pub fn value(&mut self, measure: &Measure) -> Result<f64, Lack> {
         self.check_trial()?;
@@ -194,7 +191,7 @@ impl<'a> Reader<'a> {
     }
 
     fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
-        // A workload's name stands for the subject that it asked, whichever that is in this trial.
+        // The name of a workload refers to the subject that it loads in this trial.
         let asked = || self.record.subjects.get(&self.record.workloads.get(name)?.subject);
         self.record.subjects.get(name).or_else(asked).ok_or_else(|| Lack::NoSubject(name.to_owned()))
     }
@@ -218,14 +215,14 @@ fn cpu_s(subject: &SubjectRecord) -> f64 {
     (subject.cpu_user_ns + subject.cpu_system_ns) as f64 / NS_PER_S
 }
 
-/// Subjects are watched for the whole trial, so their use is divided by the answers of the whole trial, not of its
+/// Subjects are sampled for the whole trial, so their usage is divided by the responses of the whole trial, not of its
 /// steady part.
 fn answered_in_trial(workload: &WorkloadRecord) -> u64 {
     let by_status: u64 = workload.statuses.values().sum();
     by_status.max(workload.answered)
 }
 
-/// The output of a foreign generator says it, or what it follows from.
+/// Reads the value from the output of a foreign generator, or derives it.
 fn captured(figures: &BTreeMap<String, f64>, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
     let figure = |quantity: &Quantity| figures.get(&quantity.to_string()).copied();
     let derived = || match quantity {
@@ -246,7 +243,7 @@ fn failed(workload: &WorkloadRecord) -> u64 {
     workload.errors.values().sum()
 }
 
-/// Refused connections, and responses of servers that refuse requests for now.
+/// Refused connections, and responses that refuse a request temporarily.
 fn refused(workload: &WorkloadRecord) -> u64 {
     let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
     count(&workload.errors, "refused") + count(&workload.statuses, "503")
@@ -269,7 +266,7 @@ fn hit_ratio(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
     Ok(cache.hits as f64 / positive((cache.hits + cache.misses) as f64, of)?)
 }
 
-/// Stale responses, and those that could be judged.
+/// Stale responses, and those that could be checked.
 fn stale(workload: &WorkloadRecord, of: &str) -> Result<(u64, u64), Lack> {
     let of_versions = workload.stale.as_ref().map(|stale| (stale.count, stale.judged));
     let of_pairs = workload.pairs.map(|pairs| (pairs.stale, pairs.responses));
@@ -310,7 +307,7 @@ fn step_time(workload: &WorkloadRecord, name: &str, figure: TimeFigure) -> Resul
     Ok(nanos / NS_PER_S)
 }
 
-/// All label sets of a counter together: `hits` is the sum of `hits{zone="a"}` and `hits{zone="b"}`.
+/// A counter summed over its label sets: `hits` is the sum of `hits{zone="a"}` and `hits{zone="b"}`.
 fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
     let is_it = |shown: &str| shown == name || shown.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
     let values: Vec<f64> = subject.counters.iter().filter(|(shown, _)| is_it(shown)).map(|(_, &value)| value).collect();

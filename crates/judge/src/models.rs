@@ -1,9 +1,9 @@
-//! Models: a law is fitted to the lower levels and must foretell the higher ones.
+//! Models: fitted to the lower levels, they must predict the higher ones.
 //!
-//! Any curve fits the points that it was fitted to. What a model is worth shows at the levels that were kept from it,
-//! so its error there is what is reported. Growth (linear, Amdahl, the Universal Scalability Law) is fitted to the rate
-//! over the number of users; a queueing model (exact mean value analysis) is not fitted at all: it takes the processor
-//! time per request as the instruments saw it at low load, and says rate and response time for every number of users.
+//! Any curve fits the points that it was fitted to. The value of a model shows at the levels excluded from the fit, so
+//! its error there is reported. Growth (linear, Amdahl, the Universal Scalability Law) is fitted to the rate over the
+//! number of users; a queueing model (exact mean value analysis) is not fitted at all: it takes the CPU time per
+//! request measured at low load and predicts rate and response time for every number of users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::observations::{Observations, overridden};
 use crate::question::Question;
 use crate::words::{amount, count, percent};
 
-/// What became of each model, at each combination of the other factors; and what stands in the way of others.
+/// The result of each model at each combination of the other factors, and the problems of the others.
 pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelOutcome>, Vec<String>) {
     let (mut outcomes, mut warnings) = (Vec::new(), Vec::new());
     for model in &question.models {
@@ -40,21 +40,21 @@ pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelO
     (outcomes, warnings)
 }
 
-/// The rungs of one factor: what was seen at each number of users.
+/// The levels of one factor: the observations at each number of users.
 struct Ladder<'a> {
     model: &'a PlanModel,
     at: Levels,
     rungs: Vec<Rung>,
-    /// What one request costs at each station.
+    /// Service demand of one request at each station.
     demands: Vec<Expression>,
     think_s: f64,
 }
 
 struct Rung {
     users: f64,
-    /// The measure that is modelled.
+    /// Values of the modelled measure.
     values: Vec<f64>,
-    /// Of a queueing model: the mean response time.
+    /// For a queueing model: the mean response time.
     times_s: Vec<f64>,
     demands_s: Vec<Option<f64>>,
     is_held_out: bool,
@@ -114,7 +114,7 @@ impl<'a> Ladder<'a> {
     }
 }
 
-/// The workload that a measure is about: the first that occurs in it.
+/// The workload of a measure: the first one that occurs in it.
 fn workload_of(of: &Expression) -> String {
     let on_workload = |measure: &&Measure| measure.quantity.measured_on() == MeasuredOn::Workload;
     of.measures()
@@ -129,7 +129,7 @@ fn mean_time(workload: &str) -> Expression {
     Expression::Measured { measure: Measure { quantity, of: workload.to_owned() }, at: Vec::new() }
 }
 
-/// What the plan names; else the processor time of all subjects together, which share the machine's processors.
+/// The demands in the plan; else the CPU time of all subjects together, since they share the machine's CPUs.
 fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Expression> {
     match &model.kind {
         ModelKind::Growth => Vec::new(),
@@ -151,12 +151,12 @@ fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Ex
     }
 }
 
-/// The trials at these levels, whatever the number of users.
+/// The trials at these levels, for any number of users.
 fn of_combination<'a>(records: &'a [TrialRecord], at: &'a Levels) -> impl Iterator<Item = &'a TrialRecord> {
     records.iter().filter(|record| at.iter().all(|(factor, level)| record.levels.get(factor) == Some(level)))
 }
 
-/// What the plan says; else what the workload's own users do.
+/// The think time in the plan; else that of the workload.
 fn think_of(model: &PlanModel, workload: &str, at: &Levels, records: &[TrialRecord]) -> f64 {
     if let ModelKind::Mva { think: Some(think), .. } = &model.kind {
         return think.as_secs_f64();
@@ -166,7 +166,8 @@ fn think_of(model: &PlanModel, workload: &str, at: &Levels, records: &[TrialReco
     of_combination(records, at).find_map(of_workload).map_or(0.0, |found| found.think_mean_s.max(0.0))
 }
 
-/// The highest third of growth, at least one; of queueing all but the lowest third, since it needs no fit.
+/// Excludes the highest third for growth, at least one level; for queueing all but the lowest third, since it needs no
+/// fit.
 fn hold_out(rungs: &mut [Rung], kind: &ModelKind) {
     let count = rungs.len();
     let third = (count / 3).max(1).min(count);
@@ -174,7 +175,7 @@ fn hold_out(rungs: &mut [Rung], kind: &ModelKind) {
     rungs.iter_mut().skip(seen).for_each(|rung| rung.is_held_out = true);
 }
 
-/// Through two points goes every law.
+/// Every law fits two points.
 const FITTED_MIN: usize = 3;
 
 fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
@@ -185,8 +186,8 @@ fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
     error.is_finite().then_some(error)
 }
 
-/// The laws of growth. Every trial is a point. Rates scatter by a share of themselves, so each counts with 1 ÷ the
-/// square of its level's.
+/// Fits the laws of growth. Every trial is a point. The scatter of rates is proportional to them, so each is weighted
+/// with 1 ÷ the square of its level's rate.
 fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
     let levels: Vec<growth::Level> = ladder
         .seen_by_fit()
@@ -255,8 +256,8 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
     }
 }
 
-/// Mean value analysis from the demands at the levels that it may see. What the lowest level's time holds besides is a
-/// delay without a queue: the network, the generator.
+/// Mean value analysis from the demands at the levels not excluded. The rest of the lowest level's time is a delay
+/// without a queue: the network, the generator.
 fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, String> {
     let stations = stations_of(ladder, processors)?;
     let lowest = ladder.rungs.first().ok_or("no level has a trial that counts")?;
@@ -291,8 +292,7 @@ fn at(populations: &[Population], users: f64) -> Option<&Population> {
     populations.get(index)
 }
 
-/// A station for each demand. Processor time is spent on any of the machine's processors; of anything else there is
-/// one.
+/// A station for each demand. CPU time can be spent on any of the machine's CPUs; any other station has one server.
 fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, String> {
     let station = |(place, demand): (usize, &Expression)| {
         let seen = ladder.seen_by_fit().filter_map(|rung| rung.demands_s[place]);

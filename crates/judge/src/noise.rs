@@ -1,9 +1,8 @@
 //! The noise floor: how much two trials of the same combination differ.
 //!
-//! Every interval already holds the chance between blocks. It does not hold what makes two trials of the *same
-//! combination* differ in the same direction in each block: the order, a port, a warm disk. The A/A pair shows that. So
-//! an effect counts only if it exceeds the A/A difference ([`breme_stats::noise_floor`]: the farther end of its 50 %
-//! interval).
+//! Every interval covers the random variation between blocks, but not what makes two trials of the *same combination*
+//! differ in the same direction in each block: the order, a port, a warm disk. The A/A pair shows that, so an effect
+//! counts only if it exceeds the A/A difference ([`breme_stats::noise_floor`]: the farther end of its 50 % interval).
 
 use breme_experiment::expression::{Expression, Measure};
 use breme_stats::{FLOOR_CONFIDENCE, hodges_lehmann, noise_floor};
@@ -14,7 +13,7 @@ use crate::look::Look;
 use crate::observations::Observations;
 use crate::question::Question;
 
-/// The floors of all measures.
+/// The noise floors of all measures.
 pub(crate) struct Floors {
     of: Vec<(Expression, Effect)>,
 }
@@ -43,14 +42,13 @@ impl Floors {
         (Self { of }, shown)
     }
 
-    /// What an effect on these measures must exceed: the largest floor among them; none if none was measured on this
-    /// scale.
+    /// The floor for an effect on these measures: the largest among them; none if none was measured on this scale.
     pub(crate) fn of(&self, measures: &[&Measure], scale: Scale) -> Option<f64> {
         let is_involved = |expression: &Expression| matches!(expression, Expression::Measured { measure, at } if at.is_empty() && measures.contains(&measure));
         self.largest(is_involved, scale)
     }
 
-    /// The same for what is shown under a name.
+    /// The same for an expression.
     pub(crate) fn of_expression(&self, expression: &Expression, scale: Scale) -> Option<f64> {
         self.largest(|known| known == expression, scale)
     }
@@ -61,8 +59,8 @@ impl Floors {
     }
 }
 
-/// How far apart two trials of the same thing may be taken to be: a ratio of at least 1, or a difference of at least 0.
-/// Both are the farther end of an interval of [`FLOOR_CONFIDENCE`].
+/// How much two trials of the same combination may differ: a ratio of at least 1, or a difference of at least 0. Both
+/// are the farther end of an interval of [`FLOOR_CONFIDENCE`].
 fn floor_of(effect: &Effect, scale: Scale) -> Option<f64> {
     match scale {
         Scale::Ratio => noise_floor(&effect.blocks.iter().map(|pair| (pair.left, pair.right)).collect::<Vec<_>>()),

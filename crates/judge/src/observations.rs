@@ -1,7 +1,7 @@
-//! What was seen: the value of every measure in every block at every combination of levels.
+//! Observations: the value of every measure in every block at every combination of levels.
 //!
 //! Two trials of one combination in one block (the A/A pair) are one observation of that block, their mean: the block
-//! is the unit of evidence, and a combination that was run twice is merely known better.
+//! is the unit of evidence, and a combination that was run twice is merely known more precisely.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,12 @@ use crate::arithmetic::evaluate;
 use crate::levels::Levels;
 use crate::measure::{Lack, Reader};
 
-/// The values of some measures in all trials of the design.
 pub(crate) struct Observations {
     measures: Vec<Measure>,
     combinations: BTreeMap<Levels, BTreeMap<u32, Block>>,
 }
 
-/// The trials of one combination in one block, by replicate. Of a trial that was run twice, the later one stands.
+/// The trials of one combination in one block, by replicate. The later attempt replaces the earlier one.
 type Block = BTreeMap<u32, Vec<Result<f64, Lack>>>;
 
 impl Observations {
@@ -34,17 +33,17 @@ impl Observations {
         Self { measures, combinations }
     }
 
-    /// The combinations of which there is a trial.
+    /// Combinations with at least one trial.
     pub(crate) fn combinations(&self) -> impl Iterator<Item = &Levels> {
         self.combinations.keys()
     }
 
-    /// The blocks in which this combination was tried.
+    /// The blocks with a trial of this combination.
     pub(crate) fn blocks_of(&self, levels: &Levels) -> impl Iterator<Item = u32> {
         self.combinations.get(levels).into_iter().flat_map(|blocks| blocks.keys().copied())
     }
 
-    /// All blocks of which there is a trial.
+    /// All blocks with at least one trial.
     pub(crate) fn blocks(&self) -> Vec<u32> {
         let mut blocks: Vec<u32> = self.combinations.values().flat_map(|blocks| blocks.keys().copied()).collect();
         blocks.sort_unstable();
@@ -52,7 +51,7 @@ impl Observations {
         blocks
     }
 
-    /// A measure at a combination in a block.
+    /// The value of a measure at a combination in a block.
     pub(crate) fn value(&self, measure: &Measure, levels: &Levels, block: u32) -> Result<f64, Lack> {
         let replicates = self.replicates(measure, levels, block);
         let known: Vec<f64> = replicates.iter().filter_map(|(_, value)| value.clone().ok()).collect();
@@ -62,12 +61,12 @@ impl Observations {
         Ok(mean(&known))
     }
 
-    /// An expression in the first and in the second trial of an A/A pair, where both count.
+    /// An expression in the first and the second trial of an A/A pair, if both count.
     pub(crate) fn pair(&self, expression: &Expression, levels: &Levels, block: u32) -> Option<(f64, f64)> {
         let of = |replicate: u32| {
             evaluate(expression, &mut |measure, at| {
                 let there = overridden(levels, at);
-                // What the expression names elsewhere is the same for both.
+                // Other levels that the expression names are the same for both.
                 if there == *levels {
                     self.replicate(measure, levels, block, replicate)
                 } else {
@@ -88,7 +87,7 @@ impl Observations {
         self.combinations.get(levels).is_some_and(|blocks| blocks.values().any(|block| block.contains_key(&1)))
     }
 
-    /// An expression in a block, at these levels where it does not name others itself.
+    /// An expression in a block, at these levels unless it names others itself.
     pub(crate) fn evaluate(&self, expression: &Expression, levels: &Levels, block: u32) -> Result<f64, Lack> {
         evaluate(expression, &mut |measure, at| self.value(measure, &overridden(levels, at), block))
     }
@@ -102,14 +101,14 @@ impl Observations {
     }
 }
 
-/// These levels, with those that are named instead.
+/// These levels, overridden by the named ones.
 pub(crate) fn overridden(levels: &Levels, named: &[(String, String)]) -> Levels {
     let mut all = levels.clone();
     all.extend(named.iter().cloned());
     all
 }
 
-/// The geometric mean of positive values, since what is compared are ratios; else the arithmetic one.
+/// The geometric mean of positive values, since ratios are compared; else the arithmetic mean.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     geometric_mean(values).unwrap_or_else(|| values.iter().sum::<f64>() / values.len() as f64)
 }

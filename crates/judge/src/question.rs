@@ -1,4 +1,4 @@
-//! What the records are asked: the part of a plan that judging needs.
+//! The part of a plan needed to judge the records.
 
 use breme_experiment::expression::{Claim, Expression, Measure};
 use breme_experiment::plan::{Gate, Plan, PlanMeasure, PlanModel, PlanSearch};
@@ -6,35 +6,31 @@ use breme_experiment::plan::{Gate, Plan, PlanMeasure, PlanModel, PlanSearch};
 use crate::levels::Levels;
 use crate::search::{SearchQuestion, TRIALS_MAX};
 
-/// All that is asked of the records of a run.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Claims, in the plan's order.
+    /// In the plan's order.
     pub hypotheses: Vec<Hypothesis>,
-    /// What is shown and compared, in the plan's order.
+    /// Measures shown and compared, in the plan's order.
     pub measures: Vec<PlanMeasure>,
-    /// Factors with their levels, in the plan's order.
+    /// In the plan's order.
     pub factors: Vec<Factor>,
-    /// Figures of others.
     pub published: Vec<PublishedFigure>,
     /// Searches for a failure point.
     pub searches: Vec<SearchQuestion>,
-    /// Models.
     pub models: Vec<PlanModel>,
-    /// Processors of the machine, for queueing models.
+    /// Number of CPUs of the machine, for queueing models.
     pub processors: u32,
-    /// How sure the intervals are: 0.95.
+    /// Confidence of the intervals: 0.95.
     pub confidence: f64,
-    /// What differs by less than this is practically equal: 0.02 is ±2 %.
+    /// Smaller differences are practically equal: 0.02 is ±2 %.
     pub equal_within: f64,
-    /// What a later run is held to.
+    /// The gate for later runs.
     pub gate: Gate,
-    /// The most blocks that are run. 0: no blocks.
+    /// Limit of the blocks. 0: there are no blocks.
     pub blocks: u32,
-    /// The least and the most blocks of the design, before the run was extended; none if it always was
-    /// [`Self::blocks`].
+    /// The minimum and maximum number of blocks before the run was extended; none if it was always [`Self::blocks`].
     pub looks: Option<(u32, u32)>,
-    /// Trials that are planned in all blocks together, those of searches left out.
+    /// Trials planned in all blocks together, without those of searches.
     pub trials: u32,
 }
 
@@ -63,39 +59,37 @@ impl Default for Question {
 pub struct Hypothesis {
     /// In the author's words.
     pub says: String,
-    /// The claim as it was written.
+    /// The claim as written.
     pub expect: String,
-    /// The claim.
     pub claim: Claim,
-    /// Within what its two sides count as equal. None: the experiment's; and nothing at all for `==` between what is
-    /// counted and a number (`pass(user) == 100 %`).
+    /// The range in which both sides count as equal. None: the experiment's default; and none at all for `==` between a
+    /// count and a number (`pass(user) == 100 %`).
     pub equal_within: Option<f64>,
 }
 
-/// What is varied.
 #[derive(Clone, Debug)]
 pub struct Factor {
-    /// Its name.
     pub name: String,
-    /// Its levels in the plan's order.
+    /// In the plan's order.
     pub levels: Vec<String>,
 }
 
-/// A figure of others, to stand beside the measured one.
+/// A published figure, for comparison with the measured one.
 #[derive(Clone, Debug)]
 pub struct PublishedFigure {
-    /// The name of the measure, as in [`PlanMeasure::name`].
+    /// As in [`PlanMeasure::name`].
     pub measure: String,
-    /// At which levels; factors that are not named stay open.
+    /// The levels; factors not named stay open.
     pub at: Levels,
-    /// The figure, in the base unit (seconds, bytes, share).
+    /// In the base unit (seconds, bytes, share).
     pub value: f64,
-    /// Where it stands.
+    /// Where it was published.
     pub source: String,
 }
 
 impl From<&Plan> for Question {
-    /// What a plan asks. [`Question::processors`] is the machine's, which a plan does not know.
+    /// Takes the questions of a plan. [`Question::processors`] is set by the caller, since the plan does not know the
+    /// machine.
     fn from(plan: &Plan) -> Self {
         let factors = plan.factors.iter().filter(|factor| factor.range.is_none());
         let hypotheses = plan.hypotheses.iter().map(|hypothesis| Hypothesis {
@@ -133,7 +127,7 @@ impl From<&Plan> for Question {
     }
 }
 
-/// Numbers by their size, so that tables and charts can be followed; words as the plan has them.
+/// Sorts numbers by value, for tables and charts; words keep the plan's order.
 fn in_order(levels: &[String]) -> Vec<String> {
     let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
     let mut sorted = levels.to_vec();
@@ -144,7 +138,7 @@ fn in_order(levels: &[String]) -> Vec<String> {
     sorted
 }
 
-/// The measures of a plan, and those of which only others' figures are given.
+/// The measures of a plan, and those with published figures only.
 fn with_published(plan: &Plan) -> Vec<PlanMeasure> {
     let mut measures = plan.measures.clone();
     for published in &plan.published {
@@ -156,7 +150,7 @@ fn with_published(plan: &Plan) -> Vec<PlanMeasure> {
     measures
 }
 
-/// One for each combination of the other factors.
+/// One search for each combination of the other factors.
 fn searches_of(search: &PlanSearch) -> impl Iterator<Item = SearchQuestion> {
     search.others.iter().map(|others| SearchQuestion {
         factor: search.factor.clone(),
@@ -173,7 +167,7 @@ fn searches_of(search: &PlanSearch) -> impl Iterator<Item = SearchQuestion> {
 }
 
 impl Question {
-    /// What is shown: the measures of the plan first, then those that occur in hypotheses and are not among them.
+    /// The measures shown: those of the plan, then those that occur only in hypotheses.
     pub(crate) fn shown(&self) -> Vec<PlanMeasure> {
         let mut shown = self.measures.clone();
         for (measure, _) in self.hypotheses.iter().flat_map(|hypothesis| hypothesis.claim.measures()) {
@@ -185,7 +179,7 @@ impl Question {
         shown
     }
 
-    /// Every measure of a trial that is needed for that.
+    /// Every measure of a trial needed for that.
     pub(crate) fn all_measures(&self) -> Vec<Measure> {
         let mut measures: Vec<Measure> = Vec::new();
         for shown in self.shown() {
@@ -204,7 +198,7 @@ impl Question {
         levels.len() == self.factors.len() && self.factors.iter().all(has)
     }
 
-    /// Where a combination stands in the plan's order.
+    /// The position of a combination in the plan's order.
     pub(crate) fn place(&self, levels: &Levels) -> Vec<usize> {
         let place = |factor: &Factor| {
             let level = levels.get(&factor.name);

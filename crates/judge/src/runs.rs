@@ -1,9 +1,9 @@
-//! Two runs: what differs, and whether the later one is worse.
+//! Comparison of two runs: what differs, and whether the later one is worse.
 //!
 //! The runs have no blocks in common, so values are not paired: the blocks of each run are one sample (Hodges and
-//! Lehmann's shift of two samples on logarithms, with the interval of the rank-sum test). Every measure that both runs
-//! have is shown; only the measures of the gate decide (see `gate`). What else differs between the runs (machine,
-//! versions, plan) is part of the difference too, and is reported.
+//! Lehmann's shift of two samples on logarithms, with the interval of the rank-sum test). All measures common to both
+//! runs are shown; only the measures of the gate decide (see `gate`). Other differences between the runs (machine,
+//! versions, plan) contribute as well, and are reported.
 
 use breme_experiment::expression::{Unit, less_is_better_of};
 use breme_experiment::plan::{Gate, PlanMeasure};
@@ -40,14 +40,13 @@ pub struct Run<'a> {
     pub records: &'a [TrialRecord],
 }
 
-/// What is demanded of a comparison.
+/// Requirements of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareRules {
-    /// The confidence of the intervals: 0.95.
+    /// Confidence of the intervals: 0.95.
     pub confidence: f64,
-    /// What differs by less is practically equal.
+    /// Smaller differences are practically equal.
     pub equal_within: f64,
-    /// What the later run is held to.
     pub gate: Gate,
 }
 
@@ -136,7 +135,7 @@ pub struct RunRow {
     pub sentence: String,
 }
 
-/// What the later run shows beside the earlier one.
+/// Compares the later run with the earlier one.
 #[must_use]
 pub fn compare(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> RunComparison {
     let mut rows = rows(before, after, rules);
@@ -145,7 +144,7 @@ pub fn compare(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> RunCo
     for row in &mut rows {
         row.row.sentence = row_sentence(row);
     }
-    // Stable: what is equally important keeps the plan's order.
+    // A stable sort keeps the plan's order among equals.
     rows.sort_by_key(|row| (row.row.gated.is_none(), rank(&row.row)));
     let mut comparison = RunComparison {
         version: VERSION,
@@ -161,13 +160,13 @@ pub fn compare(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> RunCo
     comparison
 }
 
-/// A row with what it was made of.
+/// A row with its input data.
 pub(crate) struct Drafted {
     pub(crate) measure: PlanMeasure,
     pub(crate) row: RunRow,
     /// The margin of the gate, if it is gated.
     pub(crate) margin: Option<f64>,
-    /// The values of the earlier and the later run on the scale on which they are compared: logarithms, or as they are.
+    /// The values of both runs on the scale of the comparison: logarithms, or unchanged.
     pub(crate) before: Vec<f64>,
     pub(crate) after: Vec<f64>,
     /// Why one of the runs has no value.
@@ -175,18 +174,18 @@ pub(crate) struct Drafted {
 }
 
 impl Drafted {
-    /// A share of the earlier value, on the scale of the comparison.
+    /// Converts a share of the earlier value to the scale of the comparison.
     pub(crate) fn of_share(&self, share: f64) -> f64 {
         if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
     }
 
-    /// Centre and ends of the interval on the scale of the comparison, on which 0 is no difference.
+    /// Centre and ends of the interval on the scale of the comparison; 0 is no difference.
     pub(crate) fn interval(&self) -> Option<[f64; 3]> {
         let ends = [self.row.center?, self.row.low?, self.row.high?];
         Some(if self.row.scale == Scale::Ratio { ends.map(f64::ln) } else { ends })
     }
 
-    /// How far an effect must lie from 0 to be more than the noise between two trials of the same thing.
+    /// The distance from 0 that an effect must exceed to be more than noise between two trials of the same combination.
     pub(crate) fn floor(&self) -> f64 {
         self.row.floor.map_or(0.0, |floor| if self.row.scale == Scale::Ratio { floor.ln() } else { floor })
     }
@@ -208,8 +207,8 @@ fn rows(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> Vec<Drafted>
     drafted.collect()
 }
 
-/// The combinations that both experiments have and at least one of the runs has tried: where the other one has nothing,
-/// that is no reason to pass. In the order of the later run's plan.
+/// The combinations common to both experiments and tried in at least one run: missing values in the other run must not
+/// let it pass. In the order of the later run's plan.
 fn common(before: &Run<'_>, after: &Run<'_>, sides: &[Side; 2]) -> Vec<Levels> {
     let seen = |side: &Side, levels: &Levels| side.seen.combinations().any(|known| known == levels);
     let all = sides.iter().flat_map(|side| side.seen.combinations());
@@ -237,7 +236,7 @@ impl Side {
         Self { seen, floors }
     }
 
-    /// Evenly chosen ones of a long run; if there is none, the reason.
+    /// The values, evenly sampled from a long run; if there are none, the reason.
     fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
         let blocks: Vec<u32> = self.seen.blocks_of(levels).collect();
         let every = blocks.len().div_ceil(VALUES_MAX).max(1);
@@ -279,7 +278,7 @@ fn draft(
         blocks_after: after.len(),
         ..RunRow::default()
     };
-    // A share is compared in percentage points: twice of next to nothing is next to nothing.
+    // Shares are compared in percentage points: twice almost nothing is still almost nothing.
     let is_ratio = measure.unit != Unit::Share && before.iter().chain(&after).all(|&value| value > 0.0);
     row.scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
     let on_scale = |values: Vec<f64>| if is_ratio { values.into_iter().map(f64::ln).collect() } else { values };
@@ -294,10 +293,9 @@ fn draft(
     Drafted { measure: measure.clone(), row, margin, before, after, lack }
 }
 
-/// The chance that `first` lies so far above `second` if it lies above it by `bound` at most, where so many questions
-/// are asked (one-sided). By ranks; where even the least chance that these can give is too large for the number of
-/// questions, by Welch's test. Which one depends on the numbers of blocks and questions and on nothing that was
-/// measured.
+/// One-sided p-value of `first` exceeding `second` by more than `bound`, as one of `questions` tests. By ranks; if
+/// their smallest possible p-value is too large for that number of tests, by Welch's test. The choice depends only on
+/// the numbers of blocks and tests, on nothing measured.
 pub(crate) fn p_above(first: &[f64], second: &[f64], bound: f64, questions: usize, confidence: f64) -> Option<f64> {
     let least = 2.0 * rank_sum_p_min(first.len(), second.len()) * questions as f64;
     if least <= 1.0 - confidence + 1e-9 {
@@ -307,8 +305,8 @@ pub(crate) fn p_above(first: &[f64], second: &[f64], bound: f64, questions: usiz
     }
 }
 
-/// How every row differs. Nobody claimed these differences beforehand, so they are corrected for their number by their
-/// false discovery rate.
+/// The difference of every row. None was claimed in advance, so they are corrected for their number by the false
+/// discovery rate.
 fn correct_for_number(rows: &mut [Drafted], rules: &CompareRules) {
     let varies = |row: &Drafted| row.before.iter().chain(&row.after).any(|value| Some(value) != row.before.first());
     let asked: Vec<usize> =
@@ -377,7 +375,7 @@ fn row_sentence(drafted: &Drafted) -> String {
     format!("{name}: {before} → {after}, {said}{allowed}{few}.")
 }
 
-/// What matters most comes first.
+/// The most important rows come first.
 fn rank(row: &RunRow) -> u8 {
     match (row.gated.as_ref().map(|gated| gated.verdict), row.verdict) {
         (Some(GateVerdict::Worse), _) => 0,
@@ -391,7 +389,7 @@ fn rank(row: &RunRow) -> u8 {
     }
 }
 
-/// What else differs.
+/// Other differences between the runs.
 fn differences(before: &Run<'_>, after: &Run<'_>) -> Vec<String> {
     let (one, other) = (before.head, after.head);
     let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();

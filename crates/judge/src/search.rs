@@ -1,21 +1,20 @@
 //! The search for a failure point: the load at which a condition is first met.
 //!
-//! Plain bisection asks each level once and believes the answer; near the point the answer is a coin, and one wrong
-//! answer early sends all later ones to the wrong place. Here every trial is a **vote** about its level, and the point
-//! is where the fewest votes are on the wrong side of it. A wrong vote is outvoted by the next ones, whenever it came.
-//! The rules, in order:
+//! Plain bisection tests each level once and trusts the result; near the point the result is random, and an early wrong
+//! result leads the rest of the search astray. Here every trial is a **vote** about its level, and the point is where
+//! the fewest votes are on the wrong side of it. Later votes can outvote a wrong one, whenever it occurred. The rules,
+//! in order:
 //!
 //! 1. go up, doubling, until a trial fails; a level counts as failed when failures lead by two;
-//! 2. halve the gap (on a logarithmic scale) until it is as narrow as was asked; both ends must lead by two;
+//! 2. halve the gap (on a logarithmic scale) until it has the requested precision; both ends must lead by two;
 //! 3. confirm with longer trials: the lower end holds, the upper end fails, and the lower end holds again **right
 //!    after** the upper one has failed. If it does not, the system does not recover where it held before (hysteresis),
 //!    and the search goes down until it does.
 //!
-//! The search is a function of the steps so far: nothing else is remembered, so a run that was killed goes on where it
-//! was.
+//! The search is a function of the steps so far and has no other state, so a killed run continues where it stopped.
 //!
-//! After the ideas of MLRsearch (IETF BMWG): many short trials instead of one long one, a share of them may be wrong,
-//! both bounds are kept.
+//! After the ideas of MLRsearch (IETF BMWG): many short trials instead of one long one, tolerance of a share of wrong
+//! ones, both bounds kept.
 
 mod votes;
 
@@ -30,48 +29,46 @@ use crate::judgement::{SearchOutcome, SearchStep};
 use crate::levels::{Levels, in_words};
 use crate::words;
 
-/// The most trials of a search, unless the plan says less.
+/// Limit of the trials of a search, unless the plan sets a lower one.
 pub const TRIALS_MAX: usize = 100;
-/// A level is abandoned when this many more of its trials did not count than did, and its votes are not settled.
+/// A level is abandoned when its uncounted trials exceed the counted ones by this many, and its votes are not settled.
 const UNCOUNTED_LEAD_MAX: usize = 3;
-/// The search gives up after this many trials that did not count, over all levels: the machine is too busy for it.
+/// The search gives up after this many uncounted trials over all levels: the machine is too busy for it.
 const UNCOUNTED_MAX: usize = 30;
 
-/// A search, as the plan has it.
+/// A search of the plan.
 #[derive(Clone, Debug)]
 pub struct SearchQuestion {
-    /// What is turned up: a factor with numbers as levels.
+    /// The factor that is varied; its levels are numbers.
     pub factor: String,
     /// The first level, which should hold.
     pub from: f64,
     /// The last level.
     pub to: f64,
-    /// How near the two ends must be: 0.05 is 5 %.
+    /// Required distance of the two ends: 0.05 is 5 %.
     pub precision: f64,
     /// Whether levels are whole numbers.
     pub is_integer: bool,
-    /// What failing is.
+    /// The condition of failure.
     pub until: Condition,
     /// The levels of the other factors.
     pub at: Levels,
-    /// How long a trial is.
+    /// Length of a trial.
     pub trial: Duration,
-    /// How long one that confirms is.
+    /// Length of a confirming trial.
     pub confirmation: Duration,
-    /// The most trials; no more than [`TRIALS_MAX`].
+    /// Limit of the trials, at most [`TRIALS_MAX`].
     pub trials_max: usize,
 }
 
-/// What is to be done next.
+/// The next action of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// This trial.
+    /// Run a trial.
     Try {
-        /// At this level.
         level: f64,
-        /// For so long.
         length: Duration,
-        /// [`Purpose::Search`], or [`Purpose::Confirmation`].
+        /// [`Purpose::Confirmation`] instead of [`Purpose::Search`].
         is_confirmation: bool,
     },
     /// Nothing: see [`Search::outcome`].
@@ -85,24 +82,23 @@ pub struct Search<'a> {
     steps: Vec<SearchStep>,
 }
 
-/// What there is left to find out.
+/// What remains to be found out.
 enum State {
-    /// A level whose outcome is not known well enough.
+    /// The outcome of this level is not yet certain.
     Ask(f64),
-    /// A longer trial.
+    /// A longer trial is needed.
     Confirm(f64),
-    /// All is known.
+    /// The search is complete.
     Found { is_confirmed: bool },
 }
 
 impl<'a> Search<'a> {
-    /// Without a step.
     #[must_use]
     pub const fn new(question: &'a SearchQuestion) -> Self {
         Self { question, steps: Vec::new() }
     }
 
-    /// With the steps that the records hold, in the order in which they were made.
+    /// Restores the steps from the records, which are in execution order.
     #[must_use]
     pub fn from_records(question: &'a SearchQuestion, records: &[TrialRecord]) -> Self {
         let mut of_it: Vec<&TrialRecord> = records.iter().filter(|record| belongs(question, record)).collect();
@@ -111,12 +107,12 @@ impl<'a> Search<'a> {
         Self { question, steps }
     }
 
-    /// One more step.
+    /// Adds a step.
     pub fn take(&mut self, step: SearchStep) {
         self.steps.push(step);
     }
 
-    /// What is to be done now.
+    /// The next action.
     #[must_use]
     pub fn next(&self) -> Next {
         match self.state() {
@@ -126,7 +122,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is known so far.
+    /// The result so far.
     #[must_use]
     pub fn outcome(&self) -> SearchOutcome {
         let bounds = self.votes().bounds();
@@ -170,7 +166,7 @@ impl<'a> Search<'a> {
         {
             return State::Ask(high);
         }
-        // An abandoned level bounds the search as one that fails does, but proves nothing.
+        // An abandoned level bounds the search like a failing one, but proves nothing.
         let wall = self.abandoned().first().copied().filter(|&wall| fails_at.is_none_or(|high| wall < high));
         match (holds_at, wall.or(fails_at)) {
             (None, None) => State::Ask(self.question.from),
@@ -199,21 +195,21 @@ impl<'a> Search<'a> {
         (low < to).then(|| next.min(to))
     }
 
-    /// A level in the middle of a gap that is too wide yet.
+    /// A level in the middle of a gap that is still too wide.
     fn between(&self, low: f64, high: f64) -> Option<f64> {
         if high <= low * (1.0 + self.question.precision) {
             return None;
         }
         let middle = if low > 0.0 { (low * high).sqrt() } else { high / 2.0 };
         if !self.question.is_integer {
-            // From 0 up there is no end to halving.
+            // Halving towards 0 would never end.
             return (low > 0.0 || high > self.question.to / 1_024.0).then_some(middle);
         }
         let middle = middle.round().clamp(low.floor() + 1.0, (high.ceil() - 1.0).max(low.floor() + 1.0));
         (middle > low && middle < high).then_some(middle)
     }
 
-    /// One end alone: it fails from the first level on, or never.
+    /// There is only one end: it fails from the first level on, or never.
     fn confirm_one(&self, level: f64, fails: bool) -> State {
         match self.confirmations(level) {
             (held, failed) if (if fails { failed } else { held }) > 0 => State::Found { is_confirmed: true },
@@ -221,7 +217,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Both ends; and the lower one again, coming down from the upper.
+    /// Confirms both ends, and the lower one again after the upper one.
     fn confirm_both(&self, low: f64, high: f64) -> State {
         if self.confirmations(low).0 == 0 && self.recoveries(low) == (0, 0) {
             return self.confirm(low);
@@ -240,7 +236,7 @@ impl<'a> Search<'a> {
         self.descend(low)
     }
 
-    /// It does not recover where it held on the way up: further down, in steps that double.
+    /// It does not recover where it held on the way up: search further down, in steps that double.
     fn descend(&self, low: f64) -> State {
         let lowest = self.steps.last().map_or(low, |step| step.level.min(low));
         let is_recovered = self.steps.last().is_some_and(|step| step.is_confirmation && step.failed == Some(false));
@@ -262,12 +258,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How often a level held and failed in longer trials that did not come from above.
+    /// How many longer trials of a level, not coming from above, held and failed.
     fn confirmations(&self, level: f64) -> (usize, usize) {
         self.count_confirmations(level, false)
     }
 
-    /// The same right after a higher level had failed.
+    /// The same right after a failure at a higher level.
     fn recoveries(&self, level: f64) -> (usize, usize) {
         self.count_confirmations(level, true)
     }
@@ -281,7 +277,7 @@ impl<'a> Search<'a> {
         (failed.iter().filter(|failed| !**failed).count(), failed.iter().filter(|failed| **failed).count())
     }
 
-    /// Where it held again, where that is below the level that holds on the way up.
+    /// The level at which it held again, if that is below the level that holds on the way up.
     fn recovers_at(&self, bounds: &Bounds) -> Option<f64> {
         let low = bounds.holds_at?;
         let (held, failed) = self.recoveries(low);
@@ -289,8 +285,8 @@ impl<'a> Search<'a> {
         last.filter(|step| failed > held && step.level < low).map(|step| step.level)
     }
 
-    /// The levels whose trials hardly ever count (INVALID: this generator, on this machine, cannot offer them),
-    /// ascending. One good trial among many bad ones must not keep the search at a level for ever.
+    /// Levels whose trials hardly ever count (INVALID: this generator, on this machine, cannot produce them),
+    /// ascending. One good trial among many bad ones must not keep the search at a level forever.
     fn abandoned(&self) -> Vec<f64> {
         let votes = Votes::of(&self.steps);
         let is_abandoned = |level: f64| {
@@ -343,7 +339,7 @@ fn sentence(outcome: &SearchOutcome, is_done: bool, gave_up: bool) -> String {
     format!("{found}{state}{}.{}", back.unwrap_or_default(), uncounted_in_words(outcome, gave_up))
 }
 
-/// What the trials that did not count have cost.
+/// The cost of the uncounted trials.
 fn uncounted_in_words(outcome: &SearchOutcome, gave_up: bool) -> String {
     let number = |level: &f64| words::amount(*level, breme_experiment::expression::Unit::Plain);
     let of_level = |level: &f64| {

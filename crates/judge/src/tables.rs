@@ -1,4 +1,4 @@
-//! The table of the run: each measure at each combination, the published figure beside it.
+//! The results table: each measure at each combination, next to the published figure.
 
 use breme_experiment::expression::less_is_better_of;
 use breme_experiment::plan::PlanMeasure;
@@ -10,7 +10,6 @@ use crate::observations::Observations;
 use crate::question::{PublishedFigure, Question};
 use crate::words::symbol;
 
-/// A table for each measure of the question.
 pub(crate) fn tables(question: &Question, seen: &Observations) -> Vec<MeasureTable> {
     let mut combinations: Vec<&Levels> = seen.combinations().collect();
     combinations.sort_by_key(|levels| question.place(levels));
@@ -43,13 +42,13 @@ fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: 
     }
 }
 
-/// The interval of the median: the order statistics beyond which it lies too seldom (the sign test turned around). It
-/// asks nothing of the values but that they are of one kind, and it holds the median itself, which the interval of
-/// Walsh averages need not. Of fewer than six it is all of them; a single one has no spread that could be shown.
+/// The interval of the median from order statistics (the inverted sign test). It only assumes that the values are of
+/// one kind, and it contains the median itself, which the interval of Walsh averages need not. Of fewer than six values
+/// it is their range; a single value has no spread.
 fn interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
     let count = sorted.len();
-    // P(so many of the values or fewer lie below the median): a half for each.
+    // P(at most this many of the values lie below the median): a half for each.
     let mut logarithm = -(count as f64) * std::f64::consts::LN_2;
     let (mut at_most, mut outside) = (0.0, 0);
     while outside < count / 2 {
@@ -72,8 +71,8 @@ fn is_about(figure: &PublishedFigure, measure: &PlanMeasure, levels: &Levels) ->
 mod tests {
     use super::*;
 
-    /// The table of the sign test: of 6 to 8 values the range, of 9 to 11 the second from either end, of 20 the sixth,
-    /// of 50 the eighteenth.
+    /// The table of the sign test: for 6 to 8 values the range, for 9 to 11 the second from either end, for 20 the
+    /// sixth, for 50 the eighteenth.
     #[test]
     fn the_interval_is_that_of_the_sign_test() {
         for (count, place) in [(2, 1), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (20, 6), (50, 18), (2_000, 956)] {

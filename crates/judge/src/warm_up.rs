@@ -1,12 +1,12 @@
-//! Which of the warm-ups that were found in single trials are warm-ups.
+//! Decides which warm-ups detected in single trials are real.
 //!
-//! In one trial a warm-up looks like a disturbance that happened to come first. Over the trials of a combination the
-//! two differ: a warm-up is a property of the subject and comes in most of them, a neighbour's disturbance in few
-//! (Welch's procedure, which looks for the warm-up in the average of the replications, rests on the same). If each
-//! trial decided for itself, disturbances at the beginning would be cut off and those at the end would count, and the
-//! trials that were disturbed most would look better than they were.
+//! In one trial a warm-up looks like a disturbance at the beginning. Over the trials of a combination the two differ: a
+//! warm-up is a property of the subject and occurs in most of them, a neighbour's disturbance in few (Welch's
+//! procedure, which searches the average of the replications, has the same basis). If each trial decided for itself,
+//! disturbances at the beginning would be discarded and those at the end would count, and the most disturbed trials
+//! would look better than they were.
 //!
-//! Trials for which a subject was started and trials of a subject that already ran are counted apart.
+//! Trials with a newly started subject and trials with one that already ran are counted separately.
 //!
 //! P. D. Welch: *The statistical analysis of simulation results*, in S. Lavenberg (ed.): *Computer Performance Modeling
 //! Handbook*, Academic Press 1983, 268–328.
@@ -19,8 +19,8 @@ use breme_stats::Histogram;
 
 use crate::levels::Levels;
 
-/// The records as they are judged: a warm-up stays cut off where at least half of the trials of the same kind have one;
-/// elsewhere it counts.
+/// Prepares the records for the judgement: a warm-up remains discarded if at least half of the trials of its kind have
+/// one; else it counts.
 #[must_use]
 pub fn agree_on_warm_ups(records: &[TrialRecord]) -> Cow<'_, [TrialRecord]> {
     let kinds = Kinds::of(records);
@@ -37,10 +37,10 @@ pub fn agree_on_warm_ups(records: &[TrialRecord]) -> Cow<'_, [TrialRecord]> {
     Cow::Owned(agreed)
 }
 
-/// What makes trials comparable: the levels, the workload, and whether a subject was started for them.
+/// Makes trials comparable: the levels, the workload, and whether a subject was started for them.
 type Kind<'a> = (&'a Levels, &'a str, bool);
 
-/// By kind, the trials (by index) and whether a warm-up was found in them.
+/// By kind: the indices of the trials, and whether a warm-up was detected in them.
 struct Kinds<'a>(BTreeMap<Kind<'a>, Vec<(usize, bool)>>);
 
 impl<'a> Kinds<'a> {
@@ -59,7 +59,7 @@ impl<'a> Kinds<'a> {
         Self(kinds)
     }
 
-    /// Trial and workload of the warm-ups that most others do not have.
+    /// Trial and workload of the warm-ups that most others of the kind do not have.
     fn lone_warm_ups(&self) -> impl Iterator<Item = (usize, &'a str)> {
         self.0.iter().flat_map(|((_, name, _), trials)| {
             let found = trials.iter().filter(|(_, has_one)| *has_one).count();
@@ -75,14 +75,14 @@ fn is_started_since(record: &TrialRecord, before: &TrialRecord) -> bool {
     record.subjects.values().any(|subject| end_s - subject.uptime_s > before.started_monotonic_ns as f64 / 1e9)
 }
 
-/// Lets a workload's whole trial count.
+/// Makes a workload's whole trial count.
 fn add_warm_up(workload: &mut WorkloadRecord) {
     let Some(warm_up) = workload.warm_up.take() else { return };
     let Some((response, service)) = whole_times(workload, &warm_up) else {
         workload.warm_up = Some(warm_up);
         return;
     };
-    // A journal of an earlier version has none.
+    // Missing in journals of earlier versions.
     if let Some(connect) = merged(&workload.connect, &warm_up.connect) {
         workload.connect = connect;
     }
@@ -100,7 +100,7 @@ fn add_warm_up(workload: &mut WorkloadRecord) {
     workload.steady = Steady { state: SteadyState::NeverSteady, from_s: 0.0, remark, end_change };
 }
 
-/// Response and service times of the warm-up and the rest together; none if a histogram cannot be read.
+/// Response and service times of the warm-up and the rest together; none if a histogram cannot be decoded.
 fn whole_times(workload: &WorkloadRecord, warm_up: &WarmUpRecord) -> Option<(Distribution, Distribution)> {
     Some((merged(&workload.response, &warm_up.response)?, merged(&workload.service, &warm_up.service)?))
 }
@@ -122,7 +122,7 @@ mod tests {
         Distribution::of(&histogram)
     }
 
-    /// Of one second, and a tenth of it a warm-up in which requests took five times as long.
+    /// Lasts one second; if it has a warm-up, requests in its first tenth take five times as long.
     fn trial(number: u32, has_warm_up: bool, uptime_s: f64) -> TrialRecord {
         let warm_up = WarmUpRecord {
             length_s: 0.1,

@@ -13,23 +13,23 @@ use crate::levels::{Levels, in_words};
 use crate::question::Question;
 use crate::words::{amount, count, without_numbers};
 
-/// The hypervisor took so much of the processors' time that times may be its.
+/// Share of CPU time stolen by the hypervisor above which times may be affected.
 const STEAL_MAX: f64 = 0.01;
-/// Others used so much of the processors' time.
+/// The same for other programs.
 const FOREIGN_MAX: f64 = 0.05;
-/// From this share of the processors' time on, what was used by others is a warning.
+/// Share of CPU time used by others above which there is a warning.
 const DISTURBED_MAX: f64 = 0.2;
-/// Up to this share, trials that do not count are no reason to doubt the others.
+/// Up to this share, uncounted trials cast no doubt on the others.
 const FEW_SHARE: f64 = 0.1;
-/// The most different reasons of one kind that are told.
+/// Limit of the different reasons of one kind in a report.
 const REASONS_MAX: usize = 5;
-/// From so many repeated trials on it is told if most of them are of one combination.
+/// From this number of repeated trials on, a concentration on one combination is reported.
 const UNEVEN_MIN: usize = 4;
-/// The fewest trials of a combination of which it is reported that they still changed at their end.
+/// Minimum number of trials of a combination for a report that they still changed at their end.
 const CHANGING_MIN: usize = 3;
-/// The kind of those that changed after their warm-up.
+/// The kind of trials that changed after their warm-up.
 const NOT_STEADY: &str = "not steady (they count)";
-/// The kind of those that have no result.
+/// The kind of trials without a result.
 const FAILED: &str = "failed";
 
 pub(crate) fn count_trials(question: &Question, records: &[TrialRecord]) -> TrialCounts {
@@ -71,7 +71,7 @@ pub(crate) fn warnings(
         TrialEnd::Complete => Vec::new(),
         TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
     }));
-    // A few trials that do not count cost blocks, which the verdicts heed; many may be a sign of something else.
+    // A few uncounted trials cost blocks, which the verdicts take into account; many may indicate a problem.
     let trials = &judgement.trials;
     let is_few = |number: u32| f64::from(number) <= f64::from(trials.run) * FEW_SHARE;
     let invalid = reasons("INVALID", records, |record| record.invalid_reasons.clone());
@@ -141,8 +141,8 @@ fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
     Some((text, is_one_sided))
 }
 
-/// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers
-/// alone, the first.
+/// The number of trials of a kind and the most frequent reasons; of reasons that differ only in measured numbers, the
+/// first.
 fn reasons(kind: &str, records: &[&TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
     // Status 1 and status 2 are two reasons; 4 ms and 5 ms too late are one.
     let key = |reason: &str| if kind == FAILED { reason.to_owned() } else { without_numbers(reason) };
@@ -166,8 +166,8 @@ fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {
     record.unsteady_workloads().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
 }
 
-/// Combinations whose response time changed in the same direction at the end of most trials: their figures depend on
-/// how long a trial is.
+/// Combinations whose response time changed in the same direction at the end of most trials: their results depend on
+/// the length of a trial.
 fn still_changing(records: &[&TrialRecord]) -> Vec<String> {
     let mut changes: BTreeMap<(&Levels, &str), Vec<f64>> = BTreeMap::new();
     for record in records.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
@@ -200,7 +200,7 @@ fn still_changing_at(levels: &Levels, workload: &str, changes: &[f64]) -> Option
     })
 }
 
-/// Blocks in which a combination has no value, and between which bounds its median lies whatever they would have shown.
+/// Blocks in which a combination has no value, and the bounds of its median whatever the missing values.
 fn missing(question: &Question, records: &[&TrialRecord], judgement: &Judgement) -> Vec<String> {
     let shown = question.shown();
     let (Some(measure), Some(table)) = (shown.first(), judgement.tables.first()) else { return Vec::new() };
@@ -226,12 +226,12 @@ fn missing(question: &Question, records: &[&TrialRecord], judgement: &Judgement)
     table.rows.iter().filter_map(of_row).take(REASONS_MAX).collect()
 }
 
-/// Between which values the median lies of these and so many unknown ones; none if it may be anywhere.
+/// The bounds of the median of these values and `unknown` more; none if it may be anywhere.
 fn median_bounds(known: impl Iterator<Item = f64>, unknown: usize) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = known.collect();
     sorted.sort_by(f64::total_cmp);
     let all = sorted.len() + unknown;
-    // The two middle places; one and the same if their number is odd.
+    // The two middle positions, equal if their number is odd.
     let (lower, upper) = (all.checked_sub(1)? / 2, all / 2);
     let low = sorted.get(lower.checked_sub(unknown)?)?;
     Some((*low, *sorted.get(upper)?))
@@ -264,7 +264,7 @@ fn against_the_law(judgement: &Judgement) -> Option<String> {
     ))
 }
 
-/// Users gather before the bottleneck.
+/// Users queue at the bottleneck.
 fn held_by_the_generator(judgement: &Judgement) -> Option<String> {
     let held: Vec<_> = judgement.laws.iter().filter(|law| law.held_share > HELD_SHARE_MAX).collect();
     let worst = held.iter().max_by(|one, other| one.held_share.total_cmp(&other.held_share))?;
@@ -281,7 +281,7 @@ fn held_by_the_generator(judgement: &Judgement) -> Option<String> {
 /// A subject whose resident memory grows in most trials of a combination.
 fn growing(records: &[&TrialRecord]) -> Vec<String> {
     let mut growths: BTreeMap<&str, BTreeMap<&Levels, Vec<f64>>> = BTreeMap::new();
-    // While connections come, every server grows.
+    // While connections are added, every server grows.
     let is_constant = |record: &&&TrialRecord| !record.workloads.values().any(|workload| workload.is_changing);
     for record in records.iter().filter(is_constant) {
         for (name, subject) in &record.subjects {
@@ -311,7 +311,7 @@ fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<Stri
     ))
 }
 
-/// In how many trials, and how much at most.
+/// The number of trials, and the maximum.
 fn disturbed(
     records: &[&TrialRecord],
     by: &str,
@@ -338,7 +338,7 @@ mod tests {
     fn unknown_values_bound_the_median() {
         let bounds = |known: &[f64], unknown| median_bounds(known.iter().copied(), unknown);
         assert_eq!(bounds(&[3.0, 1.0, 2.0], 0), Some((2.0, 2.0)));
-        // Of five the third; both unknown ones below it, or both above.
+        // The third of five; both unknown values are below it, or both above.
         assert_eq!(bounds(&[1.0, 2.0, 3.0], 2), Some((1.0, 3.0)));
         assert_eq!(bounds(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 1), Some((3.0, 5.0)));
         assert_eq!(bounds(&[1.0, 2.0], 2), None);

@@ -1,11 +1,10 @@
-//! Numbers, levels and effects in words.
+//! Formats numbers, levels and effects as text.
 
 use breme_experiment::expression::{Quantity, Unit, less_is_better};
 
 use crate::judgement::{Effect, Scale};
 use crate::levels::Levels;
 
-/// The symbol of a table's unit.
 pub(crate) fn symbol(unit: Unit) -> &'static str {
     match unit {
         Unit::Seconds => "s",
@@ -17,24 +16,24 @@ pub(crate) fn symbol(unit: Unit) -> &'static str {
     }
 }
 
-/// The digits of an amount.
+/// Significant digits of an amount.
 const DIGITS: usize = 3;
-/// The most digits that it takes to tell an amount from another.
+/// Limit of the digits used to distinguish an amount from another.
 const DIGITS_MAX: usize = 12;
 
-/// `12.3 ms`, `4,200/s`, `1.2 %`, `64.0 MB`: to three digits.
+/// `12.3 ms`, `4,200/s`, `1.2 %`, `64.0 MB`: with three digits.
 #[must_use]
 pub fn amount(value: f64, unit: Unit) -> String {
     amount_to(DIGITS, value, unit)
 }
 
-/// The same, with more digits where it takes them to tell it from another amount: 99.98 % is not 100 %.
+/// The same, with more digits if needed to distinguish it from another amount: 99.98 % is not 100 %.
 pub(crate) fn amount_beside(other: f64, value: f64, unit: Unit) -> String {
     let is_apart = |digits: &usize| amount_to(*digits, value, unit) != amount_to(*digits, other, unit);
     amount_to((DIGITS..=DIGITS_MAX).find(is_apart).unwrap_or(DIGITS), value, unit)
 }
 
-/// A number that somebody wrote: with all its digits.
+/// A number from the plan, with all its digits.
 pub(crate) fn exact(value: f64) -> String {
     number_to(DIGITS_MAX, value)
 }
@@ -53,14 +52,14 @@ fn amount_to(digits: usize, value: f64, unit: Unit) -> String {
 }
 
 fn in_best(digits: usize, value: f64, units: &[(f64, &str)]) -> String {
-    // What rounds to a thousand of one unit is one of the next.
+    // A value that rounds to a thousand of one unit is one of the next.
     let fits = |(size, _): &&(f64, &str)| value.abs() >= size * 0.9995;
     let smallest = if value == 0.0 { units.iter().find(|(size, _)| *size == 1.0) } else { units.last() };
     let best = units.iter().find(fits).or(smallest);
     best.map_or_else(|| number_to(digits, value), |(size, name)| number_to(digits, value / size) + name)
 }
 
-/// To so many digits, thousands apart.
+/// Formats with this many digits and separated thousands.
 fn number_to(digits: usize, value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -77,9 +76,9 @@ fn with_commas(text: &str) -> String {
     format!("{sign}{}{rest}", breme_base::group_digits(whole))
 }
 
-/// `0.83 (0.79–0.88)`: a ratio with its interval, all three with the digits of the first.
+/// `0.83 (0.79–0.88)`: a ratio with its interval, all three with the same number of decimals.
 pub(crate) fn with_interval(center: f64, low: f64, high: f64) -> String {
-    // An end that is not 1 must not read as 1: whether the interval holds "no difference" is what it is read for.
+    // An end that is not 1 must not be displayed as 1: readers look whether the interval contains "no difference".
     let is_apart = |places: &usize| {
         [low, high].iter().all(|&end| end == 1.0 || format!("{end:.places$}") != format!("{:.places$}", 1.0))
     };
@@ -90,7 +89,7 @@ pub(crate) fn with_interval(center: f64, low: f64, high: f64) -> String {
     format!("{center:.places$} ({low:.places$}–{high:.places$})")
 }
 
-/// The most decimal places that it takes to tell the end of an interval from 1.
+/// Limit of the decimal places used to distinguish the end of an interval from 1.
 const RATIO_PLACES_MAX: usize = 4;
 
 fn ratio_places(ratio: f64) -> usize {
@@ -115,11 +114,11 @@ pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
     }
 }
 
-/// How a quantity is said to be more or less: which of two things is named first, and in which words.
+/// The wording of a comparison: which side is named first, and with which words.
 struct Saying {
     /// `is`, `answers`.
     verb: &'static str,
-    /// `faster`, where the lesser one is spoken of and its ratio turned around.
+    /// `faster`: the smaller side is named, and the ratio is inverted.
     faster: bool,
     /// `requests per second`.
     noun: String,
@@ -143,11 +142,11 @@ fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
 }
 
 /// "`cached` is 3.9 times (3.7–4.1) faster than `source`": a ratio left ÷ right that is clearly not 1, as a sentence
-/// without its full stop.
+/// without a full stop.
 ///
-/// Of times, the faster one is named first and the ratio is that of the longer time to the shorter: 30 % faster is what
-/// takes 1 ÷ 1.3 of the time, as 3.9 times faster is what takes 1 ÷ 3.9. Of amounts, the one with more is named first
-/// if it has twice as much.
+/// Of times, the faster one is named first and the ratio is that of the longer time to the shorter: 30 % faster means 1
+/// ÷ 1.3 of the time, as 3.9 times faster means 1 ÷ 3.9. Of amounts, the larger one is named first if it is at least
+/// twice as large.
 pub(crate) fn different(
     quantity: Option<&Quantity>,
     measure: &str,
@@ -200,7 +199,7 @@ pub(crate) fn percent(center: f64, low: f64, high: f64) -> String {
     if low == high { format!("{center} %") } else { format!("{center} % ({low}–{high} %)") }
 }
 
-/// `at 1 user, path=cached`; nothing for no levels.
+/// `at 1 user, path=cached`; empty without levels.
 pub(crate) fn at_levels(levels: &Levels) -> String {
     let each: Vec<String> = levels
         .iter()
@@ -209,13 +208,13 @@ pub(crate) fn at_levels(levels: &Levels) -> String {
     if each.is_empty() { String::new() } else { format!("at {}", each.join(", ")) }
 }
 
-/// `cached, 250 users`: levels by their names alone, where these are words.
+/// `cached, 250 users`: levels without their factors if they are words.
 pub(crate) fn of_levels(levels: &Levels) -> String {
     let each: Vec<String> = levels.iter().map(|(factor, level)| of_level(factor, level)).collect();
     each.join(", ")
 }
 
-/// One level by its name; a number needs its factor: `250 users`, `crowd=250`.
+/// One level without its factor; a number needs it: `250 users`, `crowd=250`.
 pub(crate) fn of_level(factor: &str, level: &str) -> String {
     if level.parse::<f64>().is_err() {
         return level.to_owned();
@@ -223,7 +222,7 @@ pub(crate) fn of_level(factor: &str, level: &str) -> String {
     numbered(factor, level).unwrap_or_else(|| format!("{factor}={level}"))
 }
 
-/// `1 user`, `250 users`: a number of a factor whose name is a noun in the plural.
+/// `1 user`, `250 users`: a number of a factor whose name is a plural noun.
 fn numbered(factor: &str, level: &str) -> Option<String> {
     level.parse::<u64>().ok()?;
     let is_word = factor.chars().all(|c| c.is_ascii_lowercase());
@@ -236,8 +235,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// What two texts have in common that say the same with other numbers: every trial is late by its own number of
-/// milliseconds.
+/// Removes the numbers of a text, so that messages that differ only in them compare equal.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The published schemas of judgements and comparisons of runs are those of the code.
+//! The published schemas of judgements and comparisons of runs match the code.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 

@@ -1,8 +1,8 @@
-//! The result of a case as readers ask for it.
+//! The result of a case in the form that readers expect.
 //!
-//! A claim is tested against its bound: of `rate(a) > 1.2 * rate(b)` the statistics are those of `rate(a)` ÷
-//! `1.2 * rate(b)`. Readers want `rate(a)` ÷ `rate(b)` and the claimed 1.2 beside it. Multiplying estimate and interval
-//! by the constant changes nothing else.
+//! A claim is tested against its bound: for `rate(a) > 1.2 * rate(b)` the statistics are those of `rate(a)` ÷ `1.2 *
+//! rate(b)`. Readers want `rate(a)` ÷ `rate(b)`, compared with the claimed 1.2. Multiplying estimate and interval by
+//! the constant changes nothing else.
 
 use breme_experiment::expression::{Claim, Expression, Operation, Relation, Unit};
 
@@ -17,7 +17,7 @@ pub(super) fn of_case(claim: &Claim, case: &Case) -> Option<Finding> {
     Shape::of(claim, case)?.finding(claim, case, [center?, low?, high?])
 }
 
-/// The constant factors of both sides, by which a ratio is shown without them.
+/// The constant factors of both sides, which are removed from the displayed ratio.
 pub(super) fn factors(claim: &Claim, scale: Scale) -> (f64, f64) {
     match scale {
         Scale::Ratio => (without_factor(&claim.left).0, without_factor(&claim.right).0),
@@ -25,19 +25,19 @@ pub(super) fn factors(claim: &Claim, scale: Scale) -> (f64, f64) {
     }
 }
 
-/// Whether the finding itself says in which levels both sides differ: "with a … with b".
+/// Whether the finding itself names the levels in which both sides differ: "with a … with b".
 pub(super) fn says_levels(claim: &Claim, case: &Case) -> bool {
     let Some(Shape::Ratio { left, right, .. }) = Shape::of(claim, case) else { return false };
     sides(left, right, &case.levels).is_some()
 }
 
-/// Which number a claim is about.
+/// The number that a claim is about.
 enum Shape<'a> {
-    /// `left ÷ right`, claimed to be on some side of `bound`.
+    /// `left ÷ right`, claimed to be on one side of `bound`.
     Ratio { left: &'a Expression, right: &'a Expression, bound: f64 },
-    /// `left − right`, claimed to be on some side of 0.
+    /// `left − right`, claimed to be on one side of 0.
     Difference,
-    /// `of`, claimed to be on some side of `bound`, which is the claim's left side if `is_turned`.
+    /// `of`, claimed to be on one side of `bound`, which is the claim's left side if `is_turned`.
     Value { of: &'a Expression, bound: f64, is_turned: bool },
 }
 
@@ -85,7 +85,7 @@ impl<'a> Shape<'a> {
             Self::Difference => (FindingKind::Difference, &claim.left, claim.right.to_string(), claim.left.unit(), 0.0),
             Self::Value { of, bound, .. } => (FindingKind::Value, *of, String::new(), of.unit(), *bound),
         };
-        // A number is repeated as it was claimed.
+        // A number is repeated as written in the claim.
         let written = match self {
             Self::Value { is_turned: true, .. } => claim.left.to_string(),
             Self::Value { .. } => claim.right.to_string(),
@@ -123,7 +123,7 @@ impl<'a> Shape<'a> {
                 format!("`{}` minus `{}` is {said}", claim.left, claim.right)
             }
             Self::Value { of, bound, .. } => {
-                // What is below 500 must not read as 500.
+                // A value below 500 must not be displayed as 500.
                 let said = between(numbers, |value| words::amount_beside(*bound, value, of.unit()));
                 format!("`{of}` is {said}")
             }
@@ -137,7 +137,7 @@ fn between(numbers: [f64; 3], told: impl Fn(f64) -> String) -> String {
     if low == high { center } else { format!("{center} ({low} to {high})") }
 }
 
-/// What it is a multiple of, and how many times: of `1.2 * rate(b)` that is 1.2 and `rate(b)`.
+/// Separates a constant factor: `1.2 * rate(b)` is 1.2 and `rate(b)`.
 fn without_factor(expression: &Expression) -> (f64, &Expression) {
     let Expression::Binary { operation, left, right } = expression else { return (1.0, expression) };
     let (factor, rest) = match (operation, &**left, &**right) {
@@ -156,11 +156,11 @@ fn without_factor(expression: &Expression) -> (f64, &Expression) {
 /// One measure at two combinations of levels.
 struct Sides {
     measure: String,
-    /// In what the left side differs from the right one.
+    /// Levels of the left side that differ.
     left: String,
-    /// In what the right side differs from the left one.
+    /// Levels of the right side that differ.
     right: String,
-    /// `at crowd=250`: what both sides name.
+    /// `at crowd=250`: levels common to both sides.
     common: String,
 }
 

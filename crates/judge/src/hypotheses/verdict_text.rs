@@ -1,4 +1,4 @@
-//! What became of a hypothesis, in words with its numbers.
+//! The verdict on a hypothesis in words and numbers.
 
 use breme_experiment::expression::{Claim, Unit};
 
@@ -8,15 +8,14 @@ use crate::judgement::{BlockPair, Case, Effect, FindingKind, Scale, Verdict};
 use crate::levels::Levels;
 use crate::words::{amount, at_levels, count};
 
-/// What is said of a hypothesis.
 #[derive(Default)]
 pub(super) struct VerdictText {
-    /// All of it.
+    /// The complete text.
     pub(super) sentence: String,
-    /// The number that decides: "At 1 user `rate(user)` with a is 1.01 times (0.99–1.10) that with b; claimed: more
-    /// than 1.2".
+    /// The deciding number: "At 1 user `rate(user)` with a is 1.01 times (0.99–1.10) that with b; claimed: more than
+    /// 1.2".
     pub(super) finding: String,
-    /// What it rests on.
+    /// The basis of the verdict.
     pub(super) basis: String,
 }
 
@@ -65,7 +64,7 @@ fn head_of(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The case that is quoted: what refutes is clearest, what supports is least clear.
+/// The case to quote: the clearest that refutes, or the least clear that supports.
 fn telling<'a>(verdict: Verdict, same: &[&'a Case]) -> Option<&'a Case> {
     same.iter().copied().min_by(|one, other| {
         let (one, other) = (strength(&one.effect), strength(&other.effect));
@@ -73,7 +72,7 @@ fn telling<'a>(verdict: Verdict, same: &[&'a Case]) -> Option<&'a Case> {
     })
 }
 
-/// At how many combinations; nothing for a hypothesis with one.
+/// The number of combinations; empty for a hypothesis with one.
 fn share(same: usize, all: usize) -> String {
     match all {
         1 => String::new(),
@@ -102,7 +101,7 @@ fn tail_of(case: &Case) -> String {
     format!("{more}{reason}")
 }
 
-/// The case's levels, but for those that the finding itself names.
+/// The case's levels except those that the finding itself names.
 fn levels_beside(claim: &Claim, case: &Case) -> Levels {
     let measures = claim.measures();
     let is_named = |factor: &String| measures.iter().any(|(_, at)| at.iter().any(|(name, _)| name == factor));

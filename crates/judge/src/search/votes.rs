@@ -1,12 +1,12 @@
-//! What all trials of a search say together about where it begins to fail.
+//! The votes of all trials of a search on where the system begins to fail.
 
 use crate::judgement::SearchStep;
 
-/// A longer trial says as much as three.
+/// A longer trial has the weight of three.
 const CONFIRMATION_VOTES: u32 = 3;
-/// A level is settled when one side leads by so many votes …
+/// A level is settled when one side leads by this many votes …
 const LEAD: u32 = 2;
-/// … or when it leads at all after so many: then the level is a coin, and which side it falls on does not matter.
+/// … or leads at all after this many: then the level is a coin toss, and its side does not matter.
 const ENOUGH: u32 = 7;
 
 /// The votes on each level, ascending.
@@ -20,7 +20,7 @@ struct Level {
     failed: u32,
 }
 
-/// The two levels between which the point lies.
+/// The two levels that enclose the failure point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bounds {
     pub holds_at: Option<f64>,
@@ -33,7 +33,7 @@ impl Votes {
         for (index, step) in steps.iter().enumerate() {
             let Some(failed) = step.failed else { continue };
             if failed && is_from_above(steps, index) {
-                // It says that the system does not recover, not that it fails here on the way up.
+                // Shows that the system does not recover, not that it fails here on the way up.
                 continue;
             }
             let votes = if step.is_confirmation { CONFIRMATION_VOTES } else { 1 };
@@ -49,7 +49,7 @@ impl Votes {
     }
 
     /// The split with the fewest votes on its wrong side: failures below it, successes above. Of several, the lowest:
-    /// it is asked again.
+    /// that level is tested again.
     pub(super) fn bounds(&self) -> Bounds {
         let mut wrong: u32 = self.levels.iter().map(|level| level.held).sum();
         let (mut least, mut split) = (wrong, 0);
@@ -65,7 +65,7 @@ impl Votes {
         }
     }
 
-    /// Whether a level's own votes tell on which side it is.
+    /// Whether a level's own votes decide its side.
     pub(super) fn is_settled(&self, level: f64) -> bool {
         let Some(votes) = self.levels.iter().find(|known| is_same(known.level, level)) else { return false };
         let lead = votes.held.abs_diff(votes.failed);
@@ -73,7 +73,7 @@ impl Votes {
     }
 }
 
-/// Levels go through text and back.
+/// Levels are converted to text and back.
 pub(super) fn is_same(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }
@@ -111,7 +111,7 @@ mod tests {
         check(&[(1.0, false), (2.0, false), (4.0, true)], Some(2.0), Some(4.0));
         // One failure far below many successes is outvoted.
         check(&[(1.0, false), (2.0, true), (4.0, false), (8.0, false), (16.0, true)], Some(8.0), Some(16.0));
-        // Evenly divided: the lower split, so that the level is asked again.
+        // Evenly divided: the lower split, so that the level is tested again.
         check(&[(1.0, false), (2.0, true), (2.0, false)], Some(1.0), Some(2.0));
     }
 

@@ -1,4 +1,4 @@
-//! Two runs beside each other: a gate that passes what is demonstrably not worse, and nothing else.
+//! Comparison of two runs: the gate passes what is demonstrably not worse, and nothing else.
 
 use breme_experiment::plan::{Gate, GatedMeasure, MARGIN_DEFAULT};
 use breme_experiment::record::{Machine, RunHead};
@@ -10,7 +10,7 @@ fn experiment(blocks: u32) -> Experiment {
     Experiment::new(vec![factor("path", &["source", "cached"])], blocks, Noise::Normal, 0.02)
 }
 
-/// Users at so many levels.
+/// Users at `combinations` levels.
 fn experiment_of(combinations: usize, blocks: u32, noise: Noise, size: f64) -> Experiment {
     let levels: Vec<String> = (1..=combinations).map(|users| users.to_string()).collect();
     let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
@@ -54,7 +54,7 @@ fn what_is_slower_is_worse_and_what_is_faster_passes() {
         worse.sentence
     );
     assert!(worse.sentence.contains(", allowed ≤ 1.050."), "{}", worse.sentence);
-    // The rate is shown, and not gated.
+    // The rate is shown, but not gated.
     let rates: Vec<RunVerdict> = worse.rows.iter().filter(|row| row.gated.is_none()).map(|row| row.verdict).collect();
     assert_eq!((rates.len(), rates[0], worse.rows[0].gated.is_some()), (2, RunVerdict::Worse, true));
     assert!(worse.warnings.is_empty(), "{:?}", worse.warnings);
@@ -67,7 +67,7 @@ fn what_is_slower_is_worse_and_what_is_faster_passes() {
 fn the_margin_decides_how_much_worse_is_too_much() {
     let rules = gate(&["mean(user)", "rate(user)"], 0.5);
     assert_eq!(compared(8, 1, &rules, |_| 1.3).verdict, GateVerdict::NotWorse);
-    // A rate may fall to a half: the time may double.
+    // A rate may be halved: the time may double.
     let rows = compared(8, 1, &rules, |_| 1.8).rows;
     let verdict = |name: &str| rows.iter().find(|row| row.measure == name).unwrap().gated.as_ref().unwrap().verdict;
     assert_eq!([verdict("mean(user)"), verdict("rate(user)")], [GateVerdict::Worse, GateVerdict::NotWorse]);
@@ -76,7 +76,7 @@ fn the_margin_decides_how_much_worse_is_too_much() {
     assert_eq!(compared(8, 1, &rules, |_| 1.5).verdict, GateVerdict::NotWorse);
 }
 
-/// How a planted slowdown is judged: verdicts over these seeds.
+/// Verdicts on an injected slowdown, over these seeds.
 fn verdicts(combinations: usize, blocks: u32, noise: Noise, slower: f64, seeds: u64) -> [usize; 3] {
     verdicts_within(0.05, combinations, blocks, noise, slower, seeds)
 }
@@ -103,7 +103,7 @@ fn each_cell(mut check: impl FnMut(usize, u32, Noise)) {
     }
 }
 
-/// The order of [`GateVerdict`].
+/// In the order of [`GateVerdict`].
 const NOT_WORSE: usize = 0;
 const WORSE: usize = 1;
 
@@ -131,14 +131,14 @@ fn a_planted_slowdown_by_a_fifth_does_not_pass() {
     });
 }
 
-/// What is slower by just the margin passes in at most 2.5 % of the runs, and is called worse in at most as many,
+/// A slowdown of exactly the margin passes in at most 2.5 % of the runs, and is called worse in at most as many,
 /// whatever the number of rows.
 #[test]
 fn a_slowdown_as_large_as_the_margin_seldom_passes_and_is_seldom_called_worse() {
     for (rows, seeds) in [(1, 400), (5, 60), (30, 10)] {
         for noise in NOISES {
             let counts = verdicts(rows, 6, noise, 1.05, seeds);
-            // 0.025 · 400 = 10 with a standard deviation of 3.1; of more rows none should pass.
+            // 0.025 · 400 = 10 with a standard deviation of 3.1; with more rows none should pass.
             let most = if rows == 1 { 20 } else { seeds as usize / 10 };
             assert!(counts[NOT_WORSE] <= most, "{rows} rows, {noise:?}: {counts:?}");
             assert!(counts[WORSE] <= most.max(3), "{rows} rows, {noise:?}: {counts:?}");
@@ -204,7 +204,7 @@ fn a_hundredfold_difference_is_seen_in_every_row_whatever_their_number() {
         compared_of(&experiment_of(30, 6, Noise::Normal, 0.03), 1, &gate(&["rate(user)"], 0.05), |_| 100.0);
     assert_eq!(comparison.rows.len(), 60);
     assert!(comparison.rows.iter().all(|row| row.verdict == RunVerdict::Worse), "{:?}", comparison.rows);
-    // In the order of the plan, not of the text: 2 comes before 10.
+    // In the order of the plan, not alphabetical: 2 comes before 10.
     let users: Vec<&str> = comparison.rows[..30].iter().map(|row| row.levels["users"].as_str()).collect();
     assert_eq!(users, (1..=30).map(|users| users.to_string()).collect::<Vec<_>>());
 }
@@ -237,7 +237,7 @@ fn few_blocks_and_nothing_in_common_give_no_verdict() {
     }
 }
 
-/// A combination that both plans have and only one run has tried, or in which every trial failed, does not pass.
+/// A combination of both plans that only one run has tried, or in which every trial failed, does not pass.
 #[test]
 fn a_combination_without_values_gives_no_verdict() {
     let (experiment, rules) = (experiment(6), gate(&["mean(user)"], 0.05));
@@ -256,8 +256,7 @@ fn a_combination_without_values_gives_no_verdict() {
     assert!(turned.sentence.contains("path=cached: the earlier run has no value: not run"), "{}", turned.sentence);
 }
 
-/// The table of docs/METHODS.md: `cargo test -p breme-experiment --test judging -- --ignored --nocapture
-/// table_of_the_gate`.
+/// The table of docs/METHODS.md: `cargo test -p breme-judge --test judging -- --ignored --nocapture table_of_the_gate`.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_the_gate() {

@@ -1,4 +1,4 @@
-//! The whole judgement of a small made experiment, word for word: what a report gets to render.
+//! The complete judgement of a small artificial experiment, word for word: the input of a report.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn records(experiment: &Experiment) -> Vec<TrialRecord> {
     for record in &mut records {
         let user = record.workloads.get_mut("user").unwrap();
         let mut histogram = Histogram::new();
-        // Exponential times of this mean.
+        // Exponential times with this mean.
         (0..300).for_each(|_| histogram.record((-user.response.mean_ns * (1.0 - random.unit()).ln()) as u64));
         user.response.histogram = histogram.encode();
     }
@@ -78,7 +78,7 @@ fn records(experiment: &Experiment) -> Vec<TrialRecord> {
     records
 }
 
-/// What a person reads of it.
+/// The part for people.
 #[test]
 fn words() {
     let experiment = experiment();
@@ -96,7 +96,7 @@ fn words() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
-/// What a program reads of it: a smaller one, all its fields.
+/// The part for programs: all fields of a smaller experiment.
 #[test]
 fn fields() {
     let mut experiment = Experiment::new(vec![factor("path", &["source", "cached"])], 2, Noise::Normal, 0.02);
@@ -108,7 +108,7 @@ fn fields() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&rounded(&serde_json::to_value(judgement).unwrap())).unwrap());
 }
 
-/// To six digits, so that no other library of mathematics changes it.
+/// To six digits, so that another math library does not change it.
 fn rounded(value: &serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {

@@ -6,7 +6,7 @@ use breme_judge::{Levels, is_decided, judge};
 
 use crate::made::{Experiment, Noise, factor, hypothesis};
 
-/// The claim that is decided.
+/// The claim to be decided.
 pub const FASTER: &str = "mean(user) [build=new] < mean(user) [build=old]";
 /// Blocks of the default design.
 pub const LEAST: u32 = 6;
@@ -30,13 +30,13 @@ pub struct Grown {
 }
 
 impl Grown {
-    /// Whether it says that one is faster than the other, whichever.
+    /// Whether it finds one faster than the other, in either direction.
     pub fn is_difference(&self) -> bool {
         matches!(self.verdict, Verdict::Supported | Verdict::Refuted)
     }
 }
 
-/// Looks after each block, as the laboratory does. The mean time of `new` is that of `old` times `ratio`.
+/// Judges after each block, like the laboratory. The mean time of `new` is that of `old` times `ratio`.
 pub fn grow(experiment: &Experiment, seed: u64, ratio: f64) -> Grown {
     let truth = |levels: &Levels| if levels["build"] == "new" { 0.01 * ratio } else { 0.01 };
     let records = experiment.run(seed, truth);

@@ -1,5 +1,5 @@
-//! Trials on a machine that is shared, second by second: what a neighbour's bursts, a warm-up and a drift make of the
-//! response times of two builds whose true ratio is known.
+//! Trials on a shared machine, second by second: the effect of a neighbour's bursts, a warm-up and a drift on the
+//! response times of two builds with a known true ratio.
 
 use breme_base::Random;
 use breme_experiment::record::{Distribution, Steady, SteadyState, TrialRecord, WarmUpRecord};
@@ -11,10 +11,10 @@ use crate::made::{Experiment, Noise, factor, levels, measure, trial, workload};
 
 /// Values of a trial's series.
 const VALUES: usize = 50;
-/// The mean time of the old build when nothing disturbs it.
+/// Mean time of the undisturbed old build.
 const TIME_S: f64 = 0.01;
 
-/// What disturbs the trials. Lengths are in values, of which a trial has [`VALUES`].
+/// Disturbances of the trials. Lengths are in values, of which a trial has [`VALUES`].
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     pub name: &'static str,
@@ -23,16 +23,16 @@ pub struct World {
     /// Mean length of a burst, and of the pause between two.
     pub burst: f64,
     pub pause: f64,
-    /// By how much a burst slows the old build (mean share), and how many times as much the new one.
+    /// Mean share by which a burst slows the old build, and the factor by which it slows the new one more.
     pub strength: f64,
     pub sensitivity: f64,
-    /// By how much the new build is slower at first, and the part of the trial in which that falls to 1 ÷ e.
+    /// The share by which the new build is slower at first, and the part of the trial in which that falls to 1 ÷ e.
     pub warm_up: f64,
     pub warm_up_part: f64,
-    /// Deviation of a value, and the correlation of neighbours.
+    /// Standard deviation of a value, and the correlation of neighbours.
     pub noise: f64,
     pub memory: f64,
-    /// Deviation by which the machine's speed changes from trial to trial.
+    /// Standard deviation of the machine's speed between trials.
     pub drift: f64,
 }
 
@@ -64,25 +64,25 @@ pub const WORLDS: [World; 9] = [
     World { name: "bursts, new build not slowed at all", strength: 0.3, sensitivity: 0.0, ..BURSTS },
 ];
 
-/// What is done with a trial that is not steady.
+/// How unsteady trials are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// It is discarded, and run again up to twice.
+    /// Discarded, and repeated up to twice.
     Discard,
-    /// It counts.
+    /// Counted.
     Keep,
 }
 
-/// What the experiments of a world showed.
+/// Results of the experiments of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown {
-    /// Share of those whose 95 % interval holds the truth.
+    /// Share of those whose 95 % interval contains the true value.
     pub covered: f64,
-    /// Mean logarithm of estimate ÷ truth.
+    /// Mean logarithm of estimate ÷ true value.
     pub bias: f64,
     /// Mean width of the interval, on logarithms.
     pub width: f64,
-    /// Share of the trials that were not steady.
+    /// Share of unsteady trials.
     pub unsteady: f64,
 }
 
@@ -102,8 +102,8 @@ impl World {
         (0..VALUES).map(value).collect()
     }
 
-    /// The typical logarithm of new ÷ old in whole trials that are warm: that of which the interval speaks (the median
-    /// of averages of two blocks).
+    /// The typical logarithm of new ÷ old in whole warm trials: the parameter of the interval (the median of averages
+    /// of two blocks).
     pub fn truth(&self, draws: usize) -> f64 {
         if self.sensitivity == 1.0 {
             return self.ratio.ln();
@@ -123,7 +123,7 @@ impl World {
         (self.ratio * slowed(self.sensitivity) / slowed(1.0)).ln()
     }
 
-    /// Experiments of so many blocks under a rule, held against the truth.
+    /// Runs experiments of `blocks` blocks under a rule and compares them with the true value.
     pub fn shown(&self, rule: Rule, truth: f64, blocks: u32, experiments: u64) -> Shown {
         let builds = vec![factor("build", &["old", "new"])];
         let mut experiment = Experiment::new(builds, blocks, Noise::Normal, 0.0);
@@ -133,7 +133,7 @@ impl World {
             let (records, unsteady) = self.records(rule, blocks, seed);
             let judgement = judge(&experiment.question, &records);
             let effect = &judgement.comparisons[0].effect;
-            // Which of the two is on the left is not said by the question.
+            // The question does not determine which of the two is on the left.
             let sign = if judgement.comparisons[0].left.contains("new") { 1.0 } else { -1.0 };
             let [center, low, high] = [effect.center, effect.low, effect.high].map(|end| end.unwrap().ln());
             shown.covered += f64::from(low <= sign * truth && sign * truth <= high);
@@ -196,14 +196,14 @@ impl World {
     }
 }
 
-/// Requests that come at a constant rate: each value has as many.
+/// Requests at a constant rate: each value has as many.
 fn times(values: &[f64]) -> Distribution {
     let mut histogram = Histogram::new();
     values.iter().for_each(|value| histogram.record((value * 1e9) as u64));
     Distribution { mean_ns: mean(values) * 1e9, ..Distribution::of(&histogram) }
 }
 
-/// A program that comes and goes on the same processors.
+/// A program that runs at times on the same CPUs.
 struct Neighbour {
     is_there: bool,
     left: f64,

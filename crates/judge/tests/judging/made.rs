@@ -1,5 +1,4 @@
-//! Experiments without a machine: a subject whose true times are known, noise of several kinds, and the records of its
-//! trials.
+//! Artificial experiments: a subject with known true times, noise of several kinds, and the records of its trials.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +8,19 @@ use breme_experiment::plan::{Attempts, PlanMeasure, Repeat};
 use breme_experiment::record::{Distribution, SubjectRecord, TrialRecord, WorkloadRecord};
 use breme_judge::{Factor, Hypothesis, Levels, Question};
 
-/// How trials of the same thing differ.
+/// How trials of the same combination differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Noise {
-    /// Each by itself, normal.
+    /// Independent and normal.
     Normal,
-    /// Mostly small, now and then ten times as large: a neighbour took the processor. To one side, as such things are.
+    /// Mostly small, now and then ten times as large, as when a neighbour takes the CPU. One-sided, like real
+    /// disturbances.
     HeavyTailed,
-    /// Each trial is much like the one before it.
+    /// Each trial resembles the previous one.
     Autocorrelated,
-    /// All trials of a block are slowed down together, besides.
+    /// Additionally, all trials of a block are slowed down together.
     Blocked,
-    /// It gets steadily slower, by a tenth of the noise from trial to trial.
+    /// Each trial is slower than the previous one, by a tenth of the noise.
     Trend,
 }
 
@@ -35,7 +35,7 @@ pub struct Disturbance {
     of_block: f64,
 }
 
-/// How much of a trial's noise goes on in the next one.
+/// The part of a trial's noise that carries over to the next.
 const CARRIED: f64 = 0.8;
 
 impl Disturbance {
@@ -71,7 +71,7 @@ impl Disturbance {
     }
 }
 
-/// A measure, as it is written.
+/// Parses a measure.
 pub fn measure(text: &str) -> PlanMeasure {
     let expression = Expression::parse(text, &vocabulary(&[])).unwrap();
     PlanMeasure { name: text.into(), unit: expression.unit(), expression }
@@ -99,7 +99,7 @@ pub fn hypothesis(expect: &str, factors: &[Factor]) -> Hypothesis {
     Hypothesis { says: format!("it is so that {expect}"), expect: expect.into(), claim, equal_within: None }
 }
 
-/// A workload whose mean time is `mean_s`; one user, who does not think.
+/// A workload with mean time `mean_s`; one user without think time.
 pub fn workload(mean_s: f64, users: u64, window_s: f64) -> WorkloadRecord {
     let answered = (window_s / mean_s * users as f64).round() as u64;
     WorkloadRecord {
@@ -128,7 +128,7 @@ pub fn trial(block: u32, replicate: u32, levels: &Levels, workload: WorkloadReco
     }
 }
 
-/// Whole experiments over these factors: each combination once in each block, the first one twice, in random order.
+/// Whole experiments over these factors: each combination once per block, the first one twice, in random order.
 pub struct Experiment {
     pub question: Question,
     pub noise: Noise,
@@ -166,8 +166,8 @@ impl Experiment {
         self.run_with_invalid(seed, truth_s, 0, |_, _| 0.0)
     }
 
-    /// The same where trials are INVALID with a chance that depends on their levels and on their own error (the
-    /// logarithm of a factor), and are run again at the end of their block, by the rule of the laboratory.
+    /// The same with INVALID trials, with a probability that depends on their levels and on their own error (the
+    /// logarithm of a factor); they are repeated at the end of their block, by the rule of the laboratory.
     pub fn run_with_invalid(
         &self,
         seed: u64,

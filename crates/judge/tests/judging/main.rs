@@ -1,4 +1,4 @@
-//! Judging records: made ones with a known answer, and whole experiments that are drawn from a seed.
+//! Judging records: artificial ones with a known answer, and whole experiments drawn from a seed.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 

@@ -1,4 +1,4 @@
-//! Models on subjects whose law is known: what is fitted to the lower levels must foretell the higher ones.
+//! Models on subjects with a known law: fitted to the lower levels, they must predict the higher ones.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn contention_is_told_from_coherency() {
 
 #[test]
 fn demands_at_low_load_foretell_the_high_load() {
-    // Two processors, 2 ms of them for each request, and 1 ms on the way.
+    // Two CPUs, 2 ms of them for each request, and 1 ms in transit.
     let stations = [Station { name: "cpu".into(), demand_s: 0.002, servers: 2 }];
     let truth = exact_mva(&stations, 0.001, 64).unwrap();
     let mut records = ladder(|users| truth[users as usize - 1].rate);

@@ -1,4 +1,4 @@
-//! Odd records: whatever a journal holds, judging ends, and what it says can be written and read again.
+//! Unusual records: whatever a journal contains, judging terminates, and its result survives serialisation.
 
 use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::{Purpose, RunHead, SteadyState, TrialEnd, TrialRecord, WorkloadRecord};

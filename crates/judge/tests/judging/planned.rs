@@ -1,4 +1,4 @@
-//! From an experiment file to its answer: the plan, made records of all its trials, the judgement.
+//! From an experiment file to its result: the plan, artificial records of all its trials, the judgement.
 
 use breme_experiment::plan::{Diagnostics, Flag, Plan, Role, Roles, Surroundings};
 use breme_experiment::record::TrialRecord;
@@ -47,7 +47,7 @@ source = "study 1"
 values = [{ at = { path = "cached" }, value = "14.4 ms" }]
 "#;
 
-/// Of a file that needs no other.
+/// Reads a file that needs no other.
 fn read(text: &str) -> Result<Plan, Diagnostics> {
     let lab = Flag { name: "lab".to_owned(), ..Flag::default() };
     let roles = Roles(vec![Role { name: "site".to_owned(), flags: vec![lab], resets: Vec::new() }]);

@@ -1,4 +1,4 @@
-//! Trials that are run again: whether choosing them makes differences where there are none, and what they are good for.
+//! Repeated trials: whether their selection creates false differences, and what they gain.
 
 use breme_experiment::record::TrialRecord;
 use breme_judge::judgement::{Judgement, Verdict};
@@ -6,7 +6,7 @@ use breme_judge::{Levels, judge};
 
 use crate::made::{Experiment, KINDS, Noise, factor, measure};
 
-/// As an experiment has it that does not say it.
+/// As in an experiment that does not set it.
 const REPEATS: u32 = 2;
 /// Of each kind.
 const EXPERIMENTS: u64 = 120;
@@ -20,13 +20,13 @@ fn two(noise: Noise) -> Experiment {
 /// Which trials are INVALID.
 #[derive(Clone, Copy, Debug)]
 enum Invalid {
-    /// Three of ten, whatever they measured.
+    /// Three of ten, independently of their values.
     ByChance,
-    /// Most of those that are far from the others.
+    /// Most of the outliers.
     OfTheOdd,
-    /// Most of the slow ones: what disturbed them disturbed the generator too.
+    /// Most of the slow ones: what disturbed them also disturbed the generator.
     OfTheSlow,
-    /// Of one of the two every other, of the other none.
+    /// Every other trial of one of the two, none of the other.
     OfOne,
 }
 
@@ -69,13 +69,14 @@ fn what_is_the_same_is_not_called_different_because_trials_were_run_again() {
     for invalid in [Invalid::ByChance, Invalid::OfTheOdd, Invalid::OfTheSlow, Invalid::OfOne] {
         let kinds = KINDS.into_iter().chain([Noise::Trend]);
         let wrong: Vec<f64> = kinds.map(|noise| share(noise, invalid, REPEATS, 1.0, is_called_different)).collect();
-        // 400 of each kind gave 0.5 to 4.8 %, 2.6 % on average: three times as many in one of them are no accident.
+        // 400 of each kind resulted in 0.5 to 4.8 %, 2.6 % on average: three times as many for one kind are no
+        // accident.
         let mean = wrong.iter().sum::<f64>() / wrong.len() as f64;
         assert!(mean <= 0.05 && wrong.iter().all(|&wrong| wrong <= 0.08), "{invalid:?}: {wrong:?}");
     }
 }
 
-/// Three of ten trials are lost, or every other one of one of the two: with holes many effects are lost too.
+/// Three of ten trials are lost, or every other one of one of the two: with gaps many effects would be lost too.
 #[test]
 fn what_is_different_is_found_though_trials_are_invalid() {
     for invalid in [Invalid::ByChance, Invalid::OfOne] {
@@ -85,12 +86,12 @@ fn what_is_different_is_found_though_trials_are_invalid() {
     }
 }
 
-/// No run is endless: at most two more of each trial.
+/// No run is endless: at most two repeats of each trial.
 #[test]
 fn the_number_of_repeats_is_bounded() {
     let experiment = two(Noise::Normal);
     let records = experiment.run_with_invalid(1, |_| 0.01, REPEATS, |_, _| 1.0);
-    // Three trials a block; of each of the two combinations three repeats are in vain, and then no more.
+    // Three trials per block; for each of the two combinations three repeats are in vain, and then there are no more.
     assert_eq!(records.len(), 30 + 6);
     let half = experiment.run_with_invalid(1, |_| 0.01, REPEATS, |_, _| 0.5);
     assert!(half.len() > 45 && half.len() <= 90, "{}", half.len());
@@ -107,7 +108,7 @@ fn the_last_attempt_stands_and_the_others_are_told() {
     assert_eq!(judgement.trials.counted + judgement.trials.invalid, 30);
     let told = judgement.warnings.iter().find(|warning| warning.contains("repeated at the end")).unwrap();
     assert!(told.contains("were of build=new, so its results may be biased"), "{told}");
-    // Without what was in vain, nothing else is different.
+    // Without the repeats in vain, nothing else differs.
     let last: Vec<TrialRecord> = breme_experiment::record::standing(&records).cloned().collect();
     let alone = judge(&experiment.question, &last);
     assert_eq!((&alone.comparisons, &alone.tables), (&judgement.comparisons, &judgement.tables));

@@ -1,4 +1,4 @@
-//! The search for a failure point, on subjects that fail by chance: how near it comes, beside plain bisection.
+//! The search for a failure point on subjects that fail at random: its precision, compared with plain bisection.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn question(from: f64, to: f64, is_integer: bool) -> SearchQuestion {
     }
 }
 
-/// Runs a search on a subject that answers whether it fails at a level, in a longer trial or not.
+/// Runs a search on a subject; `fails` decides whether it fails at a level, in a longer trial or not.
 fn run(question: &SearchQuestion, mut fails: impl FnMut(f64, bool, &[SearchStep]) -> Option<bool>) -> SearchOutcome {
     let mut search = Search::new(question);
     let mut steps = Vec::new();
@@ -75,7 +75,7 @@ fn logistic(level: f64, point: f64, spread: f64) -> f64 {
     1.0 / (1.0 + (-(level / point).ln() / spread).exp())
 }
 
-/// One trial a level, and its answer is believed.
+/// One trial per level, and its result is trusted.
 fn plain_bisection(from: f64, to: f64, mut fails: impl FnMut(f64) -> bool) -> f64 {
     let (mut low, mut high) = (from, from);
     while high < to {
@@ -97,8 +97,8 @@ fn quantile(errors: &mut [f64], share: f64) -> f64 {
     errors[((errors.len() - 1) as f64 * share) as usize]
 }
 
-/// A subject whose chance to fail grows with the load over some 10 %, and which fails once in twenty trials for no
-/// reason of its own.
+/// A subject whose failure probability rises with the load over some 10 %, and which fails once in twenty trials for no
+/// reason.
 #[test]
 fn noise_is_survived_where_plain_bisection_is_not() {
     let question = question(1.0, 4_096.0, false);
@@ -113,7 +113,7 @@ fn noise_is_survived_where_plain_bisection_is_not() {
             fails(level, 0.04)
         });
         plain.push((found / point).ln().abs());
-        // A longer trial knows better.
+        // A longer trial is more reliable.
         let outcome = run(&question, |level, is_long, _| Some(fails(level, if is_long { 0.02 } else { 0.04 })));
         trials += outcome.steps.len();
         let (low, high) = (outcome.holds_at.unwrap_or(1.0), outcome.fails_at.unwrap_or(4_096.0));
@@ -204,7 +204,7 @@ fn record(number: u32, level: f64, is_confirmation: bool, fails: bool) -> TrialR
     TrialRecord { number, purpose, ..trial(number, 0, &levels, workload) }
 }
 
-/// A run that is killed goes on at the same step.
+/// A killed run continues at the same step.
 #[test]
 fn records_are_steps() {
     let question = question(1.0, 1_000.0, true);
@@ -215,7 +215,7 @@ fn records_are_steps() {
         let number = records.len() as u32 + 1;
         records.push(record(number, level, is_confirmation, level > 42.0));
         alive.take(SearchStep { level, failed: Some(level > 42.0), trial: number, is_confirmation });
-        // Another path, and a block of the design: neither is of this search.
+        // Another path, and a block of the design: neither belongs to this search.
         let mut other = record(900, 3.0, false, true);
         other.levels.insert("path".into(), "source".into());
         records.insert(0, other);

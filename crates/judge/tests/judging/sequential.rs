@@ -1,6 +1,6 @@
-//! Runs that end as soon as their hypothesis has a verdict: how often that is wrong, and how long it takes.
+//! Runs that end as soon as their hypothesis has a verdict: how often it is wrong, and how long it takes.
 //!
-//! The same for 10,000 runs: `cargo run --release -p breme-experiment --example sequential`.
+//! The same for 10,000 runs: `cargo run --release -p breme-judge --example sequential`.
 
 use breme_judge::judge;
 use breme_judge::judgement::Verdict;
@@ -19,8 +19,8 @@ fn share(runs: &[Grown], is: impl Fn(&Grown) -> bool) -> f64 {
     runs.iter().filter(|run| is(run)).count() as f64 / runs.len() as f64
 }
 
-/// Nineteen looks at nothing. Of 300 runs with a true share of 5 %, more than 8.5 % come by chance once in 300 times.
-/// Looking each time at the plain 95 % finds a difference in 18 % of them.
+/// Nineteen looks without an effect. Of 300 runs with a true share of 5 %, more than 8.5 % occur by chance once in 300
+/// times. Using the plain 95 % at each look finds a difference in 18 % of them.
 #[test]
 fn repeated_looks_at_nothing_seldom_find_a_difference() {
     for noise in [Noise::Normal, Noise::HeavyTailed, Noise::Autocorrelated, Noise::Blocked, Noise::Trend] {
@@ -47,7 +47,7 @@ fn the_larger_the_difference_the_sooner_the_run_ends() {
     assert!(blocks[0] < 12.0 && blocks[1] < 7.0 && blocks[2] == f64::from(LEAST), "{blocks:?}");
 }
 
-/// A run ends where its interval is most extreme; the intervals hold the truth all the same.
+/// A run ends where its interval is most extreme; the intervals contain the true value nevertheless.
 #[test]
 fn intervals_of_runs_that_ended_early_hold_the_truth() {
     for (noise, ratio) in [(Noise::Normal, 1.05), (Noise::HeavyTailed, 1.10)] {
@@ -65,7 +65,7 @@ fn what_is_equal_is_called_equal_before_the_last_block() {
     assert!(equal >= 0.9, "{equal}");
 }
 
-/// Interval, chance and verdict are of one method: whatever is decided, the interval shows it.
+/// Interval, p-value and verdict use one method: the interval shows every decision.
 #[test]
 fn verdict_interval_and_chance_agree() {
     for (size, ratio) in [(0.03, 1.0), (0.03, 1.04), (0.01, 1.01)] {
@@ -97,7 +97,7 @@ fn a_lost_block_does_not_make_a_clear_difference_undecided() {
     assert_eq!(judgement.hypotheses[0].cases[0].effect.blocks.len(), 5);
 }
 
-/// A run of 12 blocks that is extended to 24 is judged more strictly than one that was planned with 24.
+/// A run of 12 blocks that is extended to 24 is judged more strictly than one planned with 24.
 #[test]
 fn extending_a_finished_run_is_another_look() {
     let mut experiment = experiment(Noise::Normal, 0.03);

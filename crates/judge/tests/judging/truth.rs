@@ -1,4 +1,4 @@
-//! Whole experiments, drawn from seeds: how often a judgement is wrong where the truth is known.
+//! Whole experiments drawn from seeds: how often a judgement is wrong when the true value is known.
 
 use breme_judge::judgement::{Comparison, Judgement, Verdict};
 use breme_judge::{Levels, judge};
@@ -34,7 +34,7 @@ fn of_experiments_without_a_difference_at_most_one_in_twenty_finds_one() {
         let experiment = two(10, noise, 0.03);
         share(400, |seed| is_called_different(&judge(&experiment.question, &experiment.run(seed, times(1.0)))))
     });
-    // About 3 % are expected (`breme_stats::noise_floor`), so that of 400 seldom more than 5 % are found.
+    // About 3 % are expected (`breme_stats::noise_floor`), so of 400 seldom more than 5 % are found.
     assert!(wrong.iter().all(|&wrong| wrong > 0.0 && wrong <= 0.05), "{wrong:?}");
 }
 
@@ -103,7 +103,7 @@ fn hypotheses_get_the_verdict_of_the_arithmetic() {
     assert!(right >= 40 * expectations.len() * 98 / 100, "{right}");
 }
 
-/// Eight claims at their very limit, judged together: the chance that any is called wrong is kept.
+/// Eight claims exactly at their limit, judged together: the probability that any is called wrong is kept.
 #[test]
 fn many_hypotheses_together_are_wrong_no_more_often_than_one() {
     let levels: Vec<String> = (0..9).map(|index| format!("v{index}")).collect();
@@ -132,7 +132,7 @@ fn alike_is_said_of_what_is_alike() {
     assert!(alike >= 0.95, "{alike}");
 }
 
-/// The blocks that an undecided comparison asks for usually decide it.
+/// The number of blocks suggested for an undecided comparison usually decides it.
 #[test]
 fn the_blocks_that_are_asked_for_decide() {
     let (few, mut asked, mut told) = (two(6, Noise::Normal, 0.03), 0, 0);

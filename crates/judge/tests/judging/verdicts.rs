@@ -1,4 +1,4 @@
-//! Verdicts of small made experiments: few blocks, missing blocks, crashes, leaks, counted claims, open levels.
+//! Verdicts of small artificial experiments: few blocks, missing blocks, crashes, leaks, counted claims, open levels.
 
 use breme_experiment::record::{Purpose, Steady, SteadyState, TrialEnd, TrialRecord};
 use breme_judge::judgement::{FindingKind, HypothesisJudgement, Judgement, Verdict};
@@ -158,7 +158,7 @@ fn ten_clear_claims_are_supported_by_six_blocks() {
     let judgement = judge(&experiment.question, &records);
     assert!(judgement.hypotheses.iter().all(|judged| judged.verdict == Verdict::Supported), "{}", judgement.answer);
     assert!(judgement.answer.starts_with("All 10 hypotheses are supported."), "{}", judgement.answer);
-    // What is clear alone need not be so as one of ten.
+    // A clear result alone need not be clear as one of ten.
     let undecided = (0..20)
         .map(|seed| experiment.run(seed, |levels| if levels["path"] == "cached" { 0.0049 } else { 0.01 }))
         .map(|weak| judged(&experiment.question, &weak))
@@ -189,7 +189,7 @@ fn a_subject_that_crashes_in_the_third_block_costs_that_block() {
     assert!(judgement.grounds.contains("Of 21 trials, not used: 1 failed."), "{}", judgement.answer);
 }
 
-/// A trial that is left out because it was disturbed makes the others look better than the subject is.
+/// Discarding disturbed trials would make the subject look better than it is.
 #[test]
 fn trials_that_are_not_steady_count_and_their_direction_is_reported() {
     let (experiment, mut records) = claimed(6, FASTER);
@@ -239,7 +239,7 @@ fn memory_that_grows_to_the_end_is_told() {
     }
     let [warning] = warned(&records).try_into().unwrap();
     assert!(warning.contains("`site` grew until the end of 6 trials, by 12 MB per minute at path=cached"), "{warning}");
-    // Where connections come one after another, every server grows.
+    // While connections are added one after another, every server grows.
     for record in &mut records {
         record.workloads.get_mut("user").unwrap().is_changing = true;
     }
@@ -300,7 +300,7 @@ fn comparisons_are_of_all_pairs_and_the_most_telling_come_first() {
     let experiment = Experiment::new(factors, 6, Noise::Normal, 0.01);
     let records = experiment.run(3, |levels| quarter(levels) * (1.0 + levels["crowd"].parse::<f64>().unwrap() / 10.0));
     let judgement: Judgement = judge(&experiment.question, &records);
-    // Of each measure: three of the paths, three pairs of crowds on each of two paths.
+    // For each measure: three of the paths, three pairs of crowds on each of two paths.
     assert_eq!(judgement.comparisons.len(), 2 * (3 + 6));
     let first = &judgement.comparisons[0];
     assert_eq!((first.factor.as_str(), first.left.as_str(), first.right.as_str()), ("crowd", "50", "0"));
