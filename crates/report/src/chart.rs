@@ -1,42 +1,42 @@
-//! Charts: options for Apache ECharts, with the words and the table that say the same.
+//! Charts: options for Apache ECharts, with a description and an equivalent table.
 //!
-//! The options hold no code: where ECharts wants a function, they name one of those in `assets/report.js` (`"@lin:s"`).
-//! Colours are the custom properties of `assets/report.css`, so that light, dark and paper are a matter of style alone.
-//! Foreign names never stand where the script looks for functions, nor where ECharts looks for markup.
+//! The options contain no code: where ECharts requires a function, they name one in `assets/report.js` (`"@lin:s"`).
+//! Colours are custom properties of `assets/report.css`, so that light, dark and print differ only in style. Foreign
+//! names never appear where the script looks for functions, nor where ECharts looks for markup.
 //!
-//! A logarithmic axis is a linear one over logarithms: so ticks can be 1, 2, 5 where a decade is too much.
+//! A logarithmic axis is a linear one over logarithms, so that ticks can be 1, 2, 5 where decades are too coarse.
 
 use serde_json::{Value, json};
 
 use crate::figures::Unit;
 use crate::table::Table;
 
-/// Series that are told apart by colour; further ones by dashes too.
+/// Number of series distinguished by colour; further ones also by dashes.
 pub(crate) const COLOURS: usize = 8;
-/// Colours of what is no combination of levels.
+/// Number of colours for series that are no combination of levels.
 const NEUTRALS: usize = 3;
-/// Kinds of dashes.
+/// Number of dash patterns.
 const DASHES: usize = 4;
 const SYMBOLS: [&str; 5] = ["circle", "rect", "triangle", "diamond", "roundRect"];
-/// From this ratio of the largest to the smallest value on, an axis is logarithmic.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic.
 const LOG_FROM_RATIO: f64 = 20.0;
-/// Digits of a number in the page.
+/// Significant digits of numbers in the page.
 const DIGITS: i32 = 5;
 
-/// A chart with all that stands around it.
+/// A chart with its accessories.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    /// Below it.
+    /// Shown below it.
     pub caption: String,
-    /// What it shows, for those who do not see it.
+    /// Description for screen readers.
     pub says: String,
     pub height_px: u32,
     pub option: Value,
-    /// What the script needs to know of its axes and names: see `report.js`.
+    /// Axes and names for the script: see `report.js`.
     pub words: Value,
-    /// What can be shown and hidden; empty if there is but one thing.
+    /// Series that can be shown and hidden; empty if there is only one.
     pub legend: Vec<LegendEntry>,
-    /// What it shows, in numbers.
+    /// Its data.
     pub table: Table,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Chart {
 pub(crate) struct LegendEntry {
     /// The name of the series in the options.
     pub key: String,
-    /// For people.
+    /// Display name.
     pub name: String,
     pub look: Look,
     pub is_on: bool,
 }
 
-/// How a series looks.
+/// Appearance of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     ink: Ink,
@@ -59,11 +59,11 @@ pub(crate) struct Look {
     opacity_percent: u8,
 }
 
-/// Of what colour: those of subjects mean the same in the whole page, and nothing else has them.
+/// The colour: those of subjects have the same meaning in the whole page, and are used for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ink {
     Series(usize),
-    /// Greys, for whatever is no combination of levels.
+    /// Greys, for series that are no combination of levels.
     Neutral(usize),
 }
 
@@ -79,7 +79,7 @@ impl Look {
         let steps = levels.saturating_sub(1).max(1);
         let opacity = PALEST_PERCENT + (100 - PALEST_PERCENT) * level.min(steps) / steps;
         let opacity_percent = if levels > 1 { u8::try_from(opacity).unwrap_or(100) } else { 100 };
-        // The highest level has the full line.
+        // The highest level has the solid line.
         Self { ink: Ink::Series(index), dashes: levels.saturating_sub(1 + level), opacity_percent }
     }
 
@@ -99,7 +99,7 @@ impl Look {
         f64::from(self.opacity_percent) / 100.0
     }
 
-    /// For the options, and for `stroke-dasharray`.
+    /// For the options and for `stroke-dasharray`.
     pub(crate) const fn dashes(self) -> &'static [u32] {
         match self.dashes % DASHES {
             0 => &[],
@@ -120,25 +120,24 @@ impl Look {
     }
 }
 
-/// What an axis counts.
+/// The quantity on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
     In(Unit),
     Ratio,
 }
 
-/// An axis of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     counting: Counting,
     is_log: bool,
-    /// On the axis: of logarithms, if it is logarithmic.
+    /// Position on the axis: a logarithm if the axis is logarithmic.
     low: f64,
     high: f64,
 }
 
 impl Axis {
-    /// An axis that shows all of `values`: logarithmic if they are far apart and all above 0.
+    /// An axis that shows all of `values`: logarithmic if they are far apart and all positive.
     pub(crate) fn fit(values: impl Iterator<Item = f64>, counting: Counting) -> Self {
         let is_ratio = counting == Counting::Ratio;
         let (low, high) = ends(values.filter(|value| !is_ratio || *value > 0.0)).unwrap_or(if is_ratio {
@@ -155,7 +154,7 @@ impl Axis {
         if is_log { axis } else { axis.within_sense(low, high) }
     }
 
-    /// What is never negative has no axis below 0; and no share is above 1.
+    /// Limits the axis: to 0 for quantities that are never negative, and to 1 for shares.
     fn within_sense(mut self, low: f64, high: f64) -> Self {
         if low >= 0.0 {
             self.low = self.low.max(0.0);
@@ -166,7 +165,7 @@ impl Axis {
         self
     }
 
-    /// The same, from 0 if it is not logarithmic.
+    /// The same starting at 0, unless it is logarithmic.
     pub(crate) fn starting_at_zero(mut self) -> Self {
         if !self.is_log && self.low >= 0.0 - (self.high - self.low) * 0.1 {
             self.low = 0.0;
@@ -174,7 +173,7 @@ impl Axis {
         self
     }
 
-    /// Where a value lies; null where it lies nowhere.
+    /// The position of a value; null if it has none.
     pub(crate) fn place(&self, value: f64) -> Value {
         if !value.is_finite() || (self.is_log && value <= 0.0) {
             return Value::Null;
@@ -182,7 +181,6 @@ impl Axis {
         number(if self.is_log { value.log10() } else { value })
     }
 
-    /// The options of the axis.
     pub(crate) fn option(&self, name: &str) -> Value {
         let mut option = json!({
             "type": "value",
@@ -203,7 +201,7 @@ impl Axis {
         option
     }
 
-    /// For the script: how a place is told.
+    /// For the script: how positions are displayed.
     pub(crate) fn words(&self) -> Value {
         json!(self.formatter())
     }
@@ -216,7 +214,7 @@ impl Axis {
         format!("@{}:{unit}", if self.is_log { "pow" } else { "lin" })
     }
 
-    /// 1, 2, 5, 10, … as far as decades are few; finer steps, where there is not even a factor of three.
+    /// 1, 2, 5, 10, … over several decades; finer steps if the range is less than a factor of three.
     fn ticks(&self) -> Vec<f64> {
         let (low, high) = (10_f64.powf(self.low), 10_f64.powf(self.high));
         if high / low < 3.0 {
@@ -246,14 +244,14 @@ fn even_ticks(low: f64, high: f64) -> Vec<f64> {
     (first..).map(|index| index as f64 * step).take_while(|&tick| tick <= high).take(TICKS_MAX as usize + 1).collect()
 }
 
-/// Smallest and largest of what is finite.
+/// Smallest and largest finite value.
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let finite = values.filter(|value| value.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     (low <= high).then_some((low, high))
 }
 
-/// A number as it stands in the page: few digits, null for none.
+/// A number for the page: rounded; null if it is not finite.
 pub(crate) fn number(value: f64) -> Value {
     if !value.is_finite() {
         return Value::Null;
@@ -270,11 +268,11 @@ pub(crate) fn number(value: f64) -> Value {
     }
     let factor = 10_f64.powi(decimals);
     let rounded = (value * factor).round() / factor;
-    // `777` and not `777.0`: there are many of them.
+    // `777` instead of `777.0`: there are many of them.
     if rounded.fract() == 0.0 { json!(rounded as i64) } else { json!(rounded) }
 }
 
-/// The axis of a chart with a row for each name, the first one on top. Its names are told to the script apart.
+/// The axis of a chart with a row per name, the first on top. The script gets the names separately.
 pub(crate) fn rows_axis(rows: usize) -> Value {
     let places: Vec<usize> = (0..rows).collect();
     json!({

@@ -1,8 +1,8 @@
-//! Distributions out of records.
+//! Histograms of records.
 
 use breme_stats::Histogram;
 
-/// The histogram of a record; none if there is none, or if it cannot be read.
+/// Decodes the histogram of a record; none if it is absent or invalid.
 pub(crate) fn decode(encoded: &str) -> Option<Histogram> {
     if encoded.is_empty() {
         return None;

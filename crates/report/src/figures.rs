@@ -1,6 +1,6 @@
-//! Numbers as people read them: three digits, and the unit that fits.
+//! Numbers for people: three digits and a suitable unit.
 
-/// What a measure is in: the words of [`breme_judge::judgement::MeasureTable::unit`].
+/// The unit of a measure: the words of [`breme_judge::judgement::MeasureTable::unit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unit {
     Seconds,
@@ -23,7 +23,7 @@ impl Unit {
         }
     }
 
-    /// As the script of the page knows it.
+    /// The name in the page's script.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Seconds => "s",
@@ -53,12 +53,12 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
     }
 }
 
-/// As [`figure`]; a dash if there is none.
+/// Like [`figure`]; a dash for none.
 pub(crate) fn figure_or_dash(value: Option<f64>, unit: Unit) -> String {
     value.map_or_else(|| String::from("–"), |value| figure(value, unit))
 }
 
-/// `1.20 – 1.27 ms`, `980 µs – 1.27 ms`; nothing if an end lacks.
+/// `1.20 – 1.27 ms`, `980 µs – 1.27 ms`; empty if an end is missing.
 pub(crate) fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Option<String> {
     let (low, high) = (figure(low?, unit), figure(high?, unit));
     Some(if unit_of(&low) == unit_of(&high) {
@@ -68,7 +68,7 @@ pub(crate) fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Option<S
     })
 }
 
-/// What stands behind the number.
+/// The unit of a formatted number.
 fn unit_of(figure: &str) -> &str {
     &figure[number_of(figure).len()..]
 }
@@ -94,7 +94,7 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
-/// A chance: `0.034`, `< 0.001`.
+/// A p-value: `0.034`, `< 0.001`.
 pub(crate) fn chance(p: f64) -> String {
     if p < 0.001 { String::from("< 0.001") } else { format!("{p:.3}") }
 }
@@ -132,7 +132,7 @@ fn thousands(value: f64) -> String {
     format!("{}{}", three_digits(scaled), UNITS[step])
 }
 
-/// Divided by 1,000 until three digits before the point are enough.
+/// Divides by 1,000 until at most three digits remain before the point.
 fn scale(value: f64, steps: usize) -> (f64, usize) {
     let mut scaled = value;
     let mut step = 0;

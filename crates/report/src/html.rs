@@ -1,11 +1,11 @@
-//! A run as one page that opens offline.
+//! Renders a run as one page that works offline.
 //!
-//! Everything is inside the file: style, script, charts, data. The page forbids itself every request and every script
-//! but its own two (by their digests), so that nothing that a subject printed can ever run. All text goes through maud,
-//! which escapes it; the charts' data stand in a block of JSON without a single `<`.
+//! The file contains everything: style, script, charts, data. Its content security policy forbids all requests and all
+//! scripts except its own two (by their digests), so that nothing printed by a subject can run. maud escapes all text;
+//! the charts' data are in a block of JSON without any `<`.
 //!
-//! The order is that of a reader's questions: what is the answer, what was run, how sure is it, what was measured, is
-//! it valid, how was it made.
+//! Sections follow the reader's questions: the result, what was run, its certainty, what was measured, its validity,
+//! the method.
 
 mod bands;
 mod comparisons;
@@ -41,17 +41,16 @@ const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const CHARTS_SCRIPT: &str = include_str!("../assets/echarts.min.js");
 
-/// What a page may weigh: what changes over time gives way to all the rest.
+/// Limit of the page, in bytes: time series are coarsened to fit.
 const PAGE_BYTES_MAX: usize = 5_700_000;
 
-/// A part of the page: its anchor, its heading, what is in it.
+/// A section of the page: its anchor, its heading, its content.
 struct Section {
     id: &'static str,
     heading: &'static str,
     body: Markup,
 }
 
-/// The run as a page.
 #[must_use]
 pub fn html(run: &Run<'_>) -> String {
     let mut gallery = Gallery::default();
@@ -100,7 +99,7 @@ fn page(run: &Run<'_>, sections: &[Section], data: &Value) -> Markup {
     }
 }
 
-/// The head of any page; `style` is added to that of all, and a page that is still written reloads itself.
+/// The head of any page. `style` is appended to the common style; a page that is still being written reloads itself.
 fn head(title: &str, breme_version: &str, style: &str, reload_s: Option<u32>) -> Markup {
     html! {
         head {
@@ -148,7 +147,7 @@ fn contents(sections: &[Section]) -> Markup {
     }
 }
 
-/// Nothing but what is in the file; styles may be set by the charts.
+/// Allows only what is in the file; charts may set styles.
 fn policy() -> String {
     let scripts: Vec<String> =
         [CHARTS_SCRIPT, SCRIPT].iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
@@ -162,7 +161,7 @@ fn digest(script: &str) -> String {
     STANDARD.encode(Sha256::digest(script.as_bytes()))
 }
 
-/// JSON that ends no element and begins no comment, whatever is in it.
+/// JSON that cannot end an element or begin a comment, whatever its content.
 fn embedded(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c")
 }

@@ -1,7 +1,7 @@
-//! What the instruments saw during the trials, in as much room as a page has.
+//! Samples of the instruments during the trials, reduced to the space that a page has.
 //!
-//! Samples come by the million in a long run and are folded into a few bins of each trial as they come, so the room
-//! that a report needs depends on the number of trials and not on their length. What lies between trials is left out.
+//! A long run has millions of samples. They are aggregated into a few bins per trial as they arrive, so the memory of a
+//! report depends on the number of trials, not on their length. Samples between trials are dropped.
 
 mod csv;
 
@@ -9,49 +9,43 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use breme_experiment::record::TrialRecord;
 
-/// The most bins of a trial.
+/// Limit of the bins of a trial.
 pub(crate) const BINS_PER_TRIAL_MAX: usize = 60;
-/// The most bins of all trials together, for each instrument of each source.
+/// Limit of the bins of all trials together, for each instrument of each source.
 const BINS_MAX: usize = 40_000;
-/// The most sources (processes, and the machine) that are told apart; further ones are counted and left out.
+/// Limit of the sources (processes, and the machine); further ones are counted and dropped.
 pub(crate) const SOURCES_MAX: usize = 64;
 
-/// A sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstrumentRow<'a> {
-    /// In which trial.
     pub trial: u32,
-    /// When, on the monotonic clock of the machine.
+    /// When, on the machine's monotonic clock.
     pub at_ns: u64,
-    /// Of what: a process of a subject or of the laboratory, or `machine`.
+    /// The source: a process of a subject or of the laboratory, or `machine`.
     pub of: &'a str,
-    /// What was measured.
     pub instrument: Instrument,
-    /// The sample, in the instrument's unit.
+    /// In the instrument's unit.
     pub value: f64,
 }
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instrument {
-    /// Processors used; 1 is one of them.
+    /// CPUs used.
     Cpu,
     /// Resident memory of a process, used memory of a machine; bytes.
     Memory,
-    /// Threads.
     Threads,
     /// Open descriptors.
     Descriptors,
-    /// Their share of the limit.
+    /// Open descriptors as a share of the limit.
     DescriptorShare,
-    /// Context switches a second.
+    /// Context switches per second.
     Switches,
     /// TCP sockets.
     Sockets,
 }
 
 impl Instrument {
-    /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Cpu,
         Self::Memory,
@@ -85,12 +79,11 @@ impl Instrument {
     }
 }
 
-/// Samples by trial.
 #[derive(Clone, Debug, Default)]
 pub struct Instruments {
     /// By trial.
     windows: BTreeMap<u32, Window>,
-    /// The place of each source.
+    /// Index of each source.
     sources: BTreeMap<String, u16>,
     sources_left_out: BTreeSet<String>,
     bins: BTreeMap<(u32, u16, Instrument), Vec<Bin>>,
@@ -109,17 +102,17 @@ struct Bin {
     count: u32,
 }
 
-/// An instrument of a source over a trial.
+/// An instrument of a source during a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line<'a> {
     pub of: &'a str,
     pub instrument: Instrument,
-    /// The middle of each bin that has samples, in seconds of the load, and their mean.
+    /// The middle of each bin with samples, in seconds of the load, and their mean.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Instruments {
-    /// Ready for samples of these trials.
+    /// Starts without samples, for these trials.
     #[must_use]
     pub fn new(trials: &[TrialRecord]) -> Self {
         let window = |trial: &TrialRecord| {
@@ -131,11 +124,10 @@ impl Instruments {
         Self { windows, bins_per_trial, ..Self::default() }
     }
 
-    /// Takes a sample; one that is no number, or lies in no trial, changes nothing.
+    /// Adds a sample; one that is not a number or lies in no trial is ignored.
     ///
-    /// The instant alone does not tell the trial: a run may go on after the machine, and with it its clock, has begun
-    /// anew. Nor does the number: a trial that was interrupted has left samples under the number of the one that was
-    /// run in its place.
+    /// The instant alone does not identify the trial: a run may continue after a reboot, which restarts the clock. Nor
+    /// does the number: an interrupted trial has left samples under the number of the trial that replaced it.
     pub fn add(&mut self, row: &InstrumentRow<'_>) {
         let Some(&window) = self.windows.get(&row.trial) else { return };
         let offset_ns = row.at_ns.checked_sub(window.start_ns).filter(|offset_ns| *offset_ns <= window.length_ns);
@@ -164,20 +156,18 @@ impl Instruments {
         Some(source)
     }
 
-    /// Drops a source.
     fn forget(&mut self, of: &str) {
         if let Some(&source) = self.sources.get(of) {
             self.bins.retain(|(_, known, _), _| *known != source);
         }
     }
 
-    /// Whether there is no sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bins.is_empty()
     }
 
-    /// Whether there were more sources than are told apart.
+    /// Whether there were more sources than the limit.
     pub(crate) fn is_crowded(&self) -> bool {
         !self.sources_left_out.is_empty()
     }
@@ -191,17 +181,15 @@ impl Instruments {
         self.bins.range((trial, 0, Instrument::ALL[0])..=(trial, u16::MAX, Instrument::ALL[6]))
     }
 
-    /// How many lines there are in all.
     pub(crate) fn line_count(&self) -> usize {
         self.bins.len()
     }
 
-    /// How many points there are in all.
     pub(crate) fn point_count(&self) -> usize {
         self.bins.values().map(|bins| bins.iter().filter(|bin| bin.count > 0).count()).sum()
     }
 
-    /// What was seen during a trial; `pooled` neighbouring bins become one point.
+    /// The lines of a trial; `pooled` neighbouring bins are merged into one point.
     pub(crate) fn lines(&self, trial: u32, pooled: usize) -> Vec<Line<'_>> {
         let Some(window) = self.windows.get(&trial) else { return Vec::new() };
         let names: BTreeMap<u16, &str> = self.sources.iter().map(|(name, &source)| (source, name.as_str())).collect();

@@ -1,7 +1,7 @@
-//! The few comparisons that matter, out of all pairs of levels at all levels of the other factors.
+//! The few comparisons that matter, of all pairs of levels at all levels of the other factors.
 //!
-//! Words before numbers: that `nginx` differs from `breme` is a result, that a larger load is slower is none. Where all
-//! factors are numbers, each level is compared with the first. What is about a hypothesis comes first, then the plan's
+//! Words before numbers: that `nginx` differs from `breme` is a result; that a larger load is slower is not. If all
+//! factors are numbers, each level is compared with the first. Measures of hypotheses come first, then the plan's
 //! order.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use breme_judge::judgement::{Comparison, Judgement, MeasureRow};
 
 use crate::words;
 
-/// The most comparisons outside of the page.
+/// Limit of the comparisons outside the page.
 const COMPARISONS_MAX: usize = 12;
 
 /// The comparisons, in the order of measures and levels.
@@ -29,12 +29,12 @@ pub(crate) fn comparisons(judgement: &Judgement) -> Vec<&Comparison> {
     shown
 }
 
-/// What hypotheses are about first, words before numbers, then the plan's order.
+/// Measures of hypotheses first, words before numbers, then the plan's order.
 pub(crate) fn order(judgement: &Judgement, comparison: &Comparison) -> impl Ord + use<> {
     (rank(judgement, comparison), !is_named(comparison), place(judgement, comparison))
 }
 
-/// Whether a measure is one that a hypothesis is about.
+/// Whether a hypothesis refers to a measure.
 pub(crate) fn is_asked(judgement: &Judgement, measure: &str) -> bool {
     judgement.hypotheses.iter().any(|hypothesis| hypothesis.expect.contains(measure))
 }
@@ -57,7 +57,7 @@ fn rank(judgement: &Judgement, comparison: &Comparison) -> (bool, usize) {
     (!is_asked(judgement, &comparison.measure), place.unwrap_or(usize::MAX))
 }
 
-/// Where its levels come in the plan's order.
+/// The position of its levels in the plan's order.
 fn place(judgement: &Judgement, comparison: &Comparison) -> usize {
     let rows = judgement.tables.first().map(|table| table.rows.as_slice()).unwrap_or_default();
     let is_there = |row: &MeasureRow| {
@@ -119,7 +119,7 @@ mod tests {
             "rate(user) a ÷ b [\"16\"]",
         ];
         assert_eq!(shown(&judgement), expected);
-        // What a hypothesis is about comes first.
+        // Measures of hypotheses come first.
         judgement.hypotheses.push(breme_judge::judgement::HypothesisJudgement {
             expect: "rate(user) [server=a] > rate(user) [server=b]".into(),
             ..Default::default()

@@ -1,24 +1,24 @@
-//! What a run shows, for people and for programs.
+//! Reports of a run, for people and for programs.
 //!
-//! | function | for whom |
+//! | function | output or audience |
 //! |---|---|
 //! | [`html`] | one file that opens offline: answer, verdicts, charts with their data, method, plan |
 //! | [`LoadPage`] | a single load, as one file |
-//! | [`WatchPage`] | a watch of days or weeks, as one file or as a page that loads itself again |
+//! | [`WatchPage`] | a watch of days or weeks, as one file or as a page that reloads itself |
 //! | [`markdown`] | a pull request |
 //! | [`text`] | a terminal |
 //! | [`json`] | programs: head, judgement and every record, with a published schema ([`schema`]) |
 //! | [`csv_trials`], [`csv_measures`] | spreadsheets |
-//! | [`jtl`], [`go_bench`] | JMeter's users, and benchstat's |
+//! | [`jtl`], [`go_bench`] | users of JMeter and of benchstat |
 //!
 //! ```text
 //!  head, records, judgement, plan ─┐
 //!  instruments ──► Instruments ────┴──► Run ──► html, markdown, text, json, …
 //! ```
 //!
-//! Nothing is judged here: every number that is held against another comes out of the judgement, so that all outputs
-//! say the same. This crate reads no file and no clock. All text of a run is untrusted (a subject may print anything):
-//! it is escaped for each output in one place.
+//! Nothing is judged here: every comparison comes from the judgement, so that all outputs agree. This crate reads no
+//! files and no clock. All text of a run is untrusted (a subject may print anything): it is escaped for each output in
+//! one place.
 
 mod chart;
 mod distribution;

@@ -1,4 +1,4 @@
-//! A run for a pull request: GitHub flavoured Markdown, short.
+//! A run as short GitHub Flavored Markdown, for a pull request.
 
 use std::fmt::Write;
 
@@ -10,12 +10,11 @@ use crate::table::Table;
 use crate::{prose, text, units, words};
 use breme_base::plural;
 
-/// The most rows of a table; a comment on a pull request is for reading.
+/// Limit of the rows of a table, since a comment should be short.
 const ROWS_MAX: usize = 40;
-/// The most unused trials that are listed.
+/// Limit of the uncounted trials listed.
 const DISCOUNTED_MAX: usize = 10;
 
-/// The run as Markdown.
 #[must_use]
 pub fn markdown(run: &Run<'_>) -> String {
     let judgement = run.judgement;
@@ -60,7 +59,7 @@ fn hypotheses(run: &Run<'_>) -> Table {
     table
 }
 
-/// The effect of a hypothesis with one case; with several the sentence must do.
+/// The effect of a hypothesis with one case; with several the sentence is enough.
 fn only_effect(hypothesis: &HypothesisJudgement, unit: Unit) -> String {
     match hypothesis.cases.as_slice() {
         [case] => words::case(case, unit),
@@ -68,7 +67,7 @@ fn only_effect(hypothesis: &HypothesisJudgement, unit: Unit) -> String {
     }
 }
 
-/// A sign that GitHub shows in colour.
+/// A symbol that GitHub displays in colour.
 fn mark(class: &str) -> &'static str {
     match class {
         "supported" => "✅",
@@ -142,18 +141,18 @@ fn write_table(out: &mut String, table: Table) {
     out.push('\n');
 }
 
-/// A sentence of a judgement: what it quotes as code stays code.
+/// A sentence of a judgement; quoted code remains code.
 fn prose(sentence: &str) -> String {
     let sentence = words::one_line(sentence);
     let part = |part: &prose::Part<'_>| match part.is_code {
-        // Within code nothing means anything but the end of a table's cell.
+        // Within code only the separator of a table's cells is special.
         true => format!("`{}`", part.text.replace('|', "\\|")),
         false => escape(part.text),
     };
     prose::parts(&sentence).iter().map(part).collect()
 }
 
-/// Foreign text as a piece of a line: nothing in it is markup, a mention, an address or the end of a cell.
+/// Escapes foreign text within a line: no markup, mention or address, and no end of the cell.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in words::one_line(text).chars() {
@@ -161,7 +160,7 @@ fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
-            // An invisible character behind it, so that nobody is called and nothing is linked.
+            // An invisible character after it prevents mentions and links.
             '@' => escaped.push_str("@\u{200b}"),
             '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '#' | '|' | '~' | '$' => {
                 escaped.push('\\');

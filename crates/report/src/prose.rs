@@ -1,14 +1,13 @@
-//! Sentences of a judgement: prose in which expressions and names stand between back quotes.
+//! Sentences of a judgement: prose with expressions and names between back quotes.
 
-/// A part of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part<'a> {
     pub(crate) text: &'a str,
-    /// It stood between back quotes.
+    /// Whether it is between back quotes.
     pub(crate) is_code: bool,
 }
 
-/// The parts of a sentence, in their order. Foreign text with a back quote of its own makes it all plain.
+/// The parts of a sentence, in order. If foreign text contains a back quote, all of it is plain text.
 pub(crate) fn parts(sentence: &str) -> Vec<Part<'_>> {
     if sentence.matches('`').count() % 2 == 1 {
         return vec![Part { text: sentence, is_code: false }];

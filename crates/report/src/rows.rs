@@ -1,7 +1,7 @@
 //! A run for programs: JSON and rows.
 //!
 //! Rows are wide and plain: one header line, a point as decimal sign, base units (seconds, bytes, shares of one) with
-//! the unit in the column's name, an empty field for what is not known.
+//! the unit in the column's name, an empty field for unknown values.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -42,7 +42,8 @@ struct Document<'a> {
 /// The run as JSON.
 ///
 /// # Errors
-/// None that could be brought about from outside: a number that JSON cannot hold becomes null.
+///
+/// Not caused by input: numbers that JSON cannot represent become null.
 pub fn json(run: &Run<'_>, histograms: Histograms) -> Result<String, serde_json::Error> {
     let trials = match histograms {
         Histograms::Kept => Cow::Borrowed(run.trials),
@@ -62,7 +63,6 @@ fn without_histograms(trial: &TrialRecord) -> TrialRecord {
     trial
 }
 
-/// The schema of [`json`].
 #[must_use]
 pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Document<'static>)
@@ -189,12 +189,12 @@ fn seconds(nanos: f64) -> String {
     number(nanos / 1e9)
 }
 
-/// The shortest text that is this number again; nothing for what is no number.
+/// The shortest text that parses to the same number; empty for a value that is not finite.
 fn number(value: f64) -> String {
     if value.is_finite() { format!("{value}") } else { String::new() }
 }
 
-/// A field (RFC 4180): in quotes if it must be.
+/// A field (RFC 4180), quoted if necessary.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
         format!("\"{}\"", text.replace('"', "\"\""))

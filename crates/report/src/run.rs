@@ -1,4 +1,4 @@
-//! What every output is made from.
+//! The input of every output format.
 
 use breme_experiment::record::{RunHead, TrialRecord};
 use breme_judge::judgement::Judgement;
@@ -6,28 +6,27 @@ use breme_judge::judgement::Judgement;
 use crate::instruments::Instruments;
 use crate::words::{COUNTS, trial_state};
 
-/// All of a run that a report shows.
+/// Everything that a report shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What it was made from, and where.
+    /// Origin and circumstances of the run.
     pub head: &'a RunHead,
-    /// Its trials, in the order in which they were run.
+    /// In execution order.
     pub trials: &'a [TrialRecord],
-    /// What they show.
     pub judgement: &'a Judgement,
-    /// The text of its plan (TOML).
+    /// The text of the plan (TOML).
     pub plan: &'a str,
-    /// What the instruments saw during the trials.
+    /// Samples of the instruments during the trials.
     pub instruments: &'a Instruments,
 }
 
 impl Run<'_> {
-    /// The question, as the plan has it.
+    /// The question stated in the plan.
     pub(crate) fn question(&self) -> Option<String> {
         self.text("question")
     }
 
-    /// What the experiment's author wants readers to know.
+    /// The author's notes for readers.
     pub(crate) fn notes(&self) -> Option<String> {
         self.text("notes")
     }
@@ -42,7 +41,7 @@ impl Run<'_> {
         if self.head.title.is_empty() { &self.head.run } else { &self.head.title }
     }
 
-    /// The trials that do not count: failed or INVALID.
+    /// The uncounted trials: failed or INVALID.
     pub(crate) fn discounted(&self) -> impl Iterator<Item = &TrialRecord> {
         self.trials.iter().filter(|trial| trial_state(trial) != COUNTS)
     }

@@ -1,19 +1,17 @@
-//! A table as all outputs know it; each writes it in its own way.
+//! Tables independent of the output format.
 
-/// A table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// What was left out, if anything.
+    /// What was omitted, if anything.
     pub remark: Option<String>,
 }
 
-/// A column.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub name: String,
-    /// Numbers stand at the right.
+    /// Numbers are right-aligned.
     pub is_number: bool,
 }
 
@@ -21,16 +19,16 @@ pub(crate) struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub text: String,
-    /// A place in the page.
+    /// An anchor in the page.
     pub anchor: Option<String>,
-    /// A name for styles.
+    /// A CSS class.
     pub class: Option<&'static str>,
-    /// A sentence, in which code stands between back quotes.
+    /// A sentence, with code between back quotes.
     pub is_sentence: bool,
 }
 
 impl Table {
-    /// `names`: a name that begins with `#` is one of numbers.
+    /// `names`: a leading `#` marks a column of numbers.
     pub(crate) fn new(names: &[&str]) -> Self {
         let column =
             |name: &&str| Column { name: name.trim_start_matches('#').to_owned(), is_number: name.starts_with('#') };
@@ -41,7 +39,7 @@ impl Table {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
-    /// Keeps the first `rows_max` rows, and says so.
+    /// Keeps the first `rows_max` rows and mentions the others in the remark.
     pub(crate) fn limited(mut self, rows_max: usize) -> Self {
         if self.rows.len() > rows_max {
             self.remark =

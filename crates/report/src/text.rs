@@ -1,4 +1,4 @@
-//! A run for a person at a terminal; and the tables that Markdown has too.
+//! A run for a terminal, and the tables shared with Markdown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,19 +12,19 @@ use crate::table::{Cell, Table};
 use crate::{key_comparisons, units, words};
 use breme_base::plural;
 
-/// The most failures whose last words are shown.
+/// Limit of the failures whose last output is shown.
 const FAILED_MAX: usize = 3;
-/// The most rows of a table on a terminal.
+/// Limit of the rows of a table on a terminal.
 const ROWS_MAX: usize = 60;
-/// The most measures side by side in a table of the study.
+/// Limit of the measures side by side in a table of the study.
 pub(crate) const MEASURES_ABREAST_MAX: usize = 4;
-/// Below this a line of words cannot be read.
+/// Text narrower than this is unreadable.
 const WIDTH_MIN: usize = 30;
 
 /// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// ANSI colours; not when the output is no terminal, or when `NO_COLOR` is set.
+    /// ANSI colours; off if the output is no terminal or `NO_COLOR` is set.
     pub colours: bool,
     /// Columns of the terminal.
     pub width: usize,
@@ -43,7 +43,6 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-/// The run as text.
 #[must_use]
 pub fn text(run: &Run<'_>, style: Style) -> String {
     let judgement = run.judgement;
@@ -98,7 +97,7 @@ impl Page {
         }
     }
 
-    /// Text broken at the width; further lines begin with `indent`.
+    /// Wraps text at the width; continuation lines begin with `indent`.
     fn paragraph(&mut self, text: &str, code: &str, indent: &str) {
         for line in wrapped(text, self.style.width, indent) {
             let painted = self.paint(code, &line);
@@ -132,7 +131,8 @@ impl Page {
         }
     }
 
-    /// The last words of what failed; each reason once. How many trials do not count, and why, is in the warnings.
+    /// The last output of failed trials, each reason once. The warnings contain the number of uncounted trials and the
+    /// reasons.
     fn failed(&mut self, run: &Run<'_>) {
         let mut told = BTreeSet::new();
         for trial in run.trials {
@@ -169,7 +169,7 @@ impl Page {
         self.remark(&table);
     }
 
-    /// A table that is too wide: nothing is cut, each row is a sentence.
+    /// A table that is too wide: each row becomes a sentence, so that nothing is cut.
     fn list(&mut self, table: &Table) {
         for row in &table.rows {
             let cells = row.iter().zip(&table.columns).enumerate().filter(|(_, (cell, _))| !cell.text.is_empty());
@@ -214,7 +214,7 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// So wide that nothing is cut.
+/// Column widths without cutting anything.
 fn natural_widths(table: &Table) -> Vec<usize> {
     let cell_width = |index: usize| {
         let of_row = |row: &Vec<Cell>| row.get(index).map_or(0, |cell| cell.text.chars().count());
@@ -265,8 +265,8 @@ pub(crate) fn answer(judgement: &Judgement) -> &str {
     if judgement.answer.is_empty() { "No data." } else { &judgement.answer }
 }
 
-/// The table of the study: a row for each combination, a few measures side by side in each table. What is 0 everywhere
-/// is a line of words: see [`zero_measures`].
+/// The table of the study: a row for each combination, a few measures side by side in each table. Measures that are 0
+/// everywhere become a line of text: see [`zero_measures`].
 pub(crate) fn study(judgement: &Judgement, abreast: usize) -> Vec<(String, Table)> {
     let measures: Vec<&MeasureTable> = judgement.tables.iter().filter(|table| !is_zero(table)).collect();
     measures.chunks(abreast).map(study_table).collect()
@@ -310,7 +310,7 @@ fn study_table(measures: &[&MeasureTable]) -> (String, Table) {
     (title.join(", "), table)
 }
 
-/// Every combination that some measure has, in the order in which they first come.
+/// Every combination of any measure, in order of first occurrence.
 fn combinations<'a>(measures: &[&'a MeasureTable]) -> Vec<&'a BTreeMap<String, String>> {
     let mut seen = BTreeSet::new();
     measures
@@ -325,7 +325,7 @@ pub(crate) fn has_published(measure: &MeasureTable) -> bool {
     measure.rows.iter().any(|row| row.published.is_some())
 }
 
-/// Estimate with interval; and the published figure, where the measure has any.
+/// Estimate with interval, and the published figure if the measure has any.
 pub(crate) fn measure_cells(measure: &MeasureTable, row: Option<&MeasureRow>) -> Vec<Cell> {
     let unit = Unit::parse(&measure.unit);
     let mut cells = vec![Cell::from(row.map_or_else(|| String::from("–"), |row| estimate(row, unit)))];
@@ -342,7 +342,7 @@ pub(crate) fn estimate(row: &MeasureRow, unit: Unit) -> String {
     range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center} ({range})"))
 }
 
-/// The comparisons that matter; all of them are in the page and in JSON.
+/// The comparisons that matter; the page and the JSON contain all of them.
 pub(crate) fn comparisons(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
     let (shown, all) = (key_comparisons::comparisons(judgement), judgement.comparisons.len());
@@ -381,14 +381,14 @@ pub(crate) fn noise(run: &Run<'_>) -> Table {
     table
 }
 
-/// What searches and the best models say.
+/// Results of searches and of the best models.
 pub(crate) fn sentences(judgement: &Judgement) -> impl Iterator<Item = &str> {
     let searches = judgement.searches.iter().map(|search| search.sentence.as_str());
     let models = judgement.models.iter().filter(|model| model.is_best).map(|model| model.sentence.as_str());
     searches.chain(models).filter(|sentence| !sentence.is_empty())
 }
 
-/// Where the numbers come from, in a line.
+/// The origin of the numbers, in a line.
 pub(crate) fn provenance(run: &Run<'_>) -> String {
     let (head, trials) = (run.head, run.judgement.trials);
     let machine = &head.machine;

@@ -1,4 +1,4 @@
-//! A run for the tools that people have: JMeter's log, and Go's benchmark lines for benchstat.
+//! A run for existing tools: JMeter's log, and Go's benchmark lines for benchstat.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,11 +12,12 @@ use crate::distribution::decode;
 use crate::run::Run;
 use crate::words;
 
-/// The run as JMeter's log, a row for each request of the steady parts of all trials that count. A record knows the
-/// times of all requests together and how many went wrong, not which: these are spread evenly over the times.
+/// The run as a JMeter log: a row for each request of the steady parts of all trials that count. A record contains the
+/// times of all requests and the number of failures, but not which failed: these are spread evenly over the times.
 ///
 /// # Errors
-/// What `out` says.
+///
+/// Those of `out`.
 pub fn jtl<W: Write>(run: &Run<'_>, mut out: W) -> io::Result<()> {
     let mut is_first = true;
     for (trial, name, workload) in counted(run) {
@@ -24,7 +25,7 @@ pub fn jtl<W: Write>(run: &Run<'_>, mut out: W) -> io::Result<()> {
         let label = [name, &words::levels(&trial.levels)].join(" ");
         let mut rows = Vec::new();
         write_trial(&mut rows, trial, workload, &times, label.trim())?;
-        // Each writer begins with the head; one is enough.
+        // Each writer begins with the header; one is enough.
         let head_bytes = rows.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         out.write_all(if is_first { &rows } else { &rows[head_bytes..] })?;
         is_first = false;
@@ -59,7 +60,7 @@ fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value).unwrap_or_default()
 }
 
-/// So many of the times, evenly over their ranks.
+/// Selects this many of the times, evenly over their ranks.
 fn spread(times: &Histogram, count: u64) -> Histogram {
     let count = count.min(times.count());
     let mut chosen = Histogram::new();
@@ -67,12 +68,12 @@ fn spread(times: &Histogram, count: u64) -> Histogram {
     chosen
 }
 
-/// The run as Go's benchmarks print theirs: a line for each workload of each trial that counts, so that trials of one
-/// combination are the repetitions of one benchmark.
+/// The run in the format of Go's benchmarks: a line for each workload of each trial that counts, so that trials of one
+/// combination are repetitions of one benchmark.
 #[must_use]
 pub fn go_bench(run: &Run<'_>) -> String {
     let mut out = Vec::new();
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _ = write_go_bench(run, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
@@ -96,7 +97,7 @@ fn write_go_bench(run: &Run<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// `user/crowd=250/path=cached`: benchstat reads levels between slashes.
+/// `user/crowd=250/path=cached`: the format in which benchstat expects levels.
 fn benchmark(name: &str, levels: &BTreeMap<String, String>) -> String {
     let plain = |text: &str| words::one_line(text).replace('/', "_");
     let levels = levels.iter().map(|(factor, level)| format!("/{}={}", plain(factor), plain(level)));

@@ -1,4 +1,4 @@
-//! What the numbers of a claim or a measure are in.
+//! Units of the numbers of a claim or a measure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use breme_judge::judgement::Judgement;
 use crate::figures::Unit;
 use crate::run::Run;
 
-/// The names that the records of a run know: its plan's, as far as they were used.
+/// The names known to the records of a run: those of its plan that were used.
 pub(crate) fn vocabulary(run: &Run<'_>) -> Vocabulary {
     let (mut workloads, mut subjects) = (BTreeSet::new(), BTreeSet::new());
     let mut factors: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
@@ -28,12 +28,12 @@ pub(crate) fn vocabulary(run: &Run<'_>) -> Vocabulary {
     }
 }
 
-/// What both sides of a claim are in; a plain number if it cannot be told.
+/// The unit of both sides of a claim; a plain number if unknown.
 pub(crate) fn of_claim(claim: &str, vocabulary: &Vocabulary) -> Unit {
     Claim::parse(claim, vocabulary).map_or(Unit::Plain, |claim| from(claim.left.unit()))
 }
 
-/// What a measure is in: as its table says, or as it is written.
+/// The unit of a measure: from its table, or from its expression.
 pub(crate) fn of_measure(measure: &str, judgement: &Judgement, vocabulary: &Vocabulary) -> Unit {
     let table = judgement.tables.iter().find(|table| table.measure == measure);
     let written = || Expression::parse(measure, vocabulary).map_or(Unit::Plain, |written| from(written.unit()));

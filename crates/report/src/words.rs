@@ -1,4 +1,4 @@
-//! Words that all outputs share: verdicts, combinations of levels, effects; and foreign text made harmless.
+//! Text shared by all outputs: verdicts, combinations of levels, effects; and sanitisation of foreign text.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale, Verdict}
 
 use crate::figures::{self, Unit};
 
-/// The most characters of a name in a chart or in a row of a terminal.
+/// Limit of a name in a chart or in a row on a terminal, in characters.
 pub(crate) const NAME_CHARS_MAX: usize = 48;
-/// The most characters of what a subject printed: its end is kept.
+/// Limit of a subject's output, in characters; its end is kept.
 pub(crate) const PRINTED_CHARS_MAX: usize = 4_000;
 
-/// A verdict for eyes: a sign, so that colour is not alone, and words.
+/// A verdict for display: words, and a sign, so that colour is not the only distinction.
 pub(crate) struct VerdictWords {
     pub sign: &'static str,
-    /// A name for styles.
+    /// A CSS class.
     pub class: &'static str,
     pub words: String,
 }
@@ -31,7 +31,7 @@ pub(crate) fn verdict(verdict: Verdict) -> VerdictWords {
     VerdictWords { sign, class, words }
 }
 
-/// A verdict on a pair of levels, where "supported" is that they differ.
+/// A verdict on a pair of levels; "supported" means that they differ.
 pub(crate) fn pair_verdict(of: Verdict) -> VerdictWords {
     let words = verdict(of);
     match of {
@@ -49,14 +49,14 @@ fn undecided(more_blocks: Option<u32>) -> String {
     }
 }
 
-/// `path=cached, crowd=250`; nothing for no levels.
+/// `path=cached, crowd=250`; empty without levels.
 pub(crate) fn levels(levels: &BTreeMap<String, String>) -> String {
     let parts: Vec<String> =
         levels.iter().map(|(factor, level)| format!("{}={}", one_line(factor), one_line(level))).collect();
     parts.join(", ")
 }
 
-/// As [`levels`], with words where there are none.
+/// Like [`levels`], with `none` for no levels.
 pub(crate) fn levels_or(of: &BTreeMap<String, String>, none: &str) -> String {
     if of.is_empty() { none.to_owned() } else { levels(of) }
 }
@@ -71,7 +71,7 @@ pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
     }
 }
 
-/// The number of a case that readers ask for, with its interval: `1.01 (0.99 – 1.10)`, `8.2 ms (8.0 – 8.5 ms)`.
+/// The number of a case, with its interval: `1.01 (0.99 – 1.10)`, `8.2 ms (8.0 – 8.5 ms)`.
 pub(crate) fn finding(finding: &Finding) -> String {
     let unit = Unit::parse(&finding.unit);
     let Finding { center, low, high, .. } = *finding;
@@ -117,7 +117,7 @@ pub(crate) fn why_not(trial: &TrialRecord) -> Vec<String> {
     failed.into_iter().chain(trial.invalid_reasons.iter().cloned()).collect()
 }
 
-/// How a trial ended, and whether it counts, in one word.
+/// How a trial ended and whether it counts, in one word.
 pub(crate) fn trial_state(trial: &TrialRecord) -> &'static str {
     match &trial.end {
         TrialEnd::Failed { .. } => "failed",
@@ -126,7 +126,7 @@ pub(crate) fn trial_state(trial: &TrialRecord) -> &'static str {
     }
 }
 
-/// What a trial was for.
+/// The purpose of a trial.
 pub(crate) const fn purpose(purpose: &Purpose) -> &'static str {
     match purpose {
         Purpose::Block => "block",
@@ -135,8 +135,8 @@ pub(crate) const fn purpose(purpose: &Purpose) -> &'static str {
     }
 }
 
-/// Foreign text in one line: what would break the line, move a terminal's cursor or turn the direction of reading is
-/// replaced.
+/// Foreign text on one line: replaces characters that would break the line, move a terminal's cursor or change the
+/// direction of text.
 pub(crate) fn one_line(text: &str) -> String {
     without_escapes(text)
         .chars()
@@ -148,14 +148,14 @@ pub(crate) fn one_line(text: &str) -> String {
         .collect()
 }
 
-/// Foreign text of many lines.
+/// Foreign text of several lines.
 pub(crate) fn many_lines(text: &str) -> String {
     let is_break = |c: char| c == '\n' || c == '\t';
     let text = without_escapes(text).replace('\r', "");
     text.chars().map(|c| if is_dangerous(c) && !is_break(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// What a subject printed; its end, if it is too long.
+/// The output of a subject; its end if it is too long.
 pub(crate) fn printed(text: &str) -> String {
     let text = many_lines(text);
     let count = text.chars().count();
@@ -165,7 +165,7 @@ pub(crate) fn printed(text: &str) -> String {
     std::iter::once('…').chain(text.chars().skip(count - PRINTED_CHARS_MAX)).collect()
 }
 
-/// Without the sequences that colour a terminal (ESC, `[`, parameters, a letter), which many programs print.
+/// Removes the escape sequences for colours (ESC, `[`, parameters, a letter), which many programs print.
 fn without_escapes(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -178,7 +178,7 @@ fn without_escapes(text: &str) -> String {
     kept
 }
 
-/// A name that is short enough for a label.
+/// Shortens a name for a label.
 pub(crate) fn short(name: &str, chars_max: usize) -> String {
     let name = one_line(name);
     if name.chars().count() <= chars_max {
@@ -187,7 +187,7 @@ pub(crate) fn short(name: &str, chars_max: usize) -> String {
     name.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
-/// Controls, and the marks that turn the direction of text.
+/// Control characters, and marks that change the direction of text.
 fn is_dangerous(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! The page as a browser has it: charts, keyboard, labels, small windows, paper.
+//! The page in a browser: charts, keyboard, labels, small windows, print.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -39,7 +39,7 @@ impl Page {
         self.browser.open(&file, width_px, height_px);
     }
 
-    /// No complaint, and nothing was asked for but the file.
+    /// No error message, and no request except for the file.
     fn check_quiet(&self) {
         assert!(self.browser.complaints().is_empty(), "{:?}", self.browser.complaints());
         let requests: BTreeSet<&str> = self.browser.requests().into_iter().collect();
@@ -47,8 +47,7 @@ impl Page {
     }
 }
 
-/// Of each chart: its place, how many marks its data ask for, how many its drawing has, and whether it goes past its
-/// place.
+/// For each chart: its box, the number of marks in its data and in its drawing, and whether it overflows its box.
 const MARKS: &str = "(() => {
     const charts = JSON.parse(document.getElementById('run').textContent).charts;
     return [...document.querySelectorAll('.plot')].map((plot) => {
@@ -65,7 +64,7 @@ const MARKS: &str = "(() => {
 })()";
 
 fn check_charts(page: &mut Page) -> usize {
-    // What is closed is drawn when it is opened.
+    // Collapsed parts are drawn when they are opened.
     page.browser.evaluate(
         "document.querySelectorAll('details.measure').forEach((part) => { part.open = true; });
          new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
@@ -102,8 +101,8 @@ fn charts_keyboard_labels_small_windows_and_paper() {
     page.check_quiet();
 }
 
-/// On a desktop no table under a hypothesis or in the overview is cut, no cell shows back quotes, and nothing that a
-/// chart draws has a colour of verdicts but verdicts.
+/// On a desktop no table under a hypothesis or in the overview is cut, no cell shows back quotes, and only verdicts
+/// have the colours of verdicts.
 fn check_tables(page: &mut Page) {
     let cut = page.browser.evaluate(
         "(() => {
@@ -120,7 +119,7 @@ fn check_tables(page: &mut Page) {
     assert_eq!(sticky, "sticky");
 }
 
-/// What a screen reader is told.
+/// Texts for screen readers.
 fn check_labels(page: &mut Page) {
     let tree = page.browser.call("Accessibility.getFullAXTree", json!({}));
     let nodes: Vec<(&str, &str)> = tree["nodes"]
@@ -153,7 +152,7 @@ fn check_colours(page: &mut Page) {
     assert_eq!(page.browser.evaluate(pressed), "Dark");
 }
 
-/// Tab goes through the page in its order, and reaches everything that can be used.
+/// Tab moves through the page in order and reaches every control.
 fn check_keyboard(page: &mut Page) {
     page.browser.evaluate(
         "window.usable = [...document.querySelectorAll('a[href], button:not(:disabled), input, select, summary, [tabindex=\"0\"]')]
@@ -173,7 +172,8 @@ fn check_keyboard(page: &mut Page) {
     }
 }
 
-/// A box hides its series, by the keyboard; another trial is shown; a link opens the table that it leads into.
+/// With the keyboard, a checkbox hides its series; another trial is shown; a link opens the table that contains its
+/// target.
 fn check_choices(page: &mut Page) {
     let lines = |page: &mut Page| {
         page.browser
@@ -198,7 +198,7 @@ fn check_choices(page: &mut Page) {
     assert_eq!(opened, json!([true, true]));
 }
 
-/// Every page has ink, and every chart lies on the paper.
+/// Every printed page has content, and every chart fits on the paper.
 fn check_paper(page: &mut Page) {
     let a4 =
         json!({ "printBackground": true, "paperWidth": 8.27, "paperHeight": 11.69, "transferMode": "ReturnAsBase64" });
@@ -221,7 +221,7 @@ fn check_paper(page: &mut Page) {
     page.browser.call("Emulation.setEmulatedMedia", json!({ "media": "" }));
 }
 
-/// How many bytes draw each page of a PDF. The browser writes its objects in plain text, one after another.
+/// Bytes of the drawing of each page of a PDF. The browser writes its objects in plain text, one after another.
 fn page_bytes(paper: &[u8]) -> Vec<usize> {
     let text = String::from_utf8_lossy(paper);
     let after = |text: &str, word: &str| -> Option<usize> {

@@ -1,4 +1,4 @@
-//! What is written of fixed records, line by line; and what holds for every page, however hostile or empty its run.
+//! Golden files for fixed records, and properties of every page, however hostile or empty its run.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
@@ -14,7 +14,7 @@ fn text(made_up: &MadeUp, width: usize) -> String {
     breme_report::text(&made_up.run(), Style { colours: false, width })
 }
 
-/// The page without what is the same in all pages.
+/// The page without the parts common to all pages.
 fn document(page: &str) -> String {
     let (head, rest) = page.split_once("<style>").unwrap();
     let (_, rest) = rest.split_once("</style>").unwrap();
@@ -28,7 +28,7 @@ fn policy(page: &str) -> String {
     rest.split_once('"').unwrap().0.to_owned()
 }
 
-/// What the script gets.
+/// The data of the script.
 fn embedded(page: &str) -> serde_json::Value {
     let (_, rest) = page.split_once("id=\"run\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
@@ -56,7 +56,7 @@ fn every_verdict_and_failure_as_a_page() {
     insta::assert_snapshot!(document(&breme_report::html(&made_up::verdicts().run())));
 }
 
-/// A table whose values are all 0, and one that is 0 but in one trial.
+/// A table whose values are all 0, and one that is 0 except in one trial.
 fn with_errors(made_up: &mut MadeUp) {
     let rows = |last: f64| {
         let values = |level: f64| vec![(1, 0.0), (2, level)];
@@ -103,7 +103,7 @@ fn a_case_is_drawn_beside_its_claimed_bound_and_each_combination_has_one_colour(
     let series = |chart: &serde_json::Value, name: &str| {
         chart["option"]["series"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
     };
-    // Claimed is a quarter: the estimate lies there, and no difference at 1.
+    // A quarter is claimed: the estimate lies there, and no difference at 1.
     let claimed = charts.iter().find(|chart| chart["option"]["xAxis"]["name"] == "left ÷ right").unwrap();
     let lines: Vec<f64> = series(claimed, "zones")["markLine"]["data"]
         .as_array()
@@ -114,7 +114,7 @@ fn a_case_is_drawn_beside_its_claimed_bound_and_each_combination_has_one_colour(
     let estimate = series(claimed, "estimate")["data"][0]["value"][0].as_f64().unwrap();
     assert!(lines[0] == 0.0 && (lines[1] - 0.25_f64.log10()).abs() < 1e-4, "{lines:?}");
     assert!((estimate - 0.15_f64.log10()).abs() < 0.1, "{estimate}");
-    // The lines of measures and the curves of response times of one path have one colour.
+    // The lines of measures and the curves of response times of one path have the same colour.
     let colours = |prefix: &str, wanted: &str| -> BTreeSet<String> {
         let of_chart =
             |chart: &&&serde_json::Value| chart["words"]["names"][0].as_str().is_some_and(|name| name.contains(prefix));
@@ -144,7 +144,7 @@ fn rows_for_spreadsheets_and_benchstat() {
     let run = made_up.run();
     let rows = [breme_report::csv_trials(&run), breme_report::csv_measures(&run), breme_report::go_bench(&run)];
     for table in &rows[..2] {
-        // No field of these holds a comma in quotes but the hostile ones, which come last.
+        // Only the hostile fields, which come last, contain a quoted comma.
         let columns = table.lines().next().unwrap().split(',').count();
         assert!(
             table.lines().filter(|line| !line.contains('"')).all(|line| line.split(',').count() == columns),
@@ -188,7 +188,7 @@ fn the_published_schema_is_that_of_the_code() {
     breme_testkit::check_published("report.schema.json", &schema, "breme-report", "golden");
 }
 
-/// What must hold for every run.
+/// Properties of the page of every run.
 fn check_page(run: &Run<'_>) {
     let page = breme_report::html(run);
     for hostile in made_up::HOSTILE {
@@ -218,7 +218,7 @@ fn check_page(run: &Run<'_>) {
     assert!(rows.iter().all(|rows| rows.lines().count() > 0));
 }
 
-/// Nothing that asks for something, nothing that runs, and links only to places in the page and to the files beside it.
+/// No requests, no scripts, and links only within the page and to the files next to it.
 fn check_attributes(shown: &str) {
     for tag in shown.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
         let parts: Vec<&str> = tag.split('"').collect();
@@ -231,7 +231,7 @@ fn check_attributes(shown: &str) {
     }
 }
 
-/// One h1, and no level is left out.
+/// One h1, and no level is skipped.
 fn check_headings(shown: &str) {
     let levels: Vec<usize> = shown
         .split("<h")
@@ -250,7 +250,7 @@ fn every_page_is_whole() {
     }
 }
 
-/// Without most of its distributions, which take a debug build long to read and the page no more room.
+/// Without most of its distributions, which a debug build decodes slowly and which take no more space in the page.
 fn large() -> MadeUp {
     let mut made_up = made_up::large();
     for workload in made_up.trials.iter_mut().skip(56).flat_map(|trial| trial.workloads.values_mut()) {

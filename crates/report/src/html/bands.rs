@@ -1,13 +1,13 @@
-//! Quantiles over time: a line for each, and the bands between them.
+//! Quantiles over time: a line for each, with bands between them.
 
 use serde_json::{Value, json};
 
 use crate::chart::{Look, number};
 
-/// Series of an ECharts option. `places`: x, and the ascending quantiles on the axis; None: a break.
+/// Series of an ECharts option. `places`: x and the ascending quantiles as positions on the axis; None: a break.
 pub(crate) fn bands<X: serde::Serialize, const N: usize>(places: &[(X, Option<[f64; N]>)]) -> Value {
     let colour = Look::series(0).colour();
-    // The median is the strongest; what is rarer is paler.
+    // The median is the strongest; rarer quantiles are paler.
     let paler = |index: usize, first: f64| if index == 0 { first } else { 0.3 / index as f64 };
     let column = |of: &dyn Fn(&[f64; N]) -> f64| -> Vec<Value> {
         places.iter().map(|(x, place)| json!([x, place.as_ref().map(|place| number(of(place)))])).collect()

@@ -11,11 +11,11 @@ use crate::table::{Cell, Table};
 use crate::{key_comparisons, units, words};
 use breme_base::plural;
 
-/// The most pairs, of all measures together, that the page holds.
+/// Limit of the pairs in the page, over all measures.
 const ROWS_MAX: usize = 1_200;
-/// The most measures that have their pairs in the page.
+/// Limit of the measures with their pairs in the page.
 const MEASURES_MAX: usize = 40;
-/// With more pairs than this a plot would be longer than the rest of the page.
+/// With more pairs a plot would be longer than the rest of the page.
 const CHART_ROWS_MAX: usize = 30;
 
 pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {

@@ -1,8 +1,7 @@
-//! Response times, all of them: quantile curves of the combinations, laid over each other.
+//! Distributions of response times: quantile curves of the combinations, overlaid.
 //!
 //! The axis is that of HdrHistogram's plots: each step to the right is a tenth of the requests above. So the tail,
-//! which a mean hides, takes most of the picture. The curve of a combination is that of all its trials that count, put
-//! together.
+//! which a mean hides, takes most of the chart. The curve of a combination merges all its trials that count.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +20,11 @@ use crate::table::{Cell, Table};
 use crate::words;
 use breme_base::grouped;
 
-/// The most workloads with a chart of their own.
+/// Limit of the workloads with a chart.
 const WORKLOADS_MAX: usize = 12;
-/// The most curves of all charts together.
+/// Limit of the curves of all charts together.
 const CURVES_MAX: usize = 240;
-/// So many curves are shown at first.
+/// Number of curves shown initially.
 const CURVES_SHOWN: usize = 6;
 /// Points for each tenth of the requests above.
 const POINTS_PER_DECADE: u32 = 16;
@@ -34,18 +33,17 @@ const DECADES_MAX: f64 = 7.0;
 
 type Levels = BTreeMap<String, String>;
 
-/// The distributions of a run, read once.
+/// The distributions of a run, decoded once.
 pub(crate) struct Distributions<'a> {
     workloads: Vec<Workload<'a>>,
-    /// How many workloads are left out.
+    /// Number of omitted workloads.
     left_out: usize,
 }
 
-/// A workload with its curves.
 pub(crate) struct Workload<'a> {
     pub(crate) name: &'a str,
     pub(crate) curves: Vec<Curve<'a>>,
-    /// How many combinations are left out.
+    /// Number of omitted combinations.
     left_out: usize,
 }
 
@@ -79,7 +77,7 @@ impl<'a> Distributions<'a> {
         Self { workloads, left_out: names.len().saturating_sub(WORKLOADS_MAX) }
     }
 
-    /// Those that have a distribution.
+    /// Those with a distribution.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Workload<'a>> {
         self.workloads.iter().filter(|workload| !workload.curves.is_empty())
     }
@@ -97,7 +95,7 @@ impl<'a> Distributions<'a> {
     }
 }
 
-/// Those in the foreground first: they are what is asked about.
+/// Foreground workloads first: the questions are about them.
 fn workloads(trials: &[TrialRecord]) -> Vec<&str> {
     let mut names: BTreeMap<&str, bool> = BTreeMap::new();
     for (name, workload) in trials.iter().flat_map(|trial| &trial.workloads) {
@@ -175,7 +173,7 @@ fn chart(workload: &Workload<'_>, palette: &Palette) -> Chart {
     }
 }
 
-/// A few that are spread over all of them.
+/// A few, spread over all of them.
 fn shown_first(curves: usize) -> Vec<bool> {
     let step = curves.div_ceil(CURVES_SHOWN).max(1);
     (0..curves).map(|index| curves <= CURVES_SHOWN || index % step == 0 || index + 1 == curves).collect()
@@ -226,7 +224,7 @@ fn option(curves: &[Curve<'_>], looks: &[Look], y: &Axis, shown: &[bool]) -> Val
     })
 }
 
-/// How far the curve goes: a quantile past the last request says nothing.
+/// The extent of the curve: a quantile beyond the last request is meaningless.
 fn decades(histogram: &Histogram) -> f64 {
     (histogram.count() as f64).log10().clamp(0.5, DECADES_MAX)
 }

@@ -1,5 +1,5 @@
-//! Effects as a forest plot: each with its interval and its blocks, beside "no difference", what was claimed, the zone
-//! of what does not matter, and the noise floor.
+//! Effects as a forest plot: each with its interval and its blocks, together with "no difference", the claim, the zone
+//! of irrelevant differences, and the noise floor.
 
 use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use maud::{Markup, html};
@@ -10,31 +10,30 @@ use crate::figures::{self, Unit};
 use crate::table::Table;
 use crate::words::{self, VerdictWords};
 
-/// The most rows of a plot; a longer one is not looked through.
+/// Limit of the rows of a plot; a longer one is not readable.
 pub(crate) const ROWS_MAX: usize = 60;
 const ROW_PX: u32 = 34;
 const AROUND_PX: u32 = 64;
 
-/// A row of the plot.
 pub(crate) struct Row<'a> {
     pub name: String,
     pub verdict: VerdictWords,
     effect: &'a Effect,
-    /// Of the two sides.
+    /// Unit of both sides.
     unit: Unit,
-    /// For readers; none where the effect itself is shown.
+    /// For readers; none if the effect itself is shown.
     finding: Option<&'a Finding>,
 }
 
 impl<'a> Row<'a> {
-    /// A case of a claim, relative to the other side and not to the claim's bound.
+    /// A case of a claim, relative to the other side instead of the claim's bound.
     pub(crate) fn of_case(name: String, case: &'a Case, unit: Unit) -> Self {
         let finding = case.finding.as_ref();
         let unit = finding.map_or(unit, |finding| Unit::parse(&finding.unit));
         Self { name, verdict: words::verdict(case.verdict), effect: &case.effect, unit, finding }
     }
 
-    /// An effect that nobody claimed.
+    /// An effect without a claim.
     pub(crate) const fn of_effect(name: String, verdict: VerdictWords, effect: &'a Effect, unit: Unit) -> Self {
         Self { name, verdict, effect, unit, finding: None }
     }
@@ -47,7 +46,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// A number of the effect as it is shown.
+    /// Converts a number of the effect for display.
     fn shown(&self, value: f64) -> f64 {
         let Some(finding) = self.finding else { return value };
         let bound = finding.bound;
@@ -82,7 +81,7 @@ impl<'a> Row<'a> {
         block_effects(self.effect).map(|(block, value)| (block, self.shown(value)))
     }
 
-    /// What was claimed, if it is a number of its own.
+    /// The claimed value, if it is a separate number.
     fn claimed(&self) -> Option<f64> {
         self.finding.map(|finding| finding.bound).filter(|bound| Some(*bound) != neutral(self.kind()))
     }
@@ -101,9 +100,9 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The plot of effects of one kind; none if there is nothing to be seen.
+/// The plot of effects of one kind; none if it would be empty.
 pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
-    // A case without data has no finding, and takes the others' place.
+    // A case without data has no finding and is treated like the others.
     let first = rows.iter().find(|row| row.effect.center.is_some())?;
     if rows
         .iter()
@@ -138,7 +137,7 @@ const fn counting(kind: FindingKind, unit: Unit) -> Counting {
     }
 }
 
-/// What "no difference" is; a value has none.
+/// The value of "no difference"; a single value has none.
 fn neutral(kind: FindingKind) -> Option<f64> {
     match kind {
         FindingKind::Ratio => Some(1.0),
@@ -147,7 +146,7 @@ fn neutral(kind: FindingKind) -> Option<f64> {
     }
 }
 
-/// Every value that must lie on the axis.
+/// Every value that must be on the axis.
 fn on_axis(row: &Row<'_>) -> Vec<f64> {
     let mut values: Vec<f64> = neutral(row.kind()).into_iter().chain(row.claimed()).collect();
     values.extend(row.ends().into_iter().flatten());
@@ -169,7 +168,7 @@ fn block_effects(effect: &Effect) -> impl Iterator<Item = (u32, f64)> + '_ {
     effect.blocks.iter().map(move |pair| (pair.block, of(pair)))
 }
 
-/// Practically equal; only of a ratio is it known.
+/// The range of practical equality, known for ratios only.
 fn equal_zone(effect: &Effect) -> Option<(f64, f64)> {
     (effect.scale == Scale::Ratio && effect.equal_within > 0.0 && effect.equal_within < 1.0)
         .then_some((1.0 - effect.equal_within, 1.0 + effect.equal_within))
@@ -204,7 +203,7 @@ const fn name_of(kind: FindingKind) -> &'static str {
     }
 }
 
-/// Zones behind each row, since each has its own floor; the line of no difference; what was claimed.
+/// Zones behind each row, since each has its own floor; the line of no difference; the claim.
 fn zones(rows: &[&Row<'_>], axis: &Axis) -> Value {
     let mut areas = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -277,7 +276,7 @@ fn colour(row: &Row<'_>) -> String {
     format!("var(--{})", row.verdict.class)
 }
 
-/// How to read the plots, drawn.
+/// A drawn legend of the plots.
 pub(crate) fn key() -> Markup {
     html! {
         ul.key.forest-key aria-label="Key of the interval plots" {
@@ -296,7 +295,7 @@ pub(crate) fn key() -> Markup {
     }
 }
 
-/// What the numbers are, by name where all rows are of one claim.
+/// The meaning of the numbers, by name if all rows are of one claim.
 fn sides(rows: &[&Row<'_>], kind: FindingKind) -> String {
     let finding = rows.iter().find_map(|row| row.finding);
     match (kind, finding) {
@@ -310,7 +309,7 @@ fn sides(rows: &[&Row<'_>], kind: FindingKind) -> String {
     }
 }
 
-/// The interval's level is that of each row: it depends on the number of blocks.
+/// Each row has its own confidence: it depends on the number of blocks.
 fn caption(rows: &[&Row<'_>], sides: &str) -> String {
     let mut levels: Vec<f64> =
         rows.iter().map(|row| row.effect.confidence).filter(|&confidence| confidence > 0.0).collect();
@@ -329,7 +328,7 @@ fn caption(rows: &[&Row<'_>], sides: &str) -> String {
 }
 
 fn says(rows: &[&Row<'_>], what: &str) -> String {
-    /// A longer list is not listened to; the table has all.
+    /// Limit of the rows read to screen readers; the table has all.
     const TOLD_MAX: usize = 6;
     let tell = |row: &&Row<'_>| format!("{}: {}", row.name, row.says());
     let told: Vec<String> = rows.iter().take(TOLD_MAX).map(tell).collect();

@@ -1,4 +1,4 @@
-//! Each hypothesis: what was claimed, what became of it, by how much, and its blocks.
+//! Each hypothesis: its claim, verdict, effect and blocks.
 
 use breme_judge::judgement::{Case, HypothesisJudgement};
 use maud::{Markup, html};
@@ -10,7 +10,7 @@ use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{units, words};
 
-/// The most rows of blocks that stand under a hypothesis.
+/// Limit of the rows of blocks under a hypothesis.
 const BLOCK_ROWS_MAX: usize = 400;
 
 pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
@@ -57,7 +57,7 @@ fn row(case: &Case, unit: Unit) -> forest::Row<'_> {
     forest::Row::of_case(words::levels_or(&case.levels, "all blocks"), case, unit)
 }
 
-/// The number that decides, large.
+/// The deciding number, in large type.
 fn effect(case: &Case, unit: Unit) -> Markup {
     html! {
         @if case.effect.center.is_some() {

@@ -22,14 +22,13 @@ const QUANTILES: [&str; 4] = ["median", "90th percentile", "99th percentile", "m
 /// Room for the labels of the time axis, pixels.
 const AXIS_PX: u32 = 32;
 
-/// Page of a load. All texts are plain.
+/// Page of a load. All texts are plain text.
 #[derive(Clone, Debug, Default)]
 pub struct LoadPage {
-    /// Version of breme.
     pub breme_version: String,
-    /// What was requested: `GET http://host/page`.
+    /// The request, such as `GET http://host/page`.
     pub title: String,
-    /// How: `50 connections, closed loop, HTTP/1.1, 10.0 s`.
+    /// The load, such as `50 connections, closed loop, HTTP/1.1, 10.0 s`.
     pub load: String,
     /// Start, in seconds since 1970-01-01 00:00:00 UTC.
     pub started_unix_s: u64,
@@ -41,11 +40,11 @@ pub struct LoadPage {
     pub conditions: Vec<LoadCondition>,
     /// Responses per second.
     pub rate: f64,
-    /// Number of complete responses.
+    /// Complete responses.
     pub answered: u64,
-    /// Number of requests begun.
+    /// Requests begun.
     pub requests: u64,
-    /// Number of errors of all kinds.
+    /// Errors of all kinds.
     pub error_count: u64,
     /// Response times and others; the first are the response times.
     pub times: Vec<LoadTimes>,
@@ -112,7 +111,6 @@ pub struct LoadBin {
 }
 
 impl LoadPage {
-    /// Renders the page.
     #[must_use]
     pub fn html(&self) -> String {
         let mut gallery = Gallery::default();

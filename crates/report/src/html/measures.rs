@@ -1,4 +1,4 @@
-//! What was measured: the table of the study, the lines over the levels of a factor, and every point of every block.
+//! Measured values: the table of the study, lines over the levels of a factor, and every point of every block.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{key_comparisons, text, words};
 
-/// The most measures with charts.
+/// Limit of the measures with charts.
 const MEASURES_MAX: usize = 24;
-/// The most combinations with a row of their own in a chart.
+/// Limit of the combinations with a row in a chart.
 const ROWS_MAX: usize = 80;
-/// The most lines of a chart; further ones are in the table.
+/// Limit of the lines of a chart; the table has all.
 const LINES_MAX: usize = 24;
-/// So many lines are shown at first.
+/// Number of lines shown initially.
 const LINES_SHOWN: usize = 8;
-/// The most single trials in all charts of measures, and in their tables: of each row the first blocks are drawn.
+/// Limit of the single trials in all charts of measures and their tables: the first blocks of each row are drawn.
 const POINTS_MAX: usize = 12_000;
-/// The most rows of the table of the study.
+/// Limit of the rows of the table of the study.
 const STUDY_ROWS_MAX: usize = 300;
 const ROW_PX: u32 = 26;
 const AROUND_PX: u32 = 58;
@@ -54,7 +54,7 @@ pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -
     })
 }
 
-/// Shown at once: what a hypothesis is about; without hypotheses, the first measures.
+/// Whether a measure is shown initially: those of hypotheses; without hypotheses, the first ones.
 fn is_open(run: &Run<'_>, measure: &MeasureTable, index: usize) -> bool {
     const OPEN_MIN: usize = 2;
     index < OPEN_MIN && run.judgement.hypotheses.is_empty()
@@ -90,7 +90,7 @@ fn better(measure: &MeasureTable) -> Markup {
     }
 }
 
-/// Where the published figures stand.
+/// The sources of published figures.
 fn sources(tables: &[MeasureTable]) -> Markup {
     let rows = tables.iter().flat_map(|table| &table.rows);
     let mut sources: Vec<String> =
@@ -201,7 +201,7 @@ fn points_option(rows: &[&MeasureRow], axis: &Axis, unit: Unit, points_max: usiz
     })
 }
 
-/// A cross that is drawn, so that it has no letter's shape.
+/// A cross drawn as a path, which looks the same in all fonts.
 pub(crate) const CROSS: &str = "path://M0 0L3 0L5 2L7 0L10 0L6.5 5L10 10L7 10L5 8L3 10L0 10L3.5 5Z";
 
 fn numbered(rows: &[&MeasureRow], of: impl Fn(&MeasureRow, usize) -> Option<Value>) -> Vec<Value> {
@@ -213,7 +213,7 @@ fn told(row: &MeasureRow, unit: Unit) -> String {
     range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center}, interval {range}"))
 }
 
-/// Dots of a row beside each other, below its bar: the same order in every row, so that blocks can be followed.
+/// Spreads the dots of a row below its bar, in the same order in every row, so that blocks can be followed.
 fn jitter(position: usize) -> f64 {
     const LANES: usize = 4;
     0.2 + (position % LANES) as f64 * 0.07
@@ -248,7 +248,7 @@ fn values_table(measure: &MeasureTable, points_max: usize) -> Table {
     table.limited(STUDY_ROWS_MAX)
 }
 
-/// A line: one combination of the other factors.
+/// One combination of the other factors.
 struct Line<'a> {
     name: String,
     look: Look,
@@ -292,7 +292,7 @@ fn lines(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Option
     })
 }
 
-/// The factor whose levels are all numbers, and the most of them.
+/// The factor with the most levels of those whose levels are all numbers.
 pub(crate) fn numeric_factor(rows: &[MeasureRow]) -> Option<(String, Vec<f64>)> {
     let factors = rows.first()?.levels.keys();
     let numeric = factors.filter_map(|factor| {
@@ -360,7 +360,7 @@ fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis, trials_max
     })
 }
 
-/// Two stacked lines without ink make the band; then the trials; then the line itself; then what was published.
+/// Two invisible stacked lines form the band; then the trials, the line itself, and the published figures.
 fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis, trials_max: usize) -> Vec<Value> {
     let (key, look) = (format!("line {index}"), line.look);
     let points = |of: &dyn Fn(&MeasureRow) -> Option<Value>| -> Vec<Value> {

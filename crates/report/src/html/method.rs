@@ -1,4 +1,4 @@
-//! How it was made: method, machine, every trial, the plan.
+//! Method, machine, every trial, the plan.
 
 use breme_experiment::record::{TrialRecord, WorkloadRecord};
 use maud::{Markup, html};
@@ -8,9 +8,9 @@ use crate::run::Run;
 use crate::{text, words};
 use breme_base::grouped;
 
-/// The most rows of the table of trials; the whole journal lies beside the page.
+/// Limit of the rows of the table of trials; the whole journal is next to the page.
 const ROWS_MAX: usize = 2_000;
-/// The most characters of a plan.
+/// Limit of a plan, in characters.
 const PLAN_CHARS_MAX: usize = 200_000;
 
 pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
@@ -61,7 +61,7 @@ pub(crate) fn trials(run: &Run<'_>) -> Option<Markup> {
     })
 }
 
-/// How many trials have room.
+/// Number of trials that fit.
 fn shown(run: &Run<'_>) -> usize {
     let rows = run.trials.iter().scan(0, |rows, trial| {
         *rows += trial.workloads.len().max(1);

@@ -1,4 +1,4 @@
-//! Models with the points that they had not seen, and searches for the point of failure.
+//! Models with the points excluded from the fit, and searches for the failure point.
 
 use breme_judge::judgement::{ModelOutcome, SearchOutcome, SearchStep};
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{units, words};
 
-/// The most groups of models, and the most searches, that are shown.
+/// Limit of the groups of models, and of the searches.
 const GROUPS_MAX: usize = 60;
 
 pub(crate) fn models(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {

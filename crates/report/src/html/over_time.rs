@@ -1,9 +1,8 @@
-//! Each trial over its time: rate, errors, response times, and the instruments; one trial at a time, chosen by the
+//! Each trial over time: rate, errors, response times, and the instruments; one trial at a time, selected by the
 //! reader.
 //!
-//! The script draws these from plain columns of numbers. A page has room for so many points (`POINTS_MAX`,
-//! `VALUES_MAX`): in a run of many trials neighbouring rows are put together, rates by their mean, tails by their
-//! largest.
+//! The script draws these from plain columns of numbers. The number of points in a page is limited (`POINTS_MAX`,
+//! `VALUES_MAX`): in a run of many trials neighbouring rows are merged, rates by their mean, tails by their maximum.
 
 use breme_experiment::record::{FaultRecord, SeriesRow, TrialRecord};
 use maud::{Markup, html};
@@ -15,25 +14,24 @@ use crate::instruments::{Instrument, Line, SOURCES_MAX};
 use crate::run::Run;
 use crate::words;
 
-/// The most trials that can be chosen.
+/// Limit of the trials to select from.
 const TRIALS_MAX: usize = 1_000;
-/// The most rows of time series in the page.
+/// Limit of the rows of time series in the page.
 const POINTS_MAX: usize = 40_000;
-/// The most values of instruments in the page.
+/// Limit of the instruments' values in the page.
 const VALUES_MAX: usize = 200_000;
-/// The most lines of instruments in the page; with more, only some of the trials have theirs.
+/// Limit of the instruments' lines in the page; beyond it, only some of the trials have theirs.
 const LINES_MAX: usize = 100_000;
 
-/// How many times fewer rows there may be, so that the page keeps its bound: then hardly any is left.
+/// Limit of the factor by which rows are merged to keep the page small: with it hardly any is left.
 const COARSER_MAX: usize = 1 << 20;
 
-/// The part of the page.
 pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
     let trials = shown(run);
     (!trials.is_empty()).then(|| body(run, &trials))
 }
 
-/// What the script draws in it: as fine as there is room.
+/// The data for the script, as fine as `room_bytes` allows.
 pub(crate) fn data(run: &Run<'_>, palette: &Palette, room_bytes: usize) -> Value {
     let trials = shown(run);
     if trials.is_empty() {
@@ -128,12 +126,12 @@ fn fault(fault: &FaultRecord) -> Value {
     json!([coarse_time(fault.at_s), words::short(&fault.to_string(), words::NAME_CHARS_MAX)])
 }
 
-/// To the millisecond.
+/// Rounded to the millisecond.
 fn coarse_time(seconds: f64) -> Value {
     number((seconds * 1e3).round() / 1e3)
 }
 
-/// Columns: the middle of each interval, rate, errors, median, 99 %; times in µs, which need no point.
+/// Columns: the middle of each interval, rate, errors, median, 99 %; times in µs, as integers.
 fn series(rows: &[SeriesRow], pooled: usize, times: &mut Vec<Vec<Value>>) -> Value {
     let pools: Vec<SeriesRow> = rows.chunks(pooled).filter_map(pool).collect();
     let column = |of: &dyn Fn(&SeriesRow) -> f64| -> Vec<Value> { pools.iter().map(|row| coarse(of(row))).collect() };
@@ -170,7 +168,7 @@ fn line(line: &Line<'_>, sources: &mut Vec<String>, times: &mut Vec<Vec<Value>>)
     json!([instrument, shared(of, sources), shared(t, times), v])
 }
 
-/// The place of what comes again and again: names, and the instants at which all instruments of a trial were read.
+/// The index of a repeated value: names, and the instants at which all instruments of a trial were read.
 fn shared<T: PartialEq>(one: T, known: &mut Vec<T>) -> usize {
     if let Some(place) = known.iter().position(|known| *known == one) {
         return place;
@@ -179,7 +177,7 @@ fn shared<T: PartialEq>(one: T, known: &mut Vec<T>) -> usize {
     known.len() - 1
 }
 
-/// Three digits are a pixel.
+/// Three digits are enough for a pixel.
 fn coarse(value: f64) -> Value {
     if !value.is_finite() || value == 0.0 {
         return number(value);

@@ -1,4 +1,4 @@
-//! What was run, in a table: load, requests, errors and percentiles of every combination.
+//! The runs in a table: load, requests, errors and percentiles of every combination.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use crate::table::{Cell, Table};
 use crate::{text, words};
 use breme_base::{grouped, plural};
 
-/// The most rows of the table.
+/// Limit of the rows of the table.
 const ROWS_MAX: usize = 60;
 
 pub(crate) fn section(run: &Run<'_>, distributions: &Distributions<'_>) -> Option<Markup> {

@@ -1,4 +1,4 @@
-//! Which colour a combination of levels has: the same in every chart of the page.
+//! The colour of each combination of levels, the same in every chart of the page.
 //!
 //! Each combination of the levels that are words (a server, a path) has a colour; the levels of the factor with the
 //! most numbers (users, a rate) differ in strength and dashes.
@@ -11,7 +11,6 @@ use crate::run::Run;
 
 type Levels = BTreeMap<String, String>;
 
-/// The colours of a run.
 pub(crate) struct Palette {
     /// The factor on the x axis of charts.
     factor: Option<String>,
@@ -35,18 +34,18 @@ impl Palette {
         palette
     }
 
-    /// The place of a combination among those that have a colour of their own.
+    /// The index of the colour of a combination.
     pub(crate) fn series(&self, levels: &Levels) -> usize {
         let others = self.others(levels);
         self.series.iter().position(|known| *known == others).unwrap_or(self.series.len())
     }
 
-    /// As its line over the numbers looks.
+    /// The look of its line over the numbers.
     pub(crate) fn line(&self, levels: &Levels) -> Look {
         Look::series(self.series(levels))
     }
 
-    /// As it looks beside the same at other numbers.
+    /// Its look next to the same combination at other numbers.
     pub(crate) fn look(&self, levels: &Levels) -> Look {
         let number = self.factor.as_ref().and_then(|factor| levels.get(factor)?.parse::<f64>().ok());
         let place = number.and_then(|number| self.numbers.iter().position(|known| *known == number));

@@ -1,4 +1,4 @@
-//! Pieces of the page: tables, figures, badges.
+//! Elements of the page: tables, figures, badges.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -8,14 +8,14 @@ use crate::table::{Cell, Table};
 use crate::words::VerdictWords;
 use crate::{prose, words};
 
-/// The charts of a page, as they are put into it.
+/// The charts of a page, collected for the script.
 #[derive(Default)]
 pub(crate) struct Gallery {
     charts: Map<String, Value>,
 }
 
 impl Gallery {
-    /// The figure of a chart, which is kept for the script.
+    /// The figure of a chart; keeps its data for the script.
     pub(crate) fn figure(&mut self, chart: &Chart) -> Markup {
         let id = format!("chart-{}", self.charts.len() + 1);
         self.charts.insert(id.clone(), json!({ "option": chart.option, "words": chart.words }));
@@ -35,7 +35,7 @@ impl Gallery {
     }
 }
 
-/// Boxes that show and hide the series of a chart; they are its key too.
+/// Checkboxes that show and hide the series of a chart; they are also its legend.
 fn legend(chart: &str, entries: &[LegendEntry]) -> Markup {
     html! {
         @if !entries.is_empty() {
@@ -62,7 +62,7 @@ fn swatch(look: Look) -> Markup {
     }
 }
 
-/// A table that is opened by those who want it.
+/// A collapsed table.
 pub(crate) fn folded_table(summary: &str, table: &Table, id: Option<&String>) -> Markup {
     html! {
         @if !table.is_empty() {
@@ -74,7 +74,7 @@ pub(crate) fn folded_table(summary: &str, table: &Table, id: Option<&String>) ->
     }
 }
 
-/// A table; where it is too wide for the screen it scrolls by itself.
+/// A table that scrolls by itself if it is wider than the screen.
 pub(crate) fn table(name: &str, table: &Table, id: Option<&String>) -> Markup {
     html! {
         div.scroll role="region" aria-label=(name) tabindex="0" id=[id] {
@@ -114,7 +114,7 @@ pub(crate) fn badge(verdict: &VerdictWords) -> Markup {
     html! { span.badge.(verdict.class) { span aria-hidden="true" { (verdict.sign) " " } (verdict.words) } }
 }
 
-/// A sentence of a judgement: what it quotes is set as code.
+/// A sentence of a judgement; its quotations are set as code.
 pub(crate) fn prose(sentence: &str) -> Markup {
     let sentence = words::one_line(sentence);
     html! {
@@ -124,7 +124,7 @@ pub(crate) fn prose(sentence: &str) -> Markup {
     }
 }
 
-/// Numbers stay together: no line ends before a unit's sign, nor within an interval.
+/// Keeps numbers together: no line break before a unit's symbol or within an interval.
 fn unbroken(text: &str) -> String {
     text.replace(" %", "\u{a0}%").replace('–', "\u{2060}–\u{2060}")
 }

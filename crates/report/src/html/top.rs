@@ -7,10 +7,10 @@ use crate::run::Run;
 use crate::{text, words};
 use breme_base::plural;
 
-/// The most warnings that stand above everything else; further ones are further down.
+/// Limit of the warnings at the top of the page; the others follow further down.
 const WARNINGS_ON_TOP_MAX: usize = 4;
 
-/// The most notes at the top.
+/// Limit of the notes at the top.
 const NOTES_MAX: usize = 20;
 
 pub(crate) fn banner(run: &Run<'_>) -> Markup {
@@ -56,7 +56,7 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
     }
 }
 
-/// How often each verdict was given, in the order of the hypotheses.
+/// The count of each verdict, in the order of the hypotheses.
 fn verdicts(run: &Run<'_>) -> Vec<(words::VerdictWords, usize)> {
     let mut counted: Vec<(words::VerdictWords, usize)> = Vec::new();
     for hypothesis in &run.judgement.hypotheses {

@@ -1,4 +1,4 @@
-//! Whether the numbers are valid: warnings, noise floor, laws, and the trials that do not count, with the reasons.
+//! The validity of the numbers: warnings, noise floor, laws, and the uncounted trials, with the reasons.
 
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use maud::{Markup, html};
@@ -10,9 +10,9 @@ use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{text, units, words};
 
-/// The most unused trials that are listed.
+/// Limit of the uncounted trials listed.
 const DISCOUNTED_MAX: usize = 50;
-/// The most rows of a table of this part.
+/// Limit of the rows of a table in this section.
 const ROWS_MAX: usize = 200;
 
 pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {

@@ -24,12 +24,9 @@ const WATCH_STYLE: &str = include_str!("../../assets/watch.css");
 /// Most outages and gaps marked in a chart or listed.
 const MARKS_MAX: usize = 200;
 
-/// Page of a journal.
 #[derive(Debug)]
 pub struct WatchPage<'a> {
-    /// Description of the journal.
     pub info: &'a JournalInfo,
-    /// The journal.
     pub history: &'a History,
     /// Time zone of all times.
     pub zone: &'a TimeZone,
@@ -46,7 +43,6 @@ struct TargetSection<'a> {
 }
 
 impl WatchPage<'_> {
-    /// Renders the page.
     #[must_use]
     pub fn html(&self) -> String {
         let mut gallery = Gallery::default();
@@ -191,12 +187,12 @@ impl WatchPage<'_> {
     }
 }
 
-/// A time limit as people write it: `500 ms`, `1.5 s`.
+/// Formats a time limit: `500 ms`, `1.5 s`.
 fn within(millis: u64) -> String {
     if millis < 1_000 { format!("{millis} ms") } else { format!("{} s", millis as f64 / 1e3) }
 }
 
-/// With spaces that keep a number with its unit.
+/// With no-break spaces between numbers and units.
 fn sentence(finding: &Finding, zone: &TimeZone) -> String {
     text::finding(finding, zone).replace(" = ", "\u{a0}=\u{a0}").replace(" %", "\u{a0}%")
 }
@@ -205,7 +201,7 @@ fn is_found(finding: &Finding) -> bool {
     matches!(finding.verdict, Verdict::Found(_))
 }
 
-/// Effects first, then what was tested without any.
+/// Effects first, then tests without an effect.
 const fn rank(finding: &Finding) -> u8 {
     match finding.verdict {
         Verdict::Found(_) => 0,

@@ -1,29 +1,28 @@
-//! `instruments.csv`, the file that lies beside a run's journal, as samples.
+//! Reads `instruments.csv`, the file next to a run's journal.
 //!
-//! CPU time and switches stand there as they add up; the page shows how fast they grow, so each is held against the
-//! line before of the same process. A line that cannot be read is left out: the file of a run that was killed may end
-//! in the middle of one.
+//! CPU time and switches are cumulative there; the page shows their rates, so each line is compared with the previous
+//! line of the same process. Invalid lines are skipped: the file of a killed run may end in the middle of a line.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
 use super::{Instrument, InstrumentRow, Instruments};
 
-/// The most processes whose last line is remembered; those that have ended are forgotten when it is reached.
+/// Limit of the processes whose last line is kept; ended ones are dropped when it is reached.
 const REMEMBERED_MAX: usize = 10_000;
-/// The longest line that is looked at.
+/// Limit of a line; longer ones are skipped.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads lines one after another.
+/// Parses lines one after another.
 #[derive(Debug, Default)]
 struct Lines {
-    /// The place of each column.
+    /// Index of each column.
     columns: BTreeMap<String, usize>,
     before: BTreeMap<(String, String), Before>,
-    /// The processes of the present sample: instant, and how many of each name.
+    /// The processes of the current sample: its instant, and how many there are of each name.
     sample_ns: u64,
     numbered: BTreeMap<String, u32>,
-    /// The most processes that a name had at once.
+    /// The maximum number of simultaneous processes of each name.
     processes_max: BTreeMap<String, u32>,
 }
 
@@ -42,10 +41,11 @@ struct Before {
 }
 
 impl Instruments {
-    /// Takes all samples of an `instruments.csv`.
+    /// Reads all samples of an `instruments.csv`.
     ///
     /// # Errors
-    /// What `rows` says.
+    ///
+    /// Those of `rows`.
     pub fn read_csv<R: BufRead>(&mut self, mut rows: R) -> io::Result<()> {
         let mut lines = Lines::default();
         let mut line = Vec::new();
@@ -55,7 +55,7 @@ impl Instruments {
             }
             line.clear();
         }
-        // Of what is one process alone, its total says all.
+        // For a single process its total is enough.
         for (name, _) in lines.processes_max.iter().filter(|(_, most)| **most < 2) {
             self.forget(&numbered(name, 1));
         }
@@ -77,7 +77,7 @@ impl Lines {
         let _ = self.take_fields(&fields, instruments);
     }
 
-    /// None if something lacks.
+    /// None if a field is missing.
     fn take_fields(&mut self, fields: &[String], instruments: &mut Instruments) -> Option<()> {
         if fields.len() != self.columns.len() {
             return None; // two lines that a kill has joined
@@ -98,7 +98,7 @@ impl Lines {
         }
     }
 
-    /// Which process of its name it is in this sample.
+    /// The number of the process among those of its name in this sample.
     fn number(&mut self, name: &str, at_ns: u64) -> u32 {
         if self.sample_ns != at_ns {
             self.sample_ns = at_ns;
@@ -143,7 +143,7 @@ impl Lines {
         Some(())
     }
 
-    /// The line before of the same process, and the time since then.
+    /// The previous line of the same process, and the time since then.
     fn before(&mut self, name: &str, pid: &str, now: Before) -> Option<(Before, f64)> {
         if self.before.len() >= REMEMBERED_MAX {
             self.before.retain(|_, before| now.at_ns.saturating_sub(before.at_ns) < 60_000_000_000);
@@ -186,7 +186,7 @@ impl Lines {
     }
 }
 
-/// The fields of a line (RFC 4180); a field of these files holds no line break.
+/// Splits a line into fields (RFC 4180); fields of these files contain no line breaks.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;

@@ -1,5 +1,5 @@
-//! A headless Chromium, driven over a pair of pipes (the DevTools protocol), so that no port is opened and nothing is
-//! waited for by the clock.
+//! A headless Chromium, controlled over a pair of pipes (the DevTools protocol), so that no port is opened and no timed
+//! waits are needed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Under which names it is known; the first one is what `cargo xtask test` installs.
+/// Its names; the first is what `cargo xtask test` installs.
 const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
 pub struct Browser {
@@ -18,7 +18,7 @@ pub struct Browser {
     from: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// What it told without being asked, in order.
+    /// Events that it sent, in order.
     pub events: Vec<Value>,
     _folder: tempfile::TempDir,
 }
@@ -29,7 +29,7 @@ impl Browser {
             panic!("none of {PROGRAMS:?} is there; `cargo xtask test` installs it (Debian: apt-get install chromium-headless-shell)")
         });
         let folder = tempfile::tempdir().unwrap();
-        // It wants its pipes at 3 and 4; as root it has no sandbox of its own.
+        // It expects its pipes at 3 and 4; as root it has no sandbox.
         let command = format!(
             "exec {program} --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --user-data-dir={} \
              --remote-debugging-pipe about:blank 3<&0 4>&1 1>/dev/null 2>&1",
@@ -49,7 +49,7 @@ impl Browser {
         browser
     }
 
-    /// Calls a method and gives back its result.
+    /// Calls a method and returns its result.
     #[expect(clippy::needless_pass_by_value, reason = "made for the call")]
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
@@ -96,7 +96,7 @@ impl Browser {
         );
     }
 
-    /// The same in a window as high as the page: what has not been seen is not drawn.
+    /// The same in a window as high as the page, since charts are only drawn when visible.
     #[allow(dead_code, reason = "for tests of whole pages")]
     pub fn open_whole(&mut self, file: &Path, width_px: u32) {
         self.open(file, width_px, 900);
@@ -104,7 +104,7 @@ impl Browser {
         self.open(file, width_px, u32::try_from(height).unwrap());
     }
 
-    /// Writes a picture of the page to the folder that `BREME_SCREENSHOTS` names, if it is set.
+    /// Saves a screenshot to the folder in `BREME_SCREENSHOTS`, if set.
     #[allow(dead_code, reason = "for tests of whole pages")]
     pub fn keep_picture(&mut self, name: &str) {
         let Ok(folder) = std::env::var("BREME_SCREENSHOTS") else { return };
@@ -124,7 +124,7 @@ impl Browser {
         self.wait_until_loaded();
     }
 
-    /// Clicks what leads to another page and waits until that is loaded.
+    /// Clicks a link to another page and waits until it is loaded.
     #[allow(dead_code, reason = "for tests of servers")]
     pub fn click_and_load(&mut self, selector: &str) {
         self.events.retain(|event| event["method"] != "Page.loadEventFired");
@@ -151,7 +151,7 @@ impl Browser {
         }
     }
 
-    /// What the page complained about.
+    /// Errors reported by the page.
     pub fn complaints(&self) -> Vec<&Value> {
         let complains = |event: &&Value| {
             ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed"]
@@ -161,7 +161,7 @@ impl Browser {
         self.events.iter().filter(complains).collect()
     }
 
-    /// The addresses that were asked for.
+    /// Requested addresses.
     pub fn requests(&self) -> Vec<&str> {
         let asked = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
@@ -170,7 +170,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
-//! Runs that nobody has made: fixed records for golden files, for the browser, and for `examples/sample.rs`.
+//! Artificial runs: fixed records for golden files, for the browser, and for `examples/sample.rs`.
 //!
-//! The large one is the shape of a known study (load up to failure, with and without a cache) with noise from a seed.
+//! The large one has the shape of a known study (load up to failure, with and without a cache) with noise from a seed.
 
 #![allow(dead_code, reason = "each user of this module takes a part of it")]
 
@@ -12,7 +12,7 @@ use breme_judge::judgement::*;
 use breme_report::{Instrument, InstrumentRow, Instruments, Run};
 use breme_stats::{Histogram, paired_ratio};
 
-/// All that a [`Run`] borrows.
+/// Everything that a [`Run`] borrows.
 pub struct MadeUp {
     pub head: RunHead,
     pub trials: Vec<TrialRecord>,
@@ -216,7 +216,7 @@ fn study_trial(number: u32, block: u32, combination: u32, replicate: u32, random
     }
 }
 
-/// One fails with a hostile last word, one is invalid, one never comes to rest, though it was run again.
+/// One fails with hostile output, one is invalid, one never becomes steady, though it was repeated.
 fn spoil(trials: &mut [TrialRecord]) {
     trials[40].end = TrialEnd::Failed {
         who: String::from("wiki"),
@@ -237,7 +237,7 @@ fn spoil(trials: &mut [TrialRecord]) {
     }
 }
 
-/// Samples once a period of each source in each trial.
+/// Samples of each source in each trial, once per period.
 pub fn watched(trials: &[TrialRecord], random: &mut Random, period_s: f64, sources: &[&str]) -> Instruments {
     let mut instruments = Instruments::new(trials);
     for trial in trials {
@@ -564,7 +564,7 @@ pub fn large() -> MadeUp {
     let mut samples: BTreeMap<u32, TrialRecord> = BTreeMap::new();
     for number in 1..=1_000 {
         let combination = (number - 1) % 28;
-        // Distributions are costly to make up; each combination has one.
+        // Creating distributions is expensive, so each combination has one.
         let pattern = samples.entry(combination).or_insert_with(|| {
             let mut trial = study_trial(1, 1, combination, 0, &mut random);
             for workload in trial.workloads.values_mut() {
@@ -608,10 +608,10 @@ pub fn large() -> MadeUp {
     MadeUp { head: head(), trials, judgement, plan: PLAN.to_owned(), instruments }
 }
 
-/// Texts that must never stand in a page, or reach a terminal, as they are.
+/// Texts that must never appear unescaped in a page or on a terminal.
 pub const HOSTILE: [&str; 5] = ["</script><script>alert(1)", "<img src=x", "\u{1b}[2J", "\u{202e}", "<!--<script"];
 
-/// A small run with every verdict, failures, and names that mean harm.
+/// A small run with every verdict, failures, and hostile names.
 pub fn verdicts() -> MadeUp {
     let mut random = Random::new(3);
     let mut trials = Vec::new();
@@ -751,7 +751,7 @@ fn verdicts_judgement(trials: &[TrialRecord]) -> Judgement {
     }
 }
 
-/// A run that was ended before its first trial.
+/// A run that ended before its first trial.
 pub fn nothing() -> MadeUp {
     MadeUp {
         head: RunHead::default(),
@@ -789,7 +789,7 @@ pub fn single() -> MadeUp {
     made_up
 }
 
-/// Numbers that no measurement gives, and texts of any length.
+/// Numbers that no measurement returns, and texts of any length.
 pub fn nonsense() -> MadeUp {
     let mut made_up = verdicts();
     let long = "ab ".repeat(5_000);

@@ -29,7 +29,6 @@ const AXIS_PX: u32 = 32;
 /// Value of a point; none if not measured.
 type ValueOf = fn(&Point) -> Option<f64>;
 
-/// Charts of one target.
 pub(super) struct Charts<'a> {
     pub name: String,
     pub target: &'a TargetHistory,

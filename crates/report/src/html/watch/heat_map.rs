@@ -30,7 +30,7 @@ impl Cell {
     }
 }
 
-/// Median of each local hour of the week; nothing without responses.
+/// Median of each local hour of the week; empty without responses.
 pub(super) fn heat_map(target: &TargetHistory, zone: &TimeZone) -> Markup {
     let cells = cells(&target.hours, zone);
     let medians: BTreeMap<Place, u64> =
@@ -76,7 +76,7 @@ fn cells(hours: &[Point], zone: &TimeZone) -> BTreeMap<Place, Cell> {
     cells
 }
 
-/// Three significant digits.
+/// Formats three significant digits.
 fn digits(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
