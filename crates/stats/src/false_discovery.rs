@@ -1,20 +1,19 @@
-//! Many questions that nobody asked beforehand: Benjamini and Hochberg's correction.
+//! Benjamini and Hochberg's correction, for many comparisons without a prior hypothesis.
 //!
-//! Who looks at forty comparisons wants to know that what is called a difference is one, and not that there is no
-//! single error among forty, which is what [`holm`](crate::holm()) promises at the price of finding little. This
-//! procedure keeps the share of wrong ones among those that are found at the level on average. Where nothing differs at
-//! all, each find is wrong, so that the chance of any is kept as Holm keeps it; where much differs, each find makes the
-//! next one easier.
+//! A reader of forty comparisons wants the reported differences to be real, not the guarantee that none of the forty is
+//! wrong, which [`holm`](crate::holm()) gives at the price of low power. This procedure keeps the expected share of
+//! false discoveries at the level. If nothing differs, every discovery is false, so that the probability of any is
+//! controlled as by Holm; if much differs, each discovery makes the next one easier.
 //!
 //! Y. Benjamini, Y. Hochberg: *Controlling the false discovery rate*, J. R. Statist. Soc. B 57 (1995) 289–300. Measures
-//! of the same trials go together, which does it no harm (Y. Benjamini, D. Yekutieli, Ann. Statist. 29 (2001)
-//! 1165–1188).
+//! of the same trials are positively correlated, which does no harm (Y. Benjamini, D. Yekutieli, Ann. Statist. 29
+//! (2001) 1165–1188).
 
 use crate::chances::{ascending, cleaned};
 
-/// Each chance after correction, in the order in which they came: to be held against the level as it is.
+/// The corrected p-values, in the order of the input, to be compared with the level directly.
 ///
-/// What is not a number counts as 1.
+/// NaN counts as 1.
 #[must_use]
 pub fn false_discovery_rates(p: &[f64]) -> Vec<f64> {
     let plain = cleaned(p);
@@ -46,7 +45,8 @@ mod tests {
         assert_eq!(false_discovery_rates(&[0.7, f64::NAN, 0.9]), [1.0, 1.0, 1.0]);
     }
 
-    /// Six blocks that all agree have a chance of 1 in 32. Nine such comparisons of ten stand; one of ten does not.
+    /// Six blocks that all agree have a p-value of 1 in 32. Nine such comparisons of ten are significant; one of ten is
+    /// not.
     #[test]
     fn where_much_differs_each_find_helps_the_next() {
         let mut many = [1.0 / 32.0; 10];

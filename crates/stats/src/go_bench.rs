@@ -1,51 +1,52 @@
-//! Results as Go's benchmarks print them, so that `benchstat` can compare them.
+//! Results in the format of Go's benchmarks, for comparison with `benchstat`.
 //!
 //! A line is a name, a number of operations and pairs of value and unit. Several lines of one name are repetitions:
-//! `benchstat old.txt new.txt` compares files of some ten lines each. Lines `Unit …` tell it which direction is good;
-//! `key: value` lines describe what follows.
+//! `benchstat old.txt new.txt` compares files of some ten lines each. Lines `Unit …` specify the better direction;
+//! lines `key: value` describe the following ones.
 
 use std::io::{self, Write};
 
-/// Which way is good.
+/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Times.
+    /// For times.
     Lower,
-    /// Rates.
+    /// For rates.
     Higher,
 }
 
-/// A value of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure<'a> {
-    /// How much.
     pub value: f64,
-    /// Of what: `ns/op`, `req/s`, `p99-ns`. A unit with a part `ns` is shown in seconds.
+    /// For example `ns/op`, `req/s`, `p99-ns`. A unit with a part `ns` is displayed in seconds.
     pub unit: &'a str,
 }
 
-/// Says what follows: a lower-case key, and a text of one line.
+/// Describes the following lines: a lower-case key, and a text of one line.
 ///
 /// # Errors
-/// What `out` says.
+///
+/// Those of `out`.
 pub fn write_configuration<W: Write>(out: &mut W, key: &str, value: &str) -> io::Result<()> {
     let value: String = value.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
     writeln!(out, "{}: {}", word(key).to_lowercase(), value.trim())
 }
 
-/// Says which way is good for a unit. `ns/op` needs no such line.
+/// Specifies the better direction of a unit. Not needed for `ns/op`.
 ///
 /// # Errors
-/// What `out` says.
+///
+/// Those of `out`.
 pub fn write_unit<W: Write>(out: &mut W, unit: &str, better: Better) -> io::Result<()> {
     let better = if better == Better::Lower { "lower" } else { "higher" };
     writeln!(out, "Unit {} better={better}", word(unit))
 }
 
-/// Writes one repetition of the benchmark `name`, on so many processors.
+/// Writes one repetition of the benchmark `name`, run on this many processors.
 ///
 /// # Errors
-/// What `out` says.
+///
+/// Those of `out`.
 pub fn write_line<W: Write>(
     out: &mut W,
     name: &str,
@@ -53,7 +54,7 @@ pub fn write_line<W: Write>(
     operations: u64,
     measures: &[Measure<'_>],
 ) -> io::Result<()> {
-    // What follows the last '-' would be taken for the number of processors, so that always stands there.
+    // The part after the last '-' is read as the number of processors, so it is always present.
     write!(out, "{}-{processors}\t{operations}", benchmark_name(name))?;
     for Measure { value, unit } in measures.iter().filter(|measure| measure.value.is_finite()) {
         write!(out, "\t{value} {}", word(unit))?;
@@ -61,7 +62,7 @@ pub fn write_line<W: Write>(
     writeln!(out)
 }
 
-/// `Benchmark`, and a name that begins with no small letter: else the line is taken for something else.
+/// `Benchmark` and a name that does not begin with a lower-case letter: else the line is not recognised.
 fn benchmark_name(name: &str) -> String {
     let name = word(name);
     let mut characters = name.chars();
@@ -71,7 +72,7 @@ fn benchmark_name(name: &str) -> String {
     }
 }
 
-/// The fields of a line are separated by white space.
+/// Removes white space, which separates the fields of a line.
 fn word(text: &str) -> String {
     text.trim().chars().map(|character| if is_separator(character) { '_' } else { character }).collect()
 }

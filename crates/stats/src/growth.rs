@@ -1,34 +1,34 @@
 //! How a rate grows with the number of users: laws of scalability, fitted and compared.
 //!
-//! | law | X(N) | what it says |
+//! | law | X(N) | meaning |
 //! |---|---|---|
-//! | linear | λN | users do not know of each other |
+//! | linear | λN | users do not affect each other |
 //! | Amdahl's | λN / (1 + σ(N−1)) | a share σ of the work waits in one queue: the rate has a ceiling, λ/σ |
-//! | universal | λN / (1 + σ(N−1) + κN(N−1)) | and each exchange with all others costs κ: past a peak, more users get less done |
+//! | universal | λN / (1 + σ(N−1) + κN(N−1)) | and each exchange with all others costs κ: beyond a peak, more users reduce the rate |
 //!
-//! Parameters stay within what they mean: λ > 0, 0 ≤ σ ≤ 1, κ ≥ 0. A free fit to noisy data gives a negative
-//! contention, which explains nothing and predicts nonsense. For given σ and κ the best λ is known in closed form, so
-//! the fit is a search in a rectangle: a grid finds the valley (the sum of squares may have more than one), then damped
-//! steps (Levenberg, Marquardt) on λ, σ and κ, cut off at the bounds, go down to its bottom. It needs no starting
-//! values and always ends at the same place.
+//! Parameters are constrained: λ > 0, 0 ≤ σ ≤ 1, κ ≥ 0. A free fit to noisy data may result in a negative contention,
+//! which explains nothing and predicts nonsense. For given σ and κ the best λ is known in closed form, so the fit is a
+//! search in a rectangle: a grid finds the valley (the sum of squares may have more than one), then damped steps
+//! (Levenberg, Marquardt) on λ, σ and κ, clamped to the bounds, descend to its minimum. It needs no starting values and
+//! is deterministic.
 //!
-//! More parameters always fit better. Which law the data support is said by AICc ([`Fit::aicc`]): the smaller the
-//! better, and a difference below 2 is none. It wants data: it is known only where there are at least three levels more
-//! than parameters, and with seven it rarely believes in a peak. So every trial should be a level of its own, rather
-//! than the mean of several.
+//! More parameters always fit better. AICc ([`Fit::aicc`]) selects the law that the data support: smaller is better,
+//! and a difference below 2 is irrelevant. It needs data: it is defined only for at least three levels more than
+//! parameters, and with seven it rarely accepts a peak. So every trial should be a separate level, rather than the mean
+//! of several.
 //!
 //! N. J. Gunther: *Guerrilla Capacity Planning*, Springer 2007, chapters 4 to 6. G. M. Amdahl, AFIPS 30 (1967) 483–485.
 //! C. M. Hurvich, C.-L. Tsai: *Regression and time series model selection in small samples*, Biometrika 76 (1989)
 //! 297–307.
 
-/// What was measured at one number of users.
+/// The measurement at one number of users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Users (or threads, or processors): at least 1 for the laws to mean what they say, and above 0.
+    /// Users (or threads, or processors): positive, and at least 1 for the laws to be meaningful.
     pub x: f64,
     /// The rate.
     pub y: f64,
-    /// How much it counts: 1 ÷ the variance of `y` over the repetitions, or 1 for all. Only the ratios of weights
+    /// Weight of the level: 1 ÷ the variance of `y` over the repetitions, or 1 for all. Only the ratios of weights
     /// matter.
     pub weight: f64,
 }
@@ -36,7 +36,6 @@ pub struct Level {
 /// A law of scalability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// Twice the users, twice the rate.
     Linear,
     /// Contention only.
     Amdahl,
@@ -45,10 +44,9 @@ pub enum Law {
 }
 
 impl Law {
-    /// All of them, the simplest first.
+    /// Simplest first.
     pub const ALL: [Self; 3] = [Self::Linear, Self::Amdahl, Self::Universal];
 
-    /// How many parameters it has.
     #[must_use]
     pub const fn parameters(self) -> usize {
         match self {
@@ -62,17 +60,16 @@ impl Law {
 /// A law with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// The law.
     pub law: Law,
-    /// λ: the rate of one user alone.
+    /// λ: the rate of a single user.
     pub rate: f64,
     /// σ: the share of the work that waits for others; from 0 to 1.
     pub contention: f64,
-    /// κ: what each pair of users costs; at least 0.
+    /// κ: the cost of each pair of users; at least 0.
     pub coherency: f64,
     /// The weighted sum of squared residuals, with weights that average 1.
     pub residual: f64,
-    /// Akaike's criterion for few data; the smallest fits best. Minus infinity if nothing is left to explain.
+    /// Akaike's criterion for few data; the smallest fits best. Minus infinity for a perfect fit.
     pub aicc: Option<f64>,
 }
 
@@ -93,7 +90,7 @@ impl Fit {
         Some((x, self.predict(x)))
     }
 
-    /// The rate that is never exceeded; none if there is no such.
+    /// The limit of the rate; none if it is unbounded.
     #[must_use]
     pub fn ceiling(&self) -> Option<f64> {
         match self.peak() {
@@ -105,8 +102,8 @@ impl Fit {
 
 /// The law with the parameters that fit best (weighted least squares).
 ///
-/// None if there are fewer levels with different `x` than parameters, if a number is not finite, an `x` or a weight not
-/// positive, or if the rates do not add up to more than nothing.
+/// None if there are fewer levels with different `x` than parameters, a number is not finite, an `x` or a weight is not
+/// positive, or the sum of the rates is not positive.
 #[must_use]
 pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
     let levels = usable(levels)?;
@@ -125,8 +122,8 @@ pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
     })
 }
 
-/// The best that is found from the grid, and from the simpler law, which is a case of this one: there may be several
-/// valleys, and what has more parameters must not fit worse.
+/// The best result from the grid and from the simpler law, which is a special case: there may be several minima, and
+/// more parameters must not fit worse.
 fn search(law: Law, levels: &[Level]) -> Option<Parameters> {
     let by_residual = |one: &Parameters, other: &Parameters| one.residual(levels).total_cmp(&other.residual(levels));
     let from_grid = grid(law, levels)
@@ -140,20 +137,20 @@ fn search(law: Law, levels: &[Level]) -> Option<Parameters> {
     from_grid.into_iter().chain(from_simpler).map(|start| start.descend(law, levels)).min_by(by_residual)
 }
 
-/// Each law that the levels suffice for, and the index of the one that they support: the smallest AICc; where it
-/// differs by less than 2 from that of a simpler law, the simpler.
+/// Fits each law for which there are enough levels, and returns the index of the supported one: that with the smallest
+/// AICc; if a simpler law is within 2 of it, the simpler one.
 #[must_use]
 pub fn compare(levels: &[Level]) -> (Vec<Fit>, Option<usize>) {
     let fits: Vec<Fit> = Law::ALL.into_iter().filter_map(|law| fit(law, levels)).collect();
     let smallest = fits.iter().filter_map(|fit| fit.aicc).min_by(f64::total_cmp);
     let supported = smallest.and_then(|smallest| {
-        // From the simplest on: the first that is as good as the best.
+        // The first, in order of complexity, that is as good as the best.
         fits.iter().position(|fit| fit.aicc.is_some_and(|aicc| aicc == smallest || aicc - smallest < 2.0))
     });
     (fits, supported)
 }
 
-/// What one unit of rate costs at `x` users, in units of what it costs a user alone.
+/// Cost of one unit of rate at `x` users, relative to that of a single user.
 fn burden(x: f64, contention: f64, coherency: f64) -> f64 {
     1.0 + contention * (x - 1.0) + coherency * x * (x - 1.0)
 }
@@ -176,9 +173,9 @@ fn distinct(levels: &[Level]) -> usize {
     x.len()
 }
 
-/// So many steps along σ and along κ.
+/// Number of steps along σ and along κ.
 const GRID: u32 = 24;
-/// Levenberg and Marquardt are done after so many steps at the latest; a dozen are usual.
+/// Limit of the steps of Levenberg and Marquardt; a dozen are usual.
 const STEPS_MAX: u32 = 200;
 
 /// Starting points, denser towards 0: both parameters are small where a system scales at all.
@@ -186,7 +183,7 @@ fn grid(law: Law, levels: &[Level]) -> impl Iterator<Item = (f64, f64)> {
     let largest = levels.iter().map(|level| level.x).fold(1.0, f64::max);
     let contentions = if law == Law::Linear { 0 } else { GRID };
     let coherencies = if law == Law::Universal { GRID } else { 0 };
-    // At κ = 1 the peak lies at one user; at 10⁻³ ÷ N² nobody would see it.
+    // At κ = 1 the peak is at one user; at 10⁻³ ÷ N² it is invisible.
     let smallest = 1e-3 / largest.powi(2);
     let step = move |number: u32, smallest: f64| match number {
         0 => 0.0,
@@ -205,7 +202,7 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// With the λ that fits best: the rate enters linearly.
+    /// With the best-fitting λ, which enters linearly.
     fn best_rate(contention: f64, coherency: f64, levels: &[Level]) -> Self {
         let (mut with_y, mut with_itself) = (0.0, 0.0);
         for level in levels {
@@ -225,7 +222,7 @@ impl Parameters {
         self.rate * x / burden(x, self.contention, self.coherency)
     }
 
-    /// Down to the bottom of the valley.
+    /// Descends to the minimum.
     fn descend(mut self, law: Law, levels: &[Level]) -> Self {
         let (mut damping, mut residual) = (1e-3, self.residual(levels));
         for _ in 0..STEPS_MAX {
@@ -244,7 +241,7 @@ impl Parameters {
         self
     }
 
-    /// One step, with λ fitted anew behind it. What lies at a bound and would leave it stays where it is.
+    /// One step, followed by a new fit of λ. A parameter at a bound that would leave it stays there.
     fn step(&self, law: Law, damping: f64, levels: &[Level]) -> Option<Self> {
         let with_coherency = law == Law::Universal;
         let (mut gradient, mut square) = ([0.0; 3], [[0.0; 3]; 3]);
@@ -279,7 +276,7 @@ impl Parameters {
         Some(Self::best_rate(contention, coherency, levels))
     }
 
-    /// How the prediction changes with λ, σ and κ.
+    /// Derivatives of the prediction by λ, σ and κ.
     fn slopes(&self, x: f64) -> [f64; 3] {
         let burden = burden(x, self.contention, self.coherency);
         let by_burden = -self.rate * x / (burden * burden);
@@ -287,7 +284,7 @@ impl Parameters {
     }
 }
 
-/// Three equations, scaled by their diagonal (the parameters differ by orders of magnitude), by Cramer's rule.
+/// Solves three equations, scaled by their diagonal (the parameters differ by orders of magnitude), by Cramer's rule.
 fn solve(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     let scale: [f64; 3] = std::array::from_fn(|index| matrix[index][index].sqrt());
     if scale.iter().any(|&scale| !(scale > 0.0 && scale.is_finite())) {
@@ -316,7 +313,7 @@ fn aicc(law: Law, residual: f64, levels: &[Level]) -> Option<f64> {
     if count - parameters - 1.0 <= 0.0 {
         return None;
     }
-    // Less than what rounding leaves is nothing.
+    // Less than the rounding error counts as 0.
     let size: f64 = levels.iter().map(|level| level.weight * level.y * level.y).sum();
     if residual <= size * 1e-24 {
         return Some(f64::NEG_INFINITY);
@@ -338,7 +335,7 @@ mod tests {
         (left - right).abs() <= relative * right.abs()
     }
 
-    /// SPEC SDM91 on a SPARCcenter 2000: users and scripts an hour.
+    /// SPEC SDM91 on a SPARCcenter 2000: users and scripts per hour.
     const SDM91: [(f64, f64); 7] =
         [(1.0, 64.9), (18.0, 995.9), (36.0, 1652.4), (72.0, 1853.2), (108.0, 1828.9), (144.0, 1775.0), (216.0, 1702.2)];
 
@@ -376,16 +373,16 @@ mod tests {
         let straight = levels(&[(1.0, 10.1), (2.0, 19.8), (4.0, 40.3), (8.0, 79.0), (16.0, 161.0), (32.0, 318.0)]);
         let (fits, supported) = compare(&straight);
         assert_eq!(fits[supported.unwrap()].law, Law::Linear, "{fits:?}");
-        // Seven points are few for three parameters and a variance: AICc is not convinced …
+        // Seven points are few for three parameters and a variance: AICc does not accept the peak …
         let (fits, supported) = compare(&levels(&SDM91));
         assert_eq!(fits[supported.unwrap()].law, Law::Amdahl, "{fits:?}");
-        // … until each was measured twice.
+        // … unless each was measured twice.
         let twice: Vec<_> = SDM91.iter().flat_map(|&(x, y)| [(x, 0.99 * y), (x, 1.01 * y)]).collect();
         let (fits, supported) = compare(&levels(&twice));
         assert_eq!(fits[supported.unwrap()].law, Law::Universal, "{fits:?}");
     }
 
-    /// Better than linear is outside of all laws: the bounds hold, and the line is what is left.
+    /// Superlinear growth is outside of all laws: the bounds hold, and a straight line remains.
     #[test]
     fn bounds_hold() {
         let steeper = levels(&[(1.0, 10.0), (2.0, 24.0), (4.0, 60.0), (8.0, 140.0), (16.0, 330.0)]);
@@ -399,7 +396,7 @@ mod tests {
         assert_eq!(fit.contention, 1.0, "{fit:?}");
     }
 
-    /// From the best point of the grid the way leads into a valley that is less deep than the one of the simpler law.
+    /// The best point of the grid leads to a minimum less deep than that of the simpler law.
     #[test]
     fn the_deeper_of_two_valleys_is_found() {
         let points = levels(&[

@@ -1,21 +1,21 @@
-//! Counts of times, each known to three significant digits.
+//! Histograms of times with three significant digits.
 //!
-//! A sample costs an index and an increment, whatever its size, and a week of them takes the room of a minute.
-//! The counters are 64 bits wide and the bounds are fixed, so the room is fixed too (about 270 kB): two histograms
-//! merge by plain addition, and none ever grows in the middle of a measurement. One without samples takes no room.
+//! A sample costs an index and an increment, whatever its size, and a week of samples takes as much memory as a minute.
+//! The counters have 64 bits and the bounds are fixed, so the size is fixed too (about 270 kB): two histograms merge by
+//! plain addition, and none grows during a measurement. One without samples takes no memory.
 
 use std::fmt;
 use std::sync::LazyLock;
 
 use hdrhistogram::Histogram as Counts;
 
-/// The longest time that is told apart: one hour. Longer ones count as this long, and are counted apart.
+/// The longest time that is distinguished: one hour. Longer ones are recorded as this value and counted separately.
 pub const TIME_NS_MAX: u64 = 3_600_000_000_000;
-/// The shortest time: a time of 0 counts as 1 ns.
+/// A time of 0 is recorded as 1 ns.
 const TIME_NS_MIN: u64 = 1;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// What a histogram begins with; to copy it is faster than to make it.
+/// Initial counts; copying them is faster than creating them.
 #[expect(clippy::expect_used, reason = "three constants that the structure accepts")]
 static EMPTY: LazyLock<Counts<u64>> =
     LazyLock::new(|| Counts::new_with_bounds(TIME_NS_MIN, TIME_NS_MAX, SIGNIFICANT_DIGITS).expect("constant bounds"));
@@ -25,19 +25,17 @@ static EMPTY: LazyLock<Counts<u64>> =
 pub struct Histogram {
     /// None before the first sample.
     counts: Option<Counts<u64>>,
-    /// Exact, so that the mean is not that of the buckets.
+    /// Exact, so that the mean does not depend on the buckets.
     sum: u128,
     saturated: u64,
 }
 
 impl Histogram {
-    /// No samples.
     #[must_use]
     pub const fn new() -> Self {
         Self { counts: None, sum: 0, saturated: 0 }
     }
 
-    /// Counts one time.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         let known = nanos.clamp(TIME_NS_MIN, TIME_NS_MAX);
@@ -46,7 +44,6 @@ impl Histogram {
         self.saturated += u64::from(nanos > TIME_NS_MAX);
     }
 
-    /// Adds the samples of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if other.is_empty() {
             return;
@@ -61,7 +58,7 @@ impl Histogram {
         self.saturated += other.saturated;
     }
 
-    /// Forgets every sample, keeps the room.
+    /// Removes all samples but keeps the memory.
     pub fn clear(&mut self) {
         if let Some(counts) = &mut self.counts
             && !counts.is_empty()
@@ -71,43 +68,41 @@ impl Histogram {
         (self.sum, self.saturated) = (0, 0);
     }
 
-    /// How many samples.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts().len()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.counts.as_ref().is_none_or(Counts::is_empty)
     }
 
-    /// How many samples were longer than [`TIME_NS_MAX`].
+    /// Number of samples longer than [`TIME_NS_MAX`].
     #[must_use]
     pub const fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// The sum of all samples: exact.
+    /// The exact sum of all samples.
     #[must_use]
     pub const fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// The shortest sample, to three digits; 0 if there is none.
+    /// The shortest sample, with three digits; 0 if there is none.
     #[must_use]
     pub fn min(&self) -> u64 {
         if self.is_empty() { 0 } else { self.counts().min() }
     }
 
-    /// The longest sample, to three digits, rounded up; 0 if there is none.
+    /// The longest sample, rounded up to three digits; 0 if there is none.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.counts().max()
     }
 
-    /// The mean: exact, not that of the buckets.
+    /// The exact mean, independent of the buckets.
     #[must_use]
     pub fn mean(&self) -> f64 {
         if self.is_empty() { 0.0 } else { self.sum as f64 / self.count() as f64 }
@@ -119,15 +114,15 @@ impl Histogram {
         self.counts().stdev()
     }
 
-    /// The time that `quantile` (0 to 1) of the samples do not pass: the smallest recorded time whose cumulative count
-    /// reaches `ceil(quantile × count)`, rounded up to three digits. 0 if there is no sample.
+    /// The time not exceeded by the fraction `quantile` (0 to 1) of the samples: the smallest recorded time whose
+    /// cumulative count reaches `ceil(quantile × count)`, rounded up to three digits. 0 if there is no sample.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.counts().value_at_quantile(quantile).min(self.max())
     }
 
-    /// Each of several quantiles, in one pass: a curve of a hundred of them costs what two cost by [`Self::quantile`].
-    /// They must not fall.
+    /// Several quantiles in one pass: a hundred cost as much as two calls of [`Self::quantile`]. They must be
+    /// ascending.
     #[must_use]
     pub fn quantiles(&self, ascending: &[f64]) -> Vec<u64> {
         let counts = self.counts();
@@ -145,14 +140,14 @@ impl Histogram {
         ascending.iter().map(&mut at).collect()
     }
 
-    /// How many samples lie from `low` to `high`, both included, as far as three digits tell them apart.
+    /// Number of samples from `low` to `high`, inclusive, to three digits.
     #[must_use]
     pub fn count_between(&self, low: u64, high: u64) -> u64 {
         if low > high { 0 } else { self.counts().count_between(low, high.min(TIME_NS_MAX)) }
     }
 
-    /// How many samples are at most as long as each of these times, as far as three digits tell them apart, in one
-    /// pass. The times must not fall.
+    /// For each of these times, the number of samples that are at most as long, to three digits, in one pass. The times
+    /// must be ascending.
     #[must_use]
     pub fn counts_within(&self, ascending: &[u64]) -> Vec<u64> {
         let counts = self.counts();
@@ -184,7 +179,7 @@ impl Histogram {
         self.counts.get_or_insert_with(|| EMPTY.clone())
     }
 
-    /// What a file held. The exact sum is not in the file: that of the buckets takes its place.
+    /// Restores it from a file, which does not contain the exact sum: that of the buckets replaces it.
     pub(crate) fn from_counts(counts: &Counts<u64>) -> Self {
         let mut histogram = Self::new();
         for step in counts.iter_recorded() {
@@ -217,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, on the samples themselves.
+    /// The definition, applied to the samples themselves.
     fn exact_quantile(sorted: &[u64], quantile: f64) -> u64 {
         let rank = (quantile * sorted.len() as f64).ceil() as usize;
         sorted[rank.clamp(1, sorted.len()) - 1]

@@ -1,8 +1,7 @@
-//! A histogram as one line of text, for records that are kept as JSON.
+//! A histogram as one line of text, for records in JSON.
 //!
-//! It is HdrHistogram's compressed V2 encoding in base64, as it stands in each line of an `.hlog`: so what a record
-//! holds can be read by the other tools of that family too, and a distribution of a hundred thousand requests takes
-//! about a kilobyte.
+//! It is HdrHistogram's compressed V2 encoding in base64, as in each line of an `.hlog`: other tools of that family can
+//! read it, and a distribution of a hundred thousand requests takes about a kilobyte.
 
 use std::fmt;
 
@@ -13,16 +12,15 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 
 use crate::Histogram;
 
-/// The standard alphabet. Other writers of `.hlog` leave the padding out, so it is not asked for.
+/// The standard alphabet. Some writers of `.hlog` omit the padding, so it is optional.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A text that holds no histogram.
+/// A text that is not a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// It is not base64.
     Base64,
     /// It is base64 of something else.
     Encoding,
@@ -40,7 +38,6 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Histogram {
-    /// As text.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
@@ -49,10 +46,11 @@ impl Histogram {
         BASE64.encode(&bytes)
     }
 
-    /// From text. The exact sum is not in it: that of the buckets takes its place.
+    /// Decodes a text, which does not contain the exact sum: that of the buckets replaces it.
     ///
     /// # Errors
-    /// When the text holds no histogram.
+    ///
+    /// If the text is not an encoded histogram.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let bytes = BASE64.decode(text.trim()).map_err(|_| DecodeError::Base64)?;
         let counts =

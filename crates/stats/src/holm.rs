@@ -1,16 +1,16 @@
-//! Several questions at once: Holm's correction.
+//! Holm's correction, for several tests at once.
 //!
-//! Who asks twenty questions of pure noise at 5 % gets one wrong "yes" on average. Holm's step-down procedure keeps the
-//! chance of any wrong "yes" among all of them at the level, whatever they have to do with each other, and finds more
+//! Twenty tests of pure noise at 5 % produce one false positive on average. Holm's step-down procedure keeps the
+//! probability of any false positive among all of them at the level, however they are correlated, and is more powerful
 //! than Bonferroni's.
 //!
 //! S. Holm: *A simple sequentially rejective multiple test procedure*, Scand. J. Statist. 6 (1979) 65–70.
 
 use crate::chances::{ascending, cleaned};
 
-/// Each chance after correction, in the order in which they came: to be held against the level as it is.
+/// The corrected p-values, in the order of the input, to be compared with the level directly.
 ///
-/// What is not a number counts as 1.
+/// NaN counts as 1.
 #[must_use]
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let plain = cleaned(p);

@@ -1,43 +1,39 @@
 //! `.jtl`: JMeter's result log as CSV, for its listeners, its report generator (`jmeter -g`) and the tools of build
 //! servers.
 //!
-//! The log has a row for each request, as JMeter writes it. (It also knows rows that stand for many, with
-//! `SampleCount`, but its report generator takes each of these for one request.) The rows are made from the histograms
-//! of an interval, so how many there are, how long they took and which of them went wrong is as it was measured, to a
-//! millisecond; where in its interval a request lay is not known, and they are spread over it; time and time to the
-//! first byte are paired by their rank.
+//! The log has a row for each request, as JMeter writes it. (It also supports rows for several requests, with
+//! `SampleCount`, but its report generator counts each of these as one.) The rows are derived from the histograms of an
+//! interval: their number, their times to the millisecond and the times of failures are as measured; the position of a
+//! request in its interval is unknown, so they are spread over it; time and time to the first byte are paired by rank.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::Histogram;
 
-/// The columns, in the only order that JMeter reads.
+/// The columns, in the only order that JMeter accepts.
 const HEAD: &str = "timeStamp,elapsed,label,responseCode,responseMessage,threadName,dataType,success,failureMessage,\
                     bytes,sentBytes,grpThreads,allThreads,URL,Latency,IdleTime,Connect";
 /// Nanoseconds of the unit of all columns of time.
 const UNIT_NS: u64 = 1_000_000;
 
-/// What happened in an interval.
+/// The requests of an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval<'a> {
-    /// When it began: the time since 1970-01-01 00:00:00 UTC.
+    /// Since 1970-01-01 00:00:00 UTC.
     pub start: Duration,
-    /// How long it was.
     pub length: Duration,
-    /// The times of all requests that have one, from due to done.
+    /// Times of all requests that have one, from due to done.
     pub times: &'a Histogram,
-    /// Of these, the times of those that went wrong.
+    /// The times of failed requests among them.
     pub wrong: &'a Histogram,
     /// The times to the first byte.
     pub first_byte: &'a Histogram,
-    /// Requests that got no answer, and so have no time.
+    /// Requests without a response, and so without a time.
     pub lost: u64,
-    /// Bytes received.
     pub received_bytes: u64,
 }
 
-/// Writes a log.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -45,11 +41,11 @@ pub struct Writer<W> {
     label: String,
     url: String,
     users: usize,
-    /// The beginning of the first interval: no request began before it.
+    /// Start of the first interval: no request began before it.
     started: Option<Duration>,
 }
 
-/// What became of a request.
+/// How a request ended.
 #[derive(Clone, Copy)]
 enum Fate {
     Right,
@@ -58,7 +54,7 @@ enum Fate {
 }
 
 impl Fate {
-    /// From `responseCode` to `failureMessage`. Statuses are not known for each request; words stand in their place.
+    /// From `responseCode` to `failureMessage`. The status of each request is unknown, so there are words instead.
     const fn columns(self) -> &'static str {
         match self {
             Self::Right => "ok,,breme 1-1,text,true,",
@@ -69,10 +65,11 @@ impl Fate {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a log of requests to `url`, which JMeter lists under `label`, by so many users.
+    /// Begins a log of requests to `url` by `users` users, which JMeter lists under `label`.
     ///
     /// # Errors
-    /// What `out` says.
+    ///
+    /// Those of `out`.
     pub fn begin(mut out: W, label: &str, url: &str, users: usize) -> io::Result<Self> {
         writeln!(out, "{HEAD}")?;
         Ok(Self { out, label: quoted(label), url: quoted(url), users, started: None })
@@ -81,7 +78,7 @@ impl<W: Write> Writer<W> {
     /// Writes the rows of an interval.
     ///
     /// # Errors
-    /// What the output says.
+    /// Those of the output.
     pub fn write(&mut self, interval: &Interval<'_>) -> io::Result<()> {
         self.started.get_or_insert(interval.start);
         let count = interval.times.count() + interval.lost;
@@ -106,7 +103,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// A row of a request that was over at `done`; JMeter wants to know when it began.
+    /// Writes the row of a request that ended at `done`; JMeter expects its start.
     fn row(&mut self, done: Duration, nanos: u64, fate: Fate, bytes: u64, latency: u64) -> io::Result<()> {
         let Self { out, label, url, users, started } = self;
         let began = done.saturating_sub(Duration::from_nanos(nanos)).max(started.unwrap_or_default()).as_millis();
@@ -115,13 +112,12 @@ impl<W: Write> Writer<W> {
         writeln!(out, "{began},{elapsed},{label},{columns},{bytes},0,{users},{users},{url},{latency},0,0")
     }
 
-    /// What it was written to.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
-/// Places in an interval, equally far from each other and in no order, so that long times do not gather at its end.
+/// Equidistant positions in an interval, in scattered order, so that long times do not cluster at its end.
 struct Spread {
     start: Duration,
     length: Duration,
@@ -132,7 +128,7 @@ struct Spread {
 
 impl Spread {
     fn new(interval: &Interval<'_>, count: u64) -> Self {
-        // A step near the golden section that shares no divisor with the count visits every place once.
+        // A step near the golden section, coprime to the count, visits every position once.
         let golden = (count as f64 * 0.618) as u64;
         let step = (golden.max(1)..).find(|&step| greatest_common_divisor(step, count) <= 1).unwrap_or(1);
         Self { start: interval.start, length: interval.length, count: count.max(1), step, place: 0 }
@@ -152,7 +148,7 @@ const fn in_unit(nanos: u64) -> u64 {
     (nanos + UNIT_NS / 2) / UNIT_NS
 }
 
-/// RFC 4180, 2; without line ends, since JMeter reads line by line.
+/// RFC 4180, section 2; without line breaks, since JMeter reads line by line.
 fn quoted(text: &str) -> String {
     let text: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

@@ -1,22 +1,21 @@
-//! Histograms of times, the files in which they are kept, what a few repetitions show, and what a system should do by
-//! theory.
+//! Histograms of times and their file formats, statistics of a few repetitions, and performance models.
 //!
 //! | part | what it is |
 //! |---|---|
 //! | [`Histogram`] | counts of times from 1 ns to 1 h with three significant digits; merging loses nothing |
 //! | [`log`] | `.hlog`: one histogram for each interval of a run (HdrHistogram log 1.3, with tags) |
 //! | [`jtl`] | `.jtl`: JMeter's result log |
-//! | [`go_bench`] | lines as Go's benchmarks print them, for `benchstat` |
+//! | [`go_bench`] | lines in the format of Go's benchmarks, for `benchstat` |
 //! | [`Histogram::encode`] | one histogram as a line of text, for records in JSON |
-//! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
-//! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
-//! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | how likely that is by chance; the same for many questions at once |
-//! | [`TrimmedMean`], [`Looks`] | centre and interval of a growing number of blocks, by Student's t; how sure each look must be |
+//! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for HdrHistogram's plotters |
+//! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact and robust against outliers |
+//! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | their p-value; corrections for many tests at once |
+//! | [`TrimmedMean`], [`Looks`] | centre and interval of a growing number of blocks, by Student's t; the confidence required at each look |
 //! | [`student_p_below`] | Student's test of the plain mean |
-//! | [`welch_p_above`] | the same for two runs |
-//! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its figure, and how much trials of the same thing differ |
-//! | [`rank_sum`] | the same for two runs that have no blocks in common |
-//! | [`power_of_equal`] | how likely two equal systems are to be found so |
+//! | [`welch_p_above`] | the same test for two runs |
+//! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its value, and how much trials of the same arm differ |
+//! | [`rank_sum`] | centre and interval for two runs without common blocks |
+//! | [`power_of_equal`] | the probability that two equal systems are found equal |
 //! | [`more_blocks`] | how many more blocks would probably decide |
 //! | [`steady`] | where a trial's steady part begins, and whether there is one |
 //! | [`growth`] | rates over users: linear, Amdahl, Universal Scalability Law |
@@ -24,7 +23,7 @@
 //!
 //! A quantile of a run is read from the **merged** histogram, never averaged over parts.
 //!
-//! This crate knows no clock, no file and no thread: it writes to any [`std::io::Write`] and reads from bytes.
+//! This crate uses no clock, files or threads: it writes to any [`std::io::Write`] and reads from bytes.
 //!
 //! ```
 //! use breme_stats::Histogram;

@@ -1,8 +1,8 @@
 //! `.hlog`: a histogram for each interval of a run.
 //!
-//! The format is HdrHistogram's log 1.3 with tags, which the family's other tools read, merge and plot: so a run's tail
-//! can be looked at second by second, and runs can be merged long after they ended. A reader must take files from other
-//! writers, and of a writer that was killed, so each fault names its line and its byte.
+//! The format is HdrHistogram's log 1.3 with tags, which the family's other tools read, merge and plot: a run's tail
+//! can be inspected second by second, and runs can be merged later. Readers must accept files of other writers and of
+//! killed ones, so each error has its line and byte position.
 
 mod interval;
 mod reader;

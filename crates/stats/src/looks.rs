@@ -1,21 +1,21 @@
-//! Repeated looks at a run that grows: how small *p* must be after so many blocks.
+//! Repeated looks at a growing run: the level of *p* required after each number of blocks.
 //!
-//! A run that is judged after every block and ends at the first clear answer has many chances to be wrong: at 5 % each,
-//! nineteen looks at pure noise find a difference in a fifth of all runs. A group-sequential test divides the error
-//! among the looks beforehand. Here the nominal level of a look is a common factor times a weight:
+//! A run that is judged after every block and ends at the first clear result has many opportunities for error: at 5 %
+//! each, nineteen looks at pure noise find a difference in a fifth of all runs. A group-sequential test divides the
+//! error among the looks in advance. Here the nominal level of a look is a common factor times a weight:
 //!
 //! | look | weight | why |
 //! |---|---|---|
-//! | `least` to `most` blocks | blocks ÷ `most` | strict while the scatter is badly known; most of the error is left for the full run |
-//! | before `least` | falls with the fourth power | a run that was cut short is judged only where the evidence is overwhelming |
+//! | `least` to `most` blocks | blocks ÷ `most` | strict while the scatter is poorly known; most of the error remains for the full run |
+//! | before `least` | falls with the fourth power | a truncated run is judged only on overwhelming evidence |
 //! | after `most` | 0.3 × `most` ÷ blocks, up to [`EXTENSION_MAX`] times `most` | a finished run can be extended without a second budget of errors |
 //!
-//! The factor is chosen so that all looks together are wrong with the chance that was asked for. That chance comes from
+//! The factor is chosen so that all looks together have the requested probability of error. That probability comes from
 //! the recursive integration of Armitage, McPherson and Rowe over sums of normal values. With an unknown variance the
 //! same nominal levels are applied to Student's t (the significance-level approach). Successive t statistics of few
 //! blocks correlate a little less than normal ones; [`KEPT_BACK`] covers that. An interval whose nominal confidence is
-//! 1 − the level of its look is a *repeated confidence interval*: all intervals of a run hold the truth together with
-//! the confidence that was asked for, whatever made it stop.
+//! 1 − the level of its look is a *repeated confidence interval*: all intervals of a run together contain the true
+//! value with the requested confidence, whatever made it stop.
 //!
 //! P. Armitage, C. K. McPherson, B. C. Rowe: *Repeated significance tests on accumulating data*, J. R. Statist. Soc. A
 //! 132 (1969) 235–244. K. K. G. Lan, D. L. DeMets: *Discrete sequential boundaries for clinical trials*, Biometrika 70
@@ -29,31 +29,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::normal;
 
-/// The fewest blocks that can be judged.
+/// Minimum number of blocks that can be judged.
 pub const BLOCKS_MIN: u32 = 5;
-/// A run can be extended to so many times its planned blocks.
+/// A run can be extended to this multiple of its planned blocks.
 pub const EXTENSION_MAX: u32 = 4;
 
-/// The share of the error that is not spent, because the recursion takes successive statistics for normal.
+/// The share of the error that is not spent, because the recursion treats successive statistics as normal.
 const KEPT_BACK: f64 = 0.1;
-/// Beyond this many blocks looks are a sixteenth of the blocks apart: nearer ones see the same.
+/// Beyond this many blocks, looks are a sixteenth of the blocks apart: closer ones hardly differ.
 const EACH_BLOCK_UP_TO: u32 = 24;
 /// Intervals of the integration; even, for Simpson's rule.
 const STEPS: usize = 48;
-/// Designs whose table is kept: a run is judged many times by one of them.
+/// Number of designs with a cached table: a run is judged many times by one of them.
 const DESIGNS_KEPT: usize = 16;
 
-/// The looks of a design, with the chance that any of them falls below its nominal level.
+/// The looks of a design, with the probability that any of them falls below its nominal level.
 #[derive(Debug)]
 pub struct Looks {
     least: u32,
     most: u32,
-    /// Logarithms of the factor and of that chance, both rising.
+    /// Logarithms of the factor and of that probability, both ascending.
     chances: Vec<(f64, f64)>,
 }
 
 impl Looks {
-    /// Of a run that may end after any number of blocks from `least` to `most`.
+    /// For a run that may end after any number of blocks from `least` to `most`.
     #[must_use]
     pub fn of(least: u32, most: u32) -> Arc<Self> {
         static KNOWN: Mutex<VecDeque<Arc<Looks>>> = Mutex::new(VecDeque::new());
@@ -72,7 +72,7 @@ impl Looks {
     fn new(least: u32, most: u32) -> Self {
         let mut looks = Self { least, most, chances: Vec::new() };
         let blocks = looks.places();
-        // Four a decade where levels usually are, one where p-values of clear differences are.
+        // Four per decade in the usual range of levels, one for the p-values of clear differences.
         let coarse = (5..=14).rev().map(|decade| 10.0_f64.powi(-decade));
         let fine = (0..=16).rev().map(|quarter| 10.0_f64.powf(-f64::from(quarter) / 4.0));
         let level = |blocks, factor: f64| (blocks, factor * looks.weight(blocks));
@@ -84,7 +84,8 @@ impl Looks {
         looks
     }
 
-    /// The two-sided nominal level at a number of blocks, if all looks together may be wrong with the chance `outside`.
+    /// The two-sided nominal level at a number of blocks, if all looks together may be wrong with probability
+    /// `outside`.
     #[must_use]
     pub fn level(&self, blocks: u32, outside: f64) -> f64 {
         let wanted = (outside * self.spent()).ln();
@@ -92,8 +93,9 @@ impl Looks {
         (factor * self.weight(blocks)).min(outside)
     }
 
-    /// A two-sided p-value at a number of blocks, corrected for all looks: the chance that any look shows something as
-    /// unlikely, by its own measure. It is at most `outside` exactly if the p-value is at most the [`Looks::level`].
+    /// A two-sided p-value at a number of blocks, corrected for all looks: the probability that any look shows
+    /// something as unlikely by its own measure. It is at most `outside` if and only if the p-value is at most
+    /// [`Looks::level`].
     #[must_use]
     pub fn corrected(&self, p: f64, blocks: u32) -> f64 {
         let weight = self.weight(blocks);
@@ -104,7 +106,7 @@ impl Looks {
         (chance / self.spent()).max(p).min(1.0)
     }
 
-    /// The share of the error that is spent. One planned look is Student's test, exact without any margin.
+    /// The share of the error that is spent. A single planned look is Student's test, which is exact without a margin.
     fn spent(&self) -> f64 {
         if self.least < self.most { 1.0 - KEPT_BACK } else { 1.0 }
     }
@@ -120,7 +122,7 @@ impl Looks {
         }
     }
 
-    /// The numbers of blocks at which the integration looks.
+    /// The numbers of blocks at which the integration has a look.
     fn places(&self) -> Vec<u32> {
         let next = |&blocks: &u32| Some(blocks + if blocks < EACH_BLOCK_UP_TO { 1 } else { blocks / 16 });
         let end = self.most.saturating_mul(EXTENSION_MAX);
@@ -132,10 +134,11 @@ impl Looks {
     }
 }
 
-/// The chance that any look at pure noise is below its nominal level. Each look is its number of blocks and that level.
+/// The probability that any look at pure noise is below its nominal level. Each look is its number of blocks and that
+/// level.
 fn chance_of_any(looks: &[(u32, f64)]) -> f64 {
     let mut chance = 0.0;
-    // The sum of all values so far where no look was below its level: places and weighted densities.
+    // The sum of all values so far if no look was below its level: positions and weighted densities.
     let mut sums = vec![(0.0, 1.0)];
     let mut before = 0;
     for &(now, level) in looks {
@@ -162,7 +165,7 @@ fn next_sums(sums: &[(f64, f64)], bound: f64, spread: f64) -> Vec<(f64, f64)> {
     (0..=STEPS).map(at).collect()
 }
 
-/// On straight lines between rising points; beyond the first one with slope 1, since rare events add up.
+/// Linear between ascending points; beyond the first one with slope 1, since rare events add up.
 fn interpolated(points: impl Iterator<Item = (f64, f64)>, x: f64) -> f64 {
     let mut before: Option<(f64, f64)> = None;
     for (to_x, to_y) in points {

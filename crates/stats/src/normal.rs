@@ -1,15 +1,15 @@
-//! The normal distribution, for where a sum of many small things is close enough to it.
+//! The normal distribution, as the approximation of a sum of many small terms.
 
 use std::f64::consts::SQRT_2;
 
-/// The chance of a value above `deviations` standard deviations.
+/// The probability of a value above `deviations` standard deviations.
 pub(crate) fn above(deviations: f64) -> f64 {
     libm::erfc(deviations / SQRT_2) / 2.0
 }
 
-/// The value, in standard deviations, that is exceeded with the given chance (between 0 and 1).
+/// The value, in standard deviations, that is exceeded with the given probability (between 0 and 1).
 pub(crate) fn exceeded_with(chance: f64) -> f64 {
-    // No chance that a float can hold lies farther out. Halving is slow and cannot go wrong.
+    // No probability that a float can represent lies farther out. Bisection is slow but robust.
     let (mut low, mut high) = (-39.0, 39.0);
     for _ in 0..64 {
         let middle = f64::midpoint(low, high);

@@ -1,10 +1,10 @@
-//! How likely it is that a comparison shows what is so: the power of a test of non-inferiority.
+//! The power of a test of non-inferiority.
 
 use crate::normal;
 use crate::student::student_quantile;
 
-/// The chance that the interval of two **equal** systems ends within `margin`, if its half width is `half_width` and it
-/// has `freedom` degrees of freedom. The centre varies normally around 0; the half width is taken as it is.
+/// The probability that the interval of two **equal** systems ends within `margin`, if its half width is `half_width`
+/// and it has `freedom` degrees of freedom. The centre varies normally around 0; the half width is treated as constant.
 #[must_use]
 pub fn power_of_equal(half_width: f64, freedom: usize, confidence: f64, margin: f64) -> f64 {
     if half_width <= 0.0 {

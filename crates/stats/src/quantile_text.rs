@@ -1,10 +1,10 @@
-//! `.hgrm`: a distribution as text, in the layout that the HdrHistogram plotters read.
+//! `.hgrm`: a distribution as text, in the layout of the HdrHistogram plotters.
 
 use std::io::{self, Write};
 
 use crate::Histogram;
 
-/// Rows for each halving of the distance to 100 %: the plotters' usual density.
+/// Rows for each halving of the distance to 100 %: the usual density of the plotters.
 const ROWS_PER_HALF_DISTANCE: u32 = 5;
 /// Times are written in milliseconds.
 const UNIT_NS: f64 = 1_000_000.0;
@@ -12,7 +12,8 @@ const UNIT_NS: f64 = 1_000_000.0;
 /// Writes the distribution of `histogram`, in milliseconds.
 ///
 /// # Errors
-/// What `out` says.
+///
+/// Those of `out`.
 pub fn write<W: Write>(out: &mut W, histogram: &Histogram) -> io::Result<()> {
     let counts = histogram.counts();
     writeln!(out, "{:>12} {:>14} {:>10} {:>14}\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)")?;

@@ -1,81 +1,74 @@
-//! What queueing theory says about a closed system: exact mean value analysis, bounds, and the interactive
-//! response-time law.
+//! Queueing models of a closed system: exact mean value analysis, bounds, and the interactive response-time law.
 //!
-//! N users think for Z seconds and then need D_k seconds of each station k (its *demand*: its busy time ÷ the answers
-//! given). From these few numbers follows the rate and the response time for any N, without a fit: so demands that were
-//! measured at two low levels predict where the system bends, and the prediction can be wrong, which is what makes it
-//! worth something. It assumes what such networks assume (Baskett and others, 1975): the demands do not change with the
-//! load, and whoever waits holds no other station. Locks, a cache that warms up, and garbage collection break that.
+//! N users think for Z seconds and then need D_k seconds of each station k (its *demand*: its busy time ÷ the number of
+//! responses). These few numbers determine the rate and the response time for any N, without a fit: demands measured at
+//! two low levels predict where the system saturates, and the prediction can be refuted, which gives it value. It makes
+//! the assumptions of such networks (Baskett and others, 1975): the demands do not change with the load, and a waiting
+//! user holds no other station. Locks, a cache that warms up, and garbage collection violate them.
 //!
 //! The method is Reiser and Lavenberg's: an arriving user sees the queue as it is with one user less. For stations with
-//! several servers it also needs the chance that a station is empty, which their recursion takes as 1 − all other
-//! chances: digits cancel, and past some twenty users of a busy station it turns negative (Chandy and Sauer, 1980).
+//! several servers it also needs the probability that a station is empty, which their recursion computes as 1 − all
+//! others: digits cancel, and beyond some twenty users of a busy station it becomes negative (Chandy and Sauer, 1980).
 //! Here it is the quotient of two normalisation constants, by Buzen's convolution: sums of positive numbers, kept as
-//! logarithms. So no digits are lost up to [`USERS_MAX`].
+//! logarithms. No digits are lost up to [`USERS_MAX`].
 //!
 //! M. Reiser, S. S. Lavenberg: *Mean-value analysis of closed multichain queuing networks*, J. ACM 27 (1980) 313–322.
 //! J. P. Buzen: *Computational algorithms for closed queueing networks with exponential servers*, Comm. ACM 16 (1973)
 //! 527–531. E. D. Lazowska, J. Zahorjan, G. S. Graham, K. C. Sevcik: *Quantitative System Performance* (1984), chapters
 //! 3, 5, 6.
 
-/// The most users: the work grows with their square.
+/// The work grows with the square of the users.
 pub const USERS_MAX: u32 = 2_000;
-/// The most stations.
 pub const STATIONS_MAX: usize = 64;
-/// The most servers of a station.
 pub const SERVERS_MAX: u32 = 1_024;
 
-/// What users queue for.
+/// A resource that users queue for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Station {
-    /// Its name.
     pub name: String,
-    /// How long one answer keeps one of its servers busy, in seconds.
+    /// Busy time of one of its servers per response, in seconds.
     pub demand_s: f64,
-    /// How many servers take from its queue: processors, or connections of a pool.
+    /// Number of servers that share its queue: CPUs, or connections of a pool.
     pub servers: u32,
 }
 
-/// The system with so many users.
+/// The system with a given number of users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Population {
-    /// Users.
     pub users: u32,
-    /// Answers a second.
+    /// Responses per second.
     pub rate: f64,
-    /// From the request to the answer, in seconds.
+    /// From the request to the response, in seconds.
     pub response_s: f64,
-    /// Each station, in the order in which they came.
+    /// In the order of the input.
     pub stations: Vec<Visited>,
 }
 
 /// A station under load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visited {
-    /// How long an answer spends there, waiting and being served, in seconds.
+    /// Time per response, waiting and in service, in seconds.
     pub response_s: f64,
-    /// How many users are there, on average.
+    /// Mean number of users at the station.
     pub queue: f64,
     /// The share of its servers that is busy.
     pub utilization: f64,
 }
 
-/// What no system with these demands can get past.
+/// Limits of any system with these demands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// The rate is at most this.
     pub rate_max: f64,
-    /// The rate is at least this.
     pub rate_min: f64,
-    /// An answer takes at least this, in seconds.
+    /// Minimum response time, in seconds.
     pub response_min_s: f64,
-    /// The number of users at which the two bounds of the rate meet: past it, users must wait for each other.
+    /// The number of users at which the two bounds of the rate meet: beyond it, users must wait for each other.
     pub knee_users: f64,
 }
 
-/// The users whom the interactive response-time law (Little) finds in a system: rate × (response time + think time).
+/// The users in a system according to the interactive response-time law (Little): rate × (response time + think time).
 ///
-/// A closed trial in which this is not the number of its users has measured something wrongly.
+/// If this is not the number of users of a closed trial, a measurement was wrong.
 #[must_use]
 pub fn interactive_users(rate: f64, response_s: f64, think_s: f64) -> f64 {
     rate * (response_s + think_s)
@@ -83,7 +76,7 @@ pub fn interactive_users(rate: f64, response_s: f64, think_s: f64) -> f64 {
 
 /// The system with 1, 2, … `users_max` users.
 ///
-/// None if a number is negative or not finite, all are zero, a station has no server, or a bound is exceeded
+/// None if a number is negative or not finite, all are zero, a station has no server, or a limit is exceeded
 /// ([`USERS_MAX`], [`STATIONS_MAX`], [`SERVERS_MAX`]).
 #[must_use]
 pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<Vec<Population>> {
@@ -108,7 +101,7 @@ pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<V
     Some((1..=users_max).map(with_users).collect())
 }
 
-/// What holds whatever the distribution of the times is. None where [`exact_mva`] gives none.
+/// Bounds that hold for any distribution of the times. None where [`exact_mva`] returns none.
 #[must_use]
 pub fn bounds(stations: &[Station], think_s: f64, users: f64) -> Option<Bounds> {
     if !is_usable(stations, think_s) || !users.is_finite() || users < 1.0 {
@@ -119,7 +112,7 @@ pub fn bounds(stations: &[Station], think_s: f64, users: f64) -> Option<Bounds> 
     let bottleneck = stations.iter().map(|station| station.demand_s / f64::from(station.servers)).fold(0.0, f64::max);
     Some(Bounds {
         rate_max: (users / (demand + think_s)).min(1.0 / bottleneck),
-        // At worst, everyone else stands in front of me at the slowest station.
+        // In the worst case, all other users are ahead at the slowest station.
         rate_min: users / (think_s + demand + (users - 1.0) * longest),
         response_min_s: demand.max(users * bottleneck - think_s),
         knee_users: (demand + think_s) / bottleneck,
@@ -137,7 +130,7 @@ fn is_usable(stations: &[Station], think_s: f64) -> bool {
 /// A station's state with one user less, while users are added one by one.
 struct Queue {
     length: f64,
-    /// The chances that 0, 1, … users are there, as long as a server is left for another beside the one who arrives.
+    /// Probabilities of 0, 1, … users, as long as a server is left in addition to that of the arriving user.
     chances: Vec<f64>,
 }
 
@@ -150,10 +143,10 @@ impl Queue {
         Self { length: 0.0, chances }
     }
 
-    /// The arrival theorem: who arrives sees what is there without him.
+    /// The arrival theorem: an arriving user sees the state without itself.
     fn add_user(&mut self, station: &Station, rate: f64, empty: f64) -> Visited {
         let servers = f64::from(station.servers);
-        // With j users there, servers − 1 − j are free beside the one that he takes.
+        // With j users present, servers − 1 − j are free in addition to the one that it takes.
         let idle: f64 =
             self.chances.iter().enumerate().map(|(users, chance)| (servers - 1.0 - users as f64) * chance).sum();
         let response_s = station.demand_s / servers * (1.0 + self.length + idle);
@@ -171,7 +164,7 @@ impl Queue {
 /// Logarithms of the normalisation constants for 0, 1, … users.
 struct Constants {
     of_all: Vec<f64>,
-    /// For each station with several servers: of the network without it.
+    /// For each station with several servers: the constants of the network without it.
     without: Vec<Option<Vec<f64>>>,
 }
 
@@ -182,7 +175,7 @@ impl Constants {
         for station in stations.iter().filter(|station| station.servers == 1) {
             add_single(&mut simple, station.demand_s);
         }
-        // Whoever thinks has a server of his own.
+        // Each thinking user has its own server.
         let simple = convolve(&simple, &weights(think_s, u32::MAX, users_max));
         let several: Vec<(usize, Vec<f64>)> = stations
             .iter()
@@ -202,13 +195,13 @@ impl Constants {
         (self.of_all[users - 1] - self.of_all[users]).exp()
     }
 
-    /// The chance that nobody is at the station without which `without` is.
+    /// The probability that no user is at the station that is missing in `without`.
     fn empty(&self, without: Option<&[f64]>, users: usize) -> f64 {
         without.map_or(0.0, |without| (without[users] - self.of_all[users]).exp())
     }
 }
 
-/// A station with one server, in place: G(n) = G without it (n) + D · G(n−1).
+/// Adds a station with one server, in place: G(n) = G without it (n) + D · G(n−1).
 fn add_single(constants: &mut [f64], demand_s: f64) {
     for users in 1..constants.len() {
         constants[users] = ln_sum(&[constants[users], demand_s.ln() + constants[users - 1]]);
@@ -236,7 +229,7 @@ fn convolve(one: &[f64], other: &[f64]) -> Vec<f64> {
     (0..one.len()).map(of_users).collect()
 }
 
-/// The logarithm of the sum of what these are the logarithms of.
+/// The logarithm of the sum of the values with these logarithms.
 fn ln_sum(logarithms: &[f64]) -> f64 {
     let largest = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if largest == f64::NEG_INFINITY {
@@ -260,8 +253,7 @@ mod tests {
         (left - right).abs() <= relative * right.abs().max(1e-12)
     }
 
-    /// R. Jain: *The Art of Computer Systems Performance Analysis* (1991), example 34.2: a processor and two disks, Z =
-    /// 4 s.
+    /// R. Jain: *The Art of Computer Systems Performance Analysis* (1991), example 34.2: a CPU and two disks, Z = 4 s.
     #[test]
     fn agrees_with_jain() {
         let table = exact_mva(&stations(&[(2.0, 1), (3.0, 1), (1.0, 1)]), 4.0, 20).unwrap();
@@ -275,7 +267,7 @@ mod tests {
         assert!((table[19].rate - 0.333).abs() < 6e-4 && (table[19].response_s - 56.0).abs() < 0.05, "{:?}", table[19]);
     }
 
-    /// Lazowska and others, 6.4: a processor and two disks, Z = 15 s, three users.
+    /// Lazowska and others, 6.4: a CPU and two disks, Z = 15 s, three users.
     #[test]
     fn agrees_with_lazowska() {
         let table = exact_mva(&stations(&[(0.605, 1), (2.1, 1), (1.35, 1)]), 15.0, 3).unwrap();
@@ -305,7 +297,7 @@ mod tests {
         }
     }
 
-    /// K alike stations: X(N) = N ÷ (D (N + K − 1)).
+    /// K identical stations: X(N) = N ÷ (D (N + K − 1)).
     #[test]
     fn agrees_with_the_closed_form_of_balanced_networks() {
         let table = exact_mva(&stations(&[(0.2, 1); 5]), 0.0, 200).unwrap();
@@ -316,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Where the plain recursion gives negative chances: sixteen busy servers behind another station.
+    /// A case with negative probabilities in the plain recursion: sixteen busy servers behind another station.
     #[test]
     fn stays_exact_under_heavy_load() {
         let network = stations(&[(0.16, 16), (0.009_9, 1), (0.3, 32)]);

@@ -1,10 +1,10 @@
-//! Two sets of repetitions that are not paired: the shift between them with its rank-sum interval.
+//! Two unpaired samples: the shift between them with its rank-sum interval.
 //!
-//! Two stored runs have no blocks in common, so there is nothing to pair. The estimate is the median of all differences
-//! between a value of one and a value of the other; its interval holds every shift that the rank-sum test (Mann and
-//! Whitney, Wilcoxon) does not reject. It asks that the two distributions have the same shape, and for nothing else.
-//! What both runs shared on their day (a busy neighbour) is in the difference and not in the interval: that is why runs
-//! that are to be compared should be one run with blocks.
+//! Two stored runs have no blocks in common, so their values cannot be paired. The estimate is the median of all
+//! differences between a value of one and a value of the other; its interval contains every shift that the rank-sum
+//! test (Mann and Whitney, Wilcoxon) does not reject. The only assumption is that the two distributions have the same
+//! shape. The conditions of each run (a busy neighbour) affect the difference but not the interval: comparisons are
+//! better made within one run with blocks.
 //!
 //! The distribution is exact while each side has at most [`EXACT_MAX`] values, then normal with the correction for
 //! continuity. Ties count against a difference on both sides, which makes the interval wider, never narrower.
@@ -16,12 +16,12 @@
 use crate::normal;
 use crate::signed_rank::{Estimate, is_usable, median_of_sorted};
 
-/// The most values on a side for which the exact distribution is computed.
+/// Maximum number of values on a side for the exact distribution.
 pub const EXACT_MAX: usize = 50;
 
 /// How far `first` lies above `second`.
 ///
-/// None if a side is empty, has more than [`VALUES_MAX`](crate::VALUES_MAX) values, or one that is not a finite number.
+/// None if a side is empty, has more than [`VALUES_MAX`](crate::VALUES_MAX) values, or one that is not finite.
 #[must_use]
 pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     let mut differences = differences(first, second)?;
@@ -35,7 +35,7 @@ pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate>
     })
 }
 
-/// `first` ÷ `second`, judged on the logarithms. None where [`shift`] gives none, or when a value is not positive.
+/// `first` ÷ `second`, computed on the logarithms. None where [`shift`] returns none, or if a value is not positive.
 #[must_use]
 pub fn ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     let logarithms = |values: &[f64]| -> Option<Vec<f64>> {
@@ -45,9 +45,9 @@ pub fn ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate>
     Some(Estimate { center: center.exp(), low: low.exp(), high: high.exp(), confidence })
 }
 
-/// How likely so large a shift, in either direction, is if there is none (two-sided).
+/// Two-sided p-value: the probability of so large a shift, in either direction, if there is none.
 ///
-/// Where there is more than one pair, the interval of [`shift`] leaves 0 out exactly if this is at most 1 − its
+/// With more than one pair, the interval of [`shift`] excludes 0 if and only if this is at most 1 − its
 /// [`Estimate::confidence`].
 #[must_use]
 pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
@@ -57,7 +57,7 @@ pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
     Some((2.0 * at_most(first.len(), second.len(), not_above.min(not_below))).min(1.0))
 }
 
-/// How likely a shift so far above `bound` is if the true one is at `bound` or below it (one-sided).
+/// One-sided p-value: the probability of a shift so far above `bound` if the true one is at or below it.
 #[must_use]
 pub fn rank_sum_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64> {
     let not_above = differences(first, second)?.iter().filter(|&&difference| difference <= bound).count();
@@ -71,7 +71,7 @@ pub fn rank_sum_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64
     })
 }
 
-/// The least that [`rank_sum_p_above`] can be with so many values: 1 ÷ the number of ways to choose `first` of them.
+/// The minimum of [`rank_sum_p_above`] for these numbers of values: 1 ÷ the number of ways to choose `first` of them.
 #[must_use]
 pub fn rank_sum_p_min(first: usize, second: usize) -> f64 {
     (1..=first).map(|index| index as f64 / (second + index) as f64).product()
@@ -84,13 +84,13 @@ fn differences(first: &[f64], second: &[f64]) -> Option<Vec<f64>> {
     Some(first.iter().flat_map(|&one| second.iter().map(move |&other| one - other)).collect())
 }
 
-/// How many differences lie outside of the interval on each side, and how sure that makes it (as in
+/// How many differences lie outside the interval on each side, and its confidence (as in
 /// [`hodges_lehmann`](crate::hodges_lehmann)).
 fn outside_of_interval(first: usize, second: usize, confidence: f64) -> (usize, f64) {
     let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
     let mut found = (0, 0.0);
     for (outside, at_most) in cumulated(first, second, first * second / 2).enumerate() {
-        // Leaving none out is the widest that there is, sure enough or not.
+        // With none outside it is the widest possible, whatever its confidence.
         if outside > 0 && at_most > tail {
             break;
         }
@@ -105,7 +105,7 @@ fn at_most(first: usize, second: usize, count: usize) -> f64 {
     if count > first * second / 2 { 1.0 } else { cumulated(first, second, count).last().unwrap_or(0.0) }
 }
 
-/// P(U ≤ u) for u from 0 to `last`, which is not above the middle.
+/// P(U ≤ u) for u from 0 to `last`, which is at most the middle.
 fn cumulated(first: usize, second: usize, last: usize) -> Box<dyn Iterator<Item = f64>> {
     if first.max(second) > EXACT_MAX {
         return Box::new((0..=last).map(move |count| normal_at_most(first as f64, second as f64, count as f64)));
@@ -124,9 +124,9 @@ fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
 
 /// P(U = u) for u from 0 to `last`, exactly.
 ///
-/// The orders of m and n values in which u pairs stand the one way are the partitions of u into at most m parts of at
-/// most n, and their numbers the coefficients of the Gaussian binomial: the product of (1 − q^(n+i)) ÷ (1 − q^i) for i
-/// from 1 to m. Whole numbers, so that nothing is rounded before the division; 100 over 50 is below 2^97.
+/// The orders of m and n values with u such pairs correspond to the partitions of u into at most m parts of at most n,
+/// so their numbers are the coefficients of the Gaussian binomial: the product of (1 − q^(n+i)) ÷ (1 − q^i) for i from
+/// 1 to m. Integers, so that nothing is rounded before the division; 100 over 50 is below 2^97.
 fn probabilities(first: usize, second: usize, last: usize) -> Vec<f64> {
     let mut orders = vec![0_i128; last + 1];
     orders[0] = 1;
@@ -166,11 +166,11 @@ mod tests {
         assert!(close(estimate.low, -0.15, 1e-9) && close(estimate.high, 0.76, 1e-9), "{estimate:?}");
     }
 
-    /// The critical values of the two-sided test at 5 % that every table of it prints.
+    /// Critical values of the two-sided test at 5 % from published tables.
     #[test]
     fn agrees_with_the_published_critical_values() {
         for (first, second, critical) in [(4, 4, 0), (5, 5, 2), (5, 10, 8), (8, 8, 13), (10, 10, 23), (20, 20, 127)] {
-            // A critical value of U rejects; so many differences lie outside.
+            // A critical value of U rejects; that many differences lie outside.
             assert_eq!(outside_of_interval(first, second, 0.95).0, critical, "{first}, {second}");
         }
     }

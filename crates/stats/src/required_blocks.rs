@@ -1,26 +1,26 @@
-//! How many more blocks would decide.
+//! How many more blocks would lead to a decision.
 //!
-//! "Undecided" is of use only with what to do about it. If the estimate and the scatter stay as they are, the interval
-//! narrows with the root of the number of blocks; so many are asked for that it would then be clear of the bound with a
-//! chance of [`CHANCE`]. Few blocks know their own centre badly, so this is the order of magnitude, not a promise.
+//! "Undecided" is useful only with a remedy. If the estimate and the scatter stay the same, the interval narrows with
+//! the root of the number of blocks; the number suggested is that at which it excludes the bound with probability
+//! [`CHANCE`]. The centre of few blocks is imprecise, so this is an order of magnitude, not a promise.
 
 use crate::normal;
 use crate::student;
 use crate::trimmed_mean::{Trim, TrimmedMean, freedom_of};
 
-/// How likely the blocks that are asked for would be enough.
+/// Probability that the suggested blocks are enough.
 const CHANCE: f64 = 0.85;
 
-/// No more blocks than these are asked for: past it, the question is not worth its answer.
+/// Limit of the suggested blocks: beyond it, the result is not worth the effort.
 pub const MORE_BLOCKS_MAX: u32 = 200;
 
-/// How many more values would probably bring the interval of [`TrimmedMean`] clear of `bound`; 0 if it is.
+/// How many more values would probably make the interval of [`TrimmedMean`] exclude `bound`; 0 if it does.
 ///
-/// Values and bound are on the scale on which the interval is made: for ratios, their logarithms. `level_after` gives
-/// the two-sided level of the interval after so many more values.
+/// Values and bound are on the scale of the interval: for ratios, their logarithms. `level_after` returns the two-sided
+/// level of the interval after that many more values.
 ///
 /// None if the centre lies at the bound, if it would take more than [`MORE_BLOCKS_MAX`], or where [`TrimmedMean::of`]
-/// gives none.
+/// returns none.
 #[must_use]
 pub fn more_blocks(values: &[f64], trim: Trim, bound: f64, level_after: impl Fn(u32) -> f64) -> Option<u32> {
     let now = TrimmedMean::of(values, trim)?;
@@ -84,12 +84,12 @@ mod tests {
         assert!(strict > needed(&values, 0.0).unwrap(), "{strict}");
     }
 
-    /// Values that are exactly as the estimate says: the number must be enough in 80 to 92 of 100 cases.
+    /// Values distributed exactly as estimated: the number must suffice in 80 to 92 of 100 cases.
     #[test]
     fn it_is_enough_as_often_as_it_says() {
         let mut random = Random::new(5);
         for (center, trials) in [(0.8_f64, 800), (0.5, 600), (0.3, 300)] {
-            // Seven values of which centre and scatter are known.
+            // Seven values with known centre and scatter.
             let known = [-1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 1.0].map(|value| value + center);
             let blocks = known.len() + needed(&known, 0.0).unwrap() as usize;
             let enough = (0..trials).filter(|_| {

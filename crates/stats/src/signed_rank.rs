@@ -1,34 +1,31 @@
-//! What a few paired blocks show: the Hodges–Lehmann estimate with its signed-rank interval.
+//! Estimates from a few paired blocks: the Hodges–Lehmann estimate with its signed-rank interval.
 //!
-//! Blocks on a shared machine are few, and their errors are not normal: a neighbour takes the processor for half a
-//! block. So the mean with Student's interval is the wrong tool. The median of all pairwise (Walsh) averages is nearly
-//! as precise where the errors are normal (95 %) and is not moved by an outlier; the interval that belongs to it comes
-//! from Wilcoxon's signed-rank test turned around: it holds every shift that the test does not reject. It asks only
-//! that the differences are independent and symmetric about their centre, and it is exact for any number of them.
+//! Blocks on a shared machine are few, and their errors are not normal: a neighbour takes the CPU for half a block. So
+//! the mean with Student's interval is the wrong tool. The median of all pairwise (Walsh) averages is nearly as
+//! efficient for normal errors (95 %) and robust against outliers; its interval inverts Wilcoxon's signed-rank test: it
+//! contains every shift that the test does not reject. It only assumes that the differences are independent and
+//! symmetric about their centre, and it is exact for any number of them.
 //!
 //! J. L. Hodges, E. L. Lehmann: *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963) 598–611.
 //! M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 3.2 and 3.3.
 
-/// A value with the interval that holds the true one with `confidence`.
+/// A value with the interval that contains the true one with `confidence`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The value itself.
     pub center: f64,
-    /// The lower end.
     pub low: f64,
-    /// The upper end.
     pub high: f64,
-    /// How sure the interval is: at least what was asked, since the steps of few values are coarse; or, with fewer than
-    /// six values at 95 %, the most that they can give (0 for a single one).
+    /// Confidence of the interval: at least the requested one, since the steps of few values are coarse; or, with fewer
+    /// than six values at 95 %, the maximum possible (0 for a single one).
     pub confidence: f64,
 }
 
-/// The most values that are taken: their pairs are all kept.
+/// Limit of the values: the averages of all pairs are stored.
 pub const VALUES_MAX: usize = 500;
 
 /// The centre of `values`.
 ///
-/// None if there is no value, more than [`VALUES_MAX`], or one that is not a finite number.
+/// None if there is no value, more than [`VALUES_MAX`], or one that is not finite.
 #[must_use]
 pub fn hodges_lehmann(values: &[f64], confidence: f64) -> Option<Estimate> {
     if !is_usable(values) {
@@ -44,10 +41,10 @@ pub fn hodges_lehmann(values: &[f64], confidence: f64) -> Option<Estimate> {
     })
 }
 
-/// The ratio of two things that were measured in each block: first ÷ second. It is judged on the logarithms, so that
-/// the ratio turned around has the interval turned around.
+/// The ratio of two values measured in each block: first ÷ second. Computed on the logarithms, so that the inverse
+/// ratio has the inverse interval.
 ///
-/// None where [`hodges_lehmann`] gives none, or when a value is not positive.
+/// None where [`hodges_lehmann`] returns none, or if a value is not positive.
 #[must_use]
 pub fn paired_ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
     let is_positive = |&(first, second): &(f64, f64)| first > 0.0 && second > 0.0;
@@ -59,39 +56,37 @@ pub fn paired_ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
     Some(Estimate { center: center.exp(), low: low.exp(), high: high.exp(), confidence })
 }
 
-/// How likely values at least so far from 0, on either side, are if their centre is 0 (two-sided).
+/// Two-sided p-value: the probability of values so far from 0, on either side, if their centre is 0.
 ///
-/// It is the level at which the interval begins to hold 0: of two values or more, the interval of [`hodges_lehmann`]
-/// leaves 0 out exactly if this is at most 1 − its [`Estimate::confidence`]. Averages that are 0 speak for neither
-/// side, so that zeros and ties make it larger and never smaller. None where [`hodges_lehmann`] gives none.
+/// It is the level at which the interval begins to contain 0: for two or more values, the interval of
+/// [`hodges_lehmann`] excludes 0 if and only if this is at most 1 − its [`Estimate::confidence`]. Averages of 0 count
+/// for neither side, so zeros and ties make it larger, never smaller. None where [`hodges_lehmann`] returns none.
 #[must_use]
 pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let (below, above) = averages_beside(values, 0.0)?;
     Some((2.0 * at_most(values.len(), below.min(above))).min(1.0))
 }
 
-/// How likely values so far below `bound` are if their centre is at `bound` or above it (one-sided): small if they are
-/// below.
+/// One-sided p-value: the probability of values so far below `bound` if their centre is at or above it.
 #[must_use]
 pub fn signed_rank_p_below(values: &[f64], bound: f64) -> Option<f64> {
     let (_, above) = averages_beside(values, bound)?;
     Some(at_most(values.len(), above))
 }
 
-/// How likely values so far above `bound` are if their centre is at `bound` or below it (one-sided): small if they are
-/// above.
+/// One-sided p-value: the probability of values so far above `bound` if their centre is at or below it.
 #[must_use]
 pub fn signed_rank_p_above(values: &[f64], bound: f64) -> Option<f64> {
     let (below, _) = averages_beside(values, bound)?;
     Some(at_most(values.len(), below))
 }
 
-/// Some values, not too many, and all of them finite numbers.
+/// At least one value, not too many, and all of them finite.
 pub(crate) fn is_usable(values: &[f64]) -> bool {
     !values.is_empty() && values.len() <= VALUES_MAX && values.iter().all(|value| value.is_finite())
 }
 
-/// How many averages of pairs are at `bound` or below it, and at `bound` or above it.
+/// How many averages of pairs are at or below `bound`, and how many at or above it.
 fn averages_beside(values: &[f64], bound: f64) -> Option<(usize, usize)> {
     if !is_usable(values) || !bound.is_finite() {
         return None;
@@ -107,7 +102,7 @@ fn averages_beside(values: &[f64], bound: f64) -> Option<(usize, usize)> {
     Some((below, above))
 }
 
-/// Averages of all pairs, each value with itself too, ascending.
+/// Averages of all pairs, including each value with itself, ascending.
 fn walsh_averages(values: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
     for (index, &value) in values.iter().enumerate() {
@@ -122,10 +117,10 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
 }
 
-/// How many Walsh averages lie outside of the interval on each side, and how sure that makes it.
+/// How many Walsh averages lie outside the interval on each side, and its confidence.
 ///
-/// As many averages lie below the true centre as the signed-rank statistic T says, so leaving `t` of them out on each
-/// side misses it with probability 2 P(T ≤ t).
+/// The number of averages below the true centre is the signed-rank statistic T, so excluding `t` of them on each side
+/// misses it with probability 2 P(T ≤ t).
 fn outside_of_interval(count: usize, confidence: f64) -> (usize, f64) {
     let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
     let mut at_most = 0.0;
@@ -133,7 +128,7 @@ fn outside_of_interval(count: usize, confidence: f64) -> (usize, f64) {
     let middle = count * (count + 1) / 4;
     for (outside, probability) in rank_sum_probabilities(count, middle).into_iter().enumerate() {
         at_most += probability;
-        // Leaving none out is the widest that there is, sure enough or not.
+        // With none outside it is the widest possible, whatever its confidence.
         if outside > 0 && at_most > tail {
             break;
         }
@@ -148,7 +143,7 @@ fn at_most(count: usize, sum: usize) -> f64 {
     if sum >= largest {
         return 1.0;
     }
-    // T is symmetric: the shorter tail is added up.
+    // T is symmetric: add up the shorter tail.
     if sum > largest / 2 {
         return 1.0 - at_most(count, largest - sum - 1);
     }
@@ -160,7 +155,7 @@ fn rank_sum_probabilities(count: usize, last: usize) -> Vec<f64> {
     let mut probabilities = vec![0.0; last + 1];
     probabilities[0] = 1.0;
     for rank in 1..=count {
-        // Above the sum of all ranks so far, nothing is.
+        // The sum of all ranks so far is the maximum.
         for sum in (0..=last.min(rank * (rank + 1) / 2)).rev() {
             let with_it = if sum >= rank { probabilities[sum - rank] } else { 0.0 };
             probabilities[sum] = f64::midpoint(probabilities[sum], with_it);
@@ -195,7 +190,7 @@ mod tests {
         assert!(close(estimate.confidence, 1.0 - 2.0 * 10.0 / 512.0), "{estimate:?}");
     }
 
-    /// The critical values of the two-sided test at 5 % that every table of it prints (Wilcoxon, Wilcox 1970).
+    /// Critical values of the two-sided test at 5 % from published tables (Wilcoxon, Wilcox 1970).
     #[test]
     fn agrees_with_the_published_critical_values() {
         let table = [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (12, 13), (15, 25), (20, 52), (25, 89), (50, 434)];
@@ -218,7 +213,7 @@ mod tests {
         assert_eq!(hodges_lehmann(&vec![1.0; VALUES_MAX], 0.95).unwrap().center, 1.0);
     }
 
-    /// The same data: R says V = 40, p-value = 0.03906, and half of it for the alternative "greater".
+    /// The same data: R reports V = 40, p-value = 0.03906, and half of it for the alternative "greater".
     #[test]
     fn the_chance_agrees_with_the_textbook() {
         let differences = [0.952, -0.147, 1.022, 0.43, 0.62, 0.59, 0.49, -0.08, 0.01];
@@ -241,7 +236,7 @@ mod tests {
         assert_eq!(paired_ratio(&[], 0.95), None);
     }
 
-    /// Drawn from a skewless but long-tailed distribution with centre 0, the interval must hold 0 as often as it says.
+    /// Drawn from a symmetric long-tailed distribution with centre 0, the interval must contain 0 as often as claimed.
     #[test]
     fn the_interval_is_as_sure_as_it_says() {
         let mut random = Random::new(11);
@@ -257,7 +252,7 @@ mod tests {
     }
 
     proptest! {
-        /// With many ties and zeros, too.
+        /// Also with many ties and zeros.
         #[test]
         fn the_chance_and_the_interval_agree(values in prop::collection::vec(-6_i32..9, 2..25), confidence in 0.5_f64..0.999) {
             let values: Vec<f64> = values.into_iter().map(|value| f64::from(value) / 2.0).collect();

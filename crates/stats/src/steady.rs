@@ -3,23 +3,22 @@
 //! 43 % of the programs that Barrett and others ran never reached a steady state. A trial is cut first and examined
 //! then.
 //!
-//! 1. **Cut.** MSER-5: leave out what makes the standard error of the rest least, by means of five values; at most
-//!    half. The part that is left out is a warm-up only if it differs from the rest from its first values on: MSER
-//!    also cuts a disturbance that begins later, and would make the remainder look better than the trial was.
-//! 2. **Another level?** The sum of deviations from the mean wanders off where the level is another. Its widest
-//!    excursion over a stretch of at least a sixth is held against what noise does (Kuiper's form of CUSUM: a step is a
-//!    stretch that ends at the edge). Shorter disturbances are dips, and dips belong to what is measured.
-//! 3. **A drift?** The slope of a line, for leaks. MSER hides half of a leak by cutting it off: where the rest still
-//!    has the slope of the whole, the whole is a drift and nothing is cut.
+//! 1. **Cut.** MSER-5: discard what minimises the standard error of the rest, by means of five values; at most half.
+//!    The discarded part is a warm-up only if it differs from the rest from its first values on: MSER also cuts a
+//!    disturbance that begins later, and would make the remainder look better than the trial was.
+//! 2. **Another level?** The sum of deviations from the mean drifts away where the level changes. Its widest excursion
+//!    over a stretch of at least a sixth is compared with that of noise (Kuiper's form of CUSUM: a step is a stretch
+//!    that ends at the edge). Shorter disturbances are dips, and dips are part of the measurement.
+//! 3. **A drift?** The slope of a line, for leaks. MSER hides half of a leak by cutting it off: if the rest still has
+//!    the slope of the whole, the whole is a drift and nothing is cut.
 //!
-//! Both tests clamp values far from the median (five deviations), so that a freeze or a heavy tail has no more weight
-//! than others. Both allow for autocorrelation: the residuals around the change that is tested give the correlation of
-//! neighbours, corrected for the fit (Kendall), and with it the deviation of a mean (autoregression of the first
-//! order). A change below [`CHANGE_MIN`] of the mean is ignored, however significant. Nothing is drawn at random: the
-//! same series always gets the same result.
+//! Both tests clamp values far from the median (five deviations), so that a freeze or a heavy tail has no excessive
+//! weight. Both allow for autocorrelation: the residuals around the tested change determine the correlation of
+//! neighbours, corrected for the fit (Kendall), and thus the deviation of a mean (first-order autoregression). A change
+//! below [`CHANGE_MIN`] of the mean is ignored, however significant. The method is deterministic.
 //!
-//! [`Steadiness::NeverSteady`] is a warning, not a reason to discard: what disturbs a trial also slows it, so that a
-//! selection of steady trials is a selection of fast ones (docs/METHODS.md has the figures).
+//! [`Steadiness::NeverSteady`] is a warning, not a reason to discard: disturbances also slow a trial down, so selecting
+//! steady trials would select fast ones (docs/METHODS.md has the figures).
 //!
 //! Measured by seeded simulation, in % of series called [`Steadiness::NeverSteady`] (the tests hold bounds around
 //! these):
@@ -51,57 +50,54 @@
 
 use crate::signed_rank::median_of_sorted;
 
-/// A series of fewer values says nothing.
+/// Minimum length of a meaningful series.
 pub const VALUES_MIN: usize = 20;
-/// Neighbours of longer series are averaged, down to at most so many values.
+/// Longer series are reduced to at most this many values by averaging neighbours.
 pub const VALUES_MAX: usize = 512;
-/// A change of less than this share of the mean matters to nobody.
+/// A smaller change, as a share of the mean, is irrelevant.
 pub const CHANGE_MIN: f64 = 0.03;
 
-/// What a series shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyPart {
-    /// What it looks like.
     pub steadiness: Steadiness,
-    /// The index of the first value after the warm-up; 0 if there is none.
+    /// Index of the first value after the warm-up; 0 if there is none.
     pub from: usize,
-    /// What keeps changing after it; only if it is [`Steadiness::NeverSteady`].
+    /// The change after it; only for [`Steadiness::NeverSteady`].
     pub change: Option<Change>,
 }
 
-/// What a series looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steadiness {
     /// The same from beginning to end.
     Flat,
-    /// Steady after a beginning that is left out.
+    /// Steady after a discarded beginning.
     AfterWarmUp,
-    /// It drifts, or it has another level for a while.
+    /// It drifts, or has another level for a while.
     NeverSteady,
-    /// Too few values to tell ([`VALUES_MIN`]), or some that are no finite numbers.
+    /// Too few values ([`VALUES_MIN`]), or some that are not finite.
     TooShort,
 }
 
-/// How a series changes where it should not. Shares are of the mean.
+/// The change of a series that is not steady. Shares are of the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// It has another level for a while, or from some point on.
+    /// Another level for a while, or from some point on.
     Level {
-        /// The first value with it.
+        /// Index of its first value.
         from: usize,
-        /// The first value after it.
+        /// Index of the first value after it.
         to: usize,
         /// How far it lies above the rest.
         share: f64,
     },
-    /// It drifts.
+    /// A drift.
     Drift {
-        /// How far it rises to the end.
+        /// The rise over the whole series.
         share: f64,
     },
 }
 
-/// Finds the part of a series that can be judged: rates or times of intervals of equal length.
+/// Finds the steady part of a series of rates or times in intervals of equal length.
 #[must_use]
 pub fn find_steady(series: &[f64]) -> SteadyPart {
     if series.len() < VALUES_MIN || !series.iter().all(|value| value.is_finite()) {
@@ -123,7 +119,7 @@ pub fn find_steady(series: &[f64]) -> SteadyPart {
 }
 
 impl Change {
-    /// With the places that they have in the series from which groups were averaged and a beginning cut.
+    /// Converts the indices to those of the series before averaging and cutting.
     fn in_series(self, cut: usize, group: usize, length: usize) -> Self {
         let place = |index: usize| ((cut + index) * group).min(length);
         match self {
@@ -133,12 +129,12 @@ impl Change {
     }
 }
 
-/// How many values to leave out: those without which the squared standard error is least, by means of five values, or
-/// of fewer where there are few.
+/// The number of values to discard: those without which the squared standard error is smallest, in batches of five
+/// values, or of fewer in short series.
 fn warm_up(values: &[f64]) -> usize {
     let size = (values.len() / 20).clamp(1, 5);
     let batches: Vec<f64> = values.chunks_exact(size).map(mean).collect();
-    // Seen from a value among them, so that large numbers do not cancel.
+    // Relative to one of the values, so that large numbers do not cancel.
     let origin = batches[batches.len() - 1];
     let (mut sum, mut squares, mut kept) = (0.0, 0.0, 0.0);
     let mut best = (f64::INFINITY, 0);
@@ -146,7 +142,7 @@ fn warm_up(values: &[f64]) -> usize {
         let value = batch - origin;
         (sum, squares, kept) = (sum + value, squares + value * value, kept + 1.0);
         let error = (squares - sum * sum / kept).max(0.0) / (kept * kept);
-        // Of equals the earliest.
+        // The earliest of equal ones.
         if index <= batches.len() / 2 && error <= best.0 {
             best = (error, index);
         }
@@ -154,38 +150,38 @@ fn warm_up(values: &[f64]) -> usize {
     best.1 * size
 }
 
-/// Deviations at which noise no longer explains another level: a Brownian bridge has so wide an excursion in 2 of 100
+/// Deviations beyond which noise does not explain another level: a Brownian bridge has so wide an excursion in 2 of 100
 /// cases.
 const LEVEL_LIMIT: f64 = 1.9;
-/// Standard errors at which noise no longer explains a slope.
+/// Standard errors beyond which noise does not explain a slope.
 const DRIFT_LIMIT: f64 = 3.2;
-/// Standard errors by which a warm-up must differ from the rest to be one.
+/// Standard errors by which a warm-up must differ from the rest.
 const WARM_UP_LIMIT: f64 = 3.0;
-/// A warm-up differs from the rest already in the first of so many parts of it.
+/// A warm-up differs from the rest already in its first part, of this many.
 const BEGINNING: usize = 3;
-/// Another level lasts for at least one of so many parts of the whole, and so does the usual one.
+/// Another level lasts for at least one of this many parts of the whole, and so does the usual one.
 const STRETCHES: usize = 6;
-/// Values are drawn in to so many deviations from the median.
+/// Values are clamped to this many deviations from the median.
 const FAR_OUT: f64 = 5.0;
-/// What a line takes away from the residuals; what the best of all stretches does, by simulation.
+/// Degrees of freedom that a line removes from the residuals; the same as the best of all stretches, by simulation.
 const LINE_PARAMETERS: f64 = 2.0;
 const LEVEL_PARAMETERS: f64 = 4.0;
-/// Neighbours that are more alike than this cannot be told from a drift.
+/// A stronger correlation of neighbours cannot be distinguished from a drift.
 const MEMORY_MAX: f64 = 0.95;
 
-/// What is left after the cut.
+/// The series after the cut.
 struct Part<'a> {
     values: &'a [f64],
-    /// The same, with what lies far out drawn in.
+    /// The same, with outliers clamped.
     tame: Vec<f64>,
     reach: (f64, f64),
     stretch: Stretch,
 }
 
-/// The stretch whose level is most unlike that of the others.
+/// The stretch whose level differs most from that of the others.
 #[derive(Clone, Copy)]
 struct Stretch {
-    /// How far the summed deviations from the mean wander within it.
+    /// The excursion of the summed deviations from the mean within it.
     excursion: f64,
     from: usize,
     to: usize,
@@ -218,7 +214,7 @@ impl<'a> Part<'a> {
         let expected = self.stretch.noise * (count as f64).sqrt();
         let is_change = excursion > for_count(LEVEL_LIMIT, count) * expected && matters(share);
         is_change.then(|| match from {
-            // What was first is the usual, and what came then the other.
+            // The first level is the usual one, the later one the change.
             0 => Change::Level { from: to, to: count, share: -share },
             _ => Change::Level { from, to, share },
         })
@@ -239,8 +235,8 @@ impl<'a> Part<'a> {
         (line.slope() / slope_before >= 0.5 && matters(share)).then_some(Change::Drift { share })
     }
 
-    /// Whether what was cut off is a warm-up: it differs from the rest, and does so from its first values on. A
-    /// disturbance that begins later is not one, and is measured like any other.
+    /// Whether the discarded part is a warm-up: it differs from the rest from its first values on. A later disturbance
+    /// is not, and counts like any other.
     fn follows_warm_up(&self, cut: &[f64]) -> bool {
         let beginning = &cut[..cut.len().div_ceil(BEGINNING)];
         !cut.is_empty() && self.differs(cut) && self.differs(beginning) && {
@@ -263,7 +259,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The widest excursion of the summed deviations from the mean, and the stretch in which it happens.
+/// The widest excursion of the summed deviations from the mean, and its stretch.
 fn widest_excursion(values: &[f64]) -> (f64, usize, usize) {
     let center = mean(values);
     let sums: Vec<f64> = std::iter::once(0.0)
@@ -298,7 +294,7 @@ fn means_of_stretch(values: &[f64], from: usize, to: usize) -> [f64; 2] {
 struct Line {
     /// From the first value to the last.
     rise: f64,
-    /// The standard error of that.
+    /// Standard error of the rise.
     error: f64,
     count: usize,
 }
@@ -324,17 +320,17 @@ impl Line {
     }
 }
 
-/// Few values know their own scatter badly: the limit for them is higher.
+/// The scatter of few values is imprecise: the limit is higher for them.
 fn for_count(limit: f64, count: usize) -> f64 {
     limit * (1.0 + 8.0 / count as f64)
 }
 
-/// Around a mean of 0, everything does.
+/// Around a mean of 0, every change matters.
 fn matters(share: f64) -> bool {
     share.is_nan() || share.abs() > CHANGE_MIN
 }
 
-/// √n times the deviation of a mean of n such values, from residuals of a fit that has taken away so many parameters.
+/// √n times the deviation of a mean of n such values, from residuals of a fit with this many parameters.
 fn long_run_deviation(residuals: impl Iterator<Item = f64>, parameters: f64) -> f64 {
     let (mut count, mut squares, mut products, mut before) = (0.0, 0.0, 0.0, 0.0);
     for residual in residuals {
@@ -344,22 +340,22 @@ fn long_run_deviation(residuals: impl Iterator<Item = f64>, parameters: f64) -> 
     if squares <= 0.0 {
         return 0.0;
     }
-    // Residuals are less alike than the errors were: on average by (p + (p + 2) · memory) ÷ n.
+    // Residuals are less correlated than the errors: on average by (p + (p + 2) · memory) ÷ n.
     let memory = (products / squares + parameters / count) / (1.0 - (parameters + 2.0) / count);
-    // Neighbours that take turns make a mean better, but only if they always do.
+    // Alternating neighbours make a mean more precise, but only if they always alternate.
     let memory = memory.clamp(0.0, MEMORY_MAX);
     (squares / (count - parameters) * (1.0 + memory) / (1.0 - memory)).sqrt()
 }
 
-/// From where to where values are taken as they are.
+/// The range within which values are not clamped.
 fn reach(values: &[f64]) -> (f64, f64) {
     let middle = median(values.to_vec());
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
     let mean_distance = mean(&distances);
     let typical = median(distances);
-    // The factors make them the standard deviation of normal values. More than half may be the very same number.
+    // The factors convert to the standard deviation of normal values. More than half of the values may be equal.
     let deviation = if typical > 0.0 { 1.4826 * typical } else { 1.2533 * mean_distance };
-    // Where all are the same, nothing is known about what is far.
+    // If all are equal, nothing is an outlier.
     let far = if deviation > 0.0 { FAR_OUT * deviation } else { f64::INFINITY };
     (middle - far, middle + far)
 }
@@ -379,7 +375,7 @@ mod tests {
 
     use super::*;
 
-    /// Without any noise, so that the places are exact.
+    /// Without noise, so that the indices are exact.
     fn step(count: usize, at: usize) -> Vec<f64> {
         (0..count).map(|index| if index < at { 1.0 } else { 2.0 }).collect()
     }
@@ -445,7 +441,7 @@ mod tests {
         let mut with_gap = [1.0; 50];
         with_gap[20] = f64::NAN;
         assert_eq!(find_steady(&with_gap), too_short);
-        // Nothing was answered, all the time: that is steady.
+        // No responses all the time: that is steady.
         assert_eq!(find_steady(&[0.0; 50]).steadiness, Steadiness::Flat);
     }
 
@@ -460,7 +456,7 @@ mod tests {
             if let Some(Change::Level { from, to, share }) = part.change {
                 prop_assert!(part.from <= from && from < to && to <= values.len() && share.abs() > CHANGE_MIN);
             }
-            // A power of two rounds nothing.
+            // A power of two causes no rounding.
             let scaled: Vec<f64> = values.iter().map(|value| value * 2.0_f64.powi(unit)).collect();
             prop_assert_eq!(find_steady(&scaled), part);
         }

@@ -1,31 +1,30 @@
-//! Student's test: how likely a mean so far from a bound is by chance.
+//! Student's test of a mean against a bound.
 //!
-//! Ranks know the signs and the order of a few values and nothing else, so six of them can never be surer than one in
-//! 64, however far they lie from the bound. Where many questions are asked at once that is not sure enough, and the
-//! size of the values must speak: here it does, at the price of assuming that their mean is normal. With heavier tails
-//! the test is on the safe side.
+//! Ranks use only the signs and the order of values, so the p-value of six of them cannot be less than one in 64,
+//! however far they lie from the bound. For many tests at once that is not enough, and the size of the values must
+//! count, as here, at the price of assuming that their mean is normal. With heavier tails the test is conservative.
 //!
 //! Student: *The probable error of a mean*, Biometrika 6 (1908) 1–25. The distribution for whole degrees of freedom:
 //! Abramowitz and Stegun, 26.7.3 and 26.7.4.
 
 use std::f64::consts::FRAC_2_PI;
 
-/// How likely a mean so far below `bound` is if the true one is at `bound` or above it (one-sided).
+/// One-sided p-value: the probability of a mean so far below `bound` if the true one is at or above it.
 ///
-/// None for fewer than two values, or one that is not finite. Values that do not vary at all leave nothing to chance.
+/// None for fewer than two values, or one that is not finite. Values without any variation leave nothing to chance.
 #[must_use]
 pub fn student_p_below(values: &[f64], bound: f64) -> Option<f64> {
     t_statistic(values, bound).map(|t| above(-t, values.len() - 1))
 }
 
-/// How likely a mean so far above `bound` is if the true one is at `bound` or below it (one-sided).
+/// One-sided p-value: the probability of a mean so far above `bound` if the true one is at or below it.
 #[must_use]
 pub fn student_p_above(values: &[f64], bound: f64) -> Option<f64> {
     t_statistic(values, bound).map(|t| above(t, values.len() - 1))
 }
 
-/// The value that a variable of Student's distribution with `freedom` degrees of freedom lies within, on either side of
-/// 0, with this probability: 2.571 for 5 degrees and 0.95.
+/// The bound within which a variable of Student's distribution with `freedom` degrees of freedom lies, on either side
+/// of 0, with this probability: 2.571 for 5 degrees and 0.95.
 #[must_use]
 pub fn student_quantile(freedom: usize, confidence: f64) -> f64 {
     let tail = 1.0 - confidence.clamp(0.0, 1.0 - 1e-12);
@@ -40,10 +39,10 @@ pub fn student_quantile(freedom: usize, confidence: f64) -> f64 {
     high
 }
 
-/// Halvings that leave nothing of a double's precision to find.
+/// Bisections that exhaust the precision of a double.
 const BISECTIONS: usize = 60;
 
-/// How likely a variable of Student's distribution with `freedom` degrees of freedom is above `t`.
+/// The probability that a variable of Student's distribution with `freedom` degrees of freedom is above `t`.
 #[must_use]
 pub fn student_p(t: f64, freedom: usize) -> f64 {
     above(t, freedom)
@@ -88,7 +87,7 @@ fn outside(t: f64, freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// The two-sided critical values that every table of Student's distribution prints.
+    /// Two-sided critical values from published tables of Student's distribution.
     #[test]
     fn agrees_with_the_published_critical_values() {
         let at_5_percent =

@@ -1,43 +1,44 @@
-//! The centre of a few paired blocks with Student's interval, robust where there are enough of them.
+//! The centre of a few paired blocks with Student's interval, robust if there are enough of them.
 //!
 //! Student's test of the mean works from a handful of values on and uses their size, so that five blocks can be enough
-//! where the evidence is overwhelming; ranks of five blocks never are. Its weakness is an outlier, such as a block in
-//! which a neighbour took the processor: it does not make the test wrong, but blind. So from eight values on the lowest
-//! and the highest eighth are left out of the mean, and count in the scatter with the nearest value that is kept (the
-//! trimmed t of Tukey and McLaughlin). How many are left out depends on their number alone. With normal errors that
-//! costs a twentieth of the precision; where one trial of ten is disturbed it finds a difference of 5 % twice as often.
+//! if the evidence is overwhelming; ranks of five blocks never are. Its weakness is an outlier, such as a block in
+//! which a neighbour took the CPU: it does not make the test wrong, but powerless. So from eight values on, the lowest
+//! and the highest eighth are excluded from the mean, and count in the scatter as the nearest value that is kept (the
+//! trimmed t of Tukey and McLaughlin). How many are excluded depends only on the number of values. With normal errors
+//! that costs a twentieth of the precision; if one trial of ten is disturbed, it finds a difference of 5 % twice as
+//! often.
 //!
 //! J. W. Tukey, D. H. McLaughlin: *Less vulnerable confidence and significance procedures for location based on a
 //! single sample: trimming/Winsorization 1*, Sankhyā A 25 (1963) 331–352.
 
 use crate::student;
 
-/// One value in so many is left out at each end.
+/// One value in this many is excluded at each end.
 const LEFT_OUT_OF: usize = 8;
 
-/// A centre and how well it is known.
+/// A centre and its precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrimmedMean {
-    /// The mean of what is not left out.
+    /// Mean of the values that are not excluded.
     pub center: f64,
-    /// Its standard error.
+    /// Standard error of the centre.
     pub error: f64,
     freedom: usize,
 }
 
-/// Whether outliers are left out.
+/// Whether outliers are excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
     /// The lowest and the highest eighth.
     Eighth,
-    /// Nothing: a rare exception is what the question is about.
+    /// Nothing: the test is about rare exceptions.
     Nothing,
 }
 
 impl TrimmedMean {
     /// None for fewer than two values, or one that is not finite.
     ///
-    /// Where all values that are kept are the same, nothing is left out: they could not speak of the others' scatter.
+    /// If all remaining values are equal, nothing is excluded: they could not represent the scatter.
     #[must_use]
     pub fn of(values: &[f64], trim: Trim) -> Option<Self> {
         if values.len() < 2 || !values.iter().all(|value| value.is_finite()) {
@@ -51,7 +52,7 @@ impl TrimmedMean {
         Some(if is_constant { Self::without(&sorted, 0) } else { Self::without(&sorted, left_out) })
     }
 
-    /// The interval that a two-sided test at this level does not reject.
+    /// The interval of all centres that a two-sided test at this level does not reject.
     #[must_use]
     pub fn interval(&self, level: f64) -> (f64, f64) {
         if self.error == 0.0 {
@@ -61,13 +62,13 @@ impl TrimmedMean {
         (self.center - half, self.center + half)
     }
 
-    /// How likely a centre so far below `bound` is if the true one is at `bound` or above it (one-sided).
+    /// One-sided p-value: the probability of a centre so far below `bound` if the true one is at or above it.
     #[must_use]
     pub fn p_below(&self, bound: f64) -> f64 {
         student::above(quotient(bound - self.center, self.error), self.freedom)
     }
 
-    /// How likely a centre so far above `bound` is if the true one is at `bound` or below it (one-sided).
+    /// One-sided p-value: the probability of a centre so far above `bound` if the true one is at or below it.
     #[must_use]
     pub fn p_above(&self, bound: f64) -> f64 {
         student::above(quotient(self.center - bound, self.error), self.freedom)
@@ -85,7 +86,7 @@ impl TrimmedMean {
     }
 }
 
-/// Degrees of freedom of so many values.
+/// Degrees of freedom of this many values.
 pub(crate) fn freedom_of(count: usize, trim: Trim) -> usize {
     count - 1 - 2 * left_out_of(count, trim)
 }
@@ -94,7 +95,7 @@ fn left_out_of(count: usize, trim: Trim) -> usize {
     if trim == Trim::Eighth { count / LEFT_OUT_OF } else { 0 }
 }
 
-/// Nothing over nothing is nothing: a constant at the bound leans to neither side.
+/// 0 ÷ 0 is 0: a constant at the bound favours neither side.
 fn quotient(distance: f64, error: f64) -> f64 {
     if distance == 0.0 { 0.0 } else { distance / error }
 }
@@ -120,7 +121,7 @@ mod tests {
         let gained = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
         let mean = TrimmedMean::of(&gained, Trim::Eighth).unwrap();
         assert!((mean.center - 1.4).abs() < 1e-12 && mean.freedom == 7, "{mean:?}");
-        // Pulled in: 0.8, 0.8, 1, 1.2, 1.3, 1.3, 1.4, 1.8, 2.4, 2.4.
+        // Winsorized: 0.8, 0.8, 1, 1.2, 1.3, 1.3, 1.4, 1.8, 2.4, 2.4.
         assert!((mean.error - (3.084_f64 / 56.0).sqrt()).abs() < 1e-9, "{mean:?}");
     }
 

@@ -1,16 +1,16 @@
-//! Welch's test: how likely two means so far apart are by chance, where the two samples may vary differently.
+//! Welch's test of two means, whose samples may have different variances.
 //!
-//! Ranks of six values against six cannot give less than 1 in 924. Where that is not sure enough for the number of
-//! questions, the size of the values must count, at the price of assuming that their means are normal.
+//! The p-value of ranks of six values against six is at least 1 in 924. If that is too large for the number of tests,
+//! the size of the values must count, at the price of assuming that their means are normal.
 //!
 //! B. L. Welch: *The generalization of "Student's" problem when several different population variances are involved*,
-//! Biometrika 34 (1947) 28–35. The degrees of freedom are rounded down, which is on the safe side.
+//! Biometrika 34 (1947) 28–35. The degrees of freedom are rounded down, which is conservative.
 
 use crate::student::above;
 
-/// How likely means so far apart are if `first` lies above `second` by `bound` or less (one-sided).
+/// One-sided p-value: the probability of means so far apart if `first` lies above `second` by at most `bound`.
 ///
-/// None for fewer than two values on a side, or one that is not finite. Values that do not vary at all leave nothing to
+/// None for fewer than two values on a side, or one that is not finite. Values without any variation leave nothing to
 /// chance.
 #[must_use]
 pub fn welch_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64> {

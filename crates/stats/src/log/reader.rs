@@ -1,4 +1,4 @@
-//! Reading a log: an interval at a time, whoever wrote it, and however it ended.
+//! Reads a log interval by interval, including logs of other writers and truncated ones.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -12,21 +12,19 @@ use super::interval::Interval;
 use crate::Histogram;
 use crate::histogram_text::BASE64;
 
-/// The longest line that is read. The histograms of this crate take at most 400 kB of it; those of other writers may be
-/// finer.
+/// Limit of a line. The histograms of this crate take at most 400 kB; those of other writers may be finer.
 pub const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The intervals of a log, in the order of its lines; those with different tags that cover the same time stand one
-/// after another.
+/// The intervals of a log, in the order of its lines; those with different tags and the same time follow one another.
 ///
-/// A log whose writer was killed may end within a line: such a line is left out, and [`Reader::cut_at`] tells where it
-/// began.
+/// A log whose writer was killed may end within a line: that line is skipped, and [`Reader::cut_at`] returns its
+/// position.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     line: Vec<u8>,
     line_number: usize,
-    /// Where the line begins.
+    /// Position of the line.
     position: u64,
     started: Option<Duration>,
     cut_at: Option<u64>,
@@ -35,29 +33,24 @@ pub struct Reader<R> {
     wanted: Option<&'static [&'static str]>,
 }
 
-/// A log that cannot be read on.
+/// An invalid or unreadable log.
 #[derive(Debug)]
 pub struct ReadError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Where the line begins, in bytes from the beginning.
+    /// Position of the line, in bytes from the beginning.
     pub position: u64,
-    /// What is wrong with it.
     pub problem: Problem,
 }
 
-/// What is wrong with a line of a log.
 #[derive(Debug)]
 pub enum Problem {
-    /// It could not be read.
     Io(io::Error),
-    /// It is longer than [`LINE_BYTES_MAX`].
+    /// Longer than [`LINE_BYTES_MAX`].
     TooLong,
-    /// It is neither a comment nor an interval.
+    /// Neither a comment nor an interval.
     Line,
-    /// Its histogram is not base64.
     Base64,
-    /// Its histogram cannot be decoded.
     Histogram,
 }
 
@@ -81,13 +74,13 @@ impl std::error::Error for ReadError {}
 /// Reads every interval of a log.
 ///
 /// # Errors
-/// At the first line that is no comment, no legend and no interval.
+///
+/// At the first line that is no comment, legend or interval.
 pub fn read(log: &[u8]) -> Result<Vec<Interval>, ReadError> {
     Reader::new(log).collect()
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads a log from its beginning.
     pub const fn new(input: R) -> Self {
         Self {
             input,
@@ -101,7 +94,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Intervals with other tags are passed over, and their histograms, which are what takes time, are not decoded.
+    /// Skips intervals with other tags without decoding their histograms, which takes most of the time.
     #[must_use]
     pub const fn only(mut self, tags: &'static [&'static str]) -> Self {
         self.wanted = Some(tags);
@@ -113,14 +106,14 @@ impl<R: BufRead> Reader<R> {
         self.wanted.is_none_or(has)
     }
 
-    /// When the log was started, by the calendar: the time since 1970-01-01 00:00:00 UTC. Known with the first
-    /// interval, if the writer has told it.
+    /// When the log was started, since 1970-01-01 00:00:00 UTC. Available with the first interval, if the log contains
+    /// it.
     #[must_use]
     pub const fn started(&self) -> Option<Duration> {
         self.started
     }
 
-    /// Where a last line began that was cut short and so left out.
+    /// The position of a truncated last line, which was skipped.
     #[must_use]
     pub const fn cut_at(&self) -> Option<u64> {
         self.cut_at
@@ -143,7 +136,7 @@ impl<R: BufRead> Reader<R> {
         ReadError { line: self.line_number, position: self.position, problem }
     }
 
-    /// The interval that the line holds, if it holds one.
+    /// The interval in the line, if there is one.
     fn parse_line(&mut self) -> Result<Option<Interval>, Problem> {
         if self.line.starts_with(b"\"") || self.line.iter().all(u8::is_ascii_whitespace) {
             return Ok(None); // the legend
@@ -292,7 +285,7 @@ mod tests {
             for (read, whole) in read.iter().zip(&whole) {
                 assert_eq!(read.histogram.counts(), whole.histogram.counts(), "{length}");
             }
-            // Without a line's end nothing can tell that a number of the last field is whole; a histogram can.
+            // Without a line end the last number may be truncated unnoticed; a histogram cannot.
             let ends_whole = length == 0 || log[length - 1] == b'\n';
             assert!(!(ends_whole && is_cut), "{length}");
         }

@@ -10,15 +10,17 @@ use super::interval::Interval;
 
 const VERSION_LINE: &str = "#[Histogram log format version 1.3]";
 const LEGEND_LINE: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
-/// The column "Interval_Max" is for people: in milliseconds, as the other writers have it.
+/// The column "Interval_Max" is for people: in milliseconds, like that of other writers.
 const MAX_DIVISOR: f64 = 1_000_000.0;
 
-/// Writes a whole log: its head, then every interval as it comes, each pushed out at once.
+/// Writes a whole log: its head, then every interval as it arrives, each flushed at once.
 ///
-/// `intervals` may be the receiving end of a channel: then this returns when the last sender is gone.
+/// `intervals` may be the receiving end of a channel: then this returns when the last sender is dropped.
 ///
 /// # Errors
-/// What `out` says; or [`io::ErrorKind::InvalidInput`] for a tag that the format cannot hold (a comma, white space).
+///
+/// Those of `out`; or [`io::ErrorKind::InvalidInput`] for a tag that the format cannot represent (a comma, white
+/// space).
 pub fn write<W: Write>(
     out: &mut W,
     started: SystemTime,

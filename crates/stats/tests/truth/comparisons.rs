@@ -1,4 +1,4 @@
-//! Experiments of blocks in random order: one arm twice (A, A) and another (B).
+//! Experiments with blocks in random order: one arm twice (A, A) and another (B).
 
 use breme_base::Random;
 use breme_stats::{Estimate, geometric_mean, hodges_lehmann, noise_floor, paired_ratio, rank_sum, signed_rank_p};
@@ -12,7 +12,7 @@ const EXPERIMENTS: usize = 2_000;
 /// Where the margin is wide.
 const FEWER: usize = 400;
 
-/// What the three trials of a block measured.
+/// The values of the three trials of a block.
 struct Block {
     ours: [f64; 2],
     other: f64,
@@ -41,7 +41,7 @@ fn judged_by_single_trials(blocks: &[Block]) -> i32 {
     paired_ratio(&pairs, CONFIDENCE).map(side).expect("times are positive")
 }
 
-/// By both trials of the first arm, and past the floor.
+/// By both trials of the first arm, and beyond the floor.
 fn judged_by_all_trials(blocks: &[Block]) -> i32 {
     let twice: Vec<_> = blocks.iter().map(|block| block.ours.into()).collect();
     let pairs: Option<Vec<_>> = blocks.iter().map(|block| Some((block.other, geometric_mean(&block.ours)?))).collect();
@@ -75,7 +75,7 @@ fn what_is_the_same_is_called_different_in_one_of_twenty_at_most() {
         }
         assert!(at_most(by_single, EXPERIMENTS, 0.05), "{noise:?}: {by_single} by single trials");
         assert!(at_most(by_all, EXPERIMENTS, 0.05), "{noise:?}: {by_all} by all trials");
-        // 10 blocks allow 4.88 %: a test that never speaks would hold the bound too.
+        // 10 blocks allow 4.88 %: a test that never rejects would also keep the bound.
         assert!(by_single > EXPERIMENTS / 50, "{noise:?}: only {by_single} by single trials");
         assert_eq!(by_chance, by_single, "{noise:?}: interval and p");
     }
@@ -91,8 +91,7 @@ fn a_difference_of_five_percent_is_found_in_nine_of_ten() {
     }
 }
 
-/// With one trial of each arm it is just below where nothing is shared (88 and 91 % of 20,000), and far above where
-/// half is.
+/// With one trial of each arm it is just below if nothing is shared (88 and 91 % of 20,000), and far above if half is.
 #[test]
 fn single_trials_find_it_nearly_as_often() {
     for (noise, least) in [(Noise::Normal, 0.86), (Noise::HalfShared, 0.98)] {
@@ -103,7 +102,7 @@ fn single_trials_find_it_nearly_as_often() {
     }
 }
 
-/// No wrong direction, and not blind where no mean exists.
+/// No wrong direction, and some power even if no mean exists.
 #[test]
 fn heavy_tails_and_outliers_do_not_hide_a_large_difference() {
     for noise in [Noise::HeavyTails, Noise::Outliers, Noise::Autocorrelated, Noise::Trend] {
@@ -114,7 +113,7 @@ fn heavy_tails_and_outliers_do_not_hide_a_large_difference() {
     }
 }
 
-/// The interval of a true ratio holds it as often as it says.
+/// The interval of a ratio contains the true one as often as claimed.
 #[test]
 fn intervals_hold_the_truth() {
     for noise in Noise::ALL {
@@ -130,8 +129,8 @@ fn intervals_hold_the_truth() {
     }
 }
 
-/// Two stored runs have no blocks in common; what each run shares in itself is not seen, so only independent noise is
-/// promised.
+/// Two stored runs have no blocks in common; conditions shared within a run are invisible, so only independent noise is
+/// covered.
 #[test]
 fn unpaired_runs_keep_their_level_and_find_differences() {
     for noise in [Noise::Normal, Noise::LogNormal, Noise::HeavyTails, Noise::Outliers] {
@@ -149,7 +148,7 @@ fn unpaired_runs_keep_their_level_and_find_differences() {
     }
 }
 
-/// Twenty questions of pure noise: one wrong "yes" among them in one of twenty experiments at most.
+/// Twenty tests of pure noise: at most one false positive in one of twenty experiments.
 #[test]
 fn holm_keeps_the_level_over_many_questions() {
     let mut random = Random::new(43);

@@ -1,4 +1,4 @@
-//! Noise as trials have it, on the logarithm of what they measure.
+//! Noise of trials, on the logarithm of the measured value.
 
 use std::f64::consts::TAU;
 
@@ -14,13 +14,13 @@ pub enum Noise {
     HeavyTails,
     /// Drifts from trial to trial: first-order autoregression with 0.9.
     Autocorrelated,
-    /// All trials of a block get the same shock beside their own noise.
+    /// All trials of a block get the same shock in addition to their own noise.
     SharedByBlock,
     /// Half of the variance of 3 % belongs to the block.
     HalfShared,
     /// One trial of ten is 20 to 80 % slower.
     Outliers,
-    /// It gets steadily slower.
+    /// Steadily slower.
     Trend,
 }
 
@@ -36,7 +36,7 @@ impl Noise {
         Self::Trend,
     ];
 
-    /// The errors of `blocks` blocks of `N` trials, in the order of time.
+    /// The errors of `blocks` blocks of `N` trials, in order of time.
     pub fn of_blocks<const N: usize>(self, blocks: usize, random: &mut Random) -> Vec<[f64; N]> {
         let (mut state, mut number) = (normal(random), 0.0);
         let mut block = || {

@@ -1,5 +1,5 @@
-//! Whether the steady part is found where there is one, and refused where there is none: the table of the module's
-//! text.
+//! Whether the steady part is found if there is one, and rejected if there is none: the table of the module's
+//! documentation.
 
 use breme_base::Random;
 use breme_stats::steady::{Change, Steadiness, find_steady};
@@ -52,7 +52,8 @@ fn noise_is_no_reason_to_refuse() {
     }
 }
 
-/// A freeze of one second every ten, in a trial of thirty seconds with ten values a second, or of two minutes with one.
+/// A freeze of one second every ten, in a trial of thirty seconds with ten values per second, or of two minutes with
+/// one.
 #[test]
 fn freezes_that_come_again_are_part_of_it() {
     for (count, length, period) in [(300, 10, 100), (120, 1, 10), (120, 6, 60)] {
@@ -115,8 +116,8 @@ fn a_warm_up_is_cut_off() {
     check("a ramp", 0.25, &|place| (0.3 + 0.7 * place / 0.3).min(1.0));
 }
 
-/// A disturbance of a sixth of the trial, anywhere in its first half: the share of series that begin within it is all
-/// that may be taken for a warm-up.
+/// A disturbance of a sixth of the trial, anywhere in its first half: only series that begin within it may be mistaken
+/// for a warm-up.
 #[test]
 fn a_disturbance_is_seldom_taken_for_a_warm_up() {
     for count in [50, 100] {
@@ -131,7 +132,7 @@ fn a_disturbance_is_seldom_taken_for_a_warm_up() {
     }
 }
 
-/// A server that needs 20 s to warm up, in a trial of a minute and in one of half a minute: that one only got faster.
+/// A server that needs 20 s to warm up, in a trial of a minute and in one of half a minute: there it only gets faster.
 #[test]
 fn a_warm_up_longer_than_half_is_none() {
     let mut random = Random::new(59);
