@@ -1,4 +1,4 @@
-//! Two applications that keep what they know of a user in the session: as pairs, which any node shows.
+//! Two applications that store a user's data in the session, as pairs that any node can show.
 //!
 //! | request | does |
 //! |---|---|
@@ -34,9 +34,9 @@ use crate::layer::{Session, SessionError, SessionLayer};
 use crate::xsl::Transformer;
 use pairs::{PairError, Pairs};
 
-/// The longest body of a request. Larger values than a session may hold are refused by the session.
+/// Limit of a request's body. The session itself refuses values larger than it may hold.
 const BODY_BYTES_MAX: usize = 3 * BODY_MAX;
-/// The time in which it must arrive.
+/// Time limit for its arrival.
 const BODY_TIME: Duration = Duration::from_secs(30);
 const FORM: &[u8] = b"application/x-www-form-urlencoded";
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -55,7 +55,7 @@ pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Route
     routes.layer(sessions.with_access(access)).layer(from_fn(gather))
 }
 
-/// The body is here before the request takes its turn: a slow client keeps no other request of its session waiting.
+/// Reads the body before the request takes its turn: a slow client must not block other requests of its session.
 async fn gather(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -71,13 +71,13 @@ async fn gather(request: Request, next: Next) -> Response {
     }
 }
 
-/// A request without parameters only reads, so that several may run together.
+/// A request without parameters only reads, so several may run together.
 fn access(head: &request::Parts) -> Access {
     let is_read = head.method.is_safe() && head.uri.query().is_none_or(str::is_empty);
     if is_read { Access::Shared } else { Access::Exclusive }
 }
 
-/// Stores the pair of a request that has one.
+/// Stores the pair of a request, if there is one.
 async fn store(session: Session, parameters: Parameters) -> Response {
     let pairs = Pairs::new(session.body());
     let [Some(name), value] = parameters.get(["name", "value"]) else { return show(&pairs) };
@@ -117,7 +117,7 @@ fn refuse(why: PairError) -> Response {
     (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
 }
 
-/// A session refuses changes only after its handler has responded, so this is a fault of ours.
+/// A session refuses changes only after its handler has responded, so this is a bug.
 fn fail(error: &SessionError) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }

@@ -1,4 +1,4 @@
-//! What time it is, for the machine.
+//! Clocks for the machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use breme_base::{Instant, UnixMillis};
 use breme_session::Moment;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time since the system started, also that in which it slept, and the calendar's.
+/// The time since boot, including suspends, and the wall-clock time.
 pub(crate) fn moment() -> Moment {
     let time = clock_gettime(ClockId::Boottime);
     let nanos = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();

@@ -1,4 +1,4 @@
-//! What keeps the registers of sessions and nodes.
+//! The store of the registers of sessions and nodes.
 
 mod embedded;
 mod nats;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 pub use embedded::{BATCH_MAX, EmbeddedEngine, QUEUE_MAX};
 pub use nats::{IN_FLIGHT_MAX, NatsEngine, NatsSettings, RESPONSE_TIMEOUT, SHARDS};
 
-/// Changes of nodes that wait for a slow watcher. Further ones are lost, which a watch allows.
+/// Limit of the changes of nodes queued for a slow watcher. Further ones are lost, which a watch allows.
 pub const WATCH_MAX: usize = 1024;
 
 /// An engine, as `breme_session` expects it (see its messages for the promises).
@@ -22,7 +22,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// Executes a request. If the future is dropped, a compare-and-set may still take effect.
     async fn execute(&self, request: EngineRequest) -> EngineResponse;
 
-    /// The registers of nodes: those that exist, then their changes. It is a hint: a change may come late, several
+    /// The registers of nodes: the existing ones, then their changes. Only a hint: a change may come late, several
     /// times or not at all.
     async fn watch_nodes(&self) -> Result<mpsc::Receiver<NodeChange>, EngineError>;
 }
@@ -30,15 +30,13 @@ pub trait Engine: Send + Sync + fmt::Debug {
 /// A change of a node's register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeChange {
-    /// The node's register.
     pub register: Register,
-    /// Of the value.
     pub sequence: Sequence,
-    /// The encoded [`NodeRecord`](breme_session::NodeRecord).
+    /// An encoded [`NodeRecord`](breme_session::NodeRecord).
     pub value: Bytes,
 }
 
-/// An engine that cannot be opened, with the remedy.
+/// Why an engine cannot be opened, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineError {
     message: String,
@@ -50,12 +48,12 @@ impl EngineError {
         Self { message: message.into(), is_temporary: false }
     }
 
-    /// One that may pass: servers that start, or elect a leader.
+    /// A temporary error: servers that are starting, or electing a leader.
     fn temporary(message: impl Into<String>) -> Self {
         Self { message: message.into(), is_temporary: true }
     }
 
-    /// Whether another try may succeed soon.
+    /// Whether a retry may succeed soon.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         self.is_temporary

@@ -1,4 +1,5 @@
-//! Sessions for axum: a layer that gives each request its session, and holds each response until it is true.
+//! Sessions for axum: a layer that provides each request with its session, and holds each response until it is
+//! confirmed.
 //!
 //! ```text
 //!   no cookie, or of no session ──► handler ──► wrote? ──► new id, stored ──► response with Set-Cookie
@@ -6,8 +7,8 @@
 //!                      └──► another node's ──► forwarded there
 //! ```
 //!
-//! Where a response may not leave, a 503 with Retry-After takes its place (413 if the session has grown too large);
-//! [`OUTCOME`] tells why.
+//! A response that must not be sent is replaced by a 503 with Retry-After (413 if the session has grown too large);
+//! [`OUTCOME`] contains the reason.
 
 mod cookies;
 mod session;
@@ -40,23 +41,23 @@ pub use self::cookies::Cookies;
 use self::session::Wish;
 pub use self::session::{Session, SessionError};
 
-/// The most bytes of a request's body that is forwarded, unless the layer says otherwise.
+/// Default limit of the body of a forwarded request, in bytes.
 pub const FORWARD_BODY_MAX: usize = 1 << 20;
-/// How long another node has for a response, unless the layer says otherwise.
+/// Default time limit for another node's response.
 pub const FORWARD_TIME: Duration = Duration::from_secs(10);
-/// How long a response may be on the way from a node whose life has ended.
+/// How long a response from a node whose life has ended may be in transit.
 const OVER_TIME: Duration = Duration::from_millis(500);
-/// Says in a 503 what is known of the request: `refused` and `not-done` (the session is as it was), or `unknown`.
+/// In a 503, the outcome of the request: `refused` and `not-done` (the session is unchanged), or `unknown`.
 pub const OUTCOME: HeaderName = HeaderName::from_static("breme-session-outcome");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Where the client of a request is: an extension that the server may set. A request that is forwarded to another node
-/// names it at the end of X-Forwarded-For.
+/// The client's address: an extension that the server may set. It is appended to X-Forwarded-For in a request that is
+/// forwarded to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
-/// Gives requests their sessions, as an extension and [extractor](Session).
+/// Provides requests with their sessions, as an extension and [extractor](Session).
 #[derive(Clone, Debug)]
 pub struct SessionLayer(Arc<Settings>);
 
@@ -82,14 +83,14 @@ impl SessionLayer {
         }))
     }
 
-    /// Requests that only read may run together. One that writes nevertheless gets a 503, and has written nothing.
+    /// Lets requests that only read run together. One that writes nevertheless gets a 503, and has written nothing.
     #[must_use]
     pub fn with_access(mut self, access: fn(&request::Parts) -> Access) -> Self {
         Arc::make_mut(&mut self.0).access = access;
         self
     }
 
-    /// Requests with larger bodies that would have to be forwarded get a 413.
+    /// Requests with larger bodies get a 413 if they would have to be forwarded.
     #[must_use]
     pub fn with_forward_body_max(mut self, bytes: usize) -> Self {
         Arc::make_mut(&mut self.0).forward_body_max = bytes;
@@ -135,14 +136,13 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let clone = self.inner.clone();
-        // The one that is ready takes the request.
+        // The clone that is ready handles the request.
         let handler = Handler(std::mem::replace(&mut self.inner, clone));
         let settings = Arc::clone(&self.settings);
         Box::pin(async move { Ok(settings.serve(handler, request).await.unwrap_or_else(|refusal| *refusal)) })
     }
 }
 
-/// What runs on the session.
 struct Handler<S>(S);
 
 impl<S> Handler<S>
@@ -150,8 +150,8 @@ where
     S: Service<Request<Body>, Error = Infallible>,
     S::Response: IntoResponse,
 {
-    /// A handler that panics has changed nothing. To the node that has forwarded its request, that is a response, not
-    /// a broken connection.
+    /// A handler that panics has changed nothing. For the node that forwarded its request, that is a response, not a
+    /// broken connection.
     async fn run(mut self, mut request: Request<Body>, session: &Session) -> Result<Response, Refused> {
         request.extensions_mut().insert(session.clone());
         let response = AssertUnwindSafe(async move { self.0.call(request).await }).catch_unwind().await;
@@ -160,13 +160,12 @@ where
     }
 }
 
-/// A response in place of the handler's.
+/// A response that replaces the handler's.
 type Refused = Box<Response>;
 
 /// Where a request runs.
 enum Placed {
     Here(Running, Request<Body>),
-    /// It has no session.
     Absent(Request<Body>),
     /// On another node, which has responded.
     Elsewhere(Response),
@@ -189,7 +188,7 @@ impl Settings {
         }
     }
 
-    /// The request has no session. A node that drains begins none: another node runs the request, if there is one.
+    /// The request has no session. A draining node creates none: another node runs the request, if there is one.
     async fn serve_new<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
     where
         S: Service<Request<Body>, Error = Infallible> + Send,
@@ -231,7 +230,7 @@ impl Settings {
         }
     }
 
-    /// The request runs on its session.
+    /// Runs the request on its session.
     async fn serve_here<S>(
         &self,
         handler: Handler<S>,
@@ -271,7 +270,7 @@ impl Settings {
         Ok(response)
     }
 
-    /// The request gets a new session if it writes.
+    /// Runs the request, and creates a session if it writes.
     async fn serve_without<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
     where
         S: Service<Request<Body>, Error = Infallible>,
@@ -289,7 +288,7 @@ impl Settings {
     }
 
     async fn store(&self, id: &SessionId, body: Bytes) -> Result<(), Refused> {
-        // The handler has run, so that no other node can run it.
+        // The handler has run, so no other node can run it.
         let hops = self.node.settings().hops_max;
         match self.node.begin(Target::New(id.key()), Access::Exclusive, hops).turn().await {
             Turn::Run(running) => match running.finish(Change::Write(body)).await {
@@ -303,7 +302,7 @@ impl Settings {
     }
 
     async fn whole(&self, body: Body) -> Result<Bytes, Refused> {
-        // A client that breaks off gets no response anyway.
+        // A client that disconnects gets no response anyway.
         to_bytes(body, self.forward_body_max).await.map_err(|_| {
             let text = format!("a body of more than {} bytes, or cut short\n", self.forward_body_max);
             Box::new((StatusCode::PAYLOAD_TOO_LARGE, text).into_response())
@@ -317,7 +316,7 @@ impl Settings {
         body: Bytes,
         hops: u8,
     ) -> Result<Response, ForwardResult> {
-        // The handlers of a nested router see a part of the path only.
+        // The handlers of a nested router see only part of the path.
         let uri = head.extensions.get().map_or(&head.uri, |OriginalUri(uri)| uri);
         let address = forwarded.address().to_owned();
         let mut headers = head.headers.clone();
@@ -327,7 +326,7 @@ impl Settings {
         let is_late = async {
             tokio::select! {
                 () = sleep(self.forward_time) => {}
-                // A node that is frozen, for one, and was fenced.
+                // For example a node that was frozen and fenced.
                 () = forwarded.over() => sleep(OVER_TIME).await,
             }
         };
@@ -337,13 +336,13 @@ impl Settings {
         }
     }
 
-    /// As a proxy does: the node that runs the request sees only this one.
+    /// Like a proxy: the node that runs the request only sees this one.
     fn name_client(&self, head: &request::Parts, headers: &mut HeaderMap) {
         if let Some(ClientAddress(client)) = head.extensions.get() {
             let before = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
             let mut names: Vec<u8> = before.flat_map(|names| [names, b", "]).flatten().copied().collect();
             names.extend_from_slice(client.to_string().as_bytes());
-            // It is made of a valid value and an address.
+            // It consists of a valid value and an address.
             if let Ok(names) = HeaderValue::from_bytes(&names) {
                 headers.insert(X_FORWARDED_FOR, names);
             }
@@ -352,7 +351,7 @@ impl Settings {
         headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
     }
 
-    /// In place of a response that may not leave.
+    /// Replaces a response that must not be sent.
     fn replacement(&self, outcome: Outcome) -> Refused {
         match outcome {
             Outcome::TooLarge => {
@@ -387,7 +386,7 @@ fn new_id() -> Result<SessionId, Refused> {
     SessionId::generate().map_err(|_| unavailable("refused", "no random numbers", Duration::from_secs(1)))
 }
 
-/// No shared cache may keep a response with the cookie of one client.
+/// A shared cache must not store a response with the cookie of one client.
 fn set_cookie(response: &mut Response, cookie: HeaderValue) {
     let headers = response.headers_mut();
     headers.append(SET_COOKIE, cookie);

@@ -1,9 +1,9 @@
 //! Sessions of web applications over several nodes.
 //!
-//! `breme_session` decides; this crate does what it decides. [`engine`] keeps the registers: in a file of this machine,
-//! or in NATS JetStream. [`node::Node`] owns sessions and runs their requests in turn; [`layer`] gives axum's handlers
-//! their sessions; [`peers`] carries sessions and requests between nodes. [`applications`] are two that use sessions;
-//! one of them transforms XML documents with XSL stylesheets ([`xsl`]).
+//! `breme_session` makes the decisions; this crate carries them out. [`engine`] stores the registers: in a local file,
+//! or in NATS JetStream. [`node::Node`] owns sessions and runs their requests in turn; [`layer`] provides axum's
+//! handlers with their sessions; [`peers`] transfers sessions and requests between nodes. [`applications`] contains two
+//! that use sessions; one of them transforms XML documents with XSL stylesheets ([`xsl`]).
 
 pub mod applications;
 mod clock;

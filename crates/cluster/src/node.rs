@@ -1,12 +1,12 @@
-//! A node that serves sessions: the machine of `breme_session`, and whatever does what it says.
+//! A node that serves sessions: the machine of `breme_session`, and the tasks that execute its outputs.
 //!
-//! One lock guards the machine and the table of those who wait for it. An input is taken in, and its outputs for
-//! requests are delivered, under the lock, so that a request that is dropped always knows how far it has come.
-//! Questions to the engine and to other nodes are tasks, which bring the responses as further inputs. One task calls
-//! the machine at its deadlines, one reports what the engine's watch says.
+//! One lock guards the machine and the table of waiting requests. An input is handled, and its outputs for requests are
+//! delivered, under the lock, so that a dropped request always knows its stage. Requests to the engine and to other
+//! nodes are tasks, whose responses are further inputs. One task calls the machine at its deadlines, one passes on the
+//! changes reported by the engine's watch.
 //!
-//! A node lives as long as its handles; the tasks hold none. A node that is dropped without [`Node::drain`] is, to the
-//! others, one that was killed.
+//! A node lives as long as its handles; the tasks hold none. To the other nodes, one that is dropped without
+//! [`Node::drain`] was killed.
 
 mod requests;
 mod times;
@@ -34,27 +34,26 @@ use crate::peers::Peers;
 pub use self::requests::{Forwarded, Running, Turn, Waiting};
 pub use self::times::{BOUNDS, Histogram, Stages, Times};
 
-/// Events that a slow reader may be behind; older ones are lost to it.
+/// Limit of the events queued for a slow reader; older ones are lost.
 pub const EVENTS_MAX: usize = 1024;
-/// Questions of other nodes that wait for their responses; further ones are refused.
+/// Limit of other nodes' requests without a response; further ones are refused.
 pub const QUESTIONS_MAX: usize = 65_536;
-/// The timer's clock stands still while the system sleeps, so the machine's is looked at at least so often.
+/// The timer's clock stops while the system is suspended, so the machine's clock is checked at least this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After a watch has ended, and before the next.
+/// Pause between the end of a watch and the next.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// A node. Copies share it.
+/// A handle of a node; copies share it.
 #[derive(Clone)]
 pub struct Node(Arc<Shared>);
 
-/// Whether a node is a member of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// Not yet, or not at the moment.
+    /// Not yet, or not currently.
     Joining,
     /// In this life.
     Member(Incarnation),
-    /// It has given its sessions away and is none any more.
+    /// It has handed its sessions over and has left.
     Left,
 }
 
@@ -66,7 +65,6 @@ struct Shared {
     engine: Arc<dyn Engine>,
     peers: Peers,
     runtime: Handle,
-    /// Wakes the timer's task.
     wake: Arc<Notify>,
     membership: watch::Sender<Membership>,
     events: broadcast::Sender<Event>,
@@ -80,22 +78,22 @@ struct State {
     requests: HashMap<RequestNumber, Entry>,
     /// Other nodes that wait for a response.
     questions: HashMap<Call, oneshot::Sender<HandOverAnswer>>,
-    /// Numbers requests and questions.
+    /// Number of the last request or call.
     last: u64,
-    /// When the timer's task looks again.
+    /// When the timer's task runs next.
     timer: Instant,
-    /// Of the input that is handled.
+    /// Time of the current input.
     now: Instant,
     times: Times,
 }
 
 impl Node {
-    /// Starts a node: it joins the cluster, on tasks of the current runtime.
+    /// Starts a node on tasks of the current runtime; it joins the cluster.
     ///
     /// # Errors
     ///
-    /// If the settings contradict each other, sessions would go over a network in plain text, or the operating system
-    /// has no random numbers.
+    /// If the settings contradict each other, sessions would be sent over a network in plain text, or the operating
+    /// system has no random numbers.
     pub fn start(settings: Settings, name: NodeName, engine: Arc<dyn Engine>, peers: Peers) -> Result<Self, NodeError> {
         peers.check_address(&settings.address).map_err(NodeError)?;
         let nonce = getrandom::u64().map_err(|error| NodeError(format!("no random numbers: {error}")))?;
@@ -128,19 +126,17 @@ impl Node {
         Ok(node)
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> NodeName {
         self.0.name
     }
 
-    /// The nonce of its lives, by which a supervisor names its process ([`Node::exited`]).
+    /// The nonce of its lives, by which a supervisor identifies its process ([`Node::exited`]).
     #[must_use]
     pub fn nonce(&self) -> u64 {
         self.0.nonce
     }
 
-    /// How it serves.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0.settings
@@ -150,7 +146,7 @@ impl Node {
         &self.0.peers
     }
 
-    /// A request for a session. It waits until the node knows what becomes of it.
+    /// Begins a request for a session. It waits until the node has decided about it.
     #[must_use]
     pub fn begin(&self, session: Target, access: Access, hops: u8) -> Waiting {
         let (signal, wait) = oneshot::channel();
@@ -163,14 +159,14 @@ impl Node {
         Waiting::new(Place::new(self.clone(), number), wait)
     }
 
-    /// Another node asks for a session; what it is told.
+    /// Another node requests a session; returns the answer.
     pub(crate) async fn asked(&self, from: NodeName, question: HandOver) -> HandOverAnswer {
         let (respond, response) = oneshot::channel();
         self.0.take_in(|state| {
             if state.questions.len() >= QUESTIONS_MAX {
                 return None;
             }
-            // The asker's own numbers begin again when it is started again; these do not.
+            // The other node's numbers restart with its process; these do not.
             let call = Call(state.number());
             state.questions.insert(call, respond);
             Some(Input::Asked { from, call, question })
@@ -178,66 +174,64 @@ impl Node {
         response.await.unwrap_or(HandOverAnswer::Refused)
     }
 
-    /// A supervisor has seen this process of a node end: its sessions need not wait for its lease.
+    /// Reports that a supervisor has seen this process of a node exit: its sessions need not wait for its lease.
     pub fn exited(&self, node: NodeName, nonce: u64) {
         self.0.take_in(|_| Some(Input::Exited { node, nonce }));
     }
 
-    /// Begins to give all sessions away. The node remains a member: it still serves what no other node takes.
+    /// Begins to hand all sessions over. The node remains a member: it still serves sessions that no other node takes.
     pub fn drain(&self) {
         self.0.is_draining.store(true, Ordering::Relaxed);
         self.0.take_in(|_| Some(Input::Drain));
     }
 
-    /// Begins to give all sessions away and to leave; [`Membership::Left`] says that it is done. Requests that come
-    /// after that are refused if no other node takes them, so a server stops listening before.
+    /// Begins to hand all sessions over and to leave, completed at [`Membership::Left`]. Later requests are refused if
+    /// no other node takes them, so a server should stop listening first.
     pub fn leave(&self) {
         self.0.is_draining.store(true, Ordering::Relaxed);
         self.0.take_in(|_| Some(Input::Leave));
     }
 
-    /// Whether it gives its sessions away, or has.
+    /// Whether it hands its sessions over, or has done so.
     pub(crate) fn is_draining(&self) -> bool {
         self.0.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Whether it is a member, and news of it.
+    /// The membership and its changes.
     #[must_use]
     pub fn membership(&self) -> watch::Receiver<Membership> {
         self.0.membership.subscribe()
     }
 
-    /// Returns when the node is a member.
     pub async fn joined(&self) {
         // The sender lives as long as this node.
         let _ = self.membership().wait_for(|membership| matches!(membership, Membership::Member(_))).await;
     }
 
-    /// What operators want to know, from now on.
+    /// Events for operators, from now on.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.0.events.subscribe()
     }
 
-    /// What has happened since the start.
+    /// Counters since the start.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.0.state.lock().map(|state| *state.machine.statistics()).unwrap_or_default()
     }
 
-    /// How long it has taken since the start.
+    /// Durations since the start.
     #[must_use]
     pub fn times(&self) -> Times {
         self.0.state.lock().map(|state| state.times).unwrap_or_default()
     }
 
-    /// What its requests wait for.
+    /// Requests by what they wait for.
     #[must_use]
     pub fn stages(&self) -> Stages {
         self.0.state.lock().map(|state| state.stages()).unwrap_or_default()
     }
 
-    /// What there is.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.0.state.lock().map(|state| state.machine.gauges(clock::moment())).unwrap_or_default()
@@ -251,13 +245,13 @@ impl fmt::Debug for Node {
 }
 
 impl Shared {
-    /// Gives the machine what `prepare` says, and does what comes out.
+    /// Passes the input from `prepare` to the machine, and executes its outputs.
     ///
-    /// A machine that has panicked gets nothing any more: its lease ends, and other nodes take its sessions.
+    /// A machine that has panicked gets no more inputs: its lease expires, and other nodes take its sessions.
     fn take_in(self: &Arc<Self>, prepare: impl FnOnce(&mut State) -> Option<Input>) {
         let errands = {
             let Ok(mut state) = self.state.lock() else { return };
-            // The clock is read under the lock: moments never go back.
+            // The clock is read under the lock, so that moments never decrease.
             let moment = clock::moment();
             state.now = moment.now;
             let Some(input) = prepare(&mut state) else { return };
@@ -313,7 +307,7 @@ impl Shared {
                     }
                 });
             }
-            // Without a reader nobody wants it.
+            // Dropped without a reader.
             Output::Event(event) => drop(self.events.send(event)),
             _ => {}
         }
@@ -324,13 +318,13 @@ impl Shared {
         if let Register::Node(name) = register
             && NodeRecord::decode(&name, &value).is_ok_and(|record| record.state == NodeState::Over)
         {
-            // Without a forwarded request nobody wants it.
+            // Ignored without a forwarded request.
             let _ = self.over.send(name);
         }
         self.take_in(|_| Some(Input::Watched { register, sequence, value }));
     }
 
-    /// Calls the machine if its deadline has come. Returns how long it has nothing to do.
+    /// Calls the machine if its deadline has come. Returns the time until the next one.
     fn keep_time(self: &Arc<Self>) -> Duration {
         self.take_in(|state| (state.deadline() <= state.now).then_some(Input::Time));
         let Ok(mut state) = self.state.lock() else { return LOOK_EVERY };
@@ -355,7 +349,7 @@ impl State {
         self.machine.deadline().unwrap_or(Instant::FAR)
     }
 
-    /// What is left to do without the lock.
+    /// Returns the outputs to be executed without the lock.
     fn handle(&mut self, moment: Moment, input: Input) -> Vec<Output> {
         let mut outputs = Vec::new();
         self.machine.handle(moment, input, &mut outputs);
@@ -363,7 +357,7 @@ impl State {
         outputs
     }
 
-    /// Delivers what is for a request, or for a node that asked.
+    /// Delivers an output to a request, or to a requesting node.
     fn deliver(&mut self, output: &mut Output) -> bool {
         let (request, signal) = match output {
             Output::Run { request, body } => (*request, Signal::Run(std::mem::take(body))),
@@ -377,7 +371,7 @@ impl State {
             }
             Output::Answer { call, answer, .. } => {
                 if let Some(respond) = self.questions.remove(call) {
-                    // An asker that no longer waits finds the session in the record.
+                    // A node that no longer waits finds the session in the record.
                     let _ = respond.send(std::mem::replace(answer, HandOverAnswer::Refused));
                 }
                 return true;
@@ -405,7 +399,7 @@ async fn keep_time(node: Weak<Shared>, wake: Arc<Notify>) {
     }
 }
 
-/// Passes on what the engine's watch says: others are then known sooner than by asking.
+/// Passes on the changes reported by the engine's watch: other nodes become known sooner than by reading.
 async fn keep_watch(node: Weak<Shared>, engine: Arc<dyn Engine>) {
     while node.strong_count() > 0 {
         if let Ok(mut changes) = engine.watch_nodes().await {

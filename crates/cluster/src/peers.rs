@@ -1,8 +1,8 @@
-//! Nodes among themselves: hand-overs and forwarded requests, over HTTP/1.1.
+//! Communication between nodes: hand-overs and forwarded requests, over HTTP/1.1.
 //!
-//! Each node listens for the others at an address of its own, apart from that of its clients. A forwarded request is
-//! the client's, with its hops in a header; any other header of that name has gone. Nodes know each other by
-//! certificates of the cluster's own authority (TLS in both directions), or, on one machine, by a shared secret.
+//! Each node listens for the others at a separate address. A forwarded request is the client's, with its hops in a
+//! header, which replaces any header of that name. Nodes authenticate with certificates of the cluster's own authority
+//! (mutual TLS), or, on one machine, with a shared secret.
 
 mod connection;
 mod listener;
@@ -26,20 +26,20 @@ pub use self::listener::{CONNECTIONS_MAX, serve};
 pub(crate) use self::listener::{Hops, RanOn};
 pub use self::tls::PeerTls;
 
-/// The shortest secret of nodes on one machine.
+/// Minimum length of the secret of nodes on one machine.
 pub const SECRET_MIN: usize = 16;
-/// Connections to one node that are kept open without a request.
+/// Limit of the idle connections to one node.
 const IDLE_MAX: usize = 256;
-/// How long they are. The other node waits longer, so that none closes under a request.
+/// Idle time of connections. The other node's is longer, so that none is closed during a request.
 const IDLE_TIME: Duration = Duration::from_secs(20);
-/// What a node wants of another: a hand-over, or how often the request has been forwarded.
+/// The request to another node: a hand-over, or the hops of a forwarded request.
 const MESSAGE: HeaderName = HeaderName::from_static("breme-node-message");
-/// In the response to a request that was forwarded: the node on which it ran on its session.
+/// In the response to a forwarded request: the node on which it ran on its session.
 const RAN_ON: HeaderName = HeaderName::from_static("breme-node-ran-on");
-/// What nodes of one machine know each other by.
+/// Authenticates nodes of one machine.
 const SECRET: HeaderName = HeaderName::from_static("breme-node-secret");
 const HAND_OVER: HeaderValue = HeaderValue::from_static("hand-over");
-/// The response to one who does not know the secret.
+/// The response to a request without the secret.
 const STRANGER: HeaderValue = HeaderValue::from_static("stranger");
 /// Headers that concern one connection only.
 const HOP_BY_HOP: [HeaderName; 8] = [
@@ -53,14 +53,14 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// How a node speaks with the others. Copies share its connections.
+/// Client of the other nodes. Copies share its connections.
 #[derive(Clone)]
 pub struct Peers {
     trust: Trust,
     client: Client<Connector, Full<Bytes>>,
 }
 
-/// By what nodes know each other.
+/// How nodes authenticate.
 #[derive(Clone)]
 enum Trust {
     /// On one machine: the value of [`SECRET`].
@@ -88,13 +88,13 @@ impl Peers {
         Ok(Self { trust: Trust::Secret(value), client: client(Connector::plain()) })
     }
 
-    /// Nodes anywhere, which show each other certificates.
+    /// Nodes on any machines, which authenticate with certificates.
     #[must_use]
     pub fn over_tls(tls: PeerTls) -> Self {
         Self { client: client(Connector::tls(&tls)), trust: Trust::Tls(tls) }
     }
 
-    /// Sessions go over no network in plain text.
+    /// Rejects addresses to which sessions would be sent in plain text over a network.
     pub(crate) fn check_address(&self, address: &str) -> Result<(), String> {
         let Ok(uri) = format!("http://{address}/").parse::<Uri>() else {
             return Err(format!("`{address}` is no address of a node: give a host and a port"));
@@ -112,7 +112,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Asks a node for a session; none if there was no response that can be read.
+    /// Requests a session from a node; none if there was no valid response.
     pub(crate) async fn ask(&self, address: &str, question: HandOver) -> Option<HandOverAnswer> {
         let mut request = Request::new(Full::new(message::encode_question(&question).into()));
         *request.method_mut() = Method::POST;
@@ -128,7 +128,7 @@ impl Peers {
         }
     }
 
-    /// Sends a client's request on.
+    /// Forwards a client's request.
     pub(crate) async fn forward(
         &self,
         address: &str,
@@ -158,7 +158,7 @@ impl Peers {
         address: &str,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ForwardResult> {
-        // A record may name any address: what nodes refuse to be, they refuse to send to.
+        // A record may contain any address: nodes do not send to addresses that they would not use themselves.
         if self.check_address(address).is_err() {
             return Err(ForwardResult::Unreachable);
         }
@@ -207,7 +207,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Why nodes cannot speak with each other, with the remedy.
+/// Why nodes cannot communicate, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersError(String);
 

@@ -1,7 +1,7 @@
 //! XML documents transformed with XSL stylesheets (XSLT 1.0), both from one folder.
 //!
-//! The processor is libxslt: a program in C, so each transformation runs in a process of its own (`xsltproc`) with
-//! bounded time and memory. Both files are read and checked here; the process gets them as open files and nothing else.
+//! The processor is libxslt, which is written in C, so each transformation runs in a separate process (`xsltproc`) with
+//! limited time and memory. Both files are read and checked here; the process gets them as open files and nothing else.
 
 mod checks;
 mod process;
@@ -18,28 +18,25 @@ use tokio::task::spawn_blocking;
 
 use checks::Stylesheet;
 
-/// The longest stylesheet.
 pub const STYLESHEET_BYTES_MAX: usize = 1 << 20;
-/// The longest document.
 pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
-/// The longest result.
 pub const RESULT_BYTES_MAX: u64 = 16 << 20;
-/// The address space of a transformation.
+/// Limit of the address space of a transformation.
 pub const MEMORY_MAX: u64 = 512 << 20;
-/// Transformations that wait for a process. Further ones fail with [`TransformError::Busy`].
+/// Limit of the transformations waiting for a process. Further ones fail with [`TransformError::Busy`].
 pub const WAITING_MAX: usize = 1024;
 
-/// Limits that a user may choose.
+/// Configurable limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Transformations that run at the same time.
+    /// Concurrent transformations.
     pub processes: usize,
-    /// The CPU time of a transformation, in seconds.
+    /// CPU time of a transformation, in seconds.
     pub cpu_seconds: u64,
 }
 
 impl Default for Limits {
-    /// As many processes as processors, and 5 s.
+    /// As many processes as CPUs, and 5 s.
     fn default() -> Self {
         Self { processes: breme_sys::parallelism(), cpu_seconds: 5 }
     }
@@ -50,39 +47,36 @@ impl Default for Limits {
 pub struct Transformer {
     folder: Arc<SiteRoot>,
     limits: Limits,
-    /// One permit for each transformation that waits or runs.
+    /// One permit for each waiting or running transformation.
     places: Arc<Semaphore>,
-    /// One permit for each that runs.
+    /// One permit for each running transformation.
     processes: Arc<Semaphore>,
 }
 
-/// What a transformation gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transformed {
-    /// The result.
     pub content: Bytes,
     /// For Content-Type, with the charset.
     pub media_type: String,
 }
 
-/// Why there is no result.
 #[derive(Debug)]
 pub enum TransformError {
     /// There is no such file in the folder.
     NotFound(String),
-    /// The path leads out of the folder, contains a link, or is not a regular file.
+    /// The path leads out of the folder or contains a link, or the file is not regular.
     Forbidden(String),
-    /// The file is larger than the bound, in bytes.
+    /// The file exceeds the limit, in bytes.
     TooLarge(String, usize),
-    /// The file is not what may be transformed.
+    /// The file must not be transformed.
     Refused(String, String),
     /// libxslt reported an error.
     Failed(String),
     /// The transformation exceeded a limit.
     Exceeded(&'static str),
-    /// [`WAITING_MAX`] transformations wait already.
+    /// [`WAITING_MAX`] transformations are waiting.
     Busy,
-    /// The operating system refused something.
+    /// An error of the operating system.
     Io(io::Error),
 }
 
@@ -112,9 +106,10 @@ impl From<io::Error> for TransformError {
 }
 
 impl Transformer {
-    /// A transformer of the files below `folder`.
+    /// Creates a transformer for the files below `folder`.
     ///
     /// # Errors
+    ///
     /// If the folder cannot be opened or xsltproc cannot be started.
     pub fn new(folder: &Path, limits: Limits) -> io::Result<Self> {
         let with_folder = |error| io::Error::new(io::Error::kind(&error), format!("{}: {error}", folder.display()));
@@ -138,7 +133,7 @@ impl Transformer {
         let (folder, limits) = (Arc::clone(&self.folder), self.limits);
         let (stylesheet, document) = (stylesheet.to_owned(), document.to_owned());
         let transformation = spawn_blocking(move || {
-            // They are held until the process has ended, even if nobody waits for the result any more.
+            // Held until the process has ended, even if the result is no longer awaited.
             let _held = (place, process);
             transform(&folder, limits, &stylesheet, &document)
         });

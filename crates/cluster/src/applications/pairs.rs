@@ -1,15 +1,14 @@
-//! What a session of the applications holds: pairs, in the form in which they are shown.
+//! The content of a session: pairs, in the form in which they are displayed.
 
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memmem;
 
-/// Pairs in the order in which their names came, each as a line `K=V`. A pair is added by copying the lines.
+/// Pairs in the order in which their names were first stored, each as a line `K=V`. Adding a pair copies the lines.
 #[derive(Debug)]
 pub(super) struct Pairs(Bytes);
 
-/// Why a pair cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PairError {
     Name,
@@ -34,13 +33,12 @@ impl Pairs {
         &self.0
     }
 
-    /// The value under a name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let (start, end) = self.find(name)?;
         std::str::from_utf8(&self.0[start..end]).ok()
     }
 
-    /// These pairs with another one. A name that is there keeps its place and gets the new value.
+    /// A copy with another pair. An existing name keeps its position and gets the new value.
     pub(super) fn with(&self, name: &str, value: &str) -> Result<Self, PairError> {
         let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
         if name.as_bytes().iter().any(|byte| *byte == b'=' || is_break(byte)) {
@@ -64,7 +62,7 @@ impl Pairs {
         Ok(Self(lines.freeze()))
     }
 
-    /// Where the value of a name begins and ends.
+    /// The range of the value of a name.
     fn find(&self, name: &str) -> Option<(usize, usize)> {
         let line = format!("\n{name}=");
         let start = if self.0.starts_with(&line.as_bytes()[1..]) {

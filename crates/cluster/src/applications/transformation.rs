@@ -14,7 +14,7 @@ use crate::xsl::{TransformError, Transformer};
 const DOCUMENT: &str = "xml";
 const STYLESHEET: &str = "xsl";
 
-/// Stores the names of the files that a request has, or transforms those that are stored.
+/// Stores the names of the files in a request, or transforms the stored ones.
 pub(super) async fn respond(transformer: Arc<Transformer>, session: Session, parameters: Parameters) -> Response {
     let pairs = Pairs::new(session.body());
     if let [Some(document), Some(stylesheet)] = parameters.get([DOCUMENT, STYLESHEET]) {

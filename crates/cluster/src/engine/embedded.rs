@@ -1,7 +1,7 @@
 //! Registers in an SQLite file: for one machine.
 //!
-//! One thread executes all requests. It takes what has arrived, up to [`BATCH_MAX`], executes it in one transaction,
-//! and responds after the commit: with many clients, many compare-and-sets share one `fsync`.
+//! One thread executes all requests. It executes the queued requests, up to [`BATCH_MAX`], in one transaction, and
+//! responds after the commit: with many clients, many compare-and-sets share one `fsync`.
 
 mod store;
 
@@ -17,11 +17,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Engine, EngineError, NodeChange, WATCH_MAX};
 use store::Store;
 
-/// Requests that wait for the thread; further ones are refused.
+/// Limit of the requests queued for the thread; further ones are refused.
 pub const QUEUE_MAX: usize = 16_384;
-/// Requests of one transaction.
+/// Limit of the requests of one transaction.
 pub const BATCH_MAX: usize = 1_024;
-/// How often expired registers are deleted. (No read sees them before.)
+/// Interval of deleting expired registers. (Reads ignore them before that.)
 const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Registers in an SQLite file, which no other process may open.
@@ -43,11 +43,11 @@ impl EmbeddedEngine {
     /// Opens `sessions.db` in `folder`; creates both if they do not exist.
     ///
     /// With [`Durability::QuorumFsync`], commits survive a power failure: an `fsync` precedes each response. Otherwise
-    /// they are in the memory of the operating system, and survive the end of the process.
+    /// they are in the page cache, and survive only the end of the process.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be written, or the file is in use, no database, or of a newer version.
+    /// If the folder is not writable, or the file is in use, not a database, or of a newer version.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self, EngineError> {
         let mut store = Store::open(folder, durability)?;
         let ended = store.nodes().into_iter().filter_map(|change| life_of(&change)).collect();
@@ -59,7 +59,7 @@ impl EmbeddedEngine {
         Ok(Self { work: Some(work), ended, thread: Some(thread) })
     }
 
-    /// The nodes that the file names, with the nonces of their processes. None of them runs, since the file was free:
+    /// The nodes in the file, with the nonces of their processes. None of them runs, since the file was not in use:
     /// [`Node::exited`](crate::node::Node::exited) spares their successors the wait for their leases.
     #[must_use]
     pub fn ended(&self) -> &[(NodeName, u64)] {
@@ -86,7 +86,7 @@ impl Engine for EmbeddedEngine {
     async fn execute(&self, request: EngineRequest) -> EngineResponse {
         let (respond, response) = oneshot::channel();
         if self.submit(Work::Execute(request, respond)) {
-            // Without a response the thread has ended, perhaps in the middle of a commit.
+            // Without a response the thread has ended, perhaps during a commit.
             response.await.unwrap_or(EngineResponse::Unknown)
         } else {
             EngineResponse::Refused
@@ -109,13 +109,12 @@ fn life_of(change: &NodeChange) -> Option<(NodeName, u64)> {
     (record.state != NodeState::Over).then_some((name, record.incarnation.nonce))
 }
 
-/// The thread's side.
 struct Worker {
     store: Store,
     watchers: Vec<mpsc::Sender<NodeChange>>,
 }
 
-/// Requests that share a commit, and the senders of their responses.
+/// Requests that share a commit, and the channels for their responses.
 #[derive(Default)]
 struct Batch {
     requests: Vec<EngineRequest>,
@@ -159,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// The watcher gets the nodes that exist; those of this batch follow with its commit.
+    /// Sends the existing nodes to the watcher; those of this batch follow with its commit.
     fn add_watcher(&mut self, watcher: mpsc::Sender<NodeChange>) {
         for change in self.store.nodes() {
             let _ = watcher.try_send(change);

@@ -1,16 +1,16 @@
 //! Registers in NATS JetStream: for several machines.
 //!
 //! A register is a subject of a stream that keeps the last message of each subject. A compare-and-set is a publish with
-//! the expected sequence of the subject's last message. Reads ask the leader of the stream, which may be one that has
-//! been replaced, so they may be stale; direct reads of any replica are disabled nevertheless, as they are stale often.
+//! the expected sequence of the subject's last message. Reads go to the leader of the stream, which may have been
+//! replaced, so they may be stale; direct reads from any replica are disabled nevertheless, as they are stale often.
 //!
-//! Sessions are spread over [`SHARDS`] streams: each has a leader of its own, so that they share the servers' work and
-//! the loss of a server stops a third of them only.
+//! Sessions are spread over [`SHARDS`] streams, each with its own leader, so that the servers share the work and the
+//! loss of a server stops only a third of them.
 //!
-//! What a commit survives is determined by the servers: with `sync_interval: always` each of them has synced its disk
+//! The durability of a commit depends on the servers: with `sync_interval: always` each of them has synced its disk
 //! before it counts for the quorum; by default they sync every two minutes, and a power failure of a majority within
 //! that time loses commits. Servers older than [`VERSION_MIN`] are refused, since they lose acknowledged messages or
-//! accept a compare-and-set that they must not (nats-server#6888, #3375; leader changes during a compare-and-set).
+//! accept a compare-and-set that they must reject (nats-server#6888, #3375; leader changes during a compare-and-set).
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -28,29 +28,29 @@ use tokio::sync::mpsc;
 
 use super::{Engine, EngineError, NodeChange, WATCH_MAX};
 
-/// Streams of sessions. It is a constant, since all nodes must find a session in the same stream.
+/// Number of streams of sessions. A constant, since all nodes must find a session in the same stream.
 pub const SHARDS: u8 = 16;
-/// The oldest server that is accepted.
+/// The oldest accepted server.
 pub const VERSION_MIN: (u32, u32, u32) = (2, 15, 2);
 /// After this time without a response, the outcome of a request is unknown.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Compare-and-sets without a response; further ones are refused.
+/// Limit of the compare-and-sets without a response; further ones are refused.
 pub const IN_FLIGHT_MAX: usize = 16_384;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest pause between two attempts to connect again.
+/// Limit of the pause between attempts to reconnect.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The pause before a watch that has ended begins again.
+/// Pause before a watch that has ended is restarted.
 const WATCH_PAUSE: Duration = Duration::from_millis(500);
 
-/// Where the registers are.
+/// Location of the registers.
 #[derive(Clone, Debug)]
 pub struct NatsSettings {
-    /// Servers, `nats://HOST:PORT` or `tls://HOST:PORT`, separated by commas. One that responds suffices.
+    /// Servers, `nats://HOST:PORT` or `tls://HOST:PORT`, separated by commas. One reachable server is enough.
     pub servers: String,
-    /// The cluster's name, so that several share the servers: letters, digits, `-` and `_`.
+    /// The cluster's name, so that several clusters can share the servers: letters, digits, `-` and `_`.
     pub cluster: NodeName,
-    /// Servers that keep each register: 1, 3 or 5.
+    /// Number of servers that store each register: 1, 3 or 5.
     pub replicas: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct NatsEngine {
 }
 
 impl NatsEngine {
-    /// Connects, and creates the streams that do not exist.
+    /// Connects, and creates missing streams.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl NatsEngine {
     }
 
     async fn compare_and_set(&self, register: Register, expected: Sequence, message: PublishMessage) -> EngineResponse {
-        // The client would keep the message until it has connected again, long after the answer was needed.
+        // The client would queue the message until it has reconnected, long after the response was needed.
         if self.client.connection_state() != async_nats::connection::State::Connected {
             return EngineResponse::Refused;
         }
@@ -136,7 +136,7 @@ impl Engine for NatsEngine {
             EngineRequest::CompareAndSet { register, expected, value, time_to_live } => {
                 let mut message = PublishMessage::build().payload(value);
                 if let Some(time) = time_to_live {
-                    // In whole seconds, and no value may go before its time.
+                    // In whole seconds, rounded up, since no value may expire early.
                     message = message.ttl(Duration::from_secs(time.as_secs() + 1));
                 }
                 self.compare_and_set(register, expected, message).await
@@ -159,7 +159,7 @@ impl std::fmt::Debug for NatsEngine {
     }
 }
 
-/// The task that watches the registers of nodes until nobody receives the changes any more.
+/// The task that watches the registers of nodes until the receiver is dropped.
 struct Watch {
     client: Client,
     stream: Stream<()>,
@@ -170,7 +170,7 @@ struct Watch {
 impl Watch {
     async fn run(self) {
         while !self.changes.is_closed() {
-            // A consumer ends with its server, and when its heartbeats are missing.
+            // A consumer ends with its server, and if its heartbeats are missing.
             let _ = self.follow().await;
             tokio::select! {
                 () = tokio::time::sleep(WATCH_PAUSE) => {}
@@ -183,7 +183,7 @@ impl Watch {
         let consumer = push::OrderedConfig {
             deliver_subject: self.client.new_inbox(),
             deliver_policy: DeliverPolicy::LastPerSubject,
-            // The server demands it with this policy.
+            // Required by the server with this policy.
             filter_subject: self.subject.clone(),
             ..push::OrderedConfig::default()
         };
@@ -289,13 +289,13 @@ async fn create_stream(
         .map_err(|error| EngineError::temporary(format!("cannot use the stream {name}: {error}")))
 }
 
-/// Where the register of a session is.
+/// The shard of a session's register.
 fn shard_of(key: &SessionKey) -> u8 {
     let [.., last] = key.as_bytes();
     last % SHARDS
 }
 
-/// Only an error that says that the publish was not accepted makes the outcome known.
+/// Only an error that excludes acceptance of the publish makes the outcome known.
 fn outcome_of(error: &PublishError) -> EngineResponse {
     match error.kind() {
         PublishErrorKind::WrongLastSequence => EngineResponse::Conflict,
@@ -303,7 +303,7 @@ fn outcome_of(error: &PublishError) -> EngineResponse {
             EngineResponse::Refused
         }
         PublishErrorKind::Other => match code_of(error) {
-            // Another compare-and-set of this register is under way, or the stream's queue is full.
+            // Another compare-and-set of this register is in flight, or the stream's queue is full.
             Some(
                 ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT
                 | ErrorCode::STREAM_TOO_MANY_REQUESTS

@@ -1,14 +1,14 @@
-//! The cookie that names a session.
+//! The session cookie.
 
 use breme_session::{CookieKeys, NodeName, SessionId};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 
-/// The name of the cookie over TLS: browsers then take it only over TLS, from this host, for all of its paths.
+/// The name of the cookie over TLS: browsers then accept it only over TLS, from this host, for all its paths.
 const SECURE_NAME: &str = "__Host-session";
 const PLAIN_NAME: &str = "session";
 
-/// The cookie that names a session: signed, for HTTP only, not sent with requests from other sites' forms.
+/// The session cookie: signed, HTTP only, not sent with forms of other sites.
 #[derive(Clone, Debug)]
 pub struct Cookies {
     keys: CookieKeys,
@@ -16,30 +16,29 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Cookies signed by these keys; `is_secure` if clients come over TLS.
+    /// Cookies signed with these keys; `is_secure` if clients connect over TLS.
     #[must_use]
     pub const fn new(keys: CookieKeys, is_secure: bool) -> Self {
         Self { keys, is_secure }
     }
 
-    /// The cookie's name, for clients that come over TLS or not.
+    /// The cookie's name, depending on whether clients connect over TLS.
     #[must_use]
     pub const fn name_of(is_secure: bool) -> &'static str {
         if is_secure { SECURE_NAME } else { PLAIN_NAME }
     }
 
-    /// Whether clients come over TLS.
+    /// Whether clients connect over TLS.
     pub(super) const fn are_secure(&self) -> bool {
         self.is_secure
     }
 
-    /// The cookie's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         Self::name_of(self.is_secure)
     }
 
-    /// The session that a request names, and the node that its cookie names; none if this cluster has not signed it.
+    /// The session and the node named by a request's cookie; none if this cluster has not signed it.
     pub(super) fn find(&self, headers: &HeaderMap) -> Option<(SessionId, NodeName)> {
         let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
         pairs.filter_map(|pair| self.value(pair.trim_ascii())).find_map(|value| self.keys.check(value))
@@ -54,7 +53,7 @@ impl Cookies {
         self.header(&self.keys.sign(id, route), "")
     }
 
-    /// For Set-Cookie: the client is to forget it.
+    /// For Set-Cookie: deletes the cookie.
     pub(super) fn clear(&self) -> HeaderValue {
         self.header("", "; Max-Age=0")
     }

@@ -1,4 +1,4 @@
-//! A request's session, as handlers see it.
+//! The session of a request, as seen by handlers.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,8 @@ use serde_json::{Map, Value};
 
 /// The session of a request: typed values under names, or one body of bytes.
 ///
-/// What it holds is what the last request of the session left. Changes are made when the handler has responded; later
-/// ones are refused. The values are stored as one JSON object; who writes the [body](Session::set_body) decides
-/// otherwise.
+/// It contains what the last request of the session left. Changes are applied when the handler has responded; later
+/// ones are refused. The values are stored as one JSON object, unless the handler writes the [body](Session::set_body).
 #[derive(Clone)]
 pub struct Session(Arc<Mutex<Contents>>);
 
@@ -26,13 +25,13 @@ struct Contents {
     is_closed: bool,
 }
 
-/// What the session holds now.
+/// The current content of the session.
 enum Form {
-    /// These bytes, which may be values.
+    /// Bytes, which may be encoded values.
     Bytes(Bytes),
-    /// These values, read from the bytes.
+    /// Values, decoded from the bytes.
     Values(Map<String, Value>, Bytes),
-    /// These values, which were changed.
+    /// Changed values.
     Changed(Map<String, Value>),
 }
 
@@ -43,13 +42,13 @@ enum Fate {
     Destroy,
 }
 
-/// What a handler wants of its session.
+/// A change requested by a handler.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing,
     Write(Bytes),
     Destroy,
-    /// It goes on under a new id, with this body.
+    /// Continue under a new id, with this body.
     Rotate(Bytes),
 }
 
@@ -59,22 +58,23 @@ impl Session {
         Self(Arc::new(Mutex::new(Contents { stored: body, now, fate: Fate::Keep, is_closed: false })))
     }
 
-    /// The value under a name.
+    /// Returns the value of a name.
     ///
     /// # Errors
     ///
-    /// If it is of another type, or the session holds bytes that are no values.
+    /// If it is of another type, or the session contains bytes that are no encoded values.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SessionError> {
         let mut contents = self.lock();
         let value = contents.now.values()?.get(name);
         value.map(|value| T::deserialize(value).map_err(|error| SessionError::value(name, &error))).transpose()
     }
 
-    /// Puts a value under a name. A value that is equal to the one that is there is no change.
+    /// Sets the value of a name. A value equal to the current one is no change.
     ///
     /// # Errors
     ///
-    /// If it cannot be JSON, the session holds bytes that are no values, or the handler has responded.
+    /// If it cannot be encoded as JSON, the session contains bytes that are no encoded values, or the handler has
+    /// responded.
     pub fn insert<T: Serialize>(&self, name: &str, value: T) -> Result<(), SessionError> {
         let value = serde_json::to_value(value).map_err(|error| SessionError::value(name, &error))?;
         let mut contents = self.open()?;
@@ -84,11 +84,11 @@ impl Session {
         Ok(())
     }
 
-    /// Removes the value under a name. Returns whether there was one.
+    /// Removes a name. Returns whether it had a value.
     ///
     /// # Errors
     ///
-    /// If the session holds bytes that are no values, or the handler has responded.
+    /// If the session contains bytes that are no encoded values, or the handler has responded.
     pub fn remove(&self, name: &str) -> Result<bool, SessionError> {
         let mut contents = self.open()?;
         let is_there = contents.now.values()?.contains_key(name);
@@ -98,13 +98,13 @@ impl Session {
         Ok(is_there)
     }
 
-    /// All that the session holds, as bytes; empty if it is new.
+    /// The whole content of the session; empty if it is new.
     #[must_use]
     pub fn body(&self) -> Bytes {
         self.lock().now.bytes()
     }
 
-    /// Replaces all that the session holds.
+    /// Replaces the content of the session.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Session {
         Ok(())
     }
 
-    /// The session goes on under a new id, and the old one ends: at each login, so that nobody can have chosen the id.
+    /// Continues the session under a new id and ends the old one: for each login, to prevent session fixation.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Session {
         Ok(())
     }
 
-    /// The session ends, with all that it holds: at logout. What is written after that begins a new one.
+    /// Ends the session and deletes its content: for logout. Later writes begin a new session.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Session {
         Ok(())
     }
 
-    /// The handler has responded.
+    /// Called when the handler has responded.
     pub(super) fn close(&self) -> Wish {
         let mut contents = self.lock();
         contents.is_closed = true;
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// A handler that panicked has left nothing half done: each change is one step.
+    /// A handler that panicked has left no partial change: each change is one step.
     fn lock(&self) -> MutexGuard<'_, Contents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -190,7 +190,7 @@ impl Form {
         match self {
             Self::Bytes(bytes) | Self::Values(_, bytes) => bytes.clone(),
             Self::Changed(values) if values.is_empty() => Bytes::new(),
-            // Values with names that are texts can always be written.
+            // Values with string keys can always be encoded.
             Self::Changed(values) => serde_json::to_vec(values).unwrap_or_default().into(),
         }
     }
@@ -211,17 +211,15 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-/// What went wrong with a session's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
-    /// This value cannot be read as, or written from, the type that was asked for.
+    /// This value cannot be converted to or from the requested type.
     Value {
-        /// Its name.
+        /// Name of the value.
         name: String,
-        /// Why.
         why: String,
     },
-    /// The session holds bytes that are no values.
+    /// The session contains bytes that are no encoded values.
     NoValues,
     /// The handler has responded: it is too late for changes.
     Closed,

@@ -1,5 +1,5 @@
-//! Requests from their beginning to their end. Each stage is a type, so that none can be left out, and each may be
-//! dropped at any time: then the machine learns what it must.
+//! The life of a request. Each stage is a type, so that none can be skipped, and each may be dropped at any time: then
+//! the machine is notified.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, oneshot};
 use super::times::Stages;
 use super::{Node, State};
 
-/// What the machine says to a request.
+/// An output of the machine for a request.
 #[derive(Debug)]
 pub(super) enum Signal {
     Run(Bytes),
@@ -22,7 +22,7 @@ pub(super) enum Signal {
     Release(Outcome),
 }
 
-/// How far a request has come, as the machine sees it.
+/// The stage of a request, from the machine's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Waiting,
@@ -62,12 +62,12 @@ impl State {
             }
         }
         if let Some(next) = next {
-            // Whoever has gone tells when it is dropped, or has told.
+            // A waiter that is gone notifies the node when it is dropped, or has done so.
             let _ = next.send(signal);
         }
     }
 
-    /// The request goes on to its next stage, whose end is told to `next`.
+    /// Moves the request to its next stage, whose end is reported to `next`.
     fn go_on(&mut self, request: RequestNumber, stage: Stage, next: oneshot::Sender<Signal>) {
         if let Some(entry) = self.requests.get_mut(&request) {
             *entry = Entry { stage, since: self.now, next: Some(next) };
@@ -87,7 +87,7 @@ impl State {
         stages
     }
 
-    /// The request leaves the table; nothing if it has left before.
+    /// Removes the request from the table; none if it was removed before.
     fn end(&mut self, request: RequestNumber) -> Option<()> {
         self.requests.remove(&request).map(drop)
     }
@@ -104,9 +104,9 @@ impl State {
                 entry.stage = Stage::Held;
                 Some(Input::Finish { request, change: Change::Unchanged })
             }
-            // Its entry goes when it is released.
+            // Its entry is removed when it is released.
             Stage::Held => None,
-            // Nobody wants the response; nothing is known of the other node.
+            // The response is no longer needed; nothing is known about the other node.
             Stage::Forwarded => {
                 self.requests.remove(&request);
                 Some(Input::ForwardEnded { request, result: ForwardResult::Responded { by: None } })
@@ -115,7 +115,7 @@ impl State {
     }
 }
 
-/// A request's place in the table.
+/// A request's entry in the table.
 pub(super) struct Place {
     node: Node,
     number: RequestNumber,
@@ -126,7 +126,7 @@ impl Place {
         Self { node, number }
     }
 
-    /// Gives the machine `input`; the receiver tells what comes of it.
+    /// Passes `input` to the machine; the receiver gets the result.
     fn step(&self, stage: Stage, input: Input) -> oneshot::Receiver<Signal> {
         let (signal, next) = oneshot::channel();
         self.node.0.take_in(|state| {
@@ -149,23 +149,19 @@ impl fmt::Debug for Place {
     }
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug)]
 pub enum Turn {
-    /// It runs here.
     Run(Running),
-    /// There is no such session.
     Absent,
     /// It has not run: 503.
     Refused {
-        /// Why.
         why: Refusal,
-        /// For Retry-After.
         retry_after: Duration,
     },
-    /// It is another node's.
+    /// Another node owns the session.
     Forward(Forwarded),
-    /// It was forwarded, and its end is not known.
+    /// It was forwarded, and its outcome is unknown.
     Ended(Outcome),
 }
 
@@ -181,7 +177,6 @@ impl Waiting {
         Self { place, next }
     }
 
-    /// What becomes of it.
     pub async fn turn(self) -> Turn {
         let Self { place, next } = self;
         match next.await {
@@ -199,7 +194,7 @@ impl Waiting {
     }
 }
 
-/// A request that runs. If it is dropped, it has changed nothing.
+/// A running request. If it is dropped, it has changed nothing.
 #[derive(Debug)]
 pub struct Running {
     place: Place,
@@ -207,15 +202,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// What the session holds.
+    /// The content of the session.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// The request has ended, with this change; resolves when its response may leave, or must be replaced.
+    /// Ends the request with this change; resolves when its response may be sent, or must be replaced.
     ///
-    /// The change is made at once, whether or not anybody awaits it.
+    /// The change is applied at once, whether or not the future is awaited.
     pub fn finish(self, change: Change) -> impl Future<Output = Outcome> + Send {
         let Self { place, .. } = self;
         let request = place.number;
@@ -231,7 +226,7 @@ impl Running {
     }
 }
 
-/// A request that is to be sent to another node.
+/// A request to be sent to another node.
 #[derive(Debug)]
 pub struct Forwarded {
     place: Place,
@@ -241,19 +236,19 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// To which node.
     #[must_use]
     pub fn to(&self) -> NodeName {
         self.to
     }
 
-    /// Where that is; empty if it is not known.
+    /// Address of that node; empty if unknown.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns when the other node's life has ended since. It may have left in order, with its response on the way.
+    /// Returns when the other node's life has ended since. It may have left in an orderly way, with its response in
+    /// transit.
     pub async fn over(&mut self) {
         use broadcast::error::RecvError::{Closed, Lagged};
         loop {
@@ -265,14 +260,14 @@ impl Forwarded {
         }
     }
 
-    /// The other node has responded; the request ran on `by`, if that is known.
+    /// The other node has responded; the request ran on `by`, if known.
     pub fn responded(self, by: Option<NodeName>) {
         let request = self.place.number;
         let result = ForwardResult::Responded { by };
         self.place.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
     }
 
-    /// The other node has not responded: what becomes of the request now.
+    /// The other node has not responded: continues with the request.
     #[must_use]
     pub fn failed(self, result: ForwardResult) -> Waiting {
         let request = self.place.number;

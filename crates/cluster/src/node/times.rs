@@ -1,8 +1,8 @@
-//! How long what a node does takes.
+//! Durations of a node's operations.
 
 use std::time::Duration;
 
-/// The upper bounds of a histogram's buckets; the last bucket has none.
+/// Upper bounds of a histogram's buckets; the last bucket has none.
 pub const BOUNDS: [Duration; 15] = [
     Duration::from_micros(100),
     Duration::from_micros(250),
@@ -21,12 +21,11 @@ pub const BOUNDS: [Duration; 15] = [
     Duration::from_secs(10),
 ];
 
-/// Durations, counted in buckets.
+/// Durations counted in buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many are in each bucket, and in none before it.
+    /// Counts of each bucket alone (not cumulative).
     pub counts: [u64; BOUNDS.len() + 1],
-    /// Of all.
     pub sum: Duration,
 }
 
@@ -37,27 +36,25 @@ impl Histogram {
     }
 }
 
-/// How long what a node does has taken since its start.
+/// Durations since the node's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Requests waited for their turns, or for the session itself.
+    /// Waiting of requests for their turns, or for the session itself.
     pub turn: Histogram,
-    /// Responses were held until they were true.
+    /// Holding of responses until they are confirmed.
     pub hold: Histogram,
-    /// The engine took for compare-and-sets of sessions.
+    /// Compare-and-sets of sessions by the engine.
     pub commit: Histogram,
 }
 
 /// Requests by what they wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// Wait for their turns.
+    /// Waiting for their turns.
     pub waiting: usize,
-    /// Run.
     pub running: usize,
-    /// Have run; their responses are held.
+    /// Finished, with their responses held.
     pub held: usize,
-    /// Were forwarded.
     pub forwarded: usize,
 }
 

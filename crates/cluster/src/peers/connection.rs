@@ -20,7 +20,7 @@ use tower_service::Service;
 
 use super::PeerTls;
 
-/// How long a connection may take, with its handshake.
+/// Time limit for connecting, including the handshake.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 /// Connects to the host and port of a URI.

@@ -1,4 +1,4 @@
-//! What other nodes want of this one.
+//! The server for other nodes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,24 +26,24 @@ use tower_service::Service;
 use super::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER, Trust, message};
 use crate::node::Node;
 
-/// Connections of other nodes; further ones wait in the kernel's queue.
+/// Limit of the connections of other nodes; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// How long the head of a request may take, and how long a connection may be idle: longer than the others keep one.
+/// Time limit for the head of a request, and for an idle connection: longer than the clients' idle time.
 const HEAD_TIME: Duration = Duration::from_secs(60);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// How long to wait when no connection can be accepted, as descriptors have run out.
+/// Pause after a failed accept, when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a request has been forwarded, in its extensions.
+/// The hops of a request, in its extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hops(pub(crate) u8);
 
-/// On which node a request ran on its session, in the extensions of its response.
+/// The node on which a request ran, in the extensions of its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RanOn(pub(crate) NodeName);
 
-/// Serves other nodes until the future is dropped: gives sessions to them, and passes their requests to `application`,
-/// which is the same as for clients.
+/// Serves other nodes until the future is dropped: hands sessions over to them, and passes their requests to
+/// `application`, which is the same as for clients.
 pub async fn serve(listener: TcpListener, node: Node, application: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
@@ -68,7 +68,7 @@ async fn greet(stream: TcpStream, node: Node, application: Router) {
         Trust::Secret(_) => serve_connection(stream, node, application).await,
         Trust::Tls(tls) => {
             let accept = TlsAcceptor::from(Arc::clone(&tls.server)).accept(stream);
-            // A node without a good certificate learns so from the handshake.
+            // A node without a valid certificate fails in the handshake.
             if let Ok(Ok(stream)) = timeout(HANDSHAKE_TIME, accept).await {
                 serve_connection(stream, node, application).await;
             }
@@ -83,7 +83,7 @@ async fn serve_connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, no
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).pipeline_flush(true);
-    // A connection that fails concerns its node only.
+    // A failed connection concerns only its node.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -114,7 +114,7 @@ fn knows_secret(trust: &Trust, headers: &mut HeaderMap) -> bool {
     match (trust, headers.remove(SECRET)) {
         (Trust::Secret(secret), Some(shown)) => secret.as_bytes().ct_eq(shown.as_bytes()).into(),
         (Trust::Secret(_), None) => false,
-        // The handshake has shown it.
+        // Verified in the handshake.
         (Trust::Tls(_), _) => true,
     }
 }

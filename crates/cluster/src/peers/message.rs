@@ -1,4 +1,4 @@
-//! Questions for sessions and their responses, as the bodies of requests and responses.
+//! Requests for sessions and their responses, encoded as bodies.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,12 @@ use breme_session::{
 };
 use bytes::{Bytes, BytesMut};
 
-/// The longest question.
 pub(super) const QUESTION_MAX: usize = 256;
-/// The longest response: a record, and its sequence.
+/// A record and its sequence.
 pub(super) const ANSWER_MAX: usize = BODY_MAX + 1024;
 const SEQUENCE_BYTES: usize = 8;
 
-/// The session's register, and who is to own it: `s.… node number nonce`.
+/// The session's register and the new owner: `s.… node number nonce`.
 pub(super) fn encode_question(question: &HandOver) -> String {
     let HandOver { session, to } = question;
     let Owner { node, incarnation: Incarnation { number, nonce } } = to;
@@ -31,7 +30,7 @@ pub(super) fn decode_question(text: &[u8]) -> Option<HandOver> {
     words.next().is_none().then_some(HandOver { session, to })
 }
 
-/// Nothing if the session is not given.
+/// Empty if the session is not handed over.
 pub(super) fn encode_answer(session: &SessionKey, answer: &HandOverAnswer) -> Option<Bytes> {
     let HandOverAnswer::Given { sequence, record } = answer else { return None };
     let record = record.encode(session);

@@ -1,4 +1,4 @@
-//! Certificates by which nodes know each other: each shows one that the cluster's own authority has signed.
+//! Certificates of nodes: each is signed by the cluster's own authority.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto};
 
 use super::PeersError;
 
-/// A node's certificate, and the authority that it believes.
+/// A node's certificate and the trusted authority.
 ///
-/// A node's certificate names the host of its address, and may be used for servers and clients.
+/// A node's certificate names the host of its address, and is valid for servers and clients.
 #[derive(Clone)]
 pub struct PeerTls {
     pub(super) client: Arc<ClientConfig>,
@@ -19,11 +19,11 @@ pub struct PeerTls {
 }
 
 impl PeerTls {
-    /// The certificate with those that lead to the authority, its key, and the authority's certificate, in PEM.
+    /// The certificate with its chain up to the authority, its key, and the authority's certificate, in PEM.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read, or they do not belong together.
+    /// If one of them is invalid, or they do not match.
     pub fn from_pem(certificates: &[u8], key: &[u8], authority: &[u8]) -> Result<Self, PeersError> {
         let chain = parse("the node's certificate", certificates)?;
         let key = PrivateKeyDer::from_pem_slice(key)

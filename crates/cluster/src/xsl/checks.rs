@@ -1,13 +1,13 @@
-//! What is refused before libxslt reads it: whatever could make it read another file, and what its own parser would
-//! read differently from ours.
+//! Rejects input before libxslt reads it: anything that could make it read another file, or that its parser would
+//! interpret differently.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 const XSLT: &str = "http://www.w3.org/1999/XSL/Transform";
 /// Instructions that read or write other files.
 const REFUSED_INSTRUCTIONS: &[&str] = &["import", "include", "document", "result-document", "source-document"];
-/// The beginnings of the namespaces in which libxslt has functions and instructions of its own: some evaluate texts as
-/// expressions, some write files.
+/// Prefixes of the namespaces of libxslt's own functions and instructions: some evaluate texts as expressions, some
+/// write files.
 const EXTENSIONS: &[&str] = &[
     "http://exslt.org/",
     "http://icl.com/saxon",
@@ -15,18 +15,18 @@ const EXTENSIONS: &[&str] = &[
     "http://www.jclark.com/xt",
     "org.apache.xalan",
 ];
-/// A tree has at most this many nodes.
+/// Limit of the nodes of a tree.
 const NODES_MAX: u32 = 1 << 20;
 
-/// A stylesheet that may be used.
+/// An accepted stylesheet.
 #[derive(Debug)]
 pub(super) struct Stylesheet<'a> {
-    /// Without its XML declaration: what was checked here is UTF-8, whatever a declaration says.
+    /// Without its XML declaration: the checked text is UTF-8, whatever a declaration claims.
     pub(super) content: &'a str,
     pub(super) output: Output,
 }
 
-/// What `xsl:output` says.
+/// The attributes of `xsl:output`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Output {
     method: Option<String>,
@@ -53,14 +53,14 @@ impl<'a> Stylesheet<'a> {
     }
 }
 
-/// The document as libxslt gets it.
+/// The document as passed to libxslt.
 pub(super) fn document_content(text: &str) -> Result<&str, String> {
     let content = without_declaration(text)?;
     parse(content)?;
     Ok(content)
 }
 
-/// Without a DTD there are no entities and nothing else to load.
+/// Without a DTD there are no entities and no external references.
 fn parse(content: &str) -> Result<Document<'_>, String> {
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
     Document::parse_with_options(content, options).map_err(|error| error.to_string())
@@ -125,7 +125,7 @@ impl Output {
         }
     }
 
-    /// For Content-Type. Without a method, a result that begins with `<html` is HTML (XSLT 1.0, 16).
+    /// For Content-Type. Without a method, a result that begins with `<html` is HTML (XSLT 1.0, section 16).
     pub(super) fn media_type(&self, result: &[u8]) -> String {
         let begins_as_html =
             || result.trim_ascii_start().get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"<html"));
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn deep_documents_are_read_or_refused() {
         let deep = "<a>".repeat(300_000) + &"</a>".repeat(300_000);
-        // Which of both is no matter; it must neither crash nor take long.
+        // Either result is fine; it must neither crash nor take long.
         let _ = document_content(&deep);
     }
 

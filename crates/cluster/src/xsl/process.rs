@@ -1,5 +1,5 @@
-//! One process of xsltproc for each transformation. It gets the stylesheet and the document as open files without
-//! names, and writes to such files.
+//! One process of xsltproc for each transformation. It gets the stylesheet and the document as unnamed open files, and
+//! writes to such files.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -13,14 +13,14 @@ use rustix::process::Signal;
 use super::{Limits, MEMORY_MAX, RESULT_BYTES_MAX, TransformError};
 
 const PROGRAM: &str = "xsltproc";
-/// Programs are looked for in these folders.
+/// Search path of programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Its own three, the stylesheet, and what the loader opens.
+/// Standard streams, the stylesheet, and files opened by the loader.
 const OPEN_FILES_MAX: u64 = 64;
-/// What is told of libxslt's messages.
+/// Limit of the reported part of libxslt's messages.
 const MESSAGE_BYTES_MAX: u64 = 2000;
 
-/// Checks that there is the program, once and not with each transformation.
+/// Checks that the program exists, once instead of at each transformation.
 pub(super) fn check_program() -> io::Result<()> {
     if !cfg!(target_os = "linux") {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "transformations are confined only on Linux"));

@@ -1,4 +1,4 @@
-//! The suite that every engine passes.
+//! The test suite for every engine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use breme_cluster::engine::Engine;
 use breme_session::{EngineRequest, EngineResponse, NodeName, Register, Sequence, SessionKey};
 use bytes::Bytes;
 
-/// How long something may take that an engine may delay: machines are busy.
+/// Time limit for delayed operations, on busy machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A register of a session of its own.
+/// The register of a new session.
 pub(crate) fn session(number: u8) -> Register {
     Register::Session(SessionKey::from_bytes([number; 16]))
 }
 
-/// Asks until there is a response that says what happened: an engine may refuse at any time.
+/// Retries until the response is definite: an engine may refuse at any time.
 pub(crate) async fn execute(engine: &dyn Engine, request: EngineRequest) -> EngineResponse {
     let start = Instant::now();
     loop {
@@ -46,7 +46,7 @@ pub(crate) async fn read(engine: &dyn Engine, register: Register) -> Option<(Seq
     }
 }
 
-/// All parts, on registers of their own.
+/// Runs all parts, each on its own registers.
 pub(crate) async fn passes(engine: Arc<dyn Engine>) {
     only_the_expected_sequence_is_replaced(&*engine).await;
     of_many_at_once_one_is_committed(Arc::clone(&engine)).await;
@@ -69,7 +69,7 @@ async fn only_the_expected_sequence_is_replaced(engine: &dyn Engine) {
     assert_eq!(read(engine, register).await, Some((second, "b".into())));
 }
 
-/// Writers that all replace the same value: one per round is committed, and the last value is of the last one.
+/// Writers that all replace the same value: one per round is committed, and the last value is that of the last one.
 async fn of_many_at_once_one_is_committed(engine: Arc<dyn Engine>) {
     let register = session(2);
     let mut expected = Sequence::ABSENT;
@@ -86,7 +86,7 @@ async fn of_many_at_once_one_is_committed(engine: Arc<dyn Engine>) {
                 winners.push((writer, sequence));
             }
         }
-        // All may have been refused or unknown, but two may not have won.
+        // All may have been refused or unknown, but two must not have won.
         assert!(winners.len() <= 1, "{winners:?}");
         let found = read(&*engine, register).await;
         if let Some((writer, sequence)) = winners.first() {
@@ -127,7 +127,7 @@ async fn a_value_goes_after_its_time_and_its_sequence_is_not_used_again(engine: 
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(start.elapsed() >= Duration::from_secs(1), "gone after {:?}", start.elapsed());
-    // A late compare-and-set on the value that is gone.
+    // A late compare-and-set on the deleted value.
     assert_eq!(execute(engine, set(register, first, "b")).await, EngineResponse::Conflict);
     let second = committed(engine, set(register, Sequence::ABSENT, "c")).await;
     assert!(second > first);

@@ -19,7 +19,7 @@ async fn it_passes_the_contract() {
     }
 }
 
-/// Sequences go on after a restart, even if the last register has expired: an old one is never used again.
+/// Sequences continue after a restart, even if the last register has expired: none is reused.
 #[tokio::test]
 async fn a_restart_keeps_values_and_sequences() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ async fn a_restart_keeps_values_and_sequences() {
     assert_eq!(execute(&engine, set(session(1), Sequence::ABSENT, "c")).await, EngineResponse::Conflict);
 }
 
-/// What is committed together is committed in order: each sees what those before it did.
+/// Requests committed together are committed in order: each sees the effects of those before it.
 #[tokio::test]
 async fn a_batch_is_executed_in_turn() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the protocol expects of an engine, on each engine.
+//! Tests of the protocol's requirements on each engine.
 
 #![allow(clippy::unwrap_used)]
 

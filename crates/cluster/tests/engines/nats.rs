@@ -11,7 +11,7 @@ fn settings(servers: &NatsServers) -> NatsSettings {
     NatsSettings { servers: servers.addresses(), cluster: NodeName::new("test").unwrap(), replicas: 3 }
 }
 
-/// The servers need some time until they have elected leaders.
+/// The servers need some time to elect leaders.
 async fn connect(servers: &NatsServers) -> NatsEngine {
     for _ in 0..600 {
         match NatsEngine::connect(&settings(servers)).await {
@@ -28,7 +28,7 @@ async fn it_passes_the_contract() {
     contract::passes(Arc::new(connect(&servers).await)).await;
 }
 
-/// Values survive the loss of each server in turn; while it is away, the others go on.
+/// Values survive the loss of each server in turn; the others continue meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commits_survive_the_loss_of_each_server() {
     let mut servers = NatsServers::start();
@@ -37,7 +37,7 @@ async fn commits_survive_the_loss_of_each_server() {
     for round in 0..3 {
         servers.kill(round);
         for (number, sequence) in sequences.iter_mut().enumerate() {
-            // An unknown outcome may have been a commit: then the value is the one that was written.
+            // An unknown outcome may have been a commit: then the value is the written one.
             let register = session(number as u8);
             let value = format!("{round} {number}");
             *sequence = match execute(&engine, set(register, *sequence, value.clone())).await {

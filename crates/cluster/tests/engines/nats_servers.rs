@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 const SERVERS: usize = 3;
 
-/// Three servers that sync each commit, and end with this value.
+/// Three servers that sync each commit; dropping this value stops them.
 pub(crate) struct NatsServers {
     servers: Vec<Server>,
     _folder: tempfile::TempDir,
@@ -50,7 +50,6 @@ impl NatsServers {
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    /// Ends a server with SIGKILL.
     pub(crate) fn kill(&mut self, number: usize) {
         self.servers[number].kill();
     }
@@ -81,7 +80,7 @@ impl Drop for Server {
     }
 }
 
-/// Where xtask has put it: beside the folder that cargo gives to tests.
+/// Where xtask installs it: next to cargo's folder for tests.
 fn program() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let program = target.join("nats/nats-server");

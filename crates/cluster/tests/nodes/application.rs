@@ -1,4 +1,4 @@
-//! The application under test: a session is a list of tokens, one in a line.
+//! The application under test: a session is a list of tokens, one per line.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 
-/// What handlers tell the test.
+/// Messages of handlers to the test.
 #[derive(Clone)]
 pub struct Application {
     /// A handler that never ends has begun.
@@ -32,7 +32,7 @@ pub fn router(application: Application, sessions: SessionLayer) -> Router {
         .route("/echo", post(echo))
         .route("/count", post(count))
         .route("/client", post(client));
-    // These see a part of the paths only; requests are forwarded with the whole one.
+    // These see only part of the path; requests are forwarded with all of it.
     Router::new().nest("/app", routes.layer(sessions)).with_state(Arc::new(application))
 }
 
@@ -42,7 +42,7 @@ fn write(session: &Session, token: u64) -> Bytes {
     body
 }
 
-/// A session that is there has a token.
+/// An existing session has a token.
 fn existing(session: &Session) -> Result<(), (StatusCode, String)> {
     if session.body().is_empty() { Err((StatusCode::GONE, String::new())) } else { Ok(()) }
 }
@@ -89,7 +89,7 @@ async fn fill(session: Session, Path(size): Path<usize>) -> String {
     size.to_string()
 }
 
-/// How many bytes were sent, and how many the session holds.
+/// Number of bytes sent, and number of bytes in the session.
 async fn echo(session: Session, body: Bytes) -> String {
     format!("{} {}", body.len(), session.body().len())
 }
@@ -101,7 +101,7 @@ async fn count(session: Session) -> Result<String, (StatusCode, String)> {
     Ok(count.to_string())
 }
 
-/// Whom the request is forwarded for, and the scheme.
+/// The client of the forwarded request, and the scheme.
 async fn client(_: Session, headers: HeaderMap) -> String {
     let named = ["x-forwarded-for", "x-forwarded-proto"].map(|name| {
         let values: Vec<_> = headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! A client with its cookie, and what it saw.
+//! A client with its cookie and its observations.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -26,9 +26,9 @@ pub struct Response {
     pub body: Bytes,
     /// Of a 503.
     pub outcome: Option<String>,
-    /// The whole Set-Cookie.
+    /// The complete Set-Cookie.
     pub set_cookie: Option<String>,
-    /// It has a header that nodes send to each other.
+    /// It has a header that is for nodes only.
     pub names_node: bool,
 }
 
@@ -51,7 +51,7 @@ impl Client {
         *self.cookie.lock().unwrap() = cookie;
     }
 
-    /// A POST, but a GET where there is nothing to send it with.
+    /// A POST, but a GET if there is no body.
     pub async fn send(&self, to: SocketAddr, path: &str) -> Result<Response, String> {
         self.send_body(to, path, Bytes::new()).await
     }
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-/// The time of all clients of a test.
+/// A clock common to all clients of a test.
 fn now() -> Instant {
     static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     Instant::from_nanos(START.elapsed().as_nanos() as u64)
@@ -105,7 +105,7 @@ pub fn tokens(body: &[u8]) -> Vec<u64> {
     std::str::from_utf8(body).unwrap().lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// What clients saw.
+/// The observations of clients.
 #[derive(Clone, Default)]
 pub struct History(Arc<Mutex<Vec<Operation>>>);
 
@@ -114,12 +114,12 @@ impl History {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// Nobody has got this session's id.
+    /// No client has received this session's id.
     pub fn forget(&self, session: u64) {
         self.0.lock().unwrap().retain(|operation| operation.session != session);
     }
 
-    /// Sends and notes a request of the session that the test calls `session`, under the id that it calls `id`.
+    /// Sends and records a request of the session that the test labels `session`, under the id that it labels `id`.
     pub async fn send(&self, client: &Client, to: SocketAddr, (session, id): (u64, u64), action: Action) -> Outcome {
         let path = match action {
             Action::Append(token) if client.cookie().is_none() => format!("begin/{token}"),

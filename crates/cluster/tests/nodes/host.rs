@@ -1,4 +1,4 @@
-//! Nodes with their servers. Each has a runtime of its own, whose end is as sudden for it as `kill -9`.
+//! Nodes with their servers. Each has its own runtime, whose end is as sudden as `kill -9`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

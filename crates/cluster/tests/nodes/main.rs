@@ -1,5 +1,5 @@
-//! Nodes with an application over real sockets, each in a runtime of its own, on one embedded engine. What clients saw
-//! is judged by `breme_session::history`.
+//! Nodes with an application over real sockets, each in its own runtime, on one embedded engine.
+//! `breme_session::history` checks what clients saw.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! One node: what a session promises to its clients.
+//! One node: the guarantees of a session to its clients.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn start(engine: &Arc<dyn Engine>) -> Host {
     Host::start("n1", engine, settings(Route::Forward { pull_after: None }), on_this_machine())
 }
 
-/// Each session has several clients, which send at the same time.
+/// Each session has several clients, which send concurrently.
 #[tokio::test]
 async fn many_clients_see_one_list_for_each_session() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,13 +80,13 @@ async fn a_restart_keeps_sessions() {
     let response = client.send(host.address, "append/3").await.unwrap();
     assert_eq!(tokens(&response.body), [1, 2, 3]);
 
-    // In order: it gives them up, and the next process has nothing to wait for.
+    // An orderly exit: it releases them, and the next process need not wait.
     host.node.leave();
     host.node.membership().wait_for(|membership| *membership == Membership::Left).await.unwrap();
     assert_eq!(host.node.gauges().owned, 0);
 }
 
-/// Questions that were under way keep the engine open until they are answered.
+/// Pending requests keep the engine open until they are answered.
 async fn open_again(folder: &Path) -> Arc<dyn Engine> {
     loop {
         match EmbeddedEngine::open(folder, Durability::Quorum) {
@@ -117,7 +117,7 @@ async fn a_client_that_goes_leaves_the_session_to_others() {
     let (hanging, address) = (client.clone(), host.address);
     let hanging = tokio::spawn(async move { hanging.send(address, "hang/2").await.map(drop) });
     host.hanging.recv().await.unwrap();
-    // This one waits for its turn, which never comes before the other has gone.
+    // This one waits for its turn, which does not come until the other has disconnected.
     let (waiting, address) = (client.clone(), host.address);
     let waiting = tokio::spawn(async move { waiting.send(address, "append/3").await });
     hanging.abort();
@@ -131,7 +131,7 @@ async fn ids_are_never_adopted() {
     let host = start(&engine(folder.path()));
     let client = Client::new();
 
-    // Nothing is stored, and no cookie is set, for one who only looks.
+    // A request that only reads stores nothing and sets no cookie.
     let response = client.send(host.address, "echo").await.unwrap();
     assert_eq!((response.text(), &response.set_cookie), ("0 0", &None));
 
@@ -146,7 +146,7 @@ async fn ids_are_never_adopted() {
         let (id, route) = keys().check(value.as_bytes()).unwrap();
         assert!(id != unknown && route == name("n1"));
     }
-    // Twice, so that what the first attempt left is met too.
+    // Twice, to cover what the first attempt left behind.
     for _ in 0..2 {
         client.set_cookie(Some(format!("session={signed}")));
         assert_eq!(client.send(host.address, "read").await.unwrap().status, StatusCode::GONE);

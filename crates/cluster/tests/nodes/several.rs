@@ -1,4 +1,4 @@
-//! Several nodes: a request may come to any of them.
+//! Several nodes: requests may be sent to any of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Crowd {
                 self.done.fetch_add(1, Ordering::SeqCst);
                 self.progress.notify_one();
             } else if client.cookie().is_none() {
-                // A session that nobody knows is none; the next attempt begins another.
+                // An unknown session is absent; the next attempt begins another.
                 self.history.forget(session);
             }
             assert_ne!(outcome, Outcome::Absent);
@@ -127,7 +127,7 @@ async fn sessions_follow_the_requests() {
     assert!(cluster.sum(|statistics| statistics.given) >= cluster.sum(|statistics| statistics.taken));
 }
 
-/// Requests under way at the killed node fail; nothing that was acknowledged is lost.
+/// Requests in flight at the killed node fail; no acknowledged change is lost.
 #[tokio::test]
 async fn others_take_over_from_a_node_that_is_killed() {
     for route in [Route::Forward { pull_after: Some(3) }, Route::Pull] {
@@ -135,7 +135,7 @@ async fn others_take_over_from_a_node_that_is_killed() {
         let crowd = Crowd::new(&cluster, 40);
         let clients = crowd.start(12);
         crowd.wait_for(12 * 15).await;
-        // Nobody asks another node for this one's session while it is alive.
+        // No request goes to another node for this one's session while it is alive.
         let quiet = Client::new();
         assert_eq!(quiet.send(crowd.addresses[1], "begin/1").await.unwrap().status, StatusCode::OK);
         drop(cluster.hosts.remove(1));
@@ -147,7 +147,7 @@ async fn others_take_over_from_a_node_that_is_killed() {
     }
 }
 
-/// The sessions of a node that leaves in order are served at once, without a lease to wait for.
+/// The sessions of a node that leaves in an orderly way are served at once, without waiting for a lease.
 #[tokio::test]
 async fn a_node_that_leaves_gives_its_sessions_away() {
     let cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
@@ -163,13 +163,13 @@ async fn a_node_that_leaves_gives_its_sessions_away() {
         let response = client.send(staying.address, "append/2").await.unwrap();
         assert_eq!(tokens(&response.body), [1, 2]);
         assert!(response.set_cookie.unwrap().contains(".n1;"), "the cookie's route follows the session");
-        // Whoever has left still shows the way.
+        // A node that has left still forwards.
         assert_eq!(tokens(&client.send(leaving.address, "append/3").await.unwrap().body), [1, 2, 3]);
     }
     assert_eq!(staying.node.statistics().fenced_others, 0);
 }
 
-/// While it leaves, and when it has left, another node begins the sessions of its new clients.
+/// While it leaves, and when it has left, another node creates the sessions of its new clients.
 #[tokio::test]
 async fn a_node_that_leaves_begins_no_sessions() {
     let mut cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
@@ -193,7 +193,7 @@ async fn a_node_that_leaves_begins_no_sessions() {
     }
 }
 
-/// The owner is named to the node that forwards, and never to a client.
+/// The owner is reported to the forwarding node, never to a client.
 #[tokio::test]
 async fn requests_follow_a_session_that_has_moved() {
     let cluster = Cluster::start(3, Route::Forward { pull_after: Some(3) }, |_| on_this_machine()).await;
@@ -220,7 +220,7 @@ async fn requests_follow_a_session_that_has_moved() {
     assert_eq!((forwarded(first), forwarded(third)), (1, 3), "at once");
 }
 
-/// The only node has nobody to begin its sessions.
+/// The only node has no other to create its sessions.
 #[tokio::test]
 async fn the_last_node_begins_sessions_until_it_has_left() {
     let mut cluster = Cluster::start(1, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
@@ -237,7 +237,7 @@ async fn the_last_node_begins_sessions_until_it_has_left() {
     assert_eq!(Client::new().send(address, "begin/4").await.unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
-/// The node that runs a forwarded request sees what a server behind a proxy does.
+/// The node that runs a forwarded request sees what a server behind a proxy sees.
 #[tokio::test]
 async fn the_client_of_a_forwarded_request_is_named() {
     let cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
@@ -266,7 +266,7 @@ async fn bodies_are_forwarded_up_to_a_bound() {
     assert_eq!(owner.node.statistics().run, 1 + 1);
 }
 
-/// A session of a megabyte changes its node whole.
+/// A session of a megabyte is handed over completely.
 #[tokio::test]
 async fn large_sessions_are_handed_over() {
     let cluster = Cluster::start(2, Route::Pull, |_| on_this_machine()).await;
@@ -281,7 +281,7 @@ async fn large_sessions_are_handed_over() {
     }
 }
 
-/// A handler that fails on another node, and a client that goes while it runs there.
+/// A handler that fails on another node, and a client that disconnects while it runs there.
 #[tokio::test]
 async fn failures_are_forwarded_too() {
     let mut cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
@@ -298,7 +298,7 @@ async fn failures_are_forwarded_too() {
     assert_eq!(tokens(&client.send(owner.address, "append/4").await.unwrap().body), [1, 4]);
 }
 
-/// As another node does when the lease is over.
+/// Acts like another node when the lease has expired.
 async fn fence(engine: &dyn Engine, node: NodeName) {
     let register = Register::Node(node);
     loop {
@@ -313,7 +313,7 @@ async fn fence(engine: &dyn Engine, node: NodeName) {
     }
 }
 
-/// A request that was forwarded to a node that does not respond ends with that node's life.
+/// A request forwarded to a node that does not respond ends with that node's life.
 #[tokio::test]
 async fn nobody_waits_for_a_node_that_was_fenced() {
     let mut cluster = Cluster::start(2, Route::Forward { pull_after: None }, |_| on_this_machine()).await;

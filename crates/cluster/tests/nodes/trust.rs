@@ -1,4 +1,4 @@
-//! By what nodes know each other.
+//! Authentication of nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A node with a certificate of this authority, which believes `other`.
+    /// A node with a certificate of this authority, which trusts `other`.
     fn node(&self, years: std::ops::Range<i32>, other: &Self) -> Peers {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -61,7 +61,7 @@ async fn sessions_and_requests_go_over_tls() {
     }
 }
 
-/// A node that is no member of the cluster gets no session and no request; the clients get a 503.
+/// A node that is not a member of the cluster gets no session and no request; the clients get a 503.
 #[tokio::test]
 async fn strangers_get_nothing() {
     let (ours, theirs) = (Authority::new(), Authority::new());

@@ -1,4 +1,4 @@
-//! The XSL application's transformations, by the real xsltproc.
+//! The XSL application's transformations, with the real xsltproc.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use breme_cluster::xsl::{DOCUMENT_BYTES_MAX, Limits, TransformError, Transformed, Transformer, WAITING_MAX};
 use tempfile::TempDir;
 
-/// The files that the study transforms.
+/// The files transformed in the study.
 fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/session-cluster/xsl")
 }
@@ -31,7 +31,7 @@ async fn shipped_result() -> Transformed {
     transformer(&shipped()).transform("elements.xsl", "elements.xml").await.unwrap()
 }
 
-/// The expected page was made by another processor, the one in Java 17 (XSLTC), and is spelt as libxslt spells: META in
+/// The expected page was made by another processor, the one in Java 17 (XSLTC), and is spelt as by libxslt: META in
 /// lower case, characters instead of entities, and a value with quotes between apostrophes.
 #[tokio::test]
 async fn the_shipped_files_give_what_another_processor_gives() {
@@ -40,7 +40,7 @@ async fn the_shipped_files_give_what_another_processor_gives() {
     assert_eq!(std::str::from_utf8(&result.content).unwrap(), include_str!("elements.html"));
 }
 
-/// Every table and list of the page is sorted, so the order of the elements in the document is no matter.
+/// Every table and list of the page is sorted, so the order of the elements in the document is irrelevant.
 #[tokio::test]
 async fn the_order_of_the_document_is_no_matter() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ async fn nothing_outside_the_folder_is_read() {
     assert!(matches!(missing, Err(TransformError::NotFound(name)) if name == "b.xml"));
 }
 
-/// The processor itself could read `/etc/passwd`; what makes it do so must not reach it.
+/// The processor itself could read `/etc/passwd`; nothing that makes it do so may reach it.
 #[tokio::test]
 async fn a_stylesheet_cannot_read_other_files() {
     let read = "<xsl:template match='/'><xsl:copy-of select=\"document('/etc/passwd')\"/></xsl:template>";
@@ -127,12 +127,12 @@ async fn long_results_and_long_documents_are_refused() {
     assert!(matches!(outcome, Err(TransformError::TooLarge(..))));
 }
 
-/// More than may wait are refused at once; the others all get the result.
+/// Requests beyond the limit are refused at once; the others all get the result.
 #[tokio::test]
 async fn the_number_that_waits_is_bounded() {
     let folder = shipped();
     let transformer = Transformer::new(&folder, Limits { processes: 1, cpu_seconds: 5 }).unwrap();
-    // Futures that are polled once each hold their place.
+    // Futures polled once each hold their permit.
     let mut waiting = Vec::new();
     for _ in 0..=WAITING_MAX {
         let mut future = Box::pin(transformer.transform("elements.xsl", "elements.xml"));

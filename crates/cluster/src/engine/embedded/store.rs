@@ -1,4 +1,4 @@
-//! The file and its statements.
+//! The database file and its statements.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
@@ -11,22 +11,23 @@ use super::{EngineError, NodeChange};
 use crate::clock::moment;
 
 const FILE: &str = "sessions.db";
-/// Marks the file as ours (SQLite's `application_id`): "brem".
+/// Marks the file as breme's (SQLite's `application_id`): "brem".
 const APPLICATION: i32 = 0x6272_656d;
 const VERSION: i32 = 1;
-/// The length to which the log is cut after a checkpoint, bytes.
+/// The length to which the log is truncated after a checkpoint, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
-/// Expired registers deleted at a time, so that requests do not wait long.
+/// Number of expired registers deleted at a time, so that requests do not wait long.
 const PURGE_MAX: usize = 1_000;
-/// The same error is reported at most this often: on a full disk, small transactions succeed between those that fail.
+/// Minimum interval between reports of the same error: on a full disk, small transactions succeed between those that
+/// fail.
 const REPORT_INTERVAL_MS: i64 = 10_000;
 
-/// The index is written with each change of a session. It is a twelfth of the bytes if 8 changes share a transaction, a
-/// fifth if each has its own, next to nothing in larger ones, and at most 6 µs of CPU time for each change; without it,
-/// a scan for expired sessions would read the whole file.
+/// The index is updated with each change of a session. That is a twelfth of the bytes if 8 changes share a transaction,
+/// a fifth if each has its own, next to nothing in larger ones, and at most 6 µs of CPU time for each change; without
+/// it, a scan for expired sessions would read the whole file.
 ///
-/// `sequence` is never used twice, so that no compare-and-set that was meant for an earlier value takes effect on a
-/// later one: the last is stored apart from the registers, which expire.
+/// A `sequence` is never reused, so that no compare-and-set intended for an earlier value takes effect on a later one:
+/// the last one is stored separately from the registers, which expire.
 const SCHEMA: &str = "
     CREATE TABLE registers (name TEXT PRIMARY KEY, sequence INTEGER NOT NULL, value BLOB NOT NULL, expires INTEGER)
         STRICT;
@@ -44,19 +45,18 @@ const REPLACE: &str = "
 const PURGE: &str = "
     DELETE FROM registers WHERE rowid IN (SELECT rowid FROM registers WHERE expires <= ?1 LIMIT ?2)";
 
-/// The registers in the file.
 pub(super) struct Store {
     path: PathBuf,
     durability: Durability,
     clock: Clock,
-    /// `None` after an error of a commit, until it is opened again: only the file knows what took effect.
+    /// `None` after a failed commit, until it is reopened: only the file shows what took effect.
     connection: Option<Connection>,
-    /// The last error that was reported, and when.
+    /// The last reported error, and when.
     reported: Option<(String, i64)>,
 }
 
-/// The time since 1970 in milliseconds, without the jumps of the system's clock while the process runs: a jump must not
-/// end sessions early.
+/// Milliseconds since 1970, without the jumps of the system's clock while the process runs: a jump must not end
+/// sessions early.
 struct Clock {
     started: Moment,
 }
@@ -82,7 +82,7 @@ impl Store {
         Ok(Self { path, durability, clock: Clock::start(), connection: Some(connection), reported: None })
     }
 
-    /// Executes the requests in turn, in one transaction.
+    /// Executes the requests in order, in one transaction.
     pub(super) fn execute(&mut self, requests: &[EngineRequest]) -> Vec<EngineResponse> {
         let now = self.clock.now();
         match self.connected().and_then(|connection| transact(connection, now, requests)) {
@@ -107,7 +107,7 @@ impl Store {
     pub(super) fn purge(&mut self) {
         let now = self.clock.now();
         if let Some(connection) = &self.connection {
-            // It is tried again soon, and reads do not see them anyway.
+            // It is retried soon, and reads ignore them anyway.
             let _ = connection.execute(PURGE, params![now, PURGE_MAX]);
         }
     }
