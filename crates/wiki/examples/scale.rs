@@ -1,4 +1,4 @@
-//! How the SQLite database behaves with many pages: prints the table of docs/WIKI.md, section "Scale".
+//! Measures the SQLite database with many pages: prints the table of docs/WIKI.md, section "Scale".
 //!
 //! ```text
 //! cargo run --release -p breme-wiki --example scale -- FOLDER [PAGES …]
@@ -53,7 +53,7 @@ async fn measure(path: &Path, count: u64) -> Outcome {
     let mut importing = Stopwatch::stopped();
     for from in (0..count).step_by(IMPORT_CHUNK as usize) {
         let pages: Vec<Write> = (from..count.min(from + IMPORT_CHUNK)).map(page).collect();
-        // What makes the pages is not part of the measurement.
+        // Generating the pages is not part of the measurement.
         importing.resume();
         database.import(Box::new(pages.into_iter())).await?;
         importing.stop();
@@ -222,7 +222,7 @@ impl Random {
         self.next() % end
     }
 
-    /// A rank in the vocabulary, with frequencies after Zipf's law.
+    /// A rank in the vocabulary, with Zipf-distributed frequencies.
     fn rank(&mut self) -> u64 {
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         (VOCABULARY as f64).powf(share) as u64 - 1
@@ -267,7 +267,7 @@ fn page(number: u64) -> Write {
     Write { name: name(number), condition: Condition::Any, action, author, comment, time: 1_700_000_000_000 }
 }
 
-/// A part of a name, of one to ten characters, as somebody types it.
+/// Part of a name, of one to ten characters, as typed by a user.
 fn title_query(seed: u64, count: u64) -> String {
     let mut random = Random(seed ^ 0x0071_71e5);
     let name = name(random.below(count));
@@ -276,7 +276,7 @@ fn title_query(seed: u64, count: u64) -> String {
     characters[from..].iter().take(1 + random.below(10) as usize).collect()
 }
 
-/// One to three words: a third of the queries has frequent ones, the others are of all ranks.
+/// One to three words: in a third of the queries frequent ones, in the others of any rank.
 fn text_query(seed: u64) -> String {
     let mut random = Random(seed ^ 0x7e97);
     let is_frequent = random.below(3) == 0;

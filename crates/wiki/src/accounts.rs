@@ -1,4 +1,4 @@
-//! Accounts, sessions and API tokens, among the database's values.
+//! Accounts, sessions and API tokens, stored as values of the database.
 //!
 //! | key | value |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `session:DIGEST` | [`Session`] as JSON, under the SHA-256 of the cookie |
 //! | `token:DIGEST` | [`Token`] as JSON, under the SHA-256 of the token |
 //!
-//! Whoever reads the database can sign in as nobody: passwords are hashed with Argon2id, and cookies and tokens, which
-//! have 256 random bits, with SHA-256.
+//! Read access to the database does not allow anyone to sign in: passwords are hashed with Argon2id, and cookies and
+//! tokens, which have 256 random bits, with SHA-256.
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
@@ -21,51 +21,40 @@ use crate::page::Millis;
 
 /// How long a session lasts, ms.
 pub const SESSION_MILLIS: Millis = 30 * 24 * 3600 * 1000;
-/// The shortest password.
 pub const PASSWORD_CHARS_MIN: usize = 10;
-/// The longest password, bytes, as its hash takes time.
+/// Limit of a password, in bytes, since hashing takes time.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
-/// What tokens begin with, so that people and secret scanners recognise them.
+/// The prefix of tokens, by which people and secret scanners recognise them.
 pub const TOKEN_PREFIX: &str = "breme_";
 
-/// What a user or a token may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Read pages.
     Read,
-    /// Read and change pages.
     Write,
 }
 
-/// An account.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct User {
     /// Argon2id, with its parameters and salt (PHC string).
     pub password: String,
-    /// What the user may do.
     pub scope: Scope,
-    /// When the password was set: earlier sessions are over.
+    /// When the password was set: earlier sessions are invalid.
     pub since: Millis,
 }
 
-/// A browser that has signed in.
+/// A signed-in browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// The account.
     pub user: String,
-    /// When it began.
     pub since: Millis,
 }
 
-/// A program that may use the API.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Token {
-    /// What it is for: the author of its changes.
+    /// The purpose, and the author of its changes.
     pub label: String,
-    /// What it may do.
     pub scope: Scope,
-    /// When it was made.
     pub since: Millis,
 }
 
@@ -74,11 +63,9 @@ pub struct Token {
 pub enum AccountError {
     /// The password is too short or too long.
     Password,
-    /// There is one of that name already.
     Taken,
-    /// The operating system gives no random numbers, or the hash failed.
+    /// The operating system returned no random numbers, or the hash failed.
     Random(String),
-    /// The database failed.
     Database(DatabaseError),
 }
 
@@ -110,7 +97,7 @@ impl From<DatabaseError> for AccountError {
 ///
 /// # Errors
 ///
-/// The operating system gives none.
+/// The operating system returned none.
 pub fn secret() -> Result<String, AccountError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| AccountError::Random(error.to_string()))?;
@@ -141,7 +128,7 @@ pub fn hash(password: &str) -> Result<String, AccountError> {
     Ok(Argon2::default().hash_password(password.as_bytes(), &salt).map_err(|error| fault(&error))?.to_string())
 }
 
-/// Whether the password is the one of the hash. It takes as long as [`hash`].
+/// Whether the password matches the hash. Takes as long as [`hash`].
 #[must_use]
 pub fn is_password(password: &str, hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else { return false };
@@ -161,7 +148,7 @@ pub async fn add_user(database: &dyn Database, name: &Name, password: &str, scop
     }
 }
 
-/// Gives an account another password, and ends its sessions. Returns whether there is such an account.
+/// Sets another password for an account, and ends its sessions. Returns whether there is such an account.
 ///
 /// # Errors
 ///
@@ -172,7 +159,7 @@ pub async fn set_password(database: &dyn Database, name: &Name, password: &str) 
     Ok(database.set_value(&format!("user:{name}"), None, Some(&written(&user))).await?)
 }
 
-/// Removes an account, and with it its sessions. Returns whether there was one.
+/// Removes an account and its sessions. Returns whether there was one.
 ///
 /// # Errors
 ///
@@ -222,7 +209,7 @@ pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String
     Ok(secret)
 }
 
-/// The account of a session that is not over.
+/// The account of a session that has not expired.
 ///
 /// # Errors
 ///
@@ -244,7 +231,7 @@ pub async fn end_session(database: &dyn Database, secret: &str) -> Result<(), Da
     database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, None).await.map(drop)
 }
 
-/// Removes the sessions that are over. Returns how many.
+/// Removes expired sessions. Returns how many.
 ///
 /// # Errors
 ///
@@ -260,7 +247,7 @@ pub async fn remove_expired_sessions(database: &dyn Database) -> Result<usize, D
     Ok(removed)
 }
 
-/// Makes a token. It is returned once: only its digest is stored.
+/// Creates a token. It is returned only here: the database stores its digest.
 ///
 /// # Errors
 ///
@@ -272,7 +259,7 @@ pub async fn add_token(database: &dyn Database, label: &Name, scope: Scope) -> R
     Ok(secret)
 }
 
-/// What a token may do, if it is one.
+/// The scope of a token; none if it is invalid.
 ///
 /// # Errors
 ///

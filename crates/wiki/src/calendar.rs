@@ -1,17 +1,16 @@
-//! Instants as dates.
+//! Formats instants as dates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::page::Millis;
 
-/// Now.
 #[must_use]
 pub fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
-/// As in HTTP headers.
+/// In the format of HTTP headers.
 #[must_use]
 pub fn http_date(time: Millis) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(u64::try_from(time).unwrap_or(0)))

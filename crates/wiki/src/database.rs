@@ -1,7 +1,7 @@
-//! The operations that every database of the wiki offers.
+//! The operations common to all databases of the wiki.
 //!
-//! Writes are durable when they return: with SQLite in WAL mode and `synchronous=FULL`, with PostgreSQL by its
-//! `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
+//! Writes are durable when they return: with SQLite in WAL mode and `synchronous=FULL`, with PostgreSQL according to
+//! its `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
 mod effects;
 mod operation;
@@ -27,30 +27,30 @@ use self::words::Rating;
 use crate::name::Name;
 use crate::page::{Action, AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write};
 
-/// The most results that one call returns, whatever its `limit` says.
+/// Limit of the results of one call, whatever its `limit`.
 pub const RESULTS_MAX: usize = 1000;
 
-/// The most surrogate keys that wait for an edge. An edge that is further behind has to purge everything: its queue is
-/// replaced by [`keys::EVERYTHING`].
+/// Limit of the surrogate keys queued for an edge. An edge that lags further behind has to purge everything: its queue
+/// is replaced by [`keys::EVERYTHING`].
 pub const PURGES_QUEUED_MAX: u64 = 10_000;
 
-/// The most lines that [`Database::verify`] returns.
+/// Limit of the lines that [`Database::verify`] returns.
 pub const FAULTS_MAX: usize = 100;
 
-/// The most writes in one transaction of an import, and about how many bytes of memory they take. The larger a
-/// transaction, the less often a page of the file is written, and the fewer parts of the search indexes are merged.
-/// While one is carried out, the next is prepared: two are in memory, 512 MiB. With SQLite's cache, an import of pages
-/// of 5 kB occupied 1.0 GB at most.
+/// Limits of the writes in one transaction of an import, and of their approximate memory. The larger a transaction, the
+/// less often a page of the file is written, and the fewer parts of the search indexes are merged. While one is
+/// executed, the next is prepared: two are in memory, 512 MiB. With SQLite's cache, an import of pages of 5 kB took 1.0
+/// GB at most.
 const IMPORT_WRITES_MAX: usize = 32_768;
 const IMPORT_BYTES_MAX: usize = 256 << 20;
 
-/// Larger texts and attachments are prepared for a write on a thread that may block.
+/// Larger texts and attachments are prepared for a write on a blocking thread.
 const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// The most names that a search for titles compares with its query.
+/// Limit of the names that a title search compares with its query.
 const TITLE_CANDIDATES_MAX: usize = 5000;
 
-/// The most texts that a full-text search reads and rates.
+/// Limit of the texts that a full-text search reads and rates.
 const TEXT_CANDIDATES_MAX: usize = 200;
 
 /// Opens the database that `target` names: `postgres://…`, or the path of a SQLite file, which is created if needed.
@@ -69,7 +69,7 @@ pub async fn open(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     Ok(Arc::new(database))
 }
 
-/// Opens the database that `target` names for reading, also while a wiki uses it: for checks and exports.
+/// Opens the database that `target` names read-only, even while a wiki uses it: for checks and exports.
 ///
 /// # Errors
 ///
@@ -81,14 +81,14 @@ pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseErr
     Ok(Arc::new(SqliteDatabase::open_to_read(Path::new(target))?))
 }
 
-/// Opens the database that `target` names to change values (accounts, tokens), also while a wiki uses it.
+/// Opens the database that `target` names to change values (accounts, tokens), even while a wiki uses it.
 ///
 /// # Errors
 ///
 /// It cannot be used; see the errors of the engine.
 pub async fn open_for_values(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
     match open(target).await {
-        // A wiki has the file.
+        // A wiki uses the file.
         Err(error) if error.is_temporary => {
             let database = SqliteDatabase::open_for_values(Path::new(target)).map_err(|_| error)?;
             Ok(Arc::new(database))
@@ -97,11 +97,11 @@ pub async fn open_for_values(target: &str) -> Result<Arc<dyn Database>, Database
     }
 }
 
-/// Copies the database that `target` names to the new file `to`, also while a wiki uses it.
+/// Copies the database that `target` names to the new file `to`, even while a wiki uses it.
 ///
 /// # Errors
 ///
-/// `to` exists, the copy fails, or the database has tools of its own for copies.
+/// `to` exists, the copy fails, or the database has its own tools for copies.
 pub async fn backup(target: &str, to: &Path) -> Result<(), DatabaseError> {
     if is_postgres(target) {
         let reason = String::from("PostgreSQL has its own tool for this: pg_dump --schema=wiki --format=custom URL");
@@ -118,10 +118,9 @@ pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
 /// Pages with their history, searches, attachments, and the queues of purges.
 #[async_trait]
 pub trait Database: Send + Sync {
-    /// The page of that name.
     async fn page(&self, name: &Name) -> Result<Found, DatabaseError>;
 
-    /// The page of that name, if it is in memory as the last commit left it.
+    /// The page of that name, if it is cached in its last committed state.
     fn page_in_memory(&self, name: &Name) -> Option<Arc<Page>> {
         let _ = name;
         None
@@ -130,60 +129,60 @@ pub trait Database: Send + Sync {
     /// One revision of a page, with its contents.
     async fn revision(&self, name: &Name, revision: u64) -> Result<Option<Revision>, DatabaseError>;
 
-    /// The changes to a page, the newest first, from before revision `before`.
+    /// The changes to a page, newest first, from before revision `before`.
     async fn history(&self, name: &Name, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError>;
 
-    /// The pages that link to `name`, in order of their names, after `after`.
+    /// The pages that link to `name`, sorted by name, after `after`.
     async fn backlinks(&self, name: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError>;
 
-    /// All pages in order of their names, after `after`.
+    /// All pages sorted by name, after `after`.
     async fn list(&self, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError>;
 
-    /// The changes to all pages, the newest first, from before `before` in their sequence.
+    /// The changes to all pages, newest first, from before `before` in their sequence.
     async fn recent(&self, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError>;
 
-    /// Pages whose names contain `text`, whatever the case; names that begin with it first.
+    /// Pages whose names contain `text`, ignoring case; names that begin with it first.
     async fn search_titles(&self, text: &str, limit: usize) -> Result<Vec<Match>, DatabaseError>;
 
-    /// Pages whose text contains all words of `text`, the best match first.
+    /// Pages whose text contains all words of `text`, best match first.
     async fn search_text(&self, text: &str, limit: usize) -> Result<Vec<Match>, DatabaseError>;
 
     /// Pages with a field at `path` (keys joined by dots) that equals `value`; any value if `None`.
     async fn search_fields(&self, path: &str, value: Option<&Value>, limit: usize)
     -> Result<Vec<Match>, DatabaseError>;
 
-    /// The attachments of a page, in order of their names. Those of a deleted page are kept, but not shown.
+    /// The attachments of a page, sorted by name. Those of a deleted page are kept, but not shown.
     async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError>;
 
     /// An attachment with its bytes.
     async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError>;
 
-    /// Carries out one write, if its condition holds. Concurrent writes share one commit.
+    /// Executes one write, if its condition holds. Concurrent writes share one commit.
     async fn write(&self, write: Write) -> Result<Committed, WriteError>;
 
-    /// Carries out many writes without conditions, in large transactions: the import. Writes are taken from the
-    /// iterator, on a thread that may block, while those before are carried out.
+    /// Executes many writes without conditions, in large transactions: the import. Writes are taken from the iterator,
+    /// on a blocking thread, while earlier ones are executed.
     async fn import(&self, writes: Writes) -> Result<u64, DatabaseError>;
 
     /// Queues a surrogate key for all edges.
     async fn purge(&self, key: &str) -> Result<(), DatabaseError>;
 
-    /// The surrogate keys that `edge` has not yet confirmed, the oldest first, with their place in its queue; none for
-    /// an edge that was not set. An edge that is too far behind gets [`keys::EVERYTHING`] in place of
+    /// The surrogate keys that `edge` has not yet confirmed, oldest first, with their positions in its queue; none for
+    /// an edge that was not set. An edge that lags too far behind gets [`keys::EVERYTHING`] instead of
     /// [`PURGES_QUEUED_MAX`] keys.
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
 
     /// Removes the keys up to `through` from the queue of `edge`.
     async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError>;
 
-    /// Sets which edges receive purges: each write from now on queues its keys for each of them. A new one begins with
-    /// an empty queue; the queue of one that is no longer listed is deleted, so that it cannot grow for ever.
+    /// Sets which edges receive purges: each later write queues its keys for each of them. A new one begins with an
+    /// empty queue; the queue of one that is no longer listed is deleted, so that it cannot grow forever.
     async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError>;
 
-    /// A value that the wiki keeps for itself: a secret, an account, a token.
+    /// An internal value of the wiki: a secret, an account, a token.
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError>;
 
-    /// Sets such a value, or removes it; only if it is `expected` now, where that is given.
+    /// Sets such a value, or removes it; if `expected` is given, only if that is the current value.
     async fn set_value(
         &self,
         key: &str,
@@ -191,35 +190,33 @@ pub trait Database: Send + Sync {
         value: Option<&str>,
     ) -> Result<bool, DatabaseError>;
 
-    /// The values whose keys begin with `prefix`, in order of their keys.
+    /// The values whose keys begin with `prefix`, sorted by key.
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError>;
 
-    /// Whether it answers.
+    /// Checks that it responds.
     async fn ping(&self) -> Result<(), DatabaseError>;
 
-    /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each fault.
+    /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each error.
     async fn verify(&self) -> Result<Vec<String>, DatabaseError>;
 }
 
-/// Why a database could not do its work.
+/// Why a database operation failed.
 #[derive(Debug)]
 pub struct DatabaseError {
-    /// What was to be done.
+    /// The attempted action.
     pub action: &'static str,
-    /// What the database reported.
     pub reason: String,
-    /// Whether the same operation may succeed later (the database is unreachable, busy or full).
+    /// Whether a retry may succeed (the database is unreachable, busy or full).
     pub is_temporary: bool,
 }
 
-/// Why a write was not carried out.
+/// Why a write was not executed.
 #[derive(Debug)]
 pub enum WriteError {
-    /// Its condition did not hold: what the name leads to now.
+    /// Its condition did not hold: the current state of the name.
     Conflict(Found),
-    /// There is no such page, or no such attachment.
+    /// There is no such page or attachment.
     Missing,
-    /// The new name of a renamed page is taken.
     NameTaken,
     /// The database failed. Nothing of the write was stored, unless the connection was lost at the commit.
     Database(DatabaseError),
@@ -238,7 +235,7 @@ impl DatabaseError {
         Self { action, reason: reason.to_owned(), is_temporary: true }
     }
 
-    /// A write where nothing is written.
+    /// A write to a read-only database.
     fn open_for_reading() -> Self {
         Self { action: "write", reason: "it is open for reading".to_owned(), is_temporary: false }
     }
@@ -254,7 +251,7 @@ fn is_postgres(target: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| target.starts_with(scheme))
 }
 
-/// A number as the databases keep it, which have no larger ones.
+/// Clamps a number to the range of the databases.
 fn clamp(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -267,7 +264,6 @@ fn without_excerpts(names: Vec<Name>) -> Vec<Match> {
     names.into_iter().map(|name| Match { name, excerpt: String::new() }).collect()
 }
 
-/// Prepares one write.
 async fn prepare(write: Write, texts: Texts) -> Result<Prepared, DatabaseError> {
     if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
         return Ok(Prepared::new(write, texts));
@@ -276,7 +272,7 @@ async fn prepare(write: Write, texts: Texts) -> Result<Prepared, DatabaseError> 
     task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
 }
 
-/// Prepares writes for an import, one chunk while the one before is carried out.
+/// Prepares the writes of an import, one chunk while the previous one is executed.
 async fn in_chunks<F>(writes: Writes, texts: Texts, carry_out: impl Fn(Import) -> F) -> Result<u64, DatabaseError>
 where
     F: Future<Output = Result<u64, DatabaseError>>,
@@ -313,7 +309,7 @@ fn chunk(writes: &mut Writes, texts: Texts) -> Import {
     Import { writes: chunk, words: words.into_sorted() }
 }
 
-/// The best of the rated pages, the best first.
+/// The best of the rated pages, best first.
 fn best(mut rated: Vec<(String, Rating)>, limit: usize) -> Vec<Match> {
     rated.sort_by(|(name, a), (other, b)| b.score.total_cmp(&a.score).then_with(|| name.cmp(other)));
     let to_match =
@@ -321,21 +317,20 @@ fn best(mut rated: Vec<(String, Rating)>, limit: usize) -> Vec<Match> {
     rated.into_iter().take(limit).filter_map(to_match).collect()
 }
 
-/// The surrogate keys under which caches keep the wiki's responses.
+/// The surrogate keys under which caches store the wiki's responses.
 pub mod keys {
     use crate::name::Name;
 
-    /// Everything that the wiki serves: each response has this key. It is queued for an edge that was unreachable for
-    /// too long to keep all keys.
+    /// The key of every response. It is queued for an edge that was unreachable for too long to keep all keys.
     pub const EVERYTHING: &str = "wiki";
-    /// Everything that shows lists of pages: the index, searches, suggestions.
+    /// Responses that show lists of pages: the index, searches, suggestions.
     pub const LISTS: &str = "lists";
-    /// Everything that shows recent changes.
+    /// Responses that show recent changes.
     pub const CHANGES: &str = "changes";
     /// All HTML, which depends on the program's templates.
     pub const TEMPLATES: &str = "templates";
 
-    /// Everything that shows the page `name`: letters and digits of ASCII as they are, other bytes as `_XX`, as
+    /// Responses that show the page `name`: ASCII letters and digits are unchanged, other bytes become `_XX`, since
     /// surrogate keys are separated by spaces.
     #[must_use]
     pub fn page(name: &Name) -> String {

@@ -1,10 +1,9 @@
-//! Bytes and their digests as text.
+//! Text forms of bytes and digests.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

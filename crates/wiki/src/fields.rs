@@ -1,4 +1,4 @@
-//! Fields of pages as text: the box of the edit form, and the front matter of Markdown files.
+//! Fields of pages as text, for the edit form and the front matter of Markdown files.
 //!
 //! ```text
 //! ---
@@ -9,8 +9,8 @@
 //! The text of the page.
 //! ```
 //!
-//! A line has a key, a colon, and a value: JSON, or else plain text. Each object of fields can be written in this way
-//! and reads as the same.
+//! A line consists of a key, a colon, and a value: JSON, or else plain text. Every object of fields can be written in
+//! this form and is read back unchanged.
 
 use std::fmt;
 
@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use crate::page::{Content, Fields};
 
-/// The most fields of a page.
+/// Limit of the fields of a page.
 pub const FIELDS_MAX: usize = 200;
 
-/// The key under which a file says where its page redirects to.
+/// The key for the target of a page's redirect.
 const REDIRECT: &str = "$redirect";
 
 /// The line before and after front matter.
@@ -30,9 +30,8 @@ const FENCE: &str = "---";
 /// A line that is not a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldsError {
-    /// The number of the line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
     pub problem: &'static str,
 }
 
@@ -44,7 +43,7 @@ impl fmt::Display for FieldsError {
 
 impl std::error::Error for FieldsError {}
 
-/// Reads lines of fields; empty lines are skipped.
+/// Parses lines of fields; empty lines are skipped.
 ///
 /// # Errors
 ///
@@ -95,7 +94,7 @@ fn key_text(key: &str) -> String {
     if is_plain { key.to_owned() } else { Value::from(key).to_string() }
 }
 
-/// A text as it is if it reads as itself, in YAML as well as here; everything else as JSON.
+/// A text unquoted if it is read back as itself, in YAML as well as here; everything else as JSON.
 fn value_text(value: &Value) -> String {
     const WORDS: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "null", "none"];
     match value {
@@ -125,7 +124,7 @@ pub fn to_markdown(content: &Content) -> String {
     format!("{FENCE}\n{fields}{FENCE}\n{}", content.text)
 }
 
-/// The contents of a page from a Markdown file. A file whose beginning is not front matter is text from its first line.
+/// Parses the contents of a page from a Markdown file. A file without front matter is text from its first line.
 #[must_use]
 pub fn from_markdown(file: &str) -> Content {
     let Some((mut fields, text)) = front_matter(file) else {

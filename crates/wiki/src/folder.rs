@@ -16,30 +16,26 @@ use crate::web::media_type;
 
 const ENDING: &str = ".md";
 const FILES_ENDING: &str = ".files";
-/// Pages that are listed at a time.
+/// Pages listed at a time.
 const BATCH: usize = 500;
 
-/// What was copied.
+/// Numbers of copied items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Pages.
     pub pages: u64,
-    /// Attachments.
     pub attachments: u64,
 }
 
-/// Why it could not be done.
+/// Why an import or export failed.
 #[derive(Debug)]
 pub enum FolderError {
-    /// A file or folder cannot be read or written.
     File(PathBuf, io::Error),
-    /// The name of a file is no name of a page.
+    /// The name of a file is not a valid name of a page.
     Name(PathBuf, String),
-    /// A symbolic link in a folder to import could lead to any file of this machine.
+    /// A symbolic link in a folder to import could point to any file of this machine.
     Link(PathBuf),
-    /// The folder for an export has files in it already.
+    /// The export folder is not empty.
     NotEmpty(PathBuf),
-    /// The database failed.
     Database(DatabaseError),
 }
 
@@ -71,7 +67,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> FolderError {
     move |error| FolderError::File(path.to_owned(), error)
 }
 
-/// Whether it is a file, and neither a folder nor a device.
+/// Whether it is a regular file.
 fn is_file(path: &Path) -> Result<bool, FolderError> {
     let metadata = fs::symlink_metadata(path).map_err(at(path))?;
     if metadata.is_symlink() { Err(FolderError::Link(path.to_owned())) } else { Ok(metadata.is_file()) }
@@ -92,7 +88,7 @@ pub async fn export(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
     loop {
         let names = database.list(after.as_ref(), BATCH).await?;
         for name in &names {
-            // A page that was deleted in the meantime is left out.
+            // A page deleted in the meantime is skipped.
             let Found::Page(page) = database.page(name).await? else { continue };
             let path = folder.join(format!("{name}{ENDING}"));
             fs::write(&path, to_markdown(&page.content)).map_err(at(&path))?;
@@ -113,7 +109,7 @@ pub async fn export(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
     }
 }
 
-/// Reads a folder of Markdown files; pages that exist get a new revision. Files with other endings are left alone.
+/// Reads a folder of Markdown files; existing pages get a new revision. Files with other extensions are ignored.
 ///
 /// # Errors
 ///
@@ -179,7 +175,7 @@ fn write(name: Name, action: Action) -> Write {
     Write { name, condition: Condition::Any, action, author: None, comment: "Import".to_owned(), time: now() }
 }
 
-/// Writes what `read` makes of all items, up to the first failure.
+/// Imports what `read` returns for all items, up to the first failure.
 async fn import_all<T: 'static>(
     database: &dyn Database,
     items: impl IntoIterator<Item = T, IntoIter: Send + 'static>,
@@ -189,7 +185,7 @@ async fn import_all<T: 'static>(
     let writes = items.into_iter().map_while(move |item| match read(item) {
         Ok(write) => Some(write),
         Err(error) => {
-            // Nobody waits for it only if the database has failed first.
+            // The receiver is dropped only if the database has failed first.
             let _ = failure.send(error);
             None
         }

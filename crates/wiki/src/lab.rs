@@ -11,12 +11,11 @@ use crate::database::{Database, DatabaseError};
 use crate::name::Name;
 use crate::page::{Action, Condition, Content, Write};
 
-/// The longest word of a text.
 const WORD_LETTERS_MAX: u64 = 10;
 /// The seed of the texts: every run has the same pages.
 const SEED: u64 = 1;
 
-/// The length of a page's text: `5000`, or evenly from `100..10000`. Bytes.
+/// The length of a page's text in bytes: `5000`, or uniformly distributed over `100..10000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageBytes(RangeInclusive<u64>);
 

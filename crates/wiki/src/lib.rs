@@ -1,18 +1,18 @@
-//! The wiki behind `breme wiki`: an axum application over a database of pages.
+//! The wiki of `breme wiki`: an axum application on a database of pages.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | [`name`] | names of pages: normalised, safe in paths and file names |
-//! | [`page`] | pages, revisions, changes: what the database keeps and returns |
-//! | [`database`] | the operations that every database offers |
+//! | [`page`] | pages, revisions, changes: the types of the database |
+//! | [`database`] | the operations common to all databases |
 //! | [`render`], [`merge`], [`fields`] | Markdown → safe HTML; differences and merges; fields as text |
 //! | [`web`], `views` | the application: requests → responses; HTML |
 //! | [`accounts`] | accounts, sessions, tokens |
-//! | [`purging`] | purges at the caches in front |
+//! | [`purges`] | purges of the caches in front |
 //! | [`folder`] | a wiki as a folder of Markdown files |
 //! | [`lab`] | pages with random text, for measurements |
 //! | `digest` | bytes and digests as text |
-//! | [`settings`] | what an operator chooses |
+//! | [`settings`] | the operator's settings |
 
 pub mod accounts;
 pub mod calendar;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use similar::{ChangeTag, TextDiff};
 
-/// Texts with more lines than that, all together, are not merged: the work can grow with the square of the lines.
+/// Texts with more lines than this in total are not merged: the work can grow with the square of the lines.
 const MERGE_LINES_MAX: usize = 30_000;
 
-/// The time for a comparison by lines, and for that of words in all changed lines; past it the result is coarser.
+/// Time limit for a comparison by lines, and for that of words in all changed lines; beyond it the result is coarser.
 const DIFF_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Unchanged lines shown around each change.
@@ -17,9 +17,8 @@ const CONTEXT_LINES: usize = 3;
 /// The result of a three-way merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// Whether both sides changed different places. If not, the text has conflict markers.
+    /// Whether both sides changed different places. If not, the text contains conflict markers.
     pub is_clean: bool,
-    /// The merged text.
     pub text: String,
 }
 
@@ -33,7 +32,7 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Merge {
     if lines > MERGE_LINES_MAX {
         return Merge { is_clean: false, text: marked(ours, theirs) };
     }
-    // Without a last line break, the markers would follow the last line without one.
+    // Without a final line break, the markers would follow the last line directly.
     let (base, ours, theirs) = (ended(base), ended(ours), ended(theirs));
     match diffy::merge(&base, &ours, &theirs) {
         Ok(text) => Merge { is_clean: true, text },
@@ -55,7 +54,7 @@ fn marked(ours: &str, theirs: &str) -> String {
     format!("<<<<<<< your text\n{ours}\n=======\n{theirs}\n>>>>>>> the saved text\n")
 }
 
-/// The text with a line break at its end: whether the last line has one is no difference that anybody would see.
+/// The text with a final line break: whether there is one is not a visible difference.
 fn ended(text: &str) -> Cow<'_, str> {
     if text.is_empty() || text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) }
 }
@@ -63,7 +62,6 @@ fn ended(text: &str) -> Cow<'_, str> {
 /// A line of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffLine {
-    /// What happened to it.
     pub kind: Kind,
     /// Its number in the old text, and in the new one, from 1.
     pub numbers: (Option<usize>, Option<usize>),
@@ -74,15 +72,12 @@ pub struct DiffLine {
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is in both texts.
     Same,
-    /// It is in the old text only.
     Removed,
-    /// It is in the new text only.
     Added,
 }
 
-/// The places at which two texts differ, each with the lines around it.
+/// The differences of two texts, each with the lines around it.
 #[must_use]
 pub fn diff(old: &str, new: &str, by_words: bool) -> Vec<Vec<DiffLine>> {
     let (old, new) = (ended(old), ended(new));

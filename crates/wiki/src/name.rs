@@ -5,14 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-/// The longest name, bytes of UTF-8: a file `NAME.md` of an export fits into 255 bytes.
+/// Limit of a name in bytes of UTF-8: a file `NAME.md` of an export fits into 255 bytes.
 pub const NAME_BYTES_MAX: usize = 240;
 
 /// The study's request counter; a page cannot have its name.
 pub const COUNTER: &str = "stevec";
 
-/// The name of a page or of an attachment: in Unicode's NFC, with single spaces, without control characters, and safe
-/// as one segment of a path and as a file name.
+/// The name of a page or of an attachment: in Unicode NFC, with single spaces, without control characters, and safe as
+/// a path segment and as a file name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Box<str>);
@@ -20,15 +20,14 @@ pub struct Name(Box<str>);
 /// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// Nothing but white space.
+    /// Only white space.
     Empty,
     /// More than [`NAME_BYTES_MAX`] bytes.
     TooLong,
-    /// A character that no name may have.
+    /// A character that is not allowed in names.
     Character(char),
-    /// A name with a meaning of its own: [`COUNTER`].
+    /// A name with a special meaning: [`COUNTER`].
     Reserved,
-    /// It begins with a dot.
     LeadingDot,
 }
 
@@ -37,7 +36,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// What cannot be a name; see [`NameError`].
+    /// See [`NameError`].
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let name = plain(text).unwrap_or_else(|| normal(text));
         if name.is_empty() {
@@ -58,21 +57,19 @@ impl Name {
         Ok(Self(name.into()))
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A text in its normal form.
 fn normal(text: &str) -> String {
     let composed: String = text.nfc().collect();
     let words: Vec<&str> = composed.split(|c: char| c.is_whitespace() || c == '_').filter(|w| !w.is_empty()).collect();
     words.join(" ")
 }
 
-/// The same, many times as fast, of letters, digits, and single spaces or underscores between them; `None` of others.
+/// The same, many times as fast, for letters, digits, and single spaces or underscores between them; `None` for others.
 fn plain(text: &str) -> Option<String> {
     let mut name = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -14,81 +14,70 @@ pub type Millis = i64;
 /// The free-form fields of a page.
 pub type Fields = Map<String, Value>;
 
-/// A page as it is now.
+/// The current state of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// Its name.
     pub name: Name,
-    /// Its current revision: the first is 1; deleting and recreating continue the numbers.
+    /// The current revision: the first is 1; deletion and recreation continue the numbers.
     pub revision: u64,
-    /// How often the appearance of its links has changed: each time that a page to which it links appears or
-    /// disappears. Its HTML depends on this number and on `revision`, on nothing else.
+    /// Number of changes in the appearance of its links: each time that a page to which it links appears or disappears.
+    /// Its HTML depends only on this number and `revision`.
     pub links_version: u64,
     /// When the current revision was written.
     pub modified: Millis,
-    /// What the revision contains.
     pub content: Content,
-    /// The names in its links to which no page exists.
+    /// The targets of its links that do not exist.
     pub red_links: Vec<Name>,
 }
 
-/// The contents of one revision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Content {
     /// Markdown.
     pub text: String,
     /// Searchable free-form fields.
     pub fields: Fields,
-    /// Where the page leads instead of showing a text of its own.
+    /// The target, if the page is a redirect instead of a text.
     pub redirect: Option<Name>,
 }
 
-/// What a name leads to.
+/// The state of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// A page.
     Page(Arc<Page>),
-    /// A page that was deleted: its last revision is the deletion.
+    /// A deleted page: its last revision is the deletion.
     Deleted {
-        /// The revision that deleted it.
+        /// The deleting revision.
         revision: u64,
-        /// When.
         modified: Millis,
     },
     /// No page has ever had this name.
     Nothing,
 }
 
-/// One line of a page's history, or of the recent changes.
+/// An entry of a page's history, or of the recent changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The position in the sequence of all changes to the wiki; grows with each.
+    /// The position in the sequence of all changes to the wiki, ascending.
     pub sequence: u64,
-    /// The page.
     pub name: Name,
-    /// The revision that the change made.
+    /// The revision created by the change.
     pub revision: u64,
-    /// What kind of change.
     pub kind: ChangeKind,
-    /// When.
     pub time: Millis,
-    /// Who, if they had signed in or given a name.
+    /// The author, if signed in or named.
     pub author: Option<String>,
-    /// Why, in the author's words.
+    /// The author's explanation.
     pub comment: String,
     /// Bytes of text after the change.
     pub bytes: u64,
 }
 
-/// The kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     /// The first revision, or the first after a deletion.
     Created,
-    /// A new text.
     Edited,
-    /// The page was deleted.
     Deleted,
     /// The page has this name since this revision.
     Renamed,
@@ -97,7 +86,7 @@ pub enum ChangeKind {
 impl ChangeKind {
     const ALL: [Self; 4] = [Self::Created, Self::Edited, Self::Deleted, Self::Renamed];
 
-    /// The number by which databases keep it.
+    /// The number stored in databases.
     pub(crate) fn number(self) -> i64 {
         self as i64
     }
@@ -107,19 +96,17 @@ impl ChangeKind {
     }
 }
 
-/// One revision with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
-    /// Who, when, why.
     pub change: Change,
-    /// What it contains; `None` for a deletion.
+    /// `None` for a deletion.
     pub content: Option<Content>,
 }
 
-/// What must hold for a write to be carried out. It is checked in the transaction of the write.
+/// The condition of a write. It is checked in the write's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing: the last write wins.
+    /// None: the last write wins.
     Any,
     /// No page has the name (`If-None-Match: *`).
     Absent,
@@ -130,54 +117,44 @@ pub enum Condition {
 /// A write to one page.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The page.
     pub name: Name,
-    /// When it is carried out.
     pub condition: Condition,
-    /// What it does.
     pub action: Action,
-    /// Who.
     pub author: Option<String>,
-    /// Why.
     pub comment: String,
-    /// When.
     pub time: Millis,
 }
 
-/// What a write does.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Creates the page or gives it new contents.
+    /// Creates the page or replaces its contents.
     Save {
-        /// The contents.
         content: Content,
-        /// The pages to which the text links, each once.
+        /// The distinct pages to which the text links.
         links: Vec<Name>,
     },
-    /// Deletes the page; its history remains.
+    /// Deletes the page but keeps its history.
     Delete,
-    /// Gives the page, with its history, another name, which must be free; at the old one remains a redirect.
+    /// Moves the page with its history to another name, which must be free; a redirect remains at the old one.
     Rename {
         /// The new name.
         to: Name,
     },
-    /// Adds an attachment to the page, or replaces the one of that name. It makes no revision.
+    /// Adds an attachment to the page, or replaces the one of that name. Creates no revision.
     Attach {
-        /// Its name.
         file: Name,
-        /// Its media type.
         media_type: String,
-        /// Its bytes.
+        /// The content.
         bytes: Bytes,
     },
-    /// Removes an attachment. It makes no revision.
+    /// Removes an attachment. Creates no revision.
     Detach {
-        /// Its name.
+        /// Name of the attachment.
         file: Name,
     },
 }
 
-/// A write that is on disk.
+/// A durable write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The page's revision afterwards.
@@ -186,7 +163,7 @@ pub struct Committed {
     pub sequence: u64,
     /// Whether the page did not exist before.
     pub created: bool,
-    /// The pages whose representations changed: the page itself, and those whose links changed colour.
+    /// Pages whose representations changed: the page itself, and those whose links changed colour.
     pub changed: Vec<Name>,
     /// Whether the list of pages changed (a page appeared, disappeared or was renamed).
     pub list_changed: bool,
@@ -195,22 +172,18 @@ pub struct Committed {
 /// An attachment without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttachmentInfo {
-    /// Its name.
     pub file: Name,
-    /// Its media type.
     pub media_type: String,
-    /// Its length, bytes.
+    /// Length in bytes.
     pub bytes: u64,
     /// SHA-256 of its bytes, hexadecimal: its entity tag.
     pub digest: String,
-    /// When it was written.
     pub modified: Millis,
 }
 
 /// A result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Match {
-    /// The page.
     pub name: Name,
     /// The text around the first match, with the matching words between U+E000 and U+E001; empty for titles.
     pub excerpt: String,

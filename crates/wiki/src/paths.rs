@@ -4,7 +4,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::name::Name;
 
-/// What a segment of a path holds as it is: RFC 3986's unreserved characters, and those without a meaning here.
+/// Characters of a path segment that are not encoded: RFC 3986's unreserved characters, and those without a meaning
+/// here.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -15,25 +16,23 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b')')
     .remove(b',');
 
-/// A name as the segment of a path: spaces become underscores.
+/// A name as a path segment: spaces become underscores.
 #[must_use]
 pub fn segment(name: &Name) -> String {
     utf8_percent_encode(&name.as_str().replace(' ', "_"), SEGMENT).to_string()
 }
 
-/// The path of a page.
 #[must_use]
 pub fn page(name: &Name) -> String {
     format!("/wiki/{}", segment(name))
 }
 
-/// The path of something that belongs to a page: `edit`, `history`, `revisions/3`.
+/// The path of a part of a page: `edit`, `history`, `revisions/3`.
 #[must_use]
 pub fn of_page(name: &Name, what: &str) -> String {
     format!("/wiki/{}/{what}", segment(name))
 }
 
-/// The path of an attachment.
 #[must_use]
 pub fn attachment(name: &Name, file: &Name) -> String {
     format!("/wiki/{}/files/{}", segment(name), segment(file))

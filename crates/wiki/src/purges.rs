@@ -1,12 +1,12 @@
-//! Purges at the caches in front.
+//! Purges of the caches in front.
 //!
-//! The transaction of a change also queues its surrogate keys for each edge, so that no purge is forgotten, whatever
-//! ends when. One task for each edge sends what is queued, in order, and removes what the edge has confirmed. An edge
-//! that does not confirm in time is dead: no writer waits for it, and its queue grows until it is back.
+//! The transaction of a change also queues its surrogate keys for each edge, so that no purge is lost in a crash. One
+//! task per edge sends the queued keys in order, and removes those that the edge has confirmed. An edge that does not
+//! confirm in time is dead: no writer waits for it, and its queue grows until it is back.
 //!
 //! A writer that waits for the edges takes a ticket after its commit. The task reads the last ticket *before* it reads
-//! the queue, so when the queue is empty, the purges of that ticket's change are confirmed. As `breme proxy` does not
-//! store a response that was requested before a purge, no edge then serves anything older than the change.
+//! the queue, so when the queue is empty, the purges of that ticket's change are confirmed. Since `breme proxy` does
+//! not store a response that was requested before a purge, no edge then serves anything older than the change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use tokio::time::{sleep, timeout};
 use crate::database::{Database, DatabaseError, keys};
 use crate::settings::{Edge, Settings};
 
-/// The keys that are read from a queue at once. From an edge that has missed as many, everything is purged.
+/// Number of keys read from a queue at once. An edge that has missed as many purges everything.
 const BATCH: usize = 1000;
-/// How long a dead edge is left alone before the next attempt, at first and at last.
+/// Shortest and longest pause before the next attempt on a dead edge.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
-/// How often a queue is looked at without a change: other processes may share the database.
+/// How often a queue is read without a change: other processes may share the database.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What is read of an edge's response.
+/// Limit of what is read of an edge's response.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// The edges of a wiki. Copies share them.
@@ -45,11 +45,11 @@ pub struct Edges {
     edge_timeout: Duration,
 }
 
-/// One edge, and what has become of its purges.
+/// One edge with the state of its purges.
 #[derive(Debug)]
 struct Lane {
     edge: Edge,
-    /// The last ticket that a writer took.
+    /// The last ticket taken by a writer.
     requested: AtomicU64,
     /// The last ticket whose change the edge has confirmed.
     confirmed: watch::Sender<u64>,
@@ -74,18 +74,16 @@ impl From<DatabaseError> for Failure {
 /// An edge, for metrics.
 #[derive(Clone, Debug)]
 pub struct EdgeState {
-    /// Its host and port.
     pub authority: String,
     /// Whether it confirmed its last purge in time.
     pub is_live: bool,
-    /// Purges that it has confirmed.
+    /// Confirmed purges.
     pub sent: u64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failed: u64,
 }
 
 impl Edges {
-    /// The edges that the settings name.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let lane = |edge: &Edge| Lane {
@@ -104,7 +102,7 @@ impl Edges {
         }
     }
 
-    /// Names the edges to the database and begins to purge, on tasks of the current runtime.
+    /// Registers the edges in the database and begins to purge, on tasks of the current runtime.
     ///
     /// # Errors
     ///
@@ -118,8 +116,8 @@ impl Edges {
         Ok(())
     }
 
-    /// Says that a change is committed; with waiting, returns when all live edges have confirmed its purge, or have had
-    /// their time.
+    /// Reports a committed change; if configured to wait, returns when all live edges have confirmed its purge or timed
+    /// out.
     pub async fn committed(&self) {
         let tickets: Vec<u64> = self.lanes.iter().map(Lane::take_ticket).collect();
         if !self.waits {
@@ -138,7 +136,6 @@ impl Edges {
         }
     }
 
-    /// How they are.
     #[must_use]
     pub fn states(&self) -> Vec<EdgeState> {
         let state = |lane: &Lane| EdgeState {
@@ -166,7 +163,7 @@ impl Edges {
                     }
                 }
                 Err(Failure::Database(error)) => {
-                    // The edge is not to blame; writers wait for it as soon as there are changes again.
+                    // Not the edge's fault; writers wait for it as soon as there are changes again.
                     eprintln!("breme wiki: {error}");
                     let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
                 }
@@ -180,7 +177,7 @@ impl Edges {
         }
     }
 
-    /// Sends what is queued, until nothing is.
+    /// Sends the queue until it is empty.
     async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), Failure> {
         let authority = &lane.edge.authority;
         loop {
@@ -224,7 +221,7 @@ impl Lane {
     }
 }
 
-/// A connection to the admin server of an edge, which is opened again when it is lost.
+/// A connection to the admin server of an edge, reopened when it is lost.
 struct Client<'a> {
     edge: &'a Edge,
     connection: Option<SendRequest<Full<Bytes>>>,
@@ -232,7 +229,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     async fn purge(&mut self, purge: &Value) -> Result<(), String> {
-        // A kept connection may have been closed by the edge in the meantime: then a new one decides.
+        // The edge may have closed an idle connection in the meantime: then a new one decides.
         if self.connection.is_some() && self.send(purge).await.is_ok() {
             return Ok(());
         }

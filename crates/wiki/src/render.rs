@@ -1,8 +1,8 @@
-//! Markdown → HTML that is safe to show.
+//! Markdown → safe HTML.
 //!
-//! Two libraries guard it, each enough by itself: comrak escapes raw HTML and drops dangerous URLs; ammonia parses its
-//! output as a browser would and keeps only what is on a list of elements, attributes and URL schemes. The page's
-//! Content-Security-Policy is the third guard.
+//! There are three layers of defence, each sufficient by itself: comrak escapes raw HTML and drops dangerous URLs;
+//! ammonia parses its output like a browser and keeps only listed elements, attributes and URL schemes; and the page
+//! has a Content-Security-Policy.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -20,48 +20,46 @@ use percent_encoding::percent_decode_str;
 use crate::name::Name;
 use crate::paths;
 
-/// The most different pages to which a page may link; further links are not tracked as backlinks.
+/// Limit of the distinct pages to which a page may link; further links are not tracked as backlinks.
 pub const LINKS_MAX: usize = 1000;
 
-/// Before the ids of headings, so that no heading can have the id of an element of the wiki's own.
+/// Prefix of the ids of headings, so that none can have the id of one of the wiki's own elements.
 const HEADING_PREFIX: &str = "section-";
 
-/// How deep blocks and emphasis are nested at most: a parser of HTML looks at all open elements again and again, so the
-/// work would grow with the square of the depth.
+/// Limit of the nesting of blocks and emphasis: HTML parsers search all open elements repeatedly, so the work would
+/// grow with the square of the depth.
 const NESTING_MAX: usize = 100;
 
-/// The longest HTML of a text, in bytes for each byte of the text: a few characters of headings or references to one
-/// footnote can become hundreds.
+/// Limit of the HTML in bytes per byte of the text: a few characters of headings or references to one footnote can
+/// become hundreds.
 const EXPANSION_MAX: usize = 8;
-/// Any text may become as much.
+/// Allowed for any text.
 const HTML_BYTES_FREE: usize = 64 << 10;
-/// What a heading takes in the table of contents, about.
+/// Approximate size of a heading in the table of contents.
 const HEADING_BYTES: usize = 64;
 
-/// The URL scheme by which a page names its own attachments: `![Map](attachment:map.png)`.
+/// The URL scheme of a page's own attachments: `![Map](attachment:map.png)`.
 const ATTACHMENT: &str = "attachment:";
 
 /// A page's text as HTML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
-    /// Safe HTML.
     pub html: String,
-    /// Its headings, in order.
     pub headings: Vec<Heading>,
 }
 
 /// An entry of the table of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// From 2, as 1 is the title of the page, to 6.
+    /// From 2 (1 is the title of the page) to 6.
     pub level: u8,
     /// The id of its element.
     pub id: String,
-    /// Its text without markup.
+    /// Without markup.
     pub text: String,
 }
 
-/// Renders the text of the page `name`, in which the links to `missing` pages are marked.
+/// Renders the text of the page `name` and marks the links to `missing` pages.
 #[must_use]
 pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     let arena = Arena::new();
@@ -72,7 +70,7 @@ pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     let missing: HashSet<&Name> = missing.iter().collect();
     let mut headings = Vec::new();
     let mut ids = Anchorizer::new();
-    // The nodes are gathered first, since the tree is changed on the way.
+    // The nodes are collected first, since the loop changes the tree.
     for node in root.descendants().collect::<Vec<_>>() {
         match &mut node.data_mut().value {
             NodeValue::Heading(heading) => {
@@ -115,10 +113,10 @@ pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     Rendered { html: CLEANER.clean(&html).to_string(), headings }
 }
 
-/// The pages to which a text links, each once, in order; at most [`LINKS_MAX`].
+/// The distinct pages to which a text links, in order; at most [`LINKS_MAX`].
 #[must_use]
 pub fn links(text: &str) -> Vec<Name> {
-    // Most texts have none, and need not be parsed.
+    // Most texts have none and need not be parsed.
     if !text.contains("[[") {
         return Vec::new();
     }
@@ -176,7 +174,7 @@ fn link_page<'a>(arena: &'a Arena<'a>, node: &'a AstNode<'a>, url: &str, own: &N
     let page = target(url);
     match (page, url.strip_prefix('#')) {
         (None, Some(heading)) => node.data_mut().value = link(fragment(heading)),
-        // No name: what was written is shown.
+        // Not a valid name: show the text as written.
         (None, None) => {
             node.insert_before(text(arena, "[["));
             unwrap(node);
@@ -197,7 +195,7 @@ fn link_page<'a>(arena: &'a Arena<'a>, node: &'a AstNode<'a>, url: &str, own: &N
     }
 }
 
-/// Escapes the marks of quotes that are nested too deep: the parser's work grows with the square of their depth.
+/// Escapes the marks of quotes nested too deep: the parser's work grows with the square of their depth.
 fn with_shallow_quotes(text: &str) -> Cow<'_, str> {
     let is_mark = |c: char| c == '>' || c.is_ascii_whitespace() || c.is_ascii_digit() || "-+*.)".contains(c);
     let deep = |line: &str| {
@@ -214,7 +212,7 @@ fn with_shallow_quotes(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.split_inclusive('\n').map(escaped).collect())
 }
 
-/// Replaces what is nested too deep by an ellipsis.
+/// Replaces content nested too deep by an ellipsis.
 fn prune<'a>(arena: &'a Arena<'a>, root: &'a AstNode<'a>) {
     let mut depth = 0;
     let mut too_deep = Vec::new();
@@ -249,7 +247,7 @@ fn unwrap<'a>(node: &'a AstNode<'a>) {
 fn link_attachment(link: &mut NodeLink, own: &Name) {
     let Some(file) = link.url.strip_prefix(ATTACHMENT) else { return };
     let file = percent_decode_str(file).decode_utf8_lossy().into_owned();
-    // What is no name leads nowhere.
+    // An invalid name leads nowhere.
     link.url = Name::parse(&file).map_or_else(|_| "#".to_owned(), |file| paths::attachment(own, &file));
 }
 
@@ -258,7 +256,7 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Headings with ids, which comrak's own come with a link in each.
+/// Headings with ids; those of comrak would contain a link each.
 struct Headings(Mutex<std::vec::IntoIter<String>>);
 
 impl HeadingAdapter for Headings {
@@ -272,8 +270,8 @@ impl HeadingAdapter for Headings {
     }
 }
 
-/// What may be shown. The classes are those that this module and comrak write; users cannot write any, as their HTML is
-/// escaped.
+/// What is allowed. The classes are those written by this module and by comrak; users cannot write any, since their
+/// HTML is escaped.
 static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let tags = [
         "a",
@@ -361,7 +359,7 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
             ("code", "class") => value.starts_with("language-").then(|| value.into()),
             _ => Some(value.into()),
         })
-        // No link opens a window of its own, and the Referrer-Policy of the response covers the rest.
+        // No link opens a new window, and the Referrer-Policy of the response covers the rest.
         .link_rel(None);
     cleaner
 });

@@ -1,74 +1,65 @@
-//! What an operator chooses.
+//! The operator's settings.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 
-/// The settings of a wiki.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of the wiki, at the top of each page.
     pub title: String,
-    /// Cache-Control of what everybody may see.
+    /// Cache-Control of public responses.
     pub cache_control: HeaderValue,
-    /// The URL under which users reach the wiki, if that is known: for feeds, cookies, and checks of origins.
+    /// The URL under which users reach the wiki, if known: for feeds, cookies, and checks of origins.
     pub public_url: Option<Uri>,
-    /// Who may read.
     pub readers: Readers,
-    /// Who may write.
     pub writers: Writers,
     /// Whether there were accounts or tokens at the start.
     pub has_accounts: bool,
-    /// Whether changes to existing pages must say which revision they replace.
+    /// Whether changes to existing pages must name the revision that they replace.
     pub requires_condition: bool,
-    /// Proxies whose X-Forwarded-For is believed, besides those on this machine.
+    /// Proxies whose X-Forwarded-For is trusted, in addition to those on this machine.
     pub trusted_proxies: Vec<IpAddr>,
-    /// The longest text of a page, bytes.
+    /// Limit of the text of a page, in bytes.
     pub page_bytes_max: usize,
-    /// The largest attachment, bytes.
+    /// Limit of an attachment, in bytes.
     pub attachment_bytes_max: usize,
-    /// Memory for rendered pages, bytes.
+    /// Memory for rendered pages, in bytes.
     pub rendered_bytes_max: u64,
     /// Changes per minute and address.
     pub writes_per_minute: u32,
-    /// Caches that are purged after each change.
+    /// Caches purged after each change.
     pub edges: Vec<Edge>,
     /// Whether a change is acknowledged only when all live edges have confirmed its purge.
     pub waits_for_edges: bool,
-    /// The time in which an edge must confirm a purge; then it counts as dead until it confirms one.
+    /// Time limit for an edge to confirm a purge; beyond it, it counts as dead until it confirms one.
     pub edge_timeout: Duration,
 }
 
-/// Who may read pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// Everybody.
     Anyone,
     /// Accounts and tokens.
     Members,
 }
 
-/// Who may change pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Everybody.
     Anyone,
-    /// Programs and browsers on this machine, under one of its own names: a public proxy in front of the wiki opens
-    /// nothing to others. As soon as there are accounts, it is [`Writers::Members`].
+    /// Programs and browsers on this machine, under one of its own names: a public proxy in front of the wiki does not
+    /// open it to others. As soon as there are accounts, it is [`Writers::Members`].
     Local,
     /// Accounts and tokens with the scope `write`.
     Members,
-    /// Nobody.
     Nobody,
 }
 
 /// A cache in front of the wiki: the admin server of `breme proxy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Its host and port.
     pub authority: String,
-    /// The token of its `--admin-token-file`.
+    /// The token in its `--admin-token-file`.
     pub token: String,
 }
 

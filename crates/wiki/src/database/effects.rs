@@ -1,4 +1,4 @@
-//! What the writes of a transaction change for readers and caches.
+//! The effects of the writes of a transaction on readers and caches.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,18 @@ use super::prepared_write::State;
 use crate::name::Name;
 use crate::page::{Committed, Write};
 
-/// The changes of all writes of a transaction so far.
+/// The effects of all writes of a transaction so far.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// The pages whose representations changed.
     pages: BTreeSet<Name>,
     lists_changed: bool,
     revisions_made: bool,
-    /// Further keys to purge.
     keys: BTreeSet<String>,
 }
 
 impl Effects {
-    /// A write that made a revision.
+    /// Adds a write that created a revision.
     pub(crate) fn revision(
         &mut self,
         sequence: u64,
@@ -34,19 +33,19 @@ impl Effects {
         Committed { revision, sequence, created, changed, list_changed }
     }
 
-    /// Links of these pages appear otherwise.
+    /// Adds pages whose links are displayed differently.
     pub(crate) fn recoloured(&mut self, pages: Vec<Name>) {
         self.pages.extend(pages);
     }
 
-    /// A write to a page that made no revision.
+    /// Adds a write to a page that created no revision.
     pub(crate) fn attachment(&mut self, sequence: u64, write: &Write, state: &State) -> Committed {
         self.pages.insert(write.name.clone());
         let changed = vec![write.name.clone()];
         Committed { revision: state.revision, sequence, created: false, changed, list_changed: false }
     }
 
-    /// A key to purge without a write.
+    /// Adds a key to purge without a write.
     pub(crate) fn purge(&mut self, key: &str) {
         self.keys.insert(key.to_owned());
     }
@@ -63,7 +62,6 @@ impl Effects {
         purged
     }
 
-    /// The pages whose representations changed.
     pub(crate) fn into_pages(self) -> BTreeSet<Name> {
         self.pages
     }

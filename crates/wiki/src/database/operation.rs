@@ -1,4 +1,4 @@
-//! The queue of operations that change a database, and how they share transactions.
+//! The queue of operations that change a database, and their grouping into transactions.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -7,19 +7,19 @@ use super::sqlite::postings::Postings;
 use super::{DatabaseError, WriteError, Writes, in_chunks, prepare};
 use crate::page::{Committed, Write};
 
-/// The most operations that wait for the next transaction; further ones wait for a place.
+/// Limit of the operations queued for the next transaction; further ones wait.
 const QUEUED_MAX: usize = 1024;
 
-/// The most operations in one transaction.
+/// Limit of the operations in one transaction.
 const BATCH_OPERATIONS_MAX: usize = 256;
 
-/// No operation is added to a transaction that has this many bytes of texts and attachments.
+/// No operation is added to a transaction with this many bytes of texts and attachments.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// The writes of one transaction of an import.
 pub(crate) struct Import {
     pub(crate) writes: Vec<Prepared>,
-    /// The words of all texts, each with the writes that have it, counted from 1; empty if each write has its words.
+    /// The words of all texts, each with the writes that contain it, counted from 1; empty if each write has its words.
     pub(crate) words: Vec<(Box<str>, Postings)>,
 }
 
@@ -28,11 +28,10 @@ pub(crate) struct Import {
 pub(crate) enum Texts {
     /// One by one, when they are written.
     OneByOne,
-    /// Many at a time: those of an import with their transaction, others later.
+    /// In groups: those of an import with their transaction, others later.
     Together,
 }
 
-/// What changes the database.
 pub(crate) enum Operation {
     Write(Box<Prepared>),
     Import(Import),
@@ -42,7 +41,6 @@ pub(crate) enum Operation {
     SetValue { key: String, expected: Option<Option<String>>, value: Option<String> },
 }
 
-/// What it yields.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Committed(Committed),
@@ -51,7 +49,7 @@ pub(crate) enum Outcome {
     Done(bool),
 }
 
-/// The outcome of an operation, or why the rules of the wiki refused it; then it has changed nothing.
+/// The outcome of an operation, or its refusal by the rules of the wiki, in which case it changed nothing.
 pub(crate) type Answer = Result<Outcome, WriteError>;
 
 /// An operation that waits for its transaction.
@@ -72,12 +70,12 @@ impl Operation {
 
 impl Job {
     pub(crate) fn answer(self, answer: Answer) {
-        // Perhaps nobody waits any more: what is done is done all the same.
+        // If the caller has stopped waiting, the operation is done nevertheless.
         let _ = self.reply.send(answer);
     }
 }
 
-/// The end of the queue at which operations are added.
+/// The sending end of the queue.
 pub(crate) struct Queue {
     jobs: mpsc::Sender<Job>,
     texts: Texts,
@@ -89,33 +87,33 @@ impl Queue {
         (Self { jobs, texts }, receiver)
     }
 
-    /// [`Database::write`](super::Database::write).
+    /// See [`Database::write`](super::Database::write).
     pub(crate) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
         let operation = Operation::Write(Box::new(prepare(write, self.texts).await?));
         Ok(self.carry_out(operation).await?.committed()?)
     }
 
-    /// [`Database::import`](super::Database::import).
+    /// See [`Database::import`](super::Database::import).
     pub(crate) async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
     }
 
-    /// [`Database::purge`](super::Database::purge).
+    /// See [`Database::purge`](super::Database::purge).
     pub(crate) async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
         self.change(Operation::Purge(key.to_owned())).await.map(|_| ())
     }
 
-    /// [`Database::purged`](super::Database::purged).
+    /// See [`Database::purged`](super::Database::purged).
     pub(crate) async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
         self.change(Operation::Purged { edge: edge.to_owned(), through }).await.map(|_| ())
     }
 
-    /// [`Database::set_edges`](super::Database::set_edges).
+    /// See [`Database::set_edges`](super::Database::set_edges).
     pub(crate) async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
         self.change(Operation::SetEdges(edges.to_vec())).await.map(|_| ())
     }
 
-    /// [`Database::set_value`](super::Database::set_value).
+    /// See [`Database::set_value`](super::Database::set_value).
     pub(crate) async fn set_value(
         &self,
         key: &str,
@@ -134,7 +132,7 @@ impl Queue {
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Carries out an operation that the rules of the wiki never refuse.
+    /// Executes an operation that the rules of the wiki never refuse.
     async fn change(&self, operation: Operation) -> Result<Outcome, DatabaseError> {
         self.carry_out(operation).await.map_err(|error| match error {
             WriteError::Database(error) => error,
@@ -165,7 +163,7 @@ impl Outcome {
     }
 }
 
-/// The operations that wait now, as far as they fit into one transaction with `first`.
+/// The queued operations that fit into one transaction with `first`.
 pub(crate) fn batch(first: Job, queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
     let mut bytes = first.operation.bytes();
     let mut jobs = vec![first];

@@ -1,7 +1,7 @@
 //! The wiki's pages in PostgreSQL, which several wikis may share.
 //!
-//! Nothing is kept in memory, so that a read sees every acknowledged write of every wiki. Writes of one wiki share a
-//! transaction as far as they wait for it; transactions of several wikis follow one another.
+//! Nothing is cached, so that a read sees every acknowledged write of every wiki. Queued writes of one wiki share a
+//! transaction; transactions of several wikis are serialised.
 
 mod batch;
 mod read;
@@ -24,22 +24,22 @@ use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerp
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
 
-/// The most connections to the server.
+/// Limit of the connections to the server.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long a connection may take to be made, and how long an operation waits for one.
+/// Time limit for connecting, and for waiting for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a read may take. A server that does not respond any more keeps its connections: nothing else ends them.
+/// Time limit of a read. An unresponsive server keeps its connections, and nothing else ends them.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a transaction of writes may take, with its wait for those of other wikis. An import has no such limit.
+/// Time limit of a transaction of writes, including waiting for those of other wikis. An import has none.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A wiki in a PostgreSQL database, in the schema `wiki`.
 pub struct PostgresDatabase {
     pool: Pool,
-    /// `None` if it is open for reading.
+    /// `None` if it is open read-only.
     queue: Option<Queue>,
 }
 
@@ -47,9 +47,9 @@ pub struct PostgresDatabase {
 enum Error {
     Pool(PoolError),
     Postgres(tokio_postgres::Error),
-    /// It did not respond in this time.
+    /// No response in this time.
     Timeout(Duration),
-    /// Something stored is not what the wiki stores.
+    /// Stored data that the wiki did not write.
     Content(String),
 }
 
@@ -89,7 +89,7 @@ impl Error {
 
 fn failure(action: &'static str, error: &tokio_postgres::Error) -> DatabaseError {
     let Some(reported) = error.as_db_error() else {
-        // The source has the operating system's message.
+        // The source contains the operating system's message.
         let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
         return DatabaseError { action, reason: format!("PostgreSQL: {error}{source}"), is_temporary: true };
     };
@@ -101,11 +101,11 @@ fn failure(action: &'static str, error: &tokio_postgres::Error) -> DatabaseError
 
 impl PostgresDatabase {
     /// Connects to the database of the URL `postgres://USER@HOST/NAME` (the forms of libpq), creates the schema `wiki`,
-    /// or brings it to the present version, if needed. It needs a Tokio runtime.
+    /// or migrates it to the current version, if needed. Requires a Tokio runtime.
     ///
     /// # Errors
     ///
-    /// The server cannot be reached or cannot prove what the URL demands, or the schema has a later version.
+    /// The server is unreachable or fails the verification that the URL requires, or the schema has a later version.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         let pool = pool(url)?;
         schema::migrate(&mut client(&pool, "open the database").await?).await?;
@@ -113,7 +113,7 @@ impl PostgresDatabase {
         Ok(Self { pool, queue })
     }
 
-    /// Connects to a database that has a wiki, for reading.
+    /// Connects read-only to the database of an existing wiki.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ async fn client(pool: &Pool, action: &'static str) -> Result<Object, DatabaseErr
     pool.get().await.map_err(|error| Error::from(error).describe(action))
 }
 
-/// What `work` yields, if it ends in time; otherwise its connection is closed.
+/// Runs `work` with a time limit; closes its connection when that is exceeded.
 async fn within<T>(
     limit: Duration,
     client: Object,
@@ -160,7 +160,7 @@ fn pool(url: &str) -> Result<Pool, DatabaseError> {
     pool.wait_timeout(Some(CONNECT_TIMEOUT)).build().map_err(|error| refused(error.to_string()))
 }
 
-/// Carries out a read on a connection of the pool.
+/// Executes a read on a connection of the pool.
 macro_rules! read {
     ($self:ident, $action:literal, $read:ident $(, $argument:expr)*) => {
         within(READ_TIMEOUT, $self.client($action).await?, async |client| read::$read(&*client $(, $argument)*).await)

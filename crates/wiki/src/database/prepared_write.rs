@@ -10,13 +10,13 @@ use crate::digest::sha256;
 use crate::name::Name;
 use crate::page::{Action, Condition, Content, Fields, Write};
 
-/// The most entries of the index of fields that one page has; further fields are kept but not found.
+/// Limit of a page's entries in the index of fields; further fields are stored but not found.
 const FIELD_ENTRIES_MAX: usize = 1000;
 
 /// Fields are found down to this depth.
 const FIELD_DEPTH_MAX: usize = 16;
 
-/// Longer paths and values are in the index by their digests: an index of PostgreSQL takes 2.7 kB for one row.
+/// Longer paths and values are indexed by their digests: a row of a PostgreSQL index is limited to 2.7 kB.
 const FIELD_KEY_BYTES_MAX: usize = 400;
 
 /// A write with everything that its transaction needs and that can be computed without the database.
@@ -28,20 +28,20 @@ pub(crate) struct Prepared {
 
 #[derive(Debug)]
 pub(crate) enum Derived {
-    /// Of [`Action::Save`].
+    /// For [`Action::Save`].
     Saved(Indexed),
-    /// Of [`Action::Attach`]: the digest of the bytes.
+    /// For [`Action::Attach`]: the digest of the bytes.
     Attached { digest: String },
-    /// Of the others.
+    /// For the others.
     Nothing,
 }
 
-/// How the searches find one page.
+/// How searches find one page.
 #[derive(Debug)]
 pub(crate) struct Indexed {
     pub(crate) folded: String,
     pub(crate) grams: String,
-    /// The words of the text and the name; `None` if they are to be indexed later.
+    /// The words of the text and the name; `None` if they are indexed later.
     pub(crate) words: Option<String>,
     /// The fields as JSON; `None` without fields.
     pub(crate) fields: Option<String>,
@@ -63,7 +63,7 @@ impl Indexed {
 }
 
 impl Indexed {
-    /// The words of the index, computed now if they were not before.
+    /// The words of the index, computed now if necessary.
     pub(crate) fn words(&self, name: &Name, content: &Content) -> Cow<'_, str> {
         match &self.words {
             Some(words) => Cow::Borrowed(words),
@@ -112,18 +112,18 @@ impl Prepared {
         }
     }
 
-    /// About how much memory it occupies.
+    /// Approximate memory usage.
     pub(crate) fn bytes(&self) -> usize {
         2 * Self::input_bytes(&self.write)
     }
 }
 
-/// NUL becomes U+FFFD, as in CommonMark; PostgreSQL's texts cannot contain it.
+/// Replaces NUL by U+FFFD, as in CommonMark; PostgreSQL's texts cannot contain it.
 fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// The page as a write finds it in its transaction.
+/// The state of the page at the beginning of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) id: i64,
@@ -131,7 +131,7 @@ pub(crate) struct State {
     pub(crate) is_live: bool,
 }
 
-/// Whether the write may be carried out on the page that is there now.
+/// Whether the write may be applied to the current page.
 pub(crate) fn holds(condition: Condition, state: Option<&State>) -> bool {
     let live = state.filter(|state| state.is_live);
     match condition {
@@ -166,12 +166,12 @@ fn add_entries(path: &str, value: &Value, depth: usize, entries: &mut Vec<(Strin
     }
 }
 
-/// The path as the index has it.
+/// The path in the form of the index.
 pub(crate) fn field_path(path: &str) -> String {
     index_key(Cow::Owned(path.replace('\0', "\u{fffd}")))
 }
 
-/// The value as the index has it.
+/// The value in the form of the index.
 pub(crate) fn field_value(value: &Value) -> String {
     index_key(Cow::Owned(value.to_string()))
 }

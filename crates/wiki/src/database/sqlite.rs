@@ -1,15 +1,15 @@
 //! The wiki's pages in one SQLite file: one thread writes, a few connections read.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | `schema` | the tables and their versions |
 //! | `batch` | the statements of a transaction |
-//! | `deferred` | what an import inserts at the end of its transaction, in order |
+//! | `deferred` | rows that an import inserts at the end of its transaction, sorted |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
-//! | `word_index`, `inversion`, `postings` | which pages have which words; how that is found of new texts, and written |
+//! | `word_index`, `inversion`, `postings` | which pages contain which words; the inversion of new texts, and the encoding |
 //! | `writer` | the thread that writes, with group commit |
 //! | `read`, `search` | the statements of reads and searches |
-//! | `cache` | popular pages in memory |
+//! | `cache` | the cache of popular pages |
 //! | `verify` | the checks of `breme wiki verify` |
 
 mod backlog;
@@ -45,32 +45,32 @@ use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerp
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
 
-/// The memory for popular pages, bytes.
+/// Default memory of the cache of popular pages, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
-/// The most reads at a time; others wait.
+/// Limit of the concurrent reads; others wait.
 const READERS_MAX: usize = 8;
 
 /// SQLite's own cache of each connection, KiB.
 const CONNECTION_CACHE_KIB: i64 = 8 << 10;
 
-/// The same of the connection that writes, which changes pages of indexes in random order.
+/// The same for the writing connection, which changes pages of indexes in random order.
 const WRITER_CACHE_KIB: i64 = 32 << 10;
 
 /// The same during an import.
 const IMPORT_CACHE_KIB: i64 = 256 << 10;
 
-/// The pages of the log after which they are copied into the database, at the next commit: a page that many commits
-/// change is copied once.
+/// Size of the log, in pages, at which it is checkpointed at the next commit: a page changed by many commits is copied
+/// once.
 const LOG_PAGES_MAX: i64 = 16_000;
 
-/// The length to which the log is cut after a checkpoint, bytes.
+/// The length to which the log is truncated after a checkpoint, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
 /// How long a statement waits for another program that uses the file, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Statements of a connection that remain prepared.
+/// Limit of the prepared statements of a connection.
 const STATEMENTS_MAX: usize = 64;
 
 /// A wiki in a SQLite file.
@@ -82,7 +82,7 @@ pub struct SqliteDatabase {
     _lock: Option<File>,
 }
 
-/// Connections for reads that wait for the next one.
+/// Idle connections for reads.
 struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
@@ -90,8 +90,8 @@ struct Readers {
 }
 
 impl SqliteDatabase {
-    /// Opens the file for reading and writing; creates it, or brings it to the present version, if needed. At most
-    /// `cache_bytes` of memory hold popular pages.
+    /// Opens the file for reading and writing; creates it, or migrates it to the current version, if needed. The cache
+    /// of popular pages takes at most `cache_bytes`.
     ///
     /// # Errors
     ///
@@ -110,14 +110,14 @@ impl SqliteDatabase {
         let pages = Arc::new(Pages::new(cache_bytes));
         let mut backlog = Backlog::of(&connection).map_err(failed)?;
         if backlog.is_full() {
-            // A file of an earlier version: with so many texts to read, searches would be slow.
+            // A file of an earlier version: with this many texts to read, searches would be slow.
             backlog.index(&mut connection).map_err(failed)?;
         }
         let writer = Writer::start(connection, backlog, Arc::clone(&pages))?;
         Ok(Self { writer: Some(writer), readers: Readers::new(path), pages, _lock: Some(lock) })
     }
 
-    /// Opens an existing file for reading, also while another process writes to it.
+    /// Opens an existing file read-only, even while another process writes to it.
     ///
     /// # Errors
     ///
@@ -132,12 +132,12 @@ impl SqliteDatabase {
             return Err(DatabaseError { action: "open the database", reason, is_temporary: false });
         }
         readers.put_back(connection);
-        // Another process may change pages at any time: nothing is kept.
+        // Another process may change pages at any time, so nothing is cached.
         Ok(Self { writer: None, readers, pages: Arc::new(Pages::new(0)), _lock: None })
     }
 
-    /// Opens an existing file to change values (accounts, tokens), also while a wiki uses it: nobody keeps values in
-    /// memory, and SQLite lets one program write at a time.
+    /// Opens an existing file to change values (accounts, tokens), even while a wiki uses it: values are never cached,
+    /// and SQLite serialises writers.
     ///
     /// # Errors
     ///
@@ -146,12 +146,12 @@ impl SqliteDatabase {
         let mut database = Self::open_to_read(path)?;
         let connection = connect(path, OpenFlags::empty())?;
         make_durable(&connection).map_err(|error| failure("open the database", path, &error))?;
-        // What is not indexed is left to the wiki.
+        // The wiki indexes what is not indexed.
         database.writer = Some(Writer::start(connection, Backlog::default(), Arc::clone(&database.pages))?);
         Ok(database)
     }
 
-    /// Copies the database as it is now to the new file `to`, also while the wiki runs.
+    /// Copies the current state of the database to the new file `to`, even while the wiki runs.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl SqliteDatabase {
             _ => {}
         }
         let text = partial.to_str().ok_or_else(|| failed(format!("{} is not UTF-8", to.display())))?;
-        // Not one of the readers: a connection for queries alone refuses to write the copy.
+        // Not one of the readers: a read-only connection refuses to write the copy.
         let connection = connect(&self.readers.path, OpenFlags::empty())?;
         connection.execute("VACUUM INTO ?1", [text]).map_err(|error| wrote(&error))?;
         File::open(&partial).and_then(|file| file.sync_all()).map_err(|error| wrote(&error))?;
@@ -179,7 +179,7 @@ impl SqliteDatabase {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| wrote(&error))
     }
 
-    /// Runs `work` on a connection of its own, on a thread that may block.
+    /// Runs `work` on its own connection, on a blocking thread.
     async fn read<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -235,7 +235,7 @@ impl Readers {
     }
 }
 
-/// One process at a time may write: the cache of another one would not see its writes.
+/// Only one process may write: the cache of another one would not see its writes.
 fn lock(path: &Path) -> Result<File, DatabaseError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-lock");
@@ -262,7 +262,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, DatabaseError> {
     Ok(connection)
 }
 
-/// For a connection that writes: a commit is on disk when it returns.
+/// For a writing connection: a commit is on disk when it returns.
 fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)
@@ -417,7 +417,7 @@ impl Database for SqliteDatabase {
     async fn verify(&self) -> Result<Vec<String>, DatabaseError> {
         let readers = Arc::clone(&self.readers);
         let verify = move || {
-            // A connection of its own: the check of FTS5 trusts what its connection knew of the index before.
+            // A separate connection: the check of FTS5 trusts what its connection cached of the index.
             let connection = readers.connect()?;
             verify::faults(&connection).map_err(|error| database_error("verify the database", &error))
         };

@@ -1,9 +1,9 @@
-//! The words of texts and the letter groups of names, folded: what the searches of every database index and look for.
+//! The folded words of texts and letter groups of names, which all databases index and search.
 //!
 //! Folding removes case, accents and other marks of Latin, Greek, Cyrillic, Hebrew and Arabic, and compatibility forms.
 //! Scripts that put no spaces between words (Chinese, Japanese, Thai, …) are indexed by their characters and by pairs
-//! of characters. The index thus finds candidates; [`TextQuery::rate`] reads their texts, drops the false ones, and
-//! rates the others. Names are indexed by groups of one, two and three characters, which find any part of a name.
+//! of characters. The index returns candidates; [`TextQuery::rate`] reads their texts, drops false ones, and rates the
+//! others. Names are indexed by groups of one, two and three characters, which find any part of a name.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,31 +13,31 @@ use std::sync::LazyLock;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The most bytes of words that the index keeps of one page; the rest of a longer text is not found. PostgreSQL's
-/// `tsvector` has less than 1 MiB.
+/// Limit of the bytes of one page's words in the index; the rest of a longer text is not found. PostgreSQL's `tsvector`
+/// is limited to 1 MiB.
 const INDEXED_BYTES_MAX: usize = 512 * 1024;
 
-/// Longer words are found by their first characters.
+/// Longer words are indexed by their first characters.
 const WORD_CHARS_MAX: usize = 40;
 
-/// The longest query, bytes; the rest is ignored.
+/// Limit of a query, in bytes; the rest is ignored.
 const QUERY_BYTES_MAX: usize = 1024;
 
-/// The most words of a query; the rest are ignored.
+/// Limit of the words of a query; the rest are ignored.
 const QUERY_WORDS_MAX: usize = 16;
 
-/// The most groups of letters by which a title query looks for candidates; the names are compared whole afterwards.
+/// Limit of the letter groups used to find candidates of a title query; complete names are compared afterwards.
 const QUERY_GRAMS_MAX: usize = 16;
 
-/// The characters of text before and after the first match in an excerpt.
+/// Characters of text before and after the first match in an excerpt.
 const EXCERPT_BEFORE_CHARS: usize = 60;
 const EXCERPT_AFTER_CHARS: usize = 180;
 
-/// What surrounds a match in an excerpt.
+/// Delimiters of a match in an excerpt.
 const MATCH_START: char = '\u{e000}';
 const MATCH_END: char = '\u{e001}';
 
-/// Without case, accents and compatibility forms.
+/// Removes case, accents and compatibility forms.
 pub(crate) fn fold(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -66,12 +66,12 @@ fn fold_any(text: &str) -> String {
 /// The end of Latin, Greek and Cyrillic in Unicode.
 const ALPHABETS_END: usize = 0x530;
 
-/// What is known of each character of these alphabets.
+/// Folding data of a character of these alphabets.
 struct Letter {
     class: Class,
-    /// Folded, if that is one character and depends on no other.
+    /// The folded form, if it is one character and context-free.
     folded: Option<char>,
-    /// The first character when it is folded and decomposed, if that depends on no other.
+    /// The first character of the folded and decomposed form, if it is context-free.
     first: Option<char>,
 }
 
@@ -87,7 +87,8 @@ static LETTERS: LazyLock<Vec<Letter>> = LazyLock::new(|| {
     (0..ALPHABETS_END as u32).map(letter).collect()
 });
 
-/// Folds letters of Latin, Greek and Cyrillic one by one, ten times as fast; `None` if the text has others, or marks.
+/// Folds letters of Latin, Greek and Cyrillic one by one, ten times as fast; `None` if the text contains others, or
+/// marks.
 fn fold_alphabetic(text: &str) -> Option<String> {
     let letters = &*LETTERS;
     let mut folded = String::with_capacity(text.len());
@@ -97,7 +98,8 @@ fn fold_alphabetic(text: &str) -> Option<String> {
     Some(folded)
 }
 
-/// The first character of a folded text that begins with `c`, decomposed; `None` if that depends on what follows.
+/// The first character of a folded text that begins with `c`, decomposed; `None` if it depends on the following
+/// characters.
 fn first_folded(c: char) -> Option<char> {
     if c.is_ascii() {
         return Some(c.to_ascii_lowercase());
@@ -110,7 +112,7 @@ fn first_folded_of_any(c: char) -> Option<char> {
     folded.filter(|_| !is_dropped(c) && !is_combining_mark(c))
 }
 
-/// Marks that readers leave out when they type a query, and characters that only join others.
+/// Marks that users omit when they type a query, and characters that only join others.
 fn is_dropped(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}'                                  // Latin, Greek, Cyrillic
@@ -135,7 +137,7 @@ fn base_letters(c: char) -> Option<&'static str> {
     })
 }
 
-/// A stretch of text that a search can match.
+/// A part of a text that a search can match.
 enum Token {
     /// A word between separators.
     Word(Range<usize>),
@@ -183,7 +185,7 @@ fn tokens(text: &str) -> impl Iterator<Item = Token> {
                 continue;
             }
             loop {
-                // Most characters of most texts are ASCII: they are not decoded.
+                // Most characters of most texts are ASCII and need no decoding.
                 while kind == Class::Word && text.as_bytes().get(end).is_some_and(u8::is_ascii_alphanumeric) {
                     end += 1;
                 }
@@ -199,7 +201,7 @@ fn tokens(text: &str) -> impl Iterator<Item = Token> {
     })
 }
 
-/// A folded word as the index has it: letters and digits of ASCII and whatever is not ASCII.
+/// A folded word in the form of the index: ASCII letters and digits and all non-ASCII characters.
 fn index_word(word: &str) -> Cow<'_, str> {
     if word.is_ascii() {
         let end = word.len().min(WORD_CHARS_MAX);
@@ -209,7 +211,7 @@ fn index_word(word: &str) -> Cow<'_, str> {
     Cow::Owned(folded.chars().filter(|c| !c.is_ascii() || c.is_ascii_alphanumeric()).take(WORD_CHARS_MAX).collect())
 }
 
-/// The words of a page, each once, separated by spaces.
+/// The distinct words of a page, separated by spaces.
 pub(crate) fn index_words(name: &str, text: &str) -> String {
     let mut words = Words::new(text.len());
     each_index_word(name, text, |word| {
@@ -219,8 +221,8 @@ pub(crate) fn index_words(name: &str, text: &str) -> String {
     words.joined
 }
 
-/// Calls `add` for each word of a page as the index has it, also if it comes again. It returns the bytes of different
-/// words so far: those after [`INDEXED_BYTES_MAX`] are left out.
+/// Calls `add` for each word of a page in the form of the index, including repetitions. `add` returns the bytes of
+/// distinct words so far: those after [`INDEXED_BYTES_MAX`] are skipped.
 pub(crate) fn each_index_word<'a>(name: &'a str, text: &'a str, mut add: impl FnMut(Cow<'a, str>) -> usize) {
     for part in [name, text] {
         for token in tokens(part) {
@@ -254,7 +256,7 @@ fn each_run_word<'a>(run: &str, mut add: impl FnMut(Cow<'a, str>) -> usize) -> u
     bytes
 }
 
-/// Distinct words, joined by spaces in the order in which they came.
+/// Distinct words, joined by spaces in order of occurrence.
 struct Words<'a> {
     seen: HashSet<Cow<'a, str>, foldhash::fast::RandomState>,
     joined: String,
@@ -280,7 +282,7 @@ impl<'a> Words<'a> {
 /// A full-text query.
 pub(crate) struct TextQuery {
     terms: Vec<Term>,
-    /// The first character of each word, by which most words of a text are known to be others.
+    /// The first character of each word, which rules out most words of a text.
     firsts: Vec<Option<char>>,
 }
 
@@ -296,7 +298,7 @@ pub(crate) struct Rating {
 }
 
 impl TextQuery {
-    /// `None` if the text has no word.
+    /// `None` if the text contains no word.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
         let mut terms = Vec::new();
@@ -319,7 +321,7 @@ impl TextQuery {
         (!terms.is_empty()).then_some(Self { terms, firsts })
     }
 
-    /// The words of the index that a page must have: no quotes, no spaces, no operators.
+    /// The index words that a page must contain: no quotes, spaces or operators.
     pub(crate) fn index_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         for term in &self.terms {
@@ -391,7 +393,8 @@ impl TextQuery {
     }
 }
 
-/// Where `wanted`, which begins at byte `at` of `folded`, is in the text: the whole run, if folding changed its length.
+/// The position in the text of `wanted`, which begins at byte `at` of `folded`: the whole run, if folding changed its
+/// length.
 fn part_of_run(text: &str, run: &Range<usize>, folded: &str, at: usize, wanted: &str) -> Range<usize> {
     let original = &text[run.clone()];
     if original.chars().count() != folded.chars().count() {
@@ -404,7 +407,7 @@ fn part_of_run(text: &str, run: &Range<usize>, folded: &str, at: usize, wanted: 
     run.start + start..run.start + end
 }
 
-/// The text around the first of `hits`, or its beginning; with marks around the hits, without line breaks.
+/// The text around the first of `hits`, or its beginning, without line breaks and with delimited hits.
 fn excerpt(text: &str, hits: &[Range<usize>]) -> String {
     let first = hits.first().map_or(0, |hit| hit.start);
     let start = text[..first].char_indices().rev().nth(EXCERPT_BEFORE_CHARS - 1).map_or(0, |(at, _)| at);
@@ -428,7 +431,7 @@ fn excerpt(text: &str, hits: &[Range<usize>]) -> String {
     out.trim().to_owned()
 }
 
-/// Appends text of a page: white space becomes single spaces, and it cannot contain marks of matches.
+/// Appends text of a page: white space becomes single spaces, and delimiters of matches are removed.
 fn push_plain(out: &mut String, text: &str) {
     for c in text.chars() {
         if c.is_whitespace() {
@@ -441,7 +444,7 @@ fn push_plain(out: &mut String, text: &str) {
     }
 }
 
-/// The groups of one, two and three letters of a folded name, each once, separated by spaces.
+/// The distinct groups of one, two and three letters of a folded name, separated by spaces.
 pub(crate) fn index_grams(folded: &str) -> String {
     let characters: Vec<char> = folded.chars().map(gram_char).collect();
     let mut grams = Words::new(characters.len() * 9);
@@ -453,7 +456,7 @@ pub(crate) fn index_grams(folded: &str) -> String {
     grams.joined
 }
 
-/// Separators of ASCII as private characters, so that a group that contains them remains one word of the index.
+/// Maps ASCII separators to private characters, so that a group that contains them remains one word of the index.
 fn gram_char(c: char) -> char {
     if c.is_ascii_alphanumeric() || !c.is_ascii() {
         return c;
@@ -463,9 +466,8 @@ fn gram_char(c: char) -> char {
 
 /// A query for a part of a name.
 pub(crate) struct TitleQuery {
-    /// The part, folded.
     pub(crate) folded: String,
-    /// The groups of letters that a name with this part has.
+    /// The letter groups that a matching name contains.
     pub(crate) grams: Vec<String>,
 }
 
@@ -489,7 +491,7 @@ impl TitleQuery {
         Some(Self { folded, grams })
     }
 
-    /// The first text after all those that begin with the part, in the order of bytes; `None` at the end of all texts.
+    /// The first text after all those with this prefix, in byte order; `None` if there is none.
     pub(crate) fn end_of_prefix(&self) -> Option<String> {
         let mut characters: Vec<char> = self.folded.chars().collect();
         while let Some(last) = characters.pop() {

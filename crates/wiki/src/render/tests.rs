@@ -52,8 +52,8 @@ fn links_lead_to_pages() {
     assert_eq!(names, ["A", "b c", "Ž"]);
 }
 
-/// Texts that made other wikis run scripts, and what must never come out of them: an element or an attribute outside
-/// the list, or a URL of another scheme. The check parses the output again, as a browser does, and judges the tree.
+/// Texts that made other wikis run scripts, and what the output must not contain: an element or an attribute outside
+/// the list, or a URL of another scheme. The check parses the output again like a browser, and inspects the tree.
 #[test]
 fn no_text_runs_a_script() {
     const PROBES: &[&str] = &[
@@ -121,7 +121,7 @@ fn no_text_runs_a_script() {
         "| <script>alert(1)</script> |\n|---|\n| \" onclick=alert(1) |",
         "> [!NOTE] <script>alert(1)</script>\n> <img src=x onerror=alert(1)>",
         "> [!\"onclick=alert(1)]\n> x",
-        // SVG, MathML, and texts that change their meaning when they are parsed a second time (mXSS)
+        // SVG, MathML, and texts that change their meaning when parsed twice (mXSS)
         "<svg onload=alert(1)>",
         "<svg><script>alert&lpar;1&rpar;</script></svg>",
         "<svg><a xlink:href=javascript:alert(1)><text>x</text></a></svg>",
@@ -155,7 +155,7 @@ fn no_text_runs_a_script() {
     }
 }
 
-/// Parses it with the same parser that browsers follow, through the cleaner's tree, and looks at every tag.
+/// Parses it with the same algorithm as browsers, through the cleaner's tree, and checks every tag.
 fn check_tree(probe: &str, html: &str) {
     assert_eq!(CLEANER.clean(html).to_string(), html, "{probe}: cleaning it again changes it");
     for tag in html.split('<').skip(1) {
@@ -200,7 +200,7 @@ fn check_tree(probe: &str, html: &str) {
         }
         for (url, _) in ["href=\"", "src=\""].iter().filter_map(|name| tag.split_once(name)?.1.split_once('"')) {
             let url = url.to_lowercase();
-            // What is before a colon is a scheme only if it has these characters (RFC 3986, 3.1).
+            // The part before a colon is a scheme only if it consists of these characters (RFC 3986, section 3.1).
             let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
             let is_scheme =
                 !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
@@ -248,7 +248,7 @@ fn a_short_text_does_not_become_a_huge_page() {
     }
 }
 
-/// Texts that make careless parsers recurse deeply or work long: they must end, with what they say still there.
+/// Texts that make careless parsers recurse deeply or work long: rendering must end and preserve their content.
 #[test]
 fn deep_and_long_texts_are_rendered() {
     let deep = 20_000;

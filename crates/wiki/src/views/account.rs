@@ -1,4 +1,4 @@
-//! Signing in; errors.
+//! Sign-in and error pages.
 
 use maud::html;
 

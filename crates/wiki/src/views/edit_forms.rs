@@ -11,7 +11,7 @@ use crate::paths;
 use crate::render::Rendered;
 use crate::web::Submission;
 
-/// The form; with what its text looks like, if that is wanted.
+/// The edit form, optionally with a preview.
 pub(crate) fn edit(frame: &Frame<'_>, name: &Name, submission: &Submission, preview: Option<&Rendered>) -> String {
     let is_new = submission.base == Some(0);
     let main = html! {

@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Match};
 use crate::paths;
 
-/// Changes for programs.
+/// Changes as JSON.
 pub(crate) fn changes_json(changes: &[Change]) -> Value {
     let change = |change: &Change| {
         let mut value = json!(change);
@@ -29,7 +29,7 @@ fn kind(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// Who, what, why.
+/// Author, kind of change, comment.
 fn details(change: &Change) -> Markup {
     html! {
         @if let Some(kind) = kind(change) { " " span.kind.(kind) { (kind) } }
@@ -70,7 +70,7 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
     document(frame, &format!("History of {name}"), &main)
 }
 
-/// The most lines of a comparison that are shown: each takes some 200 bytes of HTML.
+/// Limit of the displayed lines of a comparison: each takes some 200 bytes of HTML.
 const DIFF_LINES_MAX: usize = 10_000;
 
 pub(crate) fn difference(
@@ -229,7 +229,6 @@ fn change_line(change: &Change) -> Markup {
     }
 }
 
-/// What was searched for.
 pub(crate) struct Search<'a> {
     pub(crate) words: &'a str,
     pub(crate) path: &'a str,
@@ -338,7 +337,7 @@ pub(crate) fn files(frame: &Frame<'_>, name: &Name, files: &[AttachmentInfo], by
     document(frame, &format!("Files of {name}"), &main)
 }
 
-/// What shows or links a file in the text of its page.
+/// The Markdown that shows or links a file in its page.
 fn markdown(info: &AttachmentInfo) -> String {
     let mark = if info.media_type.starts_with("image/") { "!" } else { "" };
     format!("{mark}[{}](attachment:{})", info.file, paths::segment(&info.file))

@@ -5,7 +5,7 @@
 //! | `pages` | a page, an old revision, a page that does not exist |
 //! | `edit_forms` | forms that change a page, conflicts |
 //! | `lists` | history, differences, lists, searches, attachments |
-//! | `account` | signing in; errors |
+//! | `account` | sign-in, errors |
 
 mod account;
 mod edit_forms;
@@ -25,18 +25,18 @@ use crate::settings::{Settings, Writers};
 use crate::web::assets::PATHS;
 use crate::{calendar, paths};
 
-/// What all pages show around their contents.
+/// The context common to all pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
-    /// Of the wiki.
+    /// Title of the wiki.
     pub(crate) title: &'a str,
     pub(crate) user: Option<&'a str>,
     pub(crate) has_accounts: bool,
-    /// Whether anybody may change pages.
+    /// Whether any visitor may change pages.
     pub(crate) is_writable: bool,
 }
 
-/// A page with all that a page can have: what changes it changes every page.
+/// A page with every possible element: a change in it is a change in every page.
 pub(crate) fn sample(settings: &Settings, has_accounts: bool) -> String {
     let Ok(name) = Name::parse("Sample") else { return String::new() };
     let text = "# A\n\n[[B]]\n\n# C\n\n# D\n\n| a |\n|---|\n";
@@ -48,7 +48,7 @@ pub(crate) fn sample(settings: &Settings, has_accounts: bool) -> String {
     pages::page(&frame, &page, &render(text, &name, &[]))
 }
 
-/// Which of a page's tabs is open.
+/// The open tab of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tab {
     Read,
@@ -58,7 +58,6 @@ enum Tab {
     Files,
     Rename,
     Delete,
-    /// None of them.
     Other,
 }
 
@@ -104,9 +103,9 @@ fn document(frame: &Frame<'_>, title: &str, main: &Markup) -> String {
     page.into_string()
 }
 
-/// A document that was made for visitors who have not signed in, for the user of the frame.
+/// Adapts a document made for visitors who have not signed in to the user of the frame.
 pub(crate) fn greet(frame: &Frame<'_>, document: &[u8]) -> Vec<u8> {
-    // What comes before is escaped text, so that this is the end of the site's own links.
+    // Everything before is escaped text, so this is the end of the site's own links.
     const AFTER_ACCOUNT: &[u8] = b"</nav>";
     let before = account(&Frame { user: None, ..*frame }).into_string().len();
     let end = document.windows(AFTER_ACCOUNT.len()).position(|part| part == AFTER_ACCOUNT).unwrap_or(before);
@@ -156,7 +155,7 @@ fn heading(frame: &Frame<'_>, name: &Name, suffix: &str, tab: Tab) -> Markup {
     }
 }
 
-/// The heading of what is no page.
+/// The heading of a document that is not a page.
 fn plain_heading(title: &str) -> Markup {
     html! { header.heading { h1 { (title) } } }
 }

@@ -9,7 +9,7 @@ use crate::page::{ChangeKind, Fields, Page, Revision};
 use crate::paths;
 use crate::render::Rendered;
 
-/// Pages with fewer headings have no table of contents.
+/// Minimum number of headings for a table of contents.
 const CONTENTS_MIN: usize = 3;
 
 pub(crate) fn page(frame: &Frame<'_>, page: &Page, rendered: &Rendered) -> String {
@@ -56,7 +56,7 @@ pub(super) fn text(rendered: &Rendered) -> Markup {
     }
 }
 
-/// The fields of a page; each value leads to the pages that have it too.
+/// The fields of a page; each value links to the pages with the same value.
 pub(super) fn fields(fields: &Fields) -> Markup {
     html! {
         @if !fields.is_empty() {

@@ -1,4 +1,4 @@
-//! What the program brings along: stylesheet, script, icon, the description of the API.
+//! Embedded files: stylesheet, script, icon, the description of the API.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ const SCRIPT: &str = include_str!("../../assets/script.js");
 const ICON: &str = include_str!("../../assets/icon.svg");
 const OPENAPI: &str = include_str!("../../assets/openapi.json");
 
-/// The files under names that change with their bytes, so that caches may keep them for ever.
+/// The files under names that change with their content, so that caches may keep them forever.
 pub(crate) struct Paths {
     pub(crate) style: String,
     pub(crate) script: String,
@@ -45,7 +45,7 @@ pub(crate) async fn openapi() -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "public, max-age=3600")], OPENAPI).into_response()
 }
 
-/// `GET /robots.txt`: forms and old texts are not for search engines.
+/// `GET /robots.txt`: excludes forms and old texts from search engines.
 pub(crate) async fn robots() -> Response {
     const TEXT: &str =
         "User-agent: *\nDisallow: /wiki/*/\nDisallow: /search\nDisallow: /suggest\nDisallow: /login\nDisallow: /new\n";

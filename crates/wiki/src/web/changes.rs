@@ -24,12 +24,12 @@ use crate::name::Name;
 use crate::page::{Action, Committed, Condition, Content, Found, Write};
 use crate::{paths, render, views};
 
-/// Forms that hold names and numbers only.
+/// Limit of forms that contain only names and numbers.
 const SMALL_FORM_BYTES: usize = 64 * 1024;
-/// How often a write with `If-Match: *` is repeated when another write comes in between.
+/// How often a write with `If-Match: *` is retried when another write interferes.
 const ATTEMPTS: usize = 5;
 
-/// What a request demands of the page that it changes.
+/// The requirement of a request on the page that it changes.
 enum Demand {
     Nothing,
     Absent,
@@ -52,13 +52,13 @@ fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
     if tags(headers, &IF_MATCH).any(|tag| tag == "*") {
         return Ok(Demand::Present);
     }
-    // A tag that is not one of ours matches no revision.
+    // A foreign tag matches no revision.
     Ok(Demand::Revisions(tags(headers, &IF_MATCH).filter_map(revision_of_tag).collect()))
 }
 
 /// Why a change was not made.
 enum Refusal {
-    /// The page is not as demanded.
+    /// The page does not meet the requirement.
     Changed {
         found: Found,
         base: Option<u64>,
@@ -73,7 +73,7 @@ impl<P: Into<Problem>> From<P> for Refusal {
 }
 
 impl Wiki {
-    /// Carries out a write; then waits for the edges, where that is wanted.
+    /// Executes a write; then waits for the edges, if configured.
     pub(super) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
         let written = self.database.write(write).await;
         match &written {
@@ -88,7 +88,7 @@ impl Wiki {
     }
 
     fn author(&self, visitor: &Visitor, given: Option<String>) -> Option<String> {
-        // Where there are accounts, a name means that its owner has signed in.
+        // With accounts, a name means that its owner has signed in.
         visitor.author().map(str::to_owned).or(given.filter(|_| !self.has_accounts()))
     }
 
@@ -212,7 +212,7 @@ async fn links(text: &str) -> Result<Vec<Name>, Problem> {
     links.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The text cannot be read."))
 }
 
-/// What a writer gets: a browser the page, a program what was stored.
+/// The response to a writer: the page for a browser, the stored state for a program.
 fn saved(headers: &HeaderMap, name: &Name, committed: &Committed) -> Response {
     let path = paths::page(name);
     if names_html(headers) {
@@ -323,7 +323,7 @@ pub(crate) async fn edit_form(
     Ok(html(&views::edit(&wiki.frame(&visitor), &name, &submission, None)))
 }
 
-/// The form again, with what its text looks like.
+/// The form again, with a preview.
 async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submission: &Submission) -> Outcome {
     let text = &submission.content.text;
     let missing = missing_links(wiki, text).await?;
@@ -344,7 +344,7 @@ pub(crate) async fn preview(State(wiki): Shared, body: Body) -> Outcome {
     Ok(html(&wiki.render(&text, &name, &missing).await.html))
 }
 
-/// `GET /new?name=`: leads to the form of a new page.
+/// `GET /new?name=`: redirects to the form of a new page.
 pub(crate) async fn new_form(State(wiki): Shared, Extension(visitor): Extension<Visitor>, uri: Uri) -> Outcome {
     match query(&uri).get("name").filter(|text| !text.trim().is_empty()) {
         Some(text) => {
@@ -366,7 +366,7 @@ pub(crate) async fn rename_form(
     Ok(html(&views::rename(&wiki.frame(&visitor), &page)))
 }
 
-/// `POST /wiki/NAME/rename` with `to`, and perhaps `base` and `comment`.
+/// `POST /wiki/NAME/rename` with `to`, and optionally `base` and `comment`.
 pub(crate) async fn rename(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
@@ -385,7 +385,7 @@ pub(crate) async fn rename(
     Ok(saved(&headers, &to, &committed))
 }
 
-/// A write from a form that carries the revision which it shows.
+/// A write from a form that carries the revision that it shows.
 async fn by_form(
     wiki: &Wiki,
     mut write: Write,
@@ -409,7 +409,7 @@ pub(crate) async fn delete_form(
     Ok(html(&views::delete(&wiki.frame(&visitor), &page, &backlinks)))
 }
 
-/// `POST /wiki/NAME/delete`, the form's way to delete.
+/// `POST /wiki/NAME/delete`, deletion by a form.
 pub(crate) async fn delete_by_form(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
@@ -423,7 +423,7 @@ pub(crate) async fn delete_by_form(
     Ok(see_other(&paths::page(&name)))
 }
 
-/// `POST /wiki/NAME/revert` with `revision`, and perhaps `base`: the contents of that revision become the current ones.
+/// `POST /wiki/NAME/revert` with `revision`, and optionally `base`: restores the contents of that revision.
 pub(crate) async fn revert(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,

@@ -1,4 +1,4 @@
-//! What the wiki counts.
+//! Counters of the wiki.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::purges::EdgeState;
 
-/// A number that only grows, but for [`Count::take`].
+/// A counter, reset only by [`Count::take`].
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -19,17 +19,16 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Its value, which becomes 0 at once: no request is counted twice or not at all.
+    /// Returns its value and resets it atomically: every request is counted exactly once.
     pub(crate) fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
 }
 
-/// What the wiki counts.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub(crate) requests: Count,
-    /// Since the counter of the study was read.
+    /// Since the study's counter was read.
     pub(crate) since_read: Count,
     responses: [Count; 5],
     pub(crate) render_hits: Count,
@@ -42,21 +41,20 @@ pub struct Counts {
 /// The counts at one moment.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// All requests.
     pub requests: u64,
     /// Responses by the first digit of their status, from 1xx to 5xx.
     pub responses: [u64; 5],
-    /// Pages whose HTML was in memory.
+    /// Pages whose HTML was cached.
     pub render_hits: u64,
     /// Pages that were rendered.
     pub render_misses: u64,
-    /// The memory of rendered pages.
+    /// Memory of the rendered pages.
     pub rendered_bytes: u64,
     /// Committed changes.
     pub writes: u64,
-    /// Changes that were refused since the page had changed.
+    /// Changes refused because the page had changed.
     pub conflicts: u64,
-    /// Requests that were refused since their address had sent too many.
+    /// Requests refused because their address had sent too many.
     pub rate_limited: u64,
     /// The caches in front.
     pub edges: Vec<EdgeState>,

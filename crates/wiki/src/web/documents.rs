@@ -1,5 +1,5 @@
-//! Pages as whole HTML documents in memory, as visitors see them who have not signed in. What a signed-in user sees
-//! differs in the greeting alone.
+//! A cache of pages as whole HTML documents, as seen by visitors who have not signed in. For a signed-in user only the
+//! greeting differs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,10 +11,10 @@ use quick_cache::sync::Cache;
 use crate::name::Name;
 use crate::page::Page;
 
-/// The size of a usual document, bytes: with the capacity, it gives the number of entries for which there is room.
+/// Size of a typical document, in bytes: with the capacity, it determines the number of entries.
 const DOCUMENT_BYTES_USUAL: u64 = 8 << 10;
 
-/// What a document occupies besides its bytes, about: most are its headers.
+/// Approximate overhead of a document in addition to its bytes: mostly its headers.
 const DOCUMENT_BYTES_FIXED: usize = 2000;
 
 /// The documents of popular pages.
@@ -24,10 +24,10 @@ pub(super) struct Documents(Cache<Name, Arc<Document>, ByBytes>);
 pub(super) struct Document {
     revision: u64,
     links_version: u64,
-    /// Whether it has a link to sign in.
+    /// Whether it contains a link to sign in.
     has_accounts: bool,
     pub(super) html: Bytes,
-    /// The headers of the response to visitors who show no credentials.
+    /// The headers of the response to visitors without credentials.
     pub(super) head: OnceLock<HeaderMap>,
 }
 
@@ -64,7 +64,7 @@ impl Documents {
         document
     }
 
-    /// The memory that they occupy, about.
+    /// Approximate memory usage.
     pub(super) fn bytes(&self) -> u64 {
         self.0.weight()
     }

@@ -1,8 +1,8 @@
 //! Attachments.
 //!
-//! What users upload must never run in the wiki's name: only images, sound, films and plain text are shown, everything
-//! else is downloaded; the type comes from the name, never from the uploader, browsers may not guess another (nosniff),
-//! and the policy of the response allows nothing at all.
+//! Uploads must never run in the wiki's origin: only images, audio, video and plain text are displayed, everything else
+//! is downloaded; the type is derived from the name, never from the uploader, browsers must not guess another
+//! (nosniff), and the policy of the response allows nothing at all.
 
 use axum::body::Body;
 use axum::extract::{Extension, Multipart, Path, State};
@@ -27,7 +27,7 @@ use crate::name::Name;
 use crate::page::Action;
 use crate::{paths, views};
 
-/// Media types by the ending of a name, and whether browsers may show them.
+/// Media types by file extension, and whether browsers may display them.
 const TYPES: &[(&str, &str, bool)] = &[
     ("png", "image/png", true),
     ("jpg", "image/jpeg", true),
@@ -112,7 +112,6 @@ pub(crate) async fn upload(
     Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
 }
 
-/// Attaches the files of a form.
 async fn attach_all(wiki: &Wiki, visitor: &Visitor, page: &Name, mut form: Multipart) -> Result<Vec<Name>, Problem> {
     let fault = |error: axum::extract::multipart::MultipartError| {
         Problem::bad_request(format!("The form cannot be read: {error}."))
@@ -138,7 +137,7 @@ async fn attach_all(wiki: &Wiki, visitor: &Visitor, page: &Name, mut form: Multi
     Ok(files)
 }
 
-/// `PUT /wiki/NAME/files/FILE`: the bytes as they are.
+/// `PUT /wiki/NAME/files/FILE`: the raw bytes.
 pub(crate) async fn put(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
@@ -193,7 +192,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /wiki/NAME/files/FILE/delete`, the form's way to delete.
+/// `POST /wiki/NAME/files/FILE/delete`, deletion by a form.
 pub(crate) async fn delete_by_form(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,

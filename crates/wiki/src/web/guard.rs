@@ -1,10 +1,10 @@
-//! Who asks, and whether they may.
+//! Authentication and authorisation of requests.
 //!
 //! **Forged requests.** A page of another site can make a browser send a form here, with the user's cookies. Browsers
-//! say so: every request that changes something has Sec-Fetch-Site, or from older ones Origin, and both must name this
-//! site. We check these headers and have no tokens in forms, because a token belongs to one visitor: pages with forms
-//! could not be cached for everybody. Programs that are no browsers send neither header, and are let through unless
-//! they show a cookie.
+//! indicate that: every request that changes something has Sec-Fetch-Site, or from older browsers Origin, and both must
+//! name this site. The wiki checks these headers instead of tokens in forms, because a token belongs to one visitor:
+//! pages with forms could not be cached publicly. Programs other than browsers send neither header, and are accepted
+//! unless they send a cookie.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,11 +20,11 @@ use super::validators::{cookie, is_safe};
 use crate::accounts::{self, Scope};
 use crate::settings::{Readers, Settings, Writers};
 
-/// The name of the session's cookie; over TLS, the prefix binds it to this host.
+/// The name of the session cookie; over TLS, the prefix binds it to this host.
 const COOKIE: &str = "session";
 const SECURE_COOKIE: &str = "__Host-session";
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     /// The client's address: the peer's, or behind a proxy on this machine or a trusted one, the one that it reports.
@@ -37,7 +37,7 @@ pub(crate) struct Visitor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     Anonymous,
-    /// A browser that has signed in.
+    /// A signed-in browser.
     User {
         name: String,
         scope: Scope,
@@ -59,7 +59,7 @@ impl Visitor {
         }
     }
 
-    /// The user that the page greets: responses are then for this user only.
+    /// The user that the page greets: responses are then private to this user.
     pub(crate) fn user(&self) -> Option<&str> {
         match &self.identity {
             Identity::User { name, .. } => Some(name),
@@ -88,7 +88,7 @@ impl Visitor {
     }
 }
 
-/// Finds out who sent a request.
+/// Identifies the sender of a request.
 pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: IpAddr) -> Result<Visitor, Problem> {
     let address = client_address(headers, peer, &wiki.settings.trusted_proxies);
     let is_local = peer.is_loopback() && address.is_loopback() && is_local_name(&authority(headers, uri));
@@ -115,7 +115,7 @@ pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: 
     Ok(Visitor { address, identity, is_local })
 }
 
-/// Whether the request may go on to its handler.
+/// Whether the request may be passed to its handler.
 pub(crate) fn admit(
     wiki: &Wiki,
     method: &Method,
@@ -145,7 +145,7 @@ pub(crate) fn admit(
     if is_safe(method) { Ok(()) } else { require_writer(wiki, visitor) }
 }
 
-/// Refuses visitors who may not change pages.
+/// Rejects visitors who must not change pages.
 pub(crate) fn require_writer(wiki: &Wiki, visitor: &Visitor) -> Result<(), Problem> {
     let writers = wiki.writers();
     if visitor.may_write(writers) {
@@ -188,7 +188,7 @@ fn refuse_forged(headers: &HeaderMap, uri: &Uri, settings: &Settings, visitor: &
                     .any(|one| without_default_port(scheme, one) == origin)
             })
         }
-        // No browser, or one from before 2020: it may not act with a cookie that it was made to send.
+        // Not a browser, or one from before 2020: it must not act with a cookie that it was made to send.
         (None, None) => visitor.identity == Identity::Anonymous,
     };
     if is_ours {
@@ -211,8 +211,8 @@ pub(crate) fn authority(headers: &HeaderMap, uri: &Uri) -> String {
     host.or_else(|| Some(uri.authority()?.as_str())).unwrap_or_default().to_owned()
 }
 
-/// A site that a browser reaches under a name of its own, which its owner then lets point here (DNS rebinding), is not
-/// of this machine.
+/// A site that a browser reaches under its own name, and whose owner then points that name here (DNS rebinding), is not
+/// local.
 fn is_local_name(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -228,7 +228,7 @@ fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAd
     }
     let lines = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
     let addresses: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
-    // From the nearest to the farthest; what a client wrote itself lies behind the first that is not trusted.
+    // From the nearest to the farthest; whatever a client wrote itself lies behind the first untrusted address.
     let mut address = peer;
     for text in addresses.into_iter().rev() {
         let Ok(one) = text.trim_matches(['[', ']']).parse() else { break };
@@ -240,12 +240,11 @@ fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAd
     address
 }
 
-/// The value of the session's cookie.
 pub(crate) fn session_cookie<'a>(headers: &'a HeaderMap, settings: &Settings) -> Option<&'a str> {
     cookie(headers, if is_secure(settings) { SECURE_COOKIE } else { COOKIE })
 }
 
-/// The header that sets the session's cookie; without a value, one that removes it.
+/// The header that sets the session cookie; without a value, one that removes it.
 pub(crate) fn set_cookie(settings: &Settings, value: Option<&str>) -> String {
     let (name, secure) = if is_secure(settings) { (SECURE_COOKIE, "; Secure") } else { (COOKIE, "") };
     let age = if value.is_some() { accounts::SESSION_MILLIS / 1000 } else { 0 };
@@ -256,13 +255,13 @@ fn is_secure(settings: &Settings) -> bool {
     settings.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"))
 }
 
-/// What a request counts as.
+/// The kind of a request, for rate limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     Write,
-    /// A preview while somebody types.
+    /// A preview while the user types.
     Preview,
-    /// A guess at a password.
+    /// A password attempt.
     SignIn,
 }
 
@@ -284,10 +283,10 @@ impl Purpose {
     }
 }
 
-/// How many addresses are remembered. Past that, new ones share a place.
+/// Limit of the tracked addresses. Beyond it, new ones share an entry.
 const ADDRESSES_MAX: usize = 65_536;
 
-/// Limits the rate of each address: tokens come at a steady rate, and a minute's worth may be spent at once.
+/// Limits the rate of each address: tokens arrive at a steady rate, and a minute's worth may be spent at once.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     places: Mutex<HashMap<(IpAddr, Purpose), Place>>,
@@ -295,7 +294,7 @@ pub(crate) struct Limiter {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// When the place would be full again.
+    /// When the bucket will be full again.
     full_at: Instant,
 }
 

@@ -21,13 +21,13 @@ use crate::page::{Change, ChangeKind, Found};
 use crate::render::escape;
 use crate::{paths, views};
 
-/// The results of a search by titles, and by texts or fields.
+/// Limits of the results of a search by titles, and by texts or fields.
 const TITLES_MAX: usize = 20;
 const TEXTS_MAX: usize = 50;
 const SUGGESTIONS_MAX: usize = 10;
-/// The entries of the feed.
+/// Number of entries of the feed.
 const ENTRIES: usize = 50;
-/// The longest text that is searched for, in characters.
+/// Limit of a search text, in characters.
 const QUERY_CHARS_MAX: usize = 200;
 
 fn keys_of(key: &str) -> Vec<String> {
@@ -122,7 +122,7 @@ fn atom(title: &str, base: &str, changes: &[Change]) -> String {
     text + "</feed>\n"
 }
 
-/// `text` as text of XML 1.0, which cannot hold control characters, not even escaped.
+/// `text` as text of XML 1.0, which cannot contain control characters, not even escaped.
 fn xml(text: &str) -> String {
     let is_allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
     let allowed: String = text.chars().map(|c| if is_allowed(c) { c } else { ' ' }).collect();
@@ -163,7 +163,7 @@ pub(crate) async fn search(
     Ok(wiki.show(&headers, &visitor, html, keys))
 }
 
-/// `GET /suggest?q=TEXT`: names that contain it, in the form of OpenSearch suggestions.
+/// `GET /suggest?q=TEXT`: names that contain it, in the format of OpenSearch suggestions.
 pub(crate) async fn suggest(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,

@@ -1,5 +1,5 @@
-//! The most frequent request, answered without the router: a page whose HTML is in memory, for a visitor who shows no
-//! credentials. The response is the one that the router would give.
+//! A fast path for the most frequent request, without the router: a page with cached HTML, for a visitor without
+//! credentials. The response is the same as the router's.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::settings::Readers;
 const PAGES: &str = "/wiki/";
 
 impl Wiki {
-    /// The response to such a request, and `None` to any other.
+    /// The response to such a request; `None` for any other.
     pub(super) fn respond_from_memory<B>(&self, request: &Request<B>) -> Option<Response> {
         let headers = request.headers();
         if request.method() != Method::GET || !self.is_for_everybody(headers) {
@@ -53,14 +53,14 @@ impl Wiki {
         Some(response)
     }
 
-    /// Whether the visitor gets what every visitor gets.
+    /// Whether the visitor gets the public response.
     fn is_for_everybody(&self, headers: &HeaderMap) -> bool {
         self.settings.readers == Readers::Anyone
             && !headers.contains_key(AUTHORIZATION)
             && session_cookie(headers, &self.settings).is_none()
     }
 
-    /// The page at this very address, unless it leads to another one.
+    /// The cached page at exactly this address, unless it redirects.
     fn page_in_memory(&self, uri: &Uri) -> Option<Arc<Page>> {
         let text = uri.path().strip_prefix(PAGES).filter(|text| !text.contains(['/', '%']))?;
         let name = Name::parse(text).ok().filter(|name| uri.query().is_none() && is_canonical(text, name))?;

@@ -2,13 +2,13 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `guard` | who asks, and whether they may: forged requests, rights, rates |
+//! | `guard` | authentication and authorisation: forged requests, permissions, rate limits |
 //! | `negotiation`, `caching` | which representation; validators and headers for caches |
-//! | `documents`, `memory` | pages as HTML in memory; requests that need nothing else |
+//! | `documents`, `memory` | cached HTML of pages; requests that need nothing else |
 //! | `pages`, `lists` | pages, revisions, differences; lists, searches, feeds |
 //! | `changes`, `submission` | changes, their conditions and conflicts; bodies of requests |
 //! | `files` | attachments |
-//! | `sign_in` | signing in and out |
+//! | `sign_in` | sign-in and sign-out |
 //! | `problem` | errors as responses |
 
 pub(crate) mod assets;
@@ -62,21 +62,21 @@ use crate::render::{Rendered, render};
 use crate::settings::{Readers, Settings, Writers};
 use crate::{accounts, paths, views};
 
-/// The page to which `/` leads.
+/// The page to which `/` redirects.
 pub const HOME: &str = "Home";
 
-/// Nothing but what comes from the wiki itself runs, and it sends nothing elsewhere; images may come from anywhere over
-/// TLS.
+/// Only the wiki's own scripts and styles are allowed, and they may connect only to the wiki; images may come from
+/// anywhere over TLS.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' https:; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The value that says with which templates the wiki last ran.
+/// Identifies the templates with which the wiki last ran.
 const TEMPLATE_KEY: &str = "template";
 
-/// The length of texts that are parsed and rendered at once.
+/// Longest text that is parsed and rendered inline.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// All that the handlers share.
+/// State shared by all handlers.
 pub struct Wiki {
     pub(crate) database: Arc<dyn Database>,
     pub(crate) settings: Settings,
@@ -84,19 +84,19 @@ pub struct Wiki {
     pub(crate) edges: Edges,
     pub(crate) limiter: Limiter,
     documents: Documents,
-    /// Change with everything around a page's text: the program's version, its stylesheet, the title of the wiki.
+    /// Digests of everything around a page's text: the program's version, its stylesheet, the title of the wiki.
     /// Without and with accounts.
     templates: [String; 2],
     has_accounts: AtomicBool,
-    /// Whether the first account was found, and the pages from before are not purged yet.
+    /// Whether the first account was found, and earlier pages are not purged yet.
     purge_due: AtomicBool,
-    /// Password hashes computed at a time: each takes 19 MiB.
+    /// Concurrent password hashes: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
-    /// Merges, comparisons and long texts that are worked on at a time: each may take a core for a while.
+    /// Concurrent merges, comparisons and renderings of long texts: each may occupy a core for a while.
     working: tokio::sync::Semaphore,
 }
 
-/// The address of the peer of a request's connection: an extension of the request.
+/// The peer's address of a request's connection, as an extension of the request.
 #[derive(Clone, Copy, Debug)]
 struct Peer(IpAddr);
 
@@ -104,7 +104,8 @@ pub(crate) type Shared = State<Arc<Wiki>>;
 pub(crate) type Outcome = Result<Response, Problem>;
 
 impl Wiki {
-    /// A wiki over a database. [`Edges::run`](crate::purges::Edges::run) must be running for its edges to be purged.
+    /// Creates a wiki on a database. [`Edges::run`](crate::purges::Edges::run) must be running for its edges to be
+    /// purged.
     #[must_use]
     pub fn new(database: Arc<dyn Database>, settings: Settings, edges: Edges) -> Self {
         let template = |has_accounts| digest(views::sample(&settings, has_accounts).as_bytes());
@@ -125,7 +126,7 @@ impl Wiki {
         }
     }
 
-    /// Purges all HTML if the templates have changed since the wiki last ran: with another version, or another title.
+    /// Purges all HTML if the templates have changed since the wiki last ran, because of another version or title.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Wiki {
         self.database.set_value(TEMPLATE_KEY, None, Some(self.template())).await.map(drop)
     }
 
-    /// Looks for the first account, which may be added while the wiki runs, and then purges all HTML. Returns whether
+    /// Checks for the first account, which may be added while the wiki runs, and then purges all HTML. Returns whether
     /// it did so.
     ///
     /// # Errors
@@ -164,18 +165,18 @@ impl Wiki {
         if !self.purge_due.load(Ordering::Acquire) {
             return Ok(false);
         }
-        // If this fails, the next call tries it again.
+        // If this fails, the next call retries it.
         self.purge_templates().await?;
         self.purge_due.store(false, Ordering::Release);
         Ok(true)
     }
 
-    /// Whether there are accounts or tokens. Once there were, the wiki does not become open to others again.
+    /// Whether there are accounts or tokens. Once there were, the wiki does not become public again.
     pub(crate) fn has_accounts(&self) -> bool {
         self.has_accounts.load(Ordering::Acquire)
     }
 
-    /// Who may write at present.
+    /// Who may currently write.
     pub(crate) fn writers(&self) -> Writers {
         match self.settings.writers {
             Writers::Local if self.has_accounts() => Writers::Members,
@@ -193,7 +194,7 @@ impl Wiki {
         &self.templates[usize::from(self.has_accounts())]
     }
 
-    /// What it has counted, for metrics.
+    /// Its counters, for metrics.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.counts.reading(self.documents.bytes(), self.edges.states())
@@ -220,7 +221,7 @@ impl Wiki {
         }
     }
 
-    /// Renders a text; a long one on a thread for such work, since it takes a while.
+    /// Renders a text; a long one on a blocking thread, since it takes a while.
     async fn render(&self, text: &str, name: &Name, missing: &[Name]) -> Rendered {
         if text.len() <= SHORT_BYTES {
             return render(text, name, missing);
@@ -229,13 +230,13 @@ impl Wiki {
         self.work(move || render(&text, &name, &missing)).await.unwrap_or_default()
     }
 
-    /// Carries out work that takes a core for a while, on a thread for such work; none if it panicked.
+    /// Runs CPU-intensive work on a blocking thread; none if it panicked.
     async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let _permit = self.working.acquire().await;
         tokio::task::spawn_blocking(work).await.ok()
     }
 
-    /// Who may share the responses to a visitor.
+    /// Which caches may store responses to a visitor.
     pub(crate) fn audience(&self, visitor: &Visitor) -> Audience {
         let is_for_everybody = self.settings.readers == Readers::Anyone && visitor.user().is_none();
         if is_for_everybody { Audience::Everybody } else { Audience::One }
@@ -250,19 +251,19 @@ impl Wiki {
             title: &self.settings.title,
             user,
             has_accounts: self.has_accounts(),
-            // Never by visitor: pages for everybody are cached.
+            // Never by visitor: public pages are cached.
             is_writable: self.settings.writers != Writers::Nobody,
         }
     }
 
-    /// A page of HTML that is cached under `keys`.
+    /// A page of HTML, cached under `keys`.
     fn show(&self, request: &HeaderMap, visitor: &Visitor, html: String, keys: Vec<String>) -> Response {
         let mut page = Representation::html(html, keys, self.audience(visitor));
         page.vary = self.vary("Accept", "Accept, Cookie");
         page.respond(request, &self.settings.cache_control)
     }
 
-    /// A list for programs that is cached under `keys`.
+    /// A list as JSON, cached under `keys`.
     fn show_json(
         &self,
         request: &HeaderMap,
@@ -281,7 +282,7 @@ impl Wiki {
         if self.has_accounts() { with_accounts } else { without }
     }
 
-    /// Home page, feeds and mails need whole URLs.
+    /// Absolute URLs for the home page, feeds and mails.
     fn base_url(&self, headers: &HeaderMap, uri: &Uri) -> String {
         match &self.settings.public_url {
             Some(url) => url.to_string().trim_end_matches('/').to_owned(),
@@ -290,7 +291,7 @@ impl Wiki {
     }
 }
 
-/// Every path and its methods, as the OpenAPI description has them.
+/// Every path and its methods, as in the OpenAPI description.
 pub const ROUTES: &[(&str, &[&str])] = &[
     ("/", &["GET"]),
     ("/wiki/stevec", &["GET"]),
@@ -326,7 +327,6 @@ pub struct Application {
 }
 
 impl Application {
-    /// The application of a wiki.
     pub fn new(wiki: Arc<Wiki>) -> Self {
         Self { router: router(Arc::clone(&wiki)), wiki }
     }
@@ -386,13 +386,13 @@ fn router(wiki: Arc<Wiki>) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not support this method.")
         })
-        // What handlers read themselves has the limits of the settings.
+        // Handlers that read bodies themselves apply the limits of the settings.
         .layer(axum::extract::DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&wiki), outermost))
         .with_state(wiki)
 }
 
-/// Around every request: who asks, whether they may; errors as pages; headers that every response has.
+/// Wraps every request: authentication and authorisation, error pages, common headers.
 async fn outermost(State(wiki): Shared, mut request: axum::extract::Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     wiki.counts.requests.add(1);
@@ -420,13 +420,13 @@ async fn outermost(State(wiki): Shared, mut request: axum::extract::Request, nex
     response
 }
 
-/// Adds the headers that every response has.
+/// Adds the headers common to all responses.
 fn finish(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
-    // Whatever does not say that it may be kept, may not.
+    // Not cacheable unless declared so.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
@@ -453,7 +453,7 @@ fn write_problem(
     *response.body_mut() = views::problem(&frame, problem.title(), &problem.detail).into();
 }
 
-/// 303: what comes next is at another address.
+/// 303: the next resource is at another address.
 pub(crate) fn see_other(path: &str) -> Response {
     redirect(StatusCode::SEE_OTHER, path)
 }
@@ -474,13 +474,13 @@ async fn all_pages() -> Response {
 
 const COUNTER_PATH: &str = "/wiki/stevec";
 
-/// The study's counter: how many requests have come since it was last read. Only GET resets it.
+/// The study's counter: requests since it was last read. Only GET resets it.
 async fn counter(State(wiki): Shared, method: Method) -> Response {
     let count = if method == Method::GET { wiki.counts.since_read.take() } else { wiki.counts.since_read.value() };
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{count}\n")).into_response()
 }
 
-/// A name in a path or a form.
+/// Parses a name in a path or a form.
 pub(crate) fn name(text: &str) -> Result<Name, Problem> {
     Name::parse(text).map_err(|error| Problem::bad_request(format!("{text:?} is not a name: {error}.")))
 }

@@ -1,21 +1,18 @@
-//! Which representation a request asks for.
+//! Content negotiation.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-/// How a page is represented.
+/// Representations of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `text/html`.
     Html,
-    /// `text/markdown`.
     Markdown,
-    /// `application/json`.
     Json,
 }
 
 impl Format {
-    /// By `?format=`, or by the suffix of a path.
+    /// From `?format=`, or the suffix of a path.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         match word {
             "html" => Some(Self::Html),
@@ -42,8 +39,8 @@ impl Format {
     }
 }
 
-/// The format that Accept prefers (RFC 9110, 12.5.1); of several that it likes the same, the first one offered. A
-/// request that accepts none of them gets the first one too, as the RFC permits.
+/// The format that Accept prefers (RFC 9110, section 12.5.1); among equal ones, the first one offered. A request that
+/// accepts none of them also gets the first one, as the RFC permits.
 pub(crate) fn negotiate(headers: &HeaderMap, offered: &[Format]) -> Format {
     let weight = |format: Format| {
         let most_specific = ranges(headers).filter_map(|range| weight_of(range, format)).max();
@@ -51,8 +48,8 @@ pub(crate) fn negotiate(headers: &HeaderMap, offered: &[Format]) -> Format {
     };
     let mut best = (offered[0], (0, 0));
     for &format in offered {
-        // Without Accept, all are acceptable.
-        // Of equal weights, a range that names the format counts more than one that covers it.
+        // Without Accept, all are acceptable. With equal weights, a range that names the format takes precedence over
+        // one that includes it.
         let weight = if headers.contains_key(ACCEPT) { weight(format).unwrap_or_default() } else { (1000, 0) };
         if weight.0 > 0 && weight > best.1 {
             best = (format, weight);
@@ -70,7 +67,7 @@ fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
 }
 
-/// How specific a media range is that covers the format, and its weight in thousandths.
+/// The specificity of a media range that matches the format, and its weight in thousandths.
 fn weight_of(range: &str, format: Format) -> Option<(u8, u32)> {
     let mut parts = range.split(';').map(str::trim);
     let (kind, subtype) = parts.next()?.split_once('/')?;

@@ -23,20 +23,20 @@ use crate::name::Name;
 use crate::page::{Content, Found, Page};
 use crate::{paths, render, views};
 
-/// The lines of a list.
+/// Entries per list.
 pub(crate) const LINES: usize = 100;
 
-/// The lines of a list for which one more than [`LINES`] was requested, and whether there are more.
+/// Of a list for which one more than [`LINES`] was requested, the entries, and whether there are more.
 pub(crate) fn first_lines<T>(mut list: Vec<T>) -> (Vec<T>, bool) {
     let has_more = list.len() > LINES;
     list.truncate(LINES);
     (list, has_more)
 }
 
-/// How pages and their revisions are represented; the first is what a request without preferences gets.
+/// Representations of pages and their revisions; the first is the default.
 pub(super) const FORMATS: [Format; 3] = [Format::Html, Format::Markdown, Format::Json];
 
-/// How many links of a text that is not the current one are looked up.
+/// Limit of the links that are looked up in a text other than the current one.
 const LOOKUPS_MAX: usize = 100;
 
 /// `GET /wiki/NAME`.
@@ -46,7 +46,7 @@ pub(crate) async fn page(
     Path(text): Path<String>,
     request: Request,
 ) -> Outcome {
-    // Its own headers, not a copy of them.
+    // Takes its headers instead of copying them.
     let (Parts { uri, headers, .. }, _) = request.into_parts();
     let parameters = query(&uri);
     let mut name = name(&text)?;
@@ -57,7 +57,7 @@ pub(crate) async fn page(
         None => None,
     };
     let mut found = wiki.database.page(&name).await?;
-    // `/wiki/NAME.md`, unless a page has that very name.
+    // `/wiki/NAME.md`, unless a page has exactly that name.
     if !matches!(found, Found::Page(_))
         && let Some((base, suffix)) = by_suffix(&text)
     {
@@ -93,7 +93,7 @@ fn by_suffix(text: &str) -> Option<(Name, Format)> {
     Some((Name::parse(base).ok()?, format))
 }
 
-/// One address for each page: other spellings lead to it.
+/// Redirects other spellings to the canonical address of a page.
 fn canonical(text: &str, name: &Name, uri: &Uri) -> Option<Response> {
     if is_canonical(text, name) {
         return None;
@@ -102,7 +102,7 @@ fn canonical(text: &str, name: &Name, uri: &Uri) -> Option<Response> {
     Some(redirect(StatusCode::PERMANENT_REDIRECT, &format!("{}{query}", paths::page(name))))
 }
 
-/// Whether the text is how the name is written in an address.
+/// Whether the text is the canonical spelling of the name in an address.
 pub(super) fn is_canonical(text: &str, name: &Name) -> bool {
     let written = name.as_str().bytes().map(|byte| if byte == b' ' { b'_' } else { byte });
     written.eq(text.bytes())
@@ -212,7 +212,7 @@ fn missing(
     let keys = vec![keys::page(name), keys::TEMPLATES.to_owned()];
     let mut page = Representation::digested(media_type, body.into(), keys, wiki.audience(visitor));
     page.vary = wiki.vary("Accept", "Accept, Cookie");
-    // A condition concerns the page, which is not there.
+    // A condition refers to the page, which does not exist.
     let mut unconditional = headers.clone();
     unconditional.remove(http::header::IF_NONE_MATCH);
     let mut response = page.respond(&unconditional, &wiki.settings.cache_control);
@@ -221,7 +221,6 @@ fn missing(
     response
 }
 
-/// The page of that name.
 pub(crate) async fn existing(wiki: &Wiki, name: &Name) -> Result<Arc<Page>, Problem> {
     match wiki.database.page(name).await? {
         Found::Page(page) => Ok(page),
@@ -229,7 +228,7 @@ pub(crate) async fn existing(wiki: &Wiki, name: &Name) -> Result<Arc<Page>, Prob
     }
 }
 
-/// The names in a text to which no page exists.
+/// The links of a text whose targets do not exist.
 pub(crate) async fn missing_links(wiki: &Wiki, text: &str) -> Result<Vec<Name>, Problem> {
     let mut missing = Vec::new();
     for name in render::links(text).into_iter().take(LOOKUPS_MAX) {
@@ -266,7 +265,7 @@ pub(crate) async fn history(
     Ok(wiki.show(&headers, &visitor, html, keys))
 }
 
-/// Whether a list is wanted as JSON.
+/// Whether the request prefers a list as JSON.
 pub(crate) fn wants_json(headers: &HeaderMap, uri: &Uri) -> bool {
     match query(uri).get("format").and_then(|word| Format::from_word(word)) {
         Some(format) => format == Format::Json,
@@ -342,7 +341,7 @@ pub(crate) async fn difference(
     Ok(wiki.show(&headers, &visitor, html, vec![keys::page(&name), keys::TEMPLATES.to_owned()]))
 }
 
-/// The contents of a revision; none before the first one, and at a deletion.
+/// The contents of a revision; none before the first one, and for a deletion.
 async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Content>, Problem> {
     if revision == 0 {
         return Ok(None);

@@ -7,15 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::database::{DatabaseError, WriteError};
 
-/// Why a request was not carried out.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(crate) status: StatusCode,
-    /// What is wrong and what to do about it, in a sentence or two.
+    /// The error and its remedy, in one or two sentences.
     pub(crate) detail: String,
-    /// A header that the status needs; apart, since problems are returned through many calls.
+    /// A header that the status requires; boxed, since problems are returned through many calls.
     pub(crate) header: Option<Box<(HeaderName, HeaderValue)>>,
-    /// Further members for programs.
+    /// Additional members for programs.
     pub(crate) members: Map<String, Value>,
 }
 
@@ -37,7 +36,7 @@ impl Problem {
         self
     }
 
-    /// What the status means, in words.
+    /// The meaning of the status.
     pub(crate) fn title(&self) -> &'static str {
         self.status.canonical_reason().unwrap_or("Error")
     }
@@ -52,7 +51,7 @@ impl Problem {
     }
 }
 
-/// The middleware writes the body, in the form that the client accepts.
+/// The middleware writes the body, in the format that the client accepts.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
@@ -67,7 +66,7 @@ impl IntoResponse for Problem {
 
 impl From<DatabaseError> for Problem {
     fn from(error: DatabaseError) -> Self {
-        // What the database says may name tables or addresses: it is for the operator's log only.
+        // The database's message may contain names of tables or addresses: it is for the operator's log only.
         eprintln!("breme wiki: {error}");
         if error.is_temporary {
             let detail = "The database is not available; try again later.";

@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! Sign-in and sign-out.
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -16,7 +16,7 @@ use crate::views;
 
 const FORM_BYTES_MAX: usize = 16 * 1024;
 
-/// What an unknown user's password is compared with, so that the time of the response does not say who has an account.
+/// Compared with the password of an unknown user, so that the time of the response does not reveal who has an account.
 /// It is the hash of 256 random bits that nobody knows.
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$VtvrhRyYpHYc5KCHVuTWTfpDv5Ffcr9kKmXs1MsuHcQ";
 
@@ -55,7 +55,7 @@ pub(crate) async fn sign_in(State(wiki): Shared, Extension(visitor): Extension<V
     Ok(response)
 }
 
-/// A path of this site; anything else could lead who has just signed in to another.
+/// A path of this site; anything else could lead a user who has just signed in to another site.
 fn own_path(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")

@@ -13,12 +13,12 @@ use super::problem::Problem;
 use crate::fields::{from_markdown, parse_lines};
 use crate::page::{Content, Fields};
 
-/// The time in which a body must be there.
+/// Time limit for the arrival of a body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// What a form needs besides its text: percent encoding makes every byte three.
+/// Size of a form relative to its text: percent encoding triples every byte.
 const FORM_FACTOR: usize = 3;
 const FORM_BYTES_BESIDES: usize = 64 * 1024;
-/// The longest comment of a change, and the longest name of an author, in characters.
+/// Limit of a change's comment and of an author's name, in characters.
 const COMMENT_CHARS_MAX: usize = 500;
 const AUTHOR_CHARS_MAX: usize = 80;
 
@@ -27,15 +27,15 @@ const AUTHOR_CHARS_MAX: usize = 80;
 pub(crate) struct Submission {
     pub(crate) content: Content,
     pub(crate) comment: String,
-    /// A name that somebody gave who has not signed in.
+    /// The name given by an anonymous author.
     pub(crate) author: Option<String>,
-    /// The revision that the form was opened with; 0 for a page that did not exist.
+    /// The revision with which the form was opened; 0 for a page that did not exist.
     pub(crate) base: Option<u64>,
-    /// The text of the form's fields, as it was typed.
+    /// The text of the form's fields, as typed.
     pub(crate) field_lines: String,
-    /// Why the fields cannot be used.
+    /// Why the fields are invalid.
     pub(crate) problem: Option<String>,
-    /// Whether the form only wants to see it.
+    /// Whether only a preview is requested.
     pub(crate) is_preview: bool,
 }
 
@@ -50,7 +50,7 @@ struct Json {
     author: Option<String>,
 }
 
-/// Reads a body of at most so many bytes.
+/// Reads a body of at most `bytes_max` bytes.
 pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, bytes_max)).await {
         Ok(Ok(bytes)) => Ok(bytes),
@@ -88,7 +88,7 @@ fn pairs(text: &[u8]) -> HashMap<String, String> {
     form_urlencoded::parse(text).map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
 
-/// Reads a new text: a form's `text=`, JSON, or Markdown as it is.
+/// Reads a new text: `text=` of a form, JSON, or plain Markdown.
 pub(crate) async fn read_submission(
     headers: &HeaderMap,
     uri: &Uri,
@@ -161,7 +161,7 @@ fn tidy(submission: &mut Submission, page_bytes_max: usize) -> Result<(), Proble
         content.text = content.text.replace("\r\n", "\n").replace('\r', "\n");
     }
     if content.text.contains('\0') {
-        // PostgreSQL's text cannot hold it, and no text needs it.
+        // PostgreSQL's text cannot contain it, and no text needs it.
         content.text = content.text.replace('\0', "\u{fffd}");
     }
     let fields =

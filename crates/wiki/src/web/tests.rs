@@ -101,7 +101,7 @@ async fn the_interface_of_the_study() {
     assert_eq!(site.write("Ljubljana", "# Castle\n\nAbove the town.").await.status, 200);
     let page = site.get("/wiki/Ljubljana", &[]).await;
     assert!(page.status == 200 && page.text.contains("<p>Above the town.</p>"), "{}", page.text);
-    // Five requests were made; HEAD looks, GET takes.
+    // Five requests were sent; HEAD does not reset the counter, GET does.
     assert_eq!(site.send("HEAD", "/wiki/stevec", &[], "").await.status, 200);
     let counter = site.get("/wiki/stevec", &[]).await;
     assert_eq!((counter.text.as_str(), counter.header(CACHE_CONTROL)), ("4\n", "no-store"));
@@ -129,11 +129,11 @@ async fn representations_by_accept_suffix_and_parameter() {
         assert!(answer.text.contains(part), "{path} {accept}: {}", answer.text);
         assert_eq!(answer.header(VARY), if path == "/wiki/A_b" { "Accept" } else { "" }, "{path}");
     }
-    // What was read as Markdown can be written as it is.
+    // A text read as Markdown can be written unchanged.
     let markdown = site.get("/wiki/A_b.md", &[]).await.text;
     site.send("PUT", "/wiki/Copy", &[(CONTENT_TYPE, "text/markdown")], &markdown).await;
     assert_eq!(site.get("/wiki/Copy.json", &[]).await.json()["fields"], json!({"n": 3, "status": "draft"}));
-    // A page whose name has the suffix is that page.
+    // A page whose name has the suffix takes precedence.
     site.write("A_b.md", "own").await;
     assert!(site.get("/wiki/A_b.md", &[]).await.text.contains("<p>own</p>"));
     assert_eq!(site.get("/wiki/A_b?format=pdf", &[]).await.status, 400);
@@ -171,7 +171,7 @@ async fn validators_and_conditional_requests() {
     let html = site.get("/wiki/A", &[]).await;
     assert!(html.text.contains("class=\"missing\""));
     assert_eq!(html.header(SURROGATE_KEY), "wiki page:A templates");
-    // The page that it links to appears: the HTML is another, the text is not.
+    // The target of its link appears: the HTML changes, the text does not.
     site.write("B", "x").await;
     let after = site.get("/wiki/A", &[]).await;
     assert!(!after.text.contains("class=\"missing\"") && after.header(ETAG) != html.header(ETAG));
@@ -189,7 +189,7 @@ async fn a_page_in_memory_is_answered_as_the_router_answers_it() {
     let compare = async |path: &str, headers: &[(HeaderName, &str)]| {
         let request = || Site::request("GET", path, headers, "");
         let mut by_router = Answer::of(site.application.router.clone().oneshot(request()).await.unwrap()).await;
-        // Which hyper adds where it is missing.
+        // Added by hyper if missing.
         by_router.headers.remove(http::header::CONTENT_LENGTH);
         let from_memory = site.wiki.respond_from_memory(&request());
         let Some(from_memory) = from_memory else { return (by_router.status.as_u16(), false) };
@@ -218,7 +218,7 @@ async fn a_page_in_memory_is_answered_as_the_router_answers_it() {
         ("/wiki/Nowhere", &[], 404, false),
         ("/wiki/stevec", &[], 200, false),
     ] {
-        // Twice: the second one has the headers of the first.
+        // Twice: the second response has the headers of the first.
         for _ in 0..2 {
             assert_eq!(compare(path, headers).await, (status, is_from_memory), "{path} {headers:?}");
         }
@@ -244,14 +244,14 @@ async fn conditions_of_changes() {
     assert_eq!(first.status, 201);
     assert_eq!(put(&[(IF_NONE_MATCH, "*")], "x").await.status, 412);
     assert_eq!(put(&[(IF_MATCH, &tag)], "ONE\ntwo\nthree\n").await.status, 200);
-    // The tag is old now: the response has what is stored, and the merge of both.
+    // The tag is outdated now: the response contains what is stored, and the merge of both.
     let conflict = put(&[(IF_MATCH, &tag)], "one\ntwo\nTHREE\n").await;
     let told = conflict.json();
     assert_eq!((conflict.status.as_u16(), &told["current"]["revision"]), (412, &json!(2)));
     assert_eq!(told["merge"], json!({"clean": true, "text": "ONE\ntwo\nTHREE\n"}));
     let current = told["current"]["etag"].as_str().unwrap();
     assert_eq!(put(&[(IF_MATCH, current)], "ONE\ntwo\nTHREE\n").await.status, 200);
-    // The tag of any representation names its revision; a weak one names none.
+    // The tag of any representation names its revision; a weak one does not count.
     let html = site.get("/wiki/A", &[]).await.header(ETAG).to_owned();
     assert_eq!(put(&[(IF_MATCH, &format!("W/{html}"))], "x").await.status, 412);
     assert_eq!(put(&[(IF_MATCH, &html)], "x").await.status, 200);
@@ -404,7 +404,7 @@ async fn attachments_cannot_run_anything() {
         ("notes.TXT", "text/plain; charset=utf-8", "inline"),
     ] {
         let path = format!("/wiki/A/files/{file}");
-        // What the uploader says about the type does not count.
+        // The uploader's media type is ignored.
         assert_eq!(site.send("PUT", &path, &[(CONTENT_TYPE, "text/html")], bytes).await.status, 201);
         let answer = site.get(&path, &[]).await;
         assert_eq!((answer.text.as_str(), answer.header(CONTENT_TYPE)), (bytes, media_type), "{file}");
@@ -520,7 +520,7 @@ async fn accounts_and_tokens() {
     assert_eq!(site.form("/wiki/A", &[cookie.clone(), same.clone()], &[("text", "x")]).await.status, 201);
     assert_eq!(site.get("/wiki/A/history", &[JSON]).await.json()["changes"][0]["author"], "Ana");
 
-    // What greets somebody is for nobody else; what greets nobody is for everybody.
+    // A response that greets a user is private; one without a greeting is public.
     let own = site.get("/wiki/A", &[cookie.clone(), HTML]).await;
     assert!(own.text.contains("Sign out") && own.header(CACHE_CONTROL) == "private, no-cache");
     assert!(own.header(SURROGATE_KEY).is_empty() && own.header(VARY) == "Accept, Cookie");
@@ -607,7 +607,7 @@ async fn a_wiki_for_members() {
     assert_eq!(site.get("/login", &[HTML]).await.status, 200);
 }
 
-/// The description says what the router does: all paths, all methods, and nothing else.
+/// The description matches the router: all paths, all methods, and nothing else.
 #[tokio::test]
 async fn the_description_is_that_of_the_routes() {
     let site = Site::new(Settings::default()).await;
@@ -637,7 +637,7 @@ async fn the_description_is_that_of_the_routes() {
             );
         }
     }
-    // Every reference leads somewhere.
+    // Every reference can be resolved.
     let text = description.to_string();
     for reference in text.split("\"$ref\":\"#").skip(1) {
         let pointer = reference.split('"').next().unwrap();

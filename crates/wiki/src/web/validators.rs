@@ -1,4 +1,4 @@
-//! Validators and the headers for caches.
+//! Validators and cache headers.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -11,29 +11,29 @@ use crate::database::keys;
 use crate::digest::sha256;
 use crate::page::Millis;
 
-/// Under which keys a response can be purged.
+/// The keys by which a response can be purged.
 pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 
-/// Room for the headers that a page has.
+/// Capacity for the headers of a page.
 const HEADERS_USUAL: usize = 12;
 
 /// Who may see a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Everybody: caches may share it.
+    /// Anyone: shared caches may store it.
     Everybody,
-    /// The one who asked; a browser may keep it if it asks again before each use.
+    /// Only the requesting user; a browser may store it but must revalidate it before each use.
     One,
 }
 
-/// A representation before it is known whether the client has it already.
+/// A representation before conditional requests are evaluated.
 pub(crate) struct Representation {
     pub(crate) media_type: HeaderValue,
     pub(crate) body: Bytes,
     /// Without quotes.
     pub(crate) tag: String,
     pub(crate) modified: Option<Millis>,
-    /// Whether If-Modified-Since may be answered by 304: not where something besides the text changes the response.
+    /// Whether If-Modified-Since may be answered with 304: not if something other than the text changes the response.
     pub(crate) is_dated: bool,
     pub(crate) keys: Vec<String>,
     pub(crate) audience: Audience,
@@ -75,7 +75,7 @@ impl Representation {
         headers
     }
 
-    /// The response, or 304 if the request shows that the client has it.
+    /// The response, or 304 if the client has it.
     pub(crate) fn respond(self, request: &HeaderMap, cache_control: &HeaderValue) -> Response {
         let mut response = Response::new(Body::empty());
         let headers = self.headers(cache_control);
@@ -93,18 +93,19 @@ impl Representation {
 }
 
 pub(crate) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    // What is built here is ASCII without control characters; anything else is left out.
+    // Values built here are ASCII without control characters; anything else is skipped.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-/// 64 bits of SHA-256, hexadecimal: enough to tell the versions of one response from each other.
+/// 64 bits of SHA-256, hexadecimal: enough to distinguish the versions of one response.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     sha256(bytes)[..16].to_owned()
 }
 
-/// Whether the client has this version (RFC 9110, 13.2.2): If-None-Match, compared weakly, or else If-Modified-Since.
+/// Whether the client has this version (RFC 9110, section 13.2.2): If-None-Match, compared weakly, or else
+/// If-Modified-Since.
 pub(crate) fn is_current(request: &HeaderMap, tag: &HeaderValue, modified: Option<Millis>) -> bool {
     if request.contains_key(IF_NONE_MATCH) {
         let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
@@ -116,7 +117,7 @@ pub(crate) fn is_current(request: &HeaderMap, tag: &HeaderValue, modified: Optio
     u64::try_from(modified.div_euclid(1000)).is_ok_and(|modified| modified <= since)
 }
 
-/// The members of a list of entity tags. The wiki's own have no commas in them.
+/// The members of a list of entity tags. The wiki's own tags contain no commas.
 pub(crate) fn tags<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|tag| !tag.is_empty())
@@ -127,12 +128,11 @@ pub(crate) fn page_tag(revision: u64, rest: &str) -> String {
     format!("r{revision}-{rest}")
 }
 
-/// The revision in an entity tag of a page; none in a weak one, as If-Match compares strongly.
+/// The revision in an entity tag of a page; none in a weak one, since If-Match compares strongly.
 pub(crate) fn revision_of_tag(tag: &str) -> Option<u64> {
     tag.strip_prefix("\"r")?.strip_suffix('"')?.split_once('-')?.0.parse().ok()
 }
 
-/// Whether the method only reads.
 pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

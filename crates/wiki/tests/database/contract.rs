@@ -1,4 +1,4 @@
-//! What every database does.
+//! The cases for every database.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ async fn links_are_red_until_their_page_exists(database: Shared) {
     let red = page(&database, "From").await;
     assert_eq!(red.red_links, names(&["Never", "To"]));
     assert!(red.links_version > blue.links_version);
-    // A page without the link does not change any more.
+    // A page without the link no longer changes.
     written(&database, save("From", "no links")).await;
     assert_eq!(written(&database, save("To", "z")).await.changed, names(&["To"]));
 }
@@ -292,7 +292,7 @@ async fn renaming_onto_a_deleted_page_joins_the_histories(database: Shared) {
     written(&database, rename("A", "B")).await;
     let history = database.history(&name("B"), None, 10).await.unwrap();
     let revisions: Vec<u64> = history.iter().map(|change| change.revision).collect();
-    // Deleted: 1, 2; of A: 3; the renaming: 4. No number of this name was used again.
+    // Deleted: 1, 2; of A: 3; the renaming: 4. No number of this name is reused.
     assert_eq!(revisions, [4, 3, 2, 1]);
     assert_eq!(page(&database, "B").await.content.text, "a");
     let text = |revision| {
@@ -371,7 +371,7 @@ async fn texts_are_found_in_all_scripts(database: Shared) {
         ("Korean", "한국어 위키"),
         ("Russian", "Война и мир"),
     ];
-    // An import indexes at once what other writes may leave for later.
+    // An import indexes at once what other writes may defer.
     let imported: Vec<Write> = pages.map(|(page, text)| save(page, text)).into();
     database.import(Box::new(imported.into_iter())).await.unwrap();
     for (query, page) in [
@@ -469,7 +469,7 @@ async fn hostile_queries_are_only_text(database: Shared) {
         assert_eq!(database.values(query).await.unwrap(), []);
         assert_eq!(database.purges(query, 10).await.unwrap(), []);
     }
-    // Operators and column names are words like all others.
+    // Operators and column names are ordinary words.
     assert_eq!(database.search_text("plain OR", 10).await.unwrap().len(), 1);
     assert_eq!(database.search_text("plain OR absent", 10).await.unwrap(), []);
     assert_eq!(database.search_text("plain AND", 10).await.unwrap(), []);
@@ -500,7 +500,7 @@ async fn attachments_are_kept_once(database: Shared) {
     assert_eq!(&bytes[..], b"same");
     assert_eq!(database.attachment(&name("A"), &name("a.txt")).await.unwrap(), None);
     written(&database, detach("B", "b.txt")).await;
-    // Bytes without an attachment would be a fault.
+    // Bytes without an attachment would be an error.
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
     assert_eq!(page(&database, "A").await.revision, 1);
 }
@@ -524,7 +524,7 @@ async fn an_edge_receives_each_purge_until_it_confirms(database: Shared) {
     let queue = database.purges("e", 10).await.unwrap();
     database.purged("e", queue[1].0).await.unwrap();
     assert_eq!(database.purges("e", 10).await.unwrap(), queue[2..]);
-    // A late confirmation of less takes nothing back.
+    // A late confirmation of an earlier key has no effect.
     database.purged("e", queue[0].0).await.unwrap();
     assert_eq!(database.purges("e", 10).await.unwrap(), queue[2..]);
     database.purged("e", queue[2].0).await.unwrap();
@@ -536,7 +536,7 @@ async fn an_edge_receives_each_purge_until_it_confirms(database: Shared) {
     assert_eq!(keys, [keys::CHANGES, keys::LISTS, "page:From", "page:To_20page"]);
     let last = database.purges("e", 10).await.unwrap().last().unwrap().0;
     assert!(last > queue[2].0);
-    // Confirming what was not yet queued does not confirm what comes.
+    // Confirming keys that are not queued yet does not confirm later ones.
     database.purged("e", last + 1000).await.unwrap();
     written(&database, save("To page", "edited")).await;
     assert_eq!(keys_of(&database, "e").await, ["page:To_20page", keys::CHANGES]);
@@ -563,7 +563,7 @@ async fn edges_have_queues_of_their_own(database: Shared) {
     assert_eq!(keys_of(&database, "one").await.len(), 5);
     let first = database.purges("one", 1).await.unwrap();
     assert_eq!((first.len(), first[0].1.as_str()), (1, "page:A"));
-    // One that is no longer set keeps nothing.
+    // An edge that is no longer set loses its queue.
     set_edges(&database, &[]).await;
     written(&database, save("A", "y")).await;
     set_edges(&database, &["one"]).await;
@@ -645,7 +645,7 @@ async fn an_import_writes_all_pages(database: Shared) {
     assert_eq!(database.import(Box::new(std::iter::empty())).await.unwrap(), 0);
 }
 
-/// What a reader sees of the pages of [`linked_writes`], without the name of their part.
+/// The pages of [`linked_writes`] as seen by a reader, without the name of their part.
 async fn linked_pages(database: &Shared, part: &str) -> Vec<String> {
     let mut pages = Vec::new();
     for page in LINKED {
@@ -661,7 +661,7 @@ async fn linked_pages(database: &Shared, part: &str) -> Vec<String> {
     pages
 }
 
-/// The pages that have been purged, without the name of their part.
+/// The purged pages, without the name of their part.
 async fn purged_pages(database: &Shared) -> BTreeSet<String> {
     let keys = keys_of(database, "edge").await;
     database.purged("edge", u64::MAX).await.unwrap();
@@ -674,7 +674,7 @@ async fn an_import_links_pages_as_single_writes_do(database: Shared) {
         let (one, many) = (format!("one {seed}"), format!("many {seed}"));
         for (round, is_import) in [false, true, true].into_iter().enumerate() {
             let writes = |part: &str| linked_writes(part, seed * 3 + round as u32, 8);
-            // They are in memory from here on: an import has to replace them there too.
+            // They are cached from here on: an import has to replace them there too.
             let mut before = Vec::new();
             for page in LINKED {
                 before.push(database.page(&name(&format!("{many} {page}"))).await.unwrap());
@@ -697,7 +697,7 @@ async fn an_import_links_pages_as_single_writes_do(database: Shared) {
             for before in before {
                 let Found::Page(before) = before else { continue };
                 let Found::Page(after) = database.page(&before.name).await.unwrap() else { continue };
-                // What caches have of a page is known by these two numbers.
+                // These two numbers identify the version in a cache.
                 let is_same = (before.revision, before.links_version) == (after.revision, after.links_version);
                 assert!(!is_same || before == after, "{context}");
             }
@@ -733,7 +733,7 @@ async fn a_database_is_sound_after_searches_and_writes(database: Shared) {
         for number in 0..10 {
             written(&database, save(&format!("P{number}"), &text(round * 10 + number))).await;
         }
-        // Only at first: what a connection knows of the indexes from then on is out of date.
+        // Only at first: later, the connection's knowledge of the indexes is outdated.
         if round == 2 {
             assert_eq!(database.search_text("word0", 100).await.unwrap().len(), 10);
             assert_eq!(database.search_titles("p", 100).await.unwrap().len(), 10);

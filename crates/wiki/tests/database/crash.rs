@@ -1,7 +1,7 @@
-//! An acknowledged write survives the sudden end of the wiki's process.
+//! An acknowledged write survives a crash of the wiki's process.
 //!
 //! The test starts itself as another process, which writes from several tasks and prints each acknowledged revision. It
-//! is killed while writes are under way; then all printed revisions must be there.
+//! is killed during the writes; then all printed revisions must exist.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -12,13 +12,13 @@ use breme_wiki::database::{self, Database};
 
 use crate::write::{name, save};
 
-/// The variable that names the database to the process that writes.
+/// The variable that passes the database to the writing process.
 const TARGET: &str = "BREME_WIKI_CRASH_DATABASE";
 
 const TASKS: u64 = 64;
 const ACKNOWLEDGED: usize = 10_000;
 
-/// The text of a revision, so that a mixture of two would show.
+/// The text of a revision, which makes a mixture of two recognisable.
 fn text(task: u64, revision: u64) -> String {
     format!(
         "task {task} revision {revision} [[P{}]] {}",
@@ -46,7 +46,7 @@ async fn process_that_is_killed() {
     std::future::pending::<()>().await;
 }
 
-/// Ends the process, also if the test fails.
+/// Kills the process when dropped, also if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -71,7 +71,7 @@ pub(crate) async fn acknowledged_writes_survive(target: &str) {
     let mut count = 0;
     let mut killed = Some(child);
     for line in output.lines() {
-        // The last line may be cut.
+        // The last line may be truncated.
         let Ok(line) = line else { break };
         let mut words = line.split(' ').skip_while(|word| *word != "acknowledged").skip(1).map(str::parse);
         let (Some(Ok(task)), Some(Ok(revision))) = (words.next(), words.next()) else { continue };
@@ -99,7 +99,7 @@ async fn check(database: &Arc<dyn Database>, task: u64, last: u64) {
     }
 }
 
-/// From the clock: the moment of the kill need not repeat.
+/// From the clock: the moment of the kill need not be reproducible.
 fn rand_byte() -> u8 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     now.subsec_micros() as u8

@@ -1,4 +1,4 @@
-//! One suite of cases that every database of the wiki passes, and the cases of each engine.
+//! One suite of cases for all databases of the wiki, and the cases of each engine.
 
 #![allow(clippy::unwrap_used)]
 

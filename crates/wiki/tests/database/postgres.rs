@@ -1,4 +1,4 @@
-//! What only the PostgreSQL engine does, and the server on which the cases run.
+//! Cases of the PostgreSQL engine only, and the server on which the cases run.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -63,7 +63,7 @@ async fn several_wikis_share_a_database() {
     let refused = two.write(only(Condition::Absent, save("A", "two"))).await;
     assert!(matches!(refused, Err(WriteError::Conflict(Found::Page(_)))), "{refused:?}");
 
-    // Confirming what one reads loses nothing of what the other writes at the same time.
+    // Confirmations of one wiki lose nothing that the other writes at the same time.
     let wikis = [one, two];
     let writers: Vec<_> = (0..100)
         .map(|number| {
@@ -121,7 +121,7 @@ async fn what_cannot_be_opened_is_named() {
     assert!(backup.contains("pg_dump"), "{backup}");
 }
 
-/// A server whose certificate is for `db.example`, and which takes no connections over TCP without TLS; the file of the
+/// A server whose certificate is for `db.example`, and which accepts no TCP connections without TLS; the file of the
 /// authority that issued it.
 fn secured() -> (Server, String, tempfile::NamedTempFile) {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -133,7 +133,7 @@ fn secured() -> (Server, String, tempfile::NamedTempFile) {
     let issuer = Issuer::new(authority, key);
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["db.example".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-    // No other process has this loopback address at the usual port.
+    // No other process uses this loopback address at the usual port.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let address = format!("127.{}.{b}.{c}", 100 + a);
     let secured = Secured { address: address.clone(), certificate: certificate.pem(), key: key.serialize_pem() };
@@ -168,7 +168,7 @@ async fn a_lost_connection_is_replaced() {
     let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
     execute(&fixture.url, others).await;
-    // The first operations may find that their connections are closed.
+    // The first operations may find their connections closed.
     let mut outcomes = Vec::new();
     while !matches!(outcomes.last(), Some(Ok(_))) && outcomes.len() < 40 {
         outcomes.push(database.write(save("A", "two")).await);
@@ -184,7 +184,7 @@ async fn a_lost_connection_is_replaced() {
 async fn a_faulty_write_does_not_fail_those_that_share_its_transaction() {
     let fixture = Fixture::new().await;
     let database = fixture.open().await;
-    // PostgreSQL refuses NUL; such a value is a fault of the program.
+    // PostgreSQL rejects NUL; such a value is a bug of the program.
     let faulty = database.set_value("bad", None, Some("\0"));
     let (first, faulty, second) = tokio::join!(database.write(save("A", "1")), faulty, database.write(save("B", "2")));
     assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");

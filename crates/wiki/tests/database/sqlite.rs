@@ -1,4 +1,4 @@
-//! What only the SQLite engine does.
+//! Cases of the SQLite engine only.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::write::{attach, delete, name, save, save_fields};
 
-/// A database in a folder of its own.
+/// A database in its own folder.
 pub(crate) struct Fixture {
     folder: TempDir,
 }
@@ -98,7 +98,7 @@ async fn one_process_writes_and_others_read() {
 async fn a_backup_of_a_running_wiki_is_a_sound_wiki_of_one_instant() {
     let fixture = Fixture::new();
     let database = fixture.open();
-    // Each write makes the two pages equal again, so that a copy of half a transaction would show.
+    // Each write makes the two pages equal again, so that a copy of half a transaction would be visible.
     let text = |number: usize| format!("{number} {}", "text ".repeat(500));
     database.write(save("A", &text(0))).await.unwrap();
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
@@ -122,7 +122,7 @@ async fn a_backup_of_a_running_wiki_is_a_sound_wiki_of_one_instant() {
         assert!(
             matches!(copy.page(&changes[0].name).await.unwrap(), Found::Page(page) if page.revision == changes[0].revision)
         );
-        // It is complete by itself, and a write to it is no write to the original.
+        // It is complete by itself, and writes to it do not affect the original.
         copy.write(save("Only in the copy", "")).await.unwrap();
         assert_eq!(database.page(&name("Only in the copy")).await.unwrap(), Found::Nothing);
     }

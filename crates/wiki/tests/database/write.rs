@@ -16,7 +16,7 @@ fn write(page: &str, action: Action) -> Write {
     Write { name: name(page), condition: Condition::Any, action, author: None, comment: String::new(), time: 1 }
 }
 
-/// Saves the text; the page links to whatever is between `[[` and `]]`.
+/// Saves the text; the page links to the names between `[[` and `]]`.
 pub(crate) fn save(page: &str, text: &str) -> Write {
     let links = text.split("[[").skip(1).filter_map(|rest| Some(name(rest.split_once("]]")?.0))).collect();
     write(page, Action::Save { content: Content { text: text.to_owned(), ..Content::default() }, links })
@@ -52,7 +52,7 @@ pub(crate) fn only(condition: Condition, write: Write) -> Write {
 /// Pages that link to each other.
 pub(crate) const LINKED: [&str; 4] = ["A", "B", "C", "D"];
 
-/// Pseudo-random writes to the pages of [`LINKED`], which have names of their own in each part of the wiki. Pages are
+/// Pseudo-random writes to the pages of [`LINKED`], which have different names in each part of the wiki. Pages are
 /// created before and after those that link to them, link to themselves, are overwritten, redirected, deleted, renamed.
 pub(crate) fn linked_writes(part: &str, seed: u32, count: usize) -> Vec<Write> {
     let mut state = seed;

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// A server with a Unix socket in a folder of its own. Its shell waits for the end of its standard input, which comes
-/// with the end of this process, whatever ends it; then it removes everything.
+/// A server with a Unix socket in its own folder. Its shell waits for the end of its standard input, which ends with
+/// this process in any case; then it removes everything.
 pub(crate) struct Server {
     folder: String,
     shell: Mutex<Shell>,
@@ -17,10 +17,10 @@ struct Shell {
     output: BufReader<ChildStdout>,
 }
 
-/// How a server is reached over TLS, and only so.
+/// Access to a server that only accepts TLS.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
-    /// Of 127.0.0.0/8.
+    /// In 127.0.0.0/8.
     pub(crate) address: String,
     /// PEM.
     pub(crate) certificate: String,
@@ -87,7 +87,7 @@ impl Server {
         format!("postgres:///{database}?host={}&user=wiki", self.folder)
     }
 
-    /// Ends the server as a crash would; its data remain.
+    /// Ends the server like a crash; its data remain.
     pub(crate) fn crash(&self) {
         self.carry_out("stop");
     }

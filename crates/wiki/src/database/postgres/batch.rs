@@ -1,8 +1,8 @@
-//! The statements of one transaction, which carries out a batch of operations.
+//! The statements of one transaction, which executes a batch of operations.
 //!
-//! Transactions that write follow one another, also those of several wikis: a lock is held from the first statement to
-//! the commit. So the sequences of changes and of purges are those of the commits, and no two transactions wait for
-//! each other's rows.
+//! Write transactions are serialised, also between several wikis: a lock is held from the first statement to the
+//! commit. So the sequences of changes and of purges match the order of commits, and no two transactions wait for each
+//! other's rows.
 
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
@@ -18,15 +18,15 @@ use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
 use crate::page::{Action, ChangeKind, Committed, Content, Write};
 
-/// Held by the transaction that writes: "brwk", 2.
+/// Held by the writing transaction: "brwk", 2.
 const WRITE_LOCK: i64 = 0x6272_776b_0000_0002;
 
 type WriteAnswer = Result<Committed, WriteError>;
 
-/// A transaction that is under way.
+/// A transaction in progress.
 pub(super) struct Batch<'a> {
     transaction: &'a Transaction<'a>,
-    /// The last one that is taken in the sequence of changes.
+    /// Last number used in the sequence of changes.
     sequence: u64,
     has_edges: bool,
     effects: Effects,
@@ -36,7 +36,7 @@ impl<'a> Batch<'a> {
     pub(super) async fn new(transaction: &'a Transaction<'a>) -> Result<Self, Error> {
         let lock = transaction.prepare_cached("SELECT pg_advisory_xact_lock($1)").await?;
         transaction.execute(&lock, &[&WRITE_LOCK]).await?;
-        // A statement of its own: it sees what was committed before the lock was given.
+        // A separate statement: it sees what was committed before the lock was acquired.
         let sql = "SELECT coalesce(max(sequence), 0), EXISTS (SELECT FROM wiki.edges) FROM wiki.revisions";
         let row = rows(transaction, sql, &[]).await?.into_iter().next();
         Ok(Self {
@@ -173,8 +173,8 @@ impl<'a> Batch<'a> {
         Ok(self.effects.revision(self.sequence, revision, false, changed, true))
     }
 
-    /// The page takes the new name with its history; revisions of a page that was deleted there come before its own. At
-    /// the old name begins a page that redirects; its revision continues the old name's numbers.
+    /// Moves the page with its history to the new name; revisions of a page deleted there precede its own. At the old
+    /// name a redirect begins, whose revision continues the old name's numbers.
     async fn rename(&mut self, write: &Write, to: &Name, state: &State) -> Result<WriteAnswer, Error> {
         let target = self.state(to).await?;
         if target.as_ref().is_some_and(|target| target.is_live) {
@@ -209,7 +209,7 @@ impl<'a> Batch<'a> {
         Ok(Ok(committed))
     }
 
-    /// Moves the revisions of the deleted page before those of `page`, and removes its place.
+    /// Moves the revisions of the deleted page before those of `page`, and removes its row.
     async fn take_history(&self, page: i64, deleted: &State) -> Result<(), Error> {
         let sql = "UPDATE wiki.revisions SET revision = -(revision + $2) WHERE page = $1";
         self.execute(sql, &[&page, &clamp(deleted.revision)]).await?;
@@ -226,7 +226,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Creates the page that leads from the old name to the new one.
+    /// Creates the page that redirects from the old name to the new one.
     async fn redirect(&mut self, write: &Write, to: &Name, revision: u64) -> Result<(), Error> {
         let content = Content { redirect: Some(to.clone()), ..Content::default() };
         let indexed = Indexed::new(&write.name, &content);
@@ -358,7 +358,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
+    /// Links to `name` are displayed differently from now on: returns the pages that contain them, except `page`.
     async fn recolour_links(&self, name: &Name, page: i64) -> Result<Vec<Name>, Error> {
         let sql = "UPDATE wiki.pages SET links_version = links_version + 1
                    WHERE id IN (SELECT page FROM wiki.links WHERE target = $1) AND id <> $2 RETURNING name";
@@ -395,7 +395,7 @@ impl<'a> Batch<'a> {
         Ok(confirmed)
     }
 
-    /// Removes the keys that every edge has confirmed; all, without edges.
+    /// Removes the keys that every edge has confirmed; without edges, all.
     async fn remove_confirmed(&self) -> Result<(), Error> {
         let sql = "DELETE FROM wiki.purges
                    WHERE sequence <= coalesce((SELECT min(through) FROM wiki.edges), sequence)";

@@ -17,7 +17,7 @@ use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Found, Match, Pag
 
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// All rows of a statement that is prepared once for each connection.
+/// All rows of a statement, which is prepared once per connection.
 pub(super) async fn rows(
     client: &impl GenericClient,
     sql: &str,
@@ -44,7 +44,7 @@ fn name(row: &Row, column: usize) -> Result<Name, Error> {
     parse_name(row.get(column))
 }
 
-/// What the name leads to; one statement, so that it is of one instant.
+/// The state of a name, in one statement, and so at one instant.
 pub(super) async fn found(client: &impl GenericClient, page: &Name) -> Result<Found, Error> {
     let sql = "SELECT p.live, p.revision, r.time, p.links_version, r.text, r.fields, r.redirect,
                    ARRAY(SELECT l.target FROM wiki.links l WHERE l.page = p.id AND NOT EXISTS
@@ -67,7 +67,7 @@ pub(super) async fn found(client: &impl GenericClient, page: &Name) -> Result<Fo
     })))
 }
 
-/// From the columns text, fields, redirect.
+/// Reads the columns text, fields, redirect.
 fn content(row: &Row, first: usize) -> Result<Content, Error> {
     let fields = match row.get::<_, Option<&str>>(first + 1) {
         Some(json) => serde_json::from_str(json).map_err(|error| Error::Content(error.to_string()))?,
@@ -231,8 +231,8 @@ pub(super) async fn titles(client: &impl GenericClient, query: &TitleQuery, most
     Ok(found)
 }
 
-/// Pages with all words of the query, the best first. Of very many candidates, only the first, and the pages with the
-/// query in their names, are rated.
+/// Pages with all words of the query, best first. If there are too many candidates, only the first, and the pages with
+/// the query in their names, are rated.
 pub(super) async fn texts(
     client: &impl GenericClient,
     query: &TextQuery,

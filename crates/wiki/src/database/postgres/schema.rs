@@ -1,21 +1,21 @@
-//! The tables in the schema `wiki`, and how those of an earlier version become those of the present one.
+//! The tables in the schema `wiki`, and their migration from earlier versions.
 
 use deadpool_postgres::{GenericClient, Object};
 
 use super::failure;
 use crate::database::DatabaseError;
 
-/// The steps from an empty database to the present schema; `wiki.schema` has the number of steps done.
+/// The steps from an empty database to the current schema; `wiki.schema` contains the number of steps done.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
 
 /// Held while one process creates or migrates the tables: "brwk", 1.
 const MIGRATION_LOCK: i64 = 0x6272_776b_0000_0001;
 
-/// Brings the tables to the present version; one process does it, others wait.
+/// Migrates the tables to the current version; one process does it, others wait.
 ///
 /// # Errors
 ///
-/// Tables of a later version are left as they are.
+/// Tables of a later version are not changed.
 pub(super) async fn migrate(client: &mut Object) -> Result<(), DatabaseError> {
     check_encoding(client).await?;
     let failed = |error: tokio_postgres::Error| failure("migrate the database", &error);
@@ -37,7 +37,7 @@ pub(super) async fn migrate(client: &mut Object) -> Result<(), DatabaseError> {
     transaction.commit().await.map_err(failed)
 }
 
-/// Refuses a database without tables or with those of another version.
+/// Rejects a database without tables or with another version.
 pub(super) async fn require_current(client: &Object) -> Result<(), DatabaseError> {
     if check(client).await? == MIGRATIONS.len() {
         return Ok(());

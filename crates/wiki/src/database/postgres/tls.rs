@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL: what `sslmode` and `sslrootcert` of a URL mean, as far as possible as with libpq.
+//! TLS to PostgreSQL: `sslmode` and `sslrootcert` of a URL, compatible with libpq as far as possible.
 //!
 //! | `sslmode` | connections over TCP |
 //! |---|---|
@@ -21,10 +21,10 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The name of the parameter that stands for the system's authorities.
+/// The value that selects the system's authorities.
 const SYSTEM: &str = "system";
 
-/// Reads a URL, and how its connections are secured.
+/// Parses a URL, and how its connections are secured.
 pub(super) fn configure(url: &str) -> Result<(Config, MakeRustlsConnect), String> {
     let (url, parameters) = without_tls_parameters(url);
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
@@ -61,7 +61,7 @@ struct Parameters {
     authorities: Option<String>,
 }
 
-/// The URL without the parameters that are understood here; of several with one name, the last counts.
+/// The URL without the parameters handled here; of several with one name, the last counts.
 fn without_tls_parameters(url: &str) -> (String, Parameters) {
     let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), Parameters::default()) };
     let mut parameters = Parameters::default();

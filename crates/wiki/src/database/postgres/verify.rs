@@ -1,4 +1,4 @@
-//! Whether the rules of the wiki hold. Damage to files is for PostgreSQL's own tools (`pg_amcheck`, checksums).
+//! Checks of the rules of the wiki. Damaged files are detected by PostgreSQL's own tools (`pg_amcheck`, checksums).
 
 use deadpool_postgres::GenericClient;
 
@@ -7,7 +7,7 @@ use super::read::rows;
 use crate::database::FAULTS_MAX;
 use crate::digest::sha256;
 
-/// Rules, each with a statement that returns the places where it is broken.
+/// Rules, each with a statement that returns its violations.
 const RULES: &[(&str, &str)] = &[
     (
         "the page has no current revision",
@@ -61,7 +61,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// One line for each fault, at most [`FAULTS_MAX`].
+/// One line for each error, at most [`FAULTS_MAX`].
 pub(super) async fn faults(client: &impl GenericClient) -> Result<Vec<String>, Error> {
     let mut faults = Vec::new();
     for (rule, sql) in RULES {

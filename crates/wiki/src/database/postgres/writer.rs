@@ -1,4 +1,4 @@
-//! The task that writes: it carries out everything that waits as one transaction, and answers after the commit.
+//! The writer task: it executes all queued operations as one transaction, and responds after the commit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Error, WRITE_TIMEOUT, within};
 use crate::database::WriteError;
 use crate::database::operation::{Answer, Job, Operation, Queue, Texts, batch};
 
-/// Starts the task; it ends after the last of its jobs when the queue is dropped.
+/// Starts the task. When the queue is dropped, it ends after its last job.
 pub(super) fn start(pool: Pool) -> Queue {
     let (queue, mut jobs) = Queue::new(Texts::OneByOne);
     tokio::spawn(async move {
@@ -20,7 +20,6 @@ pub(super) fn start(pool: Pool) -> Queue {
     queue
 }
 
-/// Why a transaction failed.
 enum Failure {
     /// Before the commit: nothing of it is stored.
     Before(Error),
@@ -28,7 +27,7 @@ enum Failure {
     AtCommit(Error),
 }
 
-/// Carries out all jobs in one transaction; if that fails, each in one of its own, so that only the faulty one fails.
+/// Executes all jobs in one transaction; if that fails, each in its own, so that only the faulty one fails.
 async fn carry_out(pool: &Pool, jobs: Vec<Job>) {
     match transact(pool, &jobs).await {
         Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),

@@ -1,10 +1,9 @@
 //! Pages whose words are not indexed yet.
 //!
-//! To index a text takes longer than to store it. So a write only notes its page, in its own transaction, and the
-//! writer indexes many pages in one transaction: when [`PAGES_MAX`] or [`BYTES_MAX`] are waiting, or when no write
-//! comes for a while. A page that changes again before that is indexed once. A search misses nothing meanwhile, as it
-//! reads the pages that are waiting; and since they are in the file, those of a wiki that was killed are indexed by
-//! the next.
+//! Indexing a text takes longer than storing it. So a write only records its page, in its own transaction, and the
+//! writer indexes many pages in one transaction: when [`PAGES_MAX`] or [`BYTES_MAX`] are waiting, or when there is no
+//! write for a while. A page that changes again before that is indexed once. Searches miss nothing meanwhile, since
+//! they read the waiting pages; and since the list is in the file, the next process indexes those of a killed wiki.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,24 +14,24 @@ use super::inversion::Inversion;
 use super::read::rows;
 use super::word_index::{self, NewSegment, next_generation};
 
-/// The pages, and the bytes of their texts, that may wait; a transaction that is under way may add more.
+/// Limits of the waiting pages and the bytes of their texts; a transaction in progress may add more.
 const PAGES_MAX: usize = 256;
 const BYTES_MAX: usize = 2 << 20;
 
-/// The most pages that are indexed in one transaction, and the bytes of their texts but for the last one: more may wait
+/// Limits of the pages indexed in one transaction and of the bytes of their texts without the last one: more may wait
 /// in a file of an earlier version.
 const INDEXED_PAGES_MAX: usize = 16_384;
 const INDEXED_BYTES_MAX: usize = 64 << 20;
 
-/// How long no write must come before fewer pages are indexed.
+/// Time without a write after which fewer pages are indexed.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 
-/// The pages that are waiting, with the lengths of their texts.
+/// The waiting pages, with the lengths of their texts.
 #[derive(Debug, Default)]
 pub(super) struct Backlog(BTreeMap<i64, usize>);
 
 impl Backlog {
-    /// What an earlier writer left.
+    /// The pages left by an earlier writer.
     pub(super) fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT u.page, coalesce(r.bytes, 0) FROM unindexed u LEFT JOIN pages p ON p.id = u.page
                    LEFT JOIN revisions r ON r.sequence = p.current";
@@ -40,7 +39,7 @@ impl Backlog {
         Ok(Self(pages.into_iter().collect()))
     }
 
-    /// Adds the pages of a transaction that was committed.
+    /// Adds the pages of a committed transaction.
     pub(super) fn add(&mut self, pages: BTreeMap<i64, usize>) {
         self.0.extend(pages);
     }
@@ -53,8 +52,8 @@ impl Backlog {
         self.0.len() >= PAGES_MAX || self.0.values().sum::<usize>() >= BYTES_MAX
     }
 
-    /// Indexes the pages, each time as many as may wait in a transaction of its own, and merges segments. If one fails,
-    /// its pages and those after it go on waiting.
+    /// Indexes the pages, as many as allowed in each transaction, and merges segments. If one fails, its pages and
+    /// those after it remain in the backlog.
     pub(super) fn index(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
         while !self.is_empty() {
             let mut bytes = 0;
@@ -97,7 +96,7 @@ fn index_pages(connection: &Connection, pages: &[i64]) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Adds the words of the page; returns false if there is none any more.
+/// Adds the words of the page; returns false if it no longer exists.
 fn add_words(connection: &Connection, page: i64, words: &mut Inversion) -> rusqlite::Result<bool> {
     let added = connection
         .prepare_cached(

@@ -1,8 +1,9 @@
-//! The statements of one transaction, which carries out a batch of operations.
+//! The statements of one transaction, which executes a batch of operations.
 //!
-//! Changes to the index of titles wait until the end of the transaction: FTS5 then writes one segment for the whole
-//! batch, and statements with rollback of their own, which would make it write earlier, are over. The links and fields
-//! of an import wait too, so that they are inserted in the order of their indexes (see [`deferred`](super::deferred)).
+//! Changes to the index of titles are deferred to the end of the transaction: FTS5 then writes one segment for the
+//! whole batch, and there are no more statements with their own rollback, which would make it write earlier. The links
+//! and fields of an import are deferred too, so that they are inserted in the order of their indexes (see
+//! [`deferred`](super::deferred)).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,39 +25,39 @@ use crate::page::{Action, ChangeKind, Committed, Condition, Content, Write};
 
 type WriteAnswer = Result<Committed, WriteError>;
 
-/// A transaction that is under way.
+/// A transaction in progress.
 pub(super) struct Batch<'a> {
     connection: &'a Connection,
-    /// The last one that is taken in the sequence of changes.
+    /// Last number used in the sequence of changes.
     sequence: u64,
     has_edges: bool,
     imported: Option<Imported<'a>>,
-    /// The pages whose names change: their entries in the index of titles, or `None` to remove them.
+    /// Pages whose names change: their entries in the index of titles, or `None` to remove them.
     grams: BTreeMap<i64, Option<Cow<'a, str>>>,
-    /// The pages whose words are to be indexed later, with the lengths of their texts.
+    /// Pages whose words are indexed later, with the lengths of their texts.
     unindexed: BTreeMap<i64, usize>,
     effects: Effects,
 }
 
-/// The pages of an import that is under way: their words are indexed with it, their links and fields at its end.
+/// The pages of an import in progress: their words are indexed with it, their links and fields at its end.
 struct Imported<'a> {
     generation: i64,
-    /// The number of the write that is carried out, from 1.
+    /// Number of the current write, from 1.
     write: u64,
     /// The last write of each page.
     writes: HashMap<i64, u64>,
     deferred: Deferred<'a>,
 }
 
-/// What a transaction changed, for what is in memory.
+/// The changes of a transaction, for the caches.
 pub(super) struct Changed {
-    /// The pages whose representations changed.
+    /// Pages whose representations changed.
     pub(super) pages: BTreeSet<Name>,
-    /// The pages whose words are to be indexed later, with the lengths of their texts.
+    /// Pages whose words are indexed later, with the lengths of their texts.
     pub(super) unindexed: BTreeMap<i64, usize>,
 }
 
-/// How links to a name appear.
+/// How links to a name are displayed.
 #[derive(Clone, Copy)]
 enum Appearance {
     /// There is no page.
@@ -144,7 +145,7 @@ impl<'a> Batch<'a> {
         Ok(count)
     }
 
-    /// Writes the words of an import; those of a text that the same import replaced are left out.
+    /// Writes the words of an import, except those of a text that the same import replaced.
     fn index(&self, words: &[(Box<str>, Postings)], imported: &Imported<'_>) -> rusqlite::Result<()> {
         let mut page_of = vec![None; usize::try_from(imported.write).unwrap_or(usize::MAX) + 1];
         for (page, write) in &imported.writes {
@@ -154,7 +155,7 @@ impl<'a> Batch<'a> {
         for (word, writes) in words {
             let pages = Pages::of(writes.bytes()).filter_map(|write| page_of.get(write as usize).copied().flatten());
             let mut pages: Vec<u64> = pages.collect();
-            // New pages have ascending numbers; others are among them.
+            // New pages have ascending numbers; existing ones may be among them.
             if !pages.is_sorted() {
                 pages.sort_unstable();
             }
@@ -174,7 +175,7 @@ impl<'a> Batch<'a> {
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
         if matches!(write.action, Action::Delete | Action::Rename { .. }) {
-            // These change links that are there.
+            // These change existing links.
             self.insert_deferred()?;
         }
         match (&write.action, &prepared.derived) {
@@ -247,8 +248,8 @@ impl<'a> Batch<'a> {
         Ok(self.effects.revision(self.sequence, revision, false, changed, true))
     }
 
-    /// The page takes the new name with its history; revisions of a page that was deleted there come before its own. At
-    /// the old name begins a page that redirects; its revision continues the old name's numbers.
+    /// Moves the page with its history to the new name; revisions of a page deleted there precede its own. At the old
+    /// name a redirect begins, whose revision continues the old name's numbers.
     fn rename(&mut self, write: &Write, to: &Name, state: &State) -> rusqlite::Result<WriteAnswer> {
         let target = self.state(to)?;
         if target.as_ref().is_some_and(|target| target.is_live) {
@@ -293,7 +294,7 @@ impl<'a> Batch<'a> {
         Ok(Ok(committed))
     }
 
-    /// Moves the revisions of the deleted page before those of `page`, and removes its place.
+    /// Moves the revisions of the deleted page before those of `page`, and removes its row.
     fn take_history(&self, page: i64, deleted: &State) -> rusqlite::Result<()> {
         let earlier = clamp(deleted.revision);
         self.execute("UPDATE revisions SET revision = -(revision + ?2) WHERE page = ?1", params![page, earlier])?;
@@ -307,7 +308,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Creates the page that leads from the old name to the new one.
+    /// Creates the page that redirects from the old name to the new one.
     fn redirect(&mut self, write: &Write, to: &Name, revision: u64) -> rusqlite::Result<()> {
         let content = Content { redirect: Some(to.clone()), ..Content::default() };
         let indexed = Indexed::new(&write.name, &content);
@@ -403,7 +404,6 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Adds the links of a live page.
     fn insert_links(&self, page: i64, links: &[Name]) -> rusqlite::Result<()> {
         for target in links {
             self.insert_link(page, target.as_str())?;
@@ -428,7 +428,7 @@ impl<'a> Batch<'a> {
         self.execute("INSERT INTO links (page, target) VALUES (?1, ?2)", params![page, target]).map(|_| ())
     }
 
-    /// Inserts the links and fields that wait, and finds the red links of their pages.
+    /// Inserts the deferred links and fields, and finds the red links of their pages.
     fn insert_deferred(&mut self) -> rusqlite::Result<()> {
         let Some(imported) = &mut self.imported else { return Ok(()) };
         let deferred = std::mem::take(&mut imported.deferred);
@@ -439,7 +439,7 @@ impl<'a> Batch<'a> {
         let mut last = ("", false);
         for (name, step) in deferred.steps() {
             match step {
-                // Finds the links of before: those of the transaction follow.
+                // Finds earlier links: those of the transaction follow.
                 Step::Created(page) => {
                     let changed = self.recolour_links(name, page, Appearance::Present)?;
                     self.effects.recoloured(changed);
@@ -479,10 +479,10 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
+    /// Links to `name` are displayed differently from now on: returns the pages that contain them, except `page`.
     fn recolour_links(&self, name: &str, page: i64, appearance: Appearance) -> rusqlite::Result<Vec<Name>> {
         let sql = "SELECT EXISTS (SELECT 1 FROM links WHERE target = ?1 AND page <> ?2)";
-        // RETURNING costs a temporary table, and most new pages are not linked to yet.
+        // RETURNING creates a temporary table, and most new pages have no links to them yet.
         if !one::<bool>(self.connection, sql, &[&name, &page])? {
             return Ok(Vec::new());
         }
@@ -548,7 +548,7 @@ impl<'a> Batch<'a> {
         Ok(confirmed)
     }
 
-    /// Removes the keys that every edge has confirmed; all, without edges.
+    /// Removes the keys that every edge has confirmed; without edges, all.
     fn remove_confirmed(&self) -> rusqlite::Result<()> {
         let sql = "DELETE FROM purges WHERE sequence <= coalesce((SELECT min(through) FROM edges), sequence)";
         self.execute(sql, []).map(|_| ())

@@ -1,7 +1,7 @@
-//! Pages in memory, so that reading a popular page costs no SQL.
+//! A cache of pages, so that reading a popular page requires no SQL.
 //!
-//! A page in the cache is as the last commit left it. Before a commit, the writer removes the pages that it changes; a
-//! reader may add a page only if no commit began since before it read.
+//! A cached page is in the state of the last commit. Before a commit, the writer removes the pages that it changes; a
+//! reader may add a page only if no commit began after the start of its read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,10 +11,10 @@ use quick_cache::sync::Cache;
 use crate::name::Name;
 use crate::page::Page;
 
-/// The size of a usual page, bytes: with the capacity, it gives the number of entries for which the cache has room.
+/// Size of a typical page, in bytes: with the capacity, it determines the number of entries.
 const PAGE_BYTES_USUAL: usize = 5_000;
 
-/// What a page occupies besides its text, about, bytes.
+/// Approximate overhead of a page in addition to its text, in bytes.
 const PAGE_BYTES_FIXED: usize = 400;
 
 pub(super) struct Pages {
@@ -23,7 +23,7 @@ pub(super) struct Pages {
 }
 
 struct Commits {
-    /// Beginnings and ends of commits so far: odd during a commit.
+    /// Number of beginnings and ends of commits: odd during a commit.
     count: u64,
 }
 
@@ -53,7 +53,7 @@ impl Pages {
         self.pages.get(name)
     }
 
-    /// To be called before the transaction of the read begins.
+    /// Must be called before the transaction of the read begins.
     pub(super) fn start_read(&self) -> ReadStart {
         ReadStart(self.commits().count)
     }
@@ -66,14 +66,14 @@ impl Pages {
         }
     }
 
-    /// To be called before a commit.
+    /// Must be called before a commit.
     pub(super) fn start_commit<'a>(&self, changed: impl Iterator<Item = &'a Name>) {
         let mut commits = self.commits();
         commits.count += 1;
         changed.for_each(|name| drop(self.pages.remove(name)));
     }
 
-    /// To be called after a commit, or after it failed.
+    /// Must be called after a commit, successful or not.
     pub(super) fn end_commit(&self) {
         self.commits().count += 1;
     }

@@ -1,8 +1,8 @@
-//! What the saves of an import leave for later in its transaction: their links and fields.
+//! Links and fields of an import's saves, deferred within its transaction.
 //!
-//! Titles, and so the places of links in their index by target, come in random order. Of a large wiki that index is
-//! larger than the cache, and each link would read and write a page of it. Sorted, the links of a whole transaction
-//! walk through the index once, and whether their targets exist is found on the way.
+//! Titles, and thus the positions of links in their index by target, are in random order. In a large wiki that index is
+//! larger than the cache, so each link would read and write a page of it. Sorted, the links of a whole transaction
+//! traverse the index once, and whether their targets exist is determined on the way.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::name::Name;
 /// The saves of an import whose links and fields are not in their tables yet.
 #[derive(Default)]
 pub(super) struct Deferred<'a> {
-    /// What the last save of each page has.
+    /// The last save of each page.
     saved: HashMap<i64, Saved<'a>>,
     /// The pages that these saves created, with their names.
     created: Vec<(&'a str, i64)>,
@@ -22,17 +22,17 @@ struct Saved<'a> {
     fields: &'a [(String, String)],
 }
 
-/// What is to be done with the links to a name, in this order.
+/// Actions on the links to a name, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// It is the name of this new page.
+    /// This new page has the name.
     Created(i64),
-    /// This page links to it.
+    /// This page links to the name.
     Linked(i64),
 }
 
 impl<'a> Deferred<'a> {
-    /// Adds a save, in place of an earlier one of the page. `created` is the name of a page that did not exist before.
+    /// Adds a save, replacing an earlier one of the page. `created` is the name of a page that did not exist before.
     pub(super) fn save(
         &mut self,
         page: i64,
@@ -44,7 +44,7 @@ impl<'a> Deferred<'a> {
         self.created.extend(created.map(|name| (name.as_str(), page)));
     }
 
-    /// The steps for all links, in the order of their targets.
+    /// The steps for all links, sorted by target.
     pub(super) fn steps(&self) -> Vec<(&'a str, Step)> {
         let created = self.created.iter().map(|(name, page)| (*name, Step::Created(*page)));
         let links = |(page, saved): (&i64, &Saved<'a>)| {

@@ -1,4 +1,4 @@
-//! From pages with their words to words with their pages.
+//! Inversion: from pages with their words to words with their pages.
 
 use std::hash::BuildHasher;
 
@@ -7,36 +7,36 @@ use hashbrown::HashTable;
 use super::postings::Postings;
 use crate::database::words::each_index_word;
 
-/// The words of some pages, each with the pages that have it.
+/// The words of some pages, each with the pages that contain it.
 ///
-/// A text of 5 kB has 900 words, and each is looked up: most of the time goes by waiting for memory. So what a look-up
-/// touches is small (the places of words, their texts one after another, a few numbers of each), and the lists of pages
-/// are made at the end.
+/// A text of 5 kB has 900 words, and each is looked up: most of the time is spent waiting for memory. So the data of a
+/// look-up are small (the indices of words, their concatenated texts, a few numbers of each), and the lists of pages
+/// are built at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Inversion {
     hasher: foldhash::fast::RandomState,
-    /// Places in `words`, by their texts.
+    /// Indices into `words`, by text.
     places: HashTable<u32>,
     words: Vec<Word>,
-    /// The texts of all words.
+    /// The concatenated texts of all words.
     texts: String,
     /// The number of each page, and where its words end in `of_pages`.
     pages: Vec<(u64, usize)>,
-    /// The places of the words of all pages.
+    /// The indices of the words of all pages.
     of_pages: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Word {
-    /// Where its text ends; that of the word before is its start.
+    /// The end of its text, which starts at the end of the previous word.
     end: u32,
-    /// The last page that has it, counted from 1, and how many do.
+    /// The last page that contains it, counted from 1, and the number of pages.
     last: u32,
     pages: u32,
 }
 
 impl Inversion {
-    /// Adds a page with a number that is greater than all before. The words of all pages have less than 4 GiB.
+    /// Adds a page with a number greater than all before. The words of all pages must have less than 4 GiB.
     pub(crate) fn add(&mut self, page: u64, name: &str, text: &str) {
         let index = self.pages.len() as u32 + 1;
         let mut distinct = 0;
@@ -66,12 +66,11 @@ impl Inversion {
         place
     }
 
-    /// How many pages were added.
     pub(crate) fn pages(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// The words in their order.
+    /// The words in sorted order.
     pub(crate) fn into_sorted(self) -> Vec<(Box<str>, Postings)> {
         let lists = self.lists();
         let text = |place: &u32| text_of(&self.words, &self.texts, *place);
@@ -84,7 +83,7 @@ impl Inversion {
         places.into_iter().map(|place| (Box::from(text(&place)), list(place))).collect()
     }
 
-    /// The indexes of the pages of each word.
+    /// The indices of the pages of each word.
     fn lists(&self) -> Lists {
         let mut ends = Vec::with_capacity(self.words.len());
         let mut start = 0;
@@ -106,7 +105,7 @@ impl Inversion {
     }
 }
 
-/// Lists one after another, in the order of the words' places.
+/// Concatenated lists, in the order of the words' indices.
 struct Lists {
     ends: Vec<usize>,
     pages: Vec<u32>,

@@ -1,7 +1,6 @@
-//! Lists of pages as the index of words has them: ascending numbers, each as its difference from the one before, seven
-//! bits in a byte, the least significant ones first; the last byte of a difference has no high bit.
+//! Encoded lists of pages in the index of words: ascending numbers, each as its difference from the previous one, seven
+//! bits per byte, least significant first; the last byte of a difference has no high bit.
 
-/// A list under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     last: u64,
@@ -9,7 +8,7 @@ pub(crate) struct Postings {
 }
 
 impl Postings {
-    /// Adds a page after all others. The last one may be repeated, and is in the list once: then it returns false.
+    /// Adds a page after all others. A repetition of the last one is ignored: then it returns false.
     pub(crate) fn push(&mut self, page: u64) -> bool {
         debug_assert!(page >= self.last.max(1), "{page} after {}", self.last);
         let mut difference = page - self.last;
@@ -40,7 +39,7 @@ impl FromIterator<u64> for Postings {
     }
 }
 
-/// The pages of a list; ends early where it is damaged.
+/// The pages of a list; ends early if it is damaged.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages<'a> {
     last: u64,
@@ -52,7 +51,7 @@ impl<'a> Pages<'a> {
         Self { last: 0, bytes: bytes.iter() }
     }
 
-    /// Whether nothing is left: false after the end of a damaged list.
+    /// Whether the list has ended properly: false after the end of a damaged list.
     pub(crate) fn is_at_end(&self) -> bool {
         self.bytes.as_slice().is_empty()
     }

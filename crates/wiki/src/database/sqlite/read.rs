@@ -11,7 +11,7 @@ use crate::database::clamp;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, Found, Page, Revision};
 
-/// What the name leads to; one statement, so that it is of one instant.
+/// The state of a name, in one statement, and so at one instant.
 pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Found> {
     let mut statement = connection.prepare_cached(
         "SELECT p.live, p.revision, r.time, p.links_version, r.text, r.fields, r.redirect, p.red_links
@@ -39,7 +39,7 @@ pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Fo
     Ok(statement.query_row([name.as_str()], row).optional()?.unwrap_or(Found::Nothing))
 }
 
-/// From the columns text, fields, redirect.
+/// Reads the columns text, fields, redirect.
 fn content(row: &Row<'_>, first: usize) -> rusqlite::Result<Content> {
     let fields: Option<&str> = row.get_ref(first + 1)?.as_str_or_null()?;
     let fields: Fields = match fields {
@@ -200,7 +200,7 @@ pub(super) fn values(connection: &Connection, prefix: &str) -> rusqlite::Result<
     rows(connection, sql, params![prefix, length], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// All rows of a statement that is prepared once.
+/// All rows of a statement, which is prepared once.
 pub(super) fn rows<T>(
     connection: &Connection,
     sql: &str,
@@ -210,7 +210,7 @@ pub(super) fn rows<T>(
     connection.prepare_cached(sql)?.query_map(parameters, row)?.collect()
 }
 
-/// One value of the first row of a statement that is prepared once.
+/// One value of the first row of a statement, which is prepared once.
 pub(super) fn one<T: rusqlite::types::FromSql>(
     connection: &Connection,
     sql: &str,

@@ -1,4 +1,4 @@
-//! The tables, and how a file of an earlier version becomes one of the present version.
+//! The tables, and the migration of files of earlier versions.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::database::DatabaseError;
 /// `PRAGMA application_id` of the wiki's files: "brwk".
 const APPLICATION: i64 = 0x6272_776b;
 
-/// The steps from an empty file to the present schema; `PRAGMA user_version` counts the steps that a file has.
+/// The steps from an empty file to the current schema; `PRAGMA user_version` counts the steps of a file.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
@@ -17,11 +17,11 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/4.sql"),
 ];
 
-/// Brings the file to the present version.
+/// Migrates the file to the current version.
 ///
 /// # Errors
 ///
-/// A file that is not the wiki's, or of a later version, is left as it is.
+/// A file that is not the wiki's, or of a later version, is not changed.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), DatabaseError> {
     check(connection, path)?;
     let failed = |error: rusqlite::Error| super::failure("migrate the database", path, &error);
@@ -37,7 +37,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Da
     transaction.commit().map_err(failed)
 }
 
-/// Refuses a file that is not the wiki's, or of a later version.
+/// Rejects a file that is not the wiki's, or of a later version.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), DatabaseError> {
     let failed = |error: rusqlite::Error| super::failure("open the database", path, &error);
     let count = "SELECT count(*) FROM sqlite_schema";
@@ -59,7 +59,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Database
     Ok(())
 }
 
-/// Whether the file has the present version.
+/// Whether the file has the current version.
 pub(super) fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(version(connection)? == MIGRATIONS.len())
 }

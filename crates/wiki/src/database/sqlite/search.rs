@@ -1,8 +1,8 @@
 //! Searches of titles and texts.
 //!
-//! The index yields candidates in the order in which the pages were created; their number is bounded, so that words
-//! that every page has cost no more than rare ones. Of more candidates than that, only the first are rated. Pages that
-//! are not in the index of words yet are few; all of them are rated.
+//! The index returns candidates in the order in which the pages were created; their number is limited, so that words of
+//! every page cost no more than rare ones. Of more candidates, only the first are rated. Pages that are not in the
+//! index of words yet are few and all rated.
 
 use std::collections::HashSet;
 
@@ -50,14 +50,14 @@ fn beginning(connection: &Connection, query: &TitleQuery, limit: usize) -> rusql
     rows(connection, &sql, params![query.folded, end, limit], |row| row.get(0))
 }
 
-/// Pages with all words of the query, the best first.
+/// Pages with all words of the query, best first.
 pub(super) fn texts(
     connection: &Connection,
     query: &TextQuery,
     title: Option<&TitleQuery>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Match>> {
-    // All statements see one instant: a page that is indexed meanwhile is neither missed nor found twice.
+    // All statements see one instant: a page indexed meanwhile is neither missed nor found twice.
     let connection = &*connection.unchecked_transaction()?;
     let mut rated: Vec<(String, Rating)> = Vec::new();
     let unindexed = "SELECT p.name, r.text FROM unindexed u CROSS JOIN pages p ON p.id = u.page
@@ -102,7 +102,7 @@ fn rate_all(
     Ok(compared)
 }
 
-/// Adds the pages with the whole query in their names, which are the best matches, but perhaps not among the first.
+/// Adds the pages with the whole query in their names, which are the best matches, but may not be among the first.
 fn add_titles(
     connection: &Connection,
     query: &TextQuery,
@@ -124,13 +124,13 @@ fn add_titles(
     Ok(())
 }
 
-/// The query of FTS5 for all these words of the index; they contain no quotes.
+/// The query of FTS5 for all these words of the index, which contain no quotes.
 fn all_of(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     quoted.join(" AND ")
 }
 
-/// Names of stored pages as results of a search for names.
+/// Converts names of stored pages to results of a search for names.
 pub(super) fn names(names: &[String]) -> Vec<Match> {
     without_excerpts(names.iter().filter_map(|name| Name::parse(name).ok()).collect())
 }

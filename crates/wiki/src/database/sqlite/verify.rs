@@ -1,4 +1,4 @@
-//! Whether a file is sound: SQLite's own checks, and the rules of the wiki.
+//! Checks of a file: SQLite's own, and the rules of the wiki.
 
 use rusqlite::Connection;
 
@@ -7,7 +7,7 @@ use super::word_index;
 use crate::database::FAULTS_MAX;
 use crate::digest::sha256;
 
-/// Rules, each with a statement that returns the places where it is broken.
+/// Rules, each with a statement that returns its violations.
 const RULES: &[(&str, &str)] = &[
     (
         "the page has no current revision",
@@ -84,9 +84,9 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// One line for each fault, at most [`FAULTS_MAX`].
+/// One line for each error, at most [`FAULTS_MAX`].
 pub(super) fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    // All checks see the database of one instant.
+    // All checks see the database at one instant.
     let connection = &*connection.unchecked_transaction()?;
     let mut faults: Vec<String> =
         rows(connection, &format!("PRAGMA integrity_check({FAULTS_MAX})"), [], |row| row.get(0))?;

@@ -1,14 +1,14 @@
-//! The index of words: which pages have which words.
+//! The index of words: which pages contain which words.
 //!
-//! Pages are indexed many at a time. Each time is a *generation*, and writes a *segment*: a row for each word, with the
-//! list of pages that have it. Segments are not changed. A page that is indexed again is in a later segment too; its
-//! row has the generation that counts, and searches drop what other segments have of it. As many segments make searches
-//! slow, neighbours of about the same size are merged, and what counts no more is left out.
+//! Pages are indexed in groups. Each group is a *generation* and writes a *segment*: a row for each word, with the list
+//! of pages that contain it. Segments are immutable. A page that is indexed again is also in a later segment; its row
+//! contains its current generation, and searches ignore its entries in other segments. Since many segments make
+//! searches slow, neighbours of about the same size are merged, and obsolete entries are dropped.
 //!
-//! FTS5 would do the same, but takes the words of one page after another: half of the CPU time of an import's writer
-//! went to its table of words in memory (`sqlite3Fts5HashWrite`), and imports reached 2,600 to 3,200 pages/s of 5 kB.
-//! Here the words of many pages are sorted beside the writer, which then only appends rows: 7,000 to 8,000 pages/s, up
-//! to 250,000 pages.
+//! FTS5 would do the same, but processes the words page by page: half of the CPU time of an import's writer went to its
+//! table of words in memory (`sqlite3Fts5HashWrite`), and imports reached 2,600 to 3,200 pages/s of 5 kB. Here the
+//! words of many pages are sorted concurrently with the writer, which then only appends rows: 7,000 to 8,000 pages/s,
+//! up to 250,000 pages.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -19,16 +19,16 @@ use super::inversion::Inversion;
 use super::postings::{Pages, Postings};
 use super::read::{one, rows};
 
-/// How many segments of the same size class are merged.
+/// Number of segments of the same size class that are merged.
 const MERGED_SEGMENTS: usize = 8;
 
-/// Where the classes of sizes end, bytes. Segments beyond are merged no more: it would take seconds.
+/// The upper limits of the size classes, in bytes. Larger segments are not merged any more: it would take seconds.
 const SIZE_CLASSES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
-/// The rows that a merge writes at once, bytes: each write makes it look for its place in the segments again.
+/// Bytes of rows that a merge writes at once: after each write it has to find its position in the segments again.
 const MERGE_ROWS_BYTES: usize = 4 << 20;
 
-/// The bytes of texts whose words a check has in memory, but for those of the last one.
+/// Bytes of texts whose words a check holds in memory, without the last text.
 const VERIFIED_BYTES_MAX: usize = 64 << 20;
 
 /// The words of the generations `first` to `last`.
@@ -37,13 +37,13 @@ pub(super) struct Segment {
     id: i64,
     pub(super) first: i64,
     pub(super) last: i64,
-    /// How many pages it had when it was written.
+    /// Number of pages when it was written.
     pages: u64,
-    /// Of words and lists.
+    /// Bytes of words and lists.
     bytes: u64,
 }
 
-/// In the order of their generations.
+/// Sorted by generation.
 fn segments(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
     let sql = "SELECT id, first, last, pages, bytes FROM text_segments ORDER BY first";
     rows(connection, sql, [], |row| {
@@ -51,7 +51,7 @@ fn segments(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
     })
 }
 
-/// The generation of the pages that are indexed next.
+/// The generation of the next group of pages.
 pub(super) fn next_generation(connection: &Connection) -> rusqlite::Result<i64> {
     one(connection, "SELECT coalesce(max(last), 0) + 1 FROM text_segments", &[])
 }
@@ -70,7 +70,7 @@ impl<'a> NewSegment<'a> {
         Ok(Self { connection, id, words: 0, bytes: 0 })
     }
 
-    /// Adds a word after all others.
+    /// Adds a word, in sorted order.
     pub(super) fn add(&mut self, word: &str, pages: &Postings) -> rusqlite::Result<()> {
         let pages = pages.bytes();
         if pages.is_empty() {
@@ -94,7 +94,7 @@ impl<'a> NewSegment<'a> {
     }
 }
 
-/// What is to be merged next, if anything: neighbours. The numbers are those of pages that count.
+/// The neighbours to be merged next, if any. The numbers are those of current pages.
 fn merge_plan(segments: &[(Segment, u64)]) -> Option<Range<usize>> {
     for end in SIZE_CLASSES {
         let mut from = 0;
@@ -108,13 +108,13 @@ fn merge_plan(segments: &[(Segment, u64)]) -> Option<Range<usize>> {
             from += run.len();
         }
     }
-    // A segment is written again alone when most of it counts no more.
+    // A segment is rewritten alone when most of its entries are obsolete.
     let stale = segments.iter().position(|(segment, pages)| *pages < segment.pages.div_ceil(2));
     stale.map(|at| at..at + 1)
 }
 
-/// Merges segments in a transaction of its own, if there are too many. To be called after each new segment: it looks
-/// only when their number is a multiple of [`MERGED_SEGMENTS`], because it counts all pages then.
+/// Merges segments in a separate transaction, if there are too many. To be called after each new segment: it only acts
+/// when their number is a multiple of [`MERGED_SEGMENTS`], because it then counts all pages.
 pub(super) fn merge(connection: &mut Connection) -> rusqlite::Result<()> {
     let count: usize = one(connection, "SELECT count(*) FROM text_segments", &[])?;
     let is_due = count.is_multiple_of(MERGED_SEGMENTS);
@@ -139,9 +139,8 @@ pub(super) fn merge(connection: &mut Connection) -> rusqlite::Result<()> {
 /// The rows of a segment during a merge.
 struct Source<'a> {
     rows: rusqlite::Rows<'a>,
-    /// The next row.
     next: Option<(String, Vec<u8>)>,
-    /// The pages that count, unless all do.
+    /// The current pages, unless all are.
     pages: Option<HashSet<u64, foldhash::fast::RandomState>>,
 }
 
@@ -187,7 +186,7 @@ fn merge_segments(connection: &Connection, merged: &[(Segment, u64)]) -> rusqlit
     Ok(())
 }
 
-/// The pages for which the segment counts.
+/// The pages for which the segment is current.
 fn counting_pages(
     connection: &Connection,
     segment: &Segment,
@@ -196,7 +195,7 @@ fn counting_pages(
     statement.query_map([segment.first, segment.last], |row| row.get(0))?.collect()
 }
 
-/// The next words of all sources with their pages that count, up to a size; none at the end.
+/// The next words of all sources with their current pages, up to a size; none at the end.
 fn next_words(sources: &mut [Source<'_>]) -> rusqlite::Result<Vec<(String, Postings)>> {
     let mut words = Vec::new();
     let mut bytes = 0;
@@ -236,7 +235,7 @@ impl Lists {
             let lists = words.iter().map_while(|word| list(word).transpose());
             let mut lists = lists.collect::<rusqlite::Result<Vec<Vec<u8>>>>()?;
             if lists.len() == words.len() {
-                // The shortest one first: its pages are looked for in the others.
+                // The shortest list first: its pages are looked up in the others.
                 lists.sort_unstable_by_key(Vec::len);
                 found.push((segment, lists));
             }
@@ -244,8 +243,8 @@ impl Lists {
         Ok(Self(found))
     }
 
-    /// The pages with all the words, in ascending order, each with the segment that has them. A page may come more than
-    /// once; a segment whose generations are not the page's does not count.
+    /// The pages with all the words, ascending, each with the segment that contains them. A page may occur more than
+    /// once; a segment other than that of the page's generation does not count.
     pub(super) fn pages(&self) -> impl Iterator<Item = (u64, &Segment)> {
         let mut sources: Vec<_> =
             self.0.iter().map(|(segment, lists)| (Intersection::of(lists).peekable(), segment)).collect();
@@ -258,7 +257,7 @@ impl Lists {
     }
 }
 
-/// The pages that are in each of some lists.
+/// The pages that are in all lists.
 struct Intersection<'a> {
     first: Pages<'a>,
     others: Vec<std::iter::Peekable<Pages<'a>>>,
@@ -289,7 +288,7 @@ impl Iterator for Intersection<'_> {
     }
 }
 
-/// The faults of the index: damaged segments, and words of texts that it does not have.
+/// The errors of the index: damaged segments, and missing words.
 pub(super) fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut faults = Vec::new();
     let sql = "SELECT DISTINCT segment FROM text_words WHERE segment NOT IN (SELECT id FROM text_segments)";
@@ -318,7 +317,7 @@ pub(super) fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Words of the segment's pages, indexed again, that it has not; some of them if there are many.
+/// Words of the segment's pages that are missing after indexing them again; some of them if there are many.
 fn missing_words(connection: &Connection, segment: &Segment) -> rusqlite::Result<Vec<String>> {
     let mut pages: Vec<u64> = counting_pages(connection, segment)?.into_iter().collect();
     pages.sort_unstable();
@@ -338,7 +337,7 @@ fn missing_words(connection: &Connection, segment: &Segment) -> rusqlite::Result
     Ok(missing)
 }
 
-/// Adds the words of the page, unless it waits to be indexed; returns the length of its text.
+/// Adds the words of the page, unless it is in the backlog; returns the length of its text.
 fn add_text(connection: &Connection, page: u64, words: &mut Inversion) -> rusqlite::Result<usize> {
     let length = connection
         .prepare_cached(
@@ -385,7 +384,7 @@ mod tests {
     use crate::database::sqlite::backlog::Backlog;
     use crate::database::sqlite::schema;
 
-    /// Segments of these sizes, whose pages all count.
+    /// Segments of these sizes, whose pages are all current.
     fn plan(bytes: &[u64]) -> Option<Range<usize>> {
         let segment = |(at, bytes): (usize, &u64)| {
             let at = at as i64;
@@ -416,7 +415,7 @@ mod tests {
         assert_eq!(merge_plan(&[segment(9), segment(4)]), Some(1..2));
     }
 
-    /// The pages that the index has for all of `words`.
+    /// The pages that the index returns for all of `words`.
     fn found(connection: &Connection, words: &[&str]) -> BTreeSet<i64> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let lists = Lists::of(connection, &words).unwrap();

@@ -1,4 +1,4 @@
-//! The thread that writes: it carries out everything that waits as one transaction, and answers after the commit.
+//! The writer thread: it executes all queued operations as one transaction, and responds after the commit.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,7 +16,7 @@ use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
 use crate::database::operation::{Answer, Job, Operation, Queue, Texts, batch};
 use crate::database::{DatabaseError, WriteError};
 
-/// The way to the thread; it ends after the last of its jobs when this is dropped.
+/// A handle of the thread. When it is dropped, the thread ends after its last job.
 pub(super) struct Writer {
     queue: Option<Queue>,
     thread: Option<JoinHandle<()>>,
@@ -31,7 +31,7 @@ impl Writer {
         let file = OpenFile { connection, backlog, pages };
         let (started, is_started) = std::sync::mpsc::sync_channel(1);
         let run = move || {
-            // For its clock only. A runtime has to end where it may block, so it begins here.
+            // Only for its clock. A runtime must be dropped where blocking is allowed, so it is created here.
             match Builder::new_current_thread().enable_time().build() {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
@@ -54,13 +54,13 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // Whether it panicked does not matter any more.
+            // Whether it panicked is irrelevant by now.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread has for itself.
+/// State of the thread.
 struct OpenFile {
     connection: Connection,
     backlog: Backlog,
@@ -84,7 +84,7 @@ fn run(mut file: OpenFile, runtime: &Runtime, mut queue: mpsc::Receiver<Job>) {
         let jobs = batch(first, &mut queue);
         let imports = jobs.iter().any(|job| matches!(job.operation, Operation::Import(_)));
         if imports != imported {
-            // A smaller or larger cache holds the same: an error changes nothing but the speed.
+            // The size of the cache only affects the speed, so errors are ignored.
             let _ = set_cache(&file.connection, imports);
             imported = imports;
         }
@@ -97,20 +97,19 @@ fn run(mut file: OpenFile, runtime: &Runtime, mut queue: mpsc::Receiver<Job>) {
         }
     }
     file.index();
-    // Statistics for the planner of queries; without them, queries are only slower.
+    // Statistics for the query planner; without them, queries are only slower.
     let _ = file.connection.execute_batch("PRAGMA optimize");
 }
 
-/// An import adds to the indexes of names in random order: the more of their pages are in memory, the fewer are written
-/// twice. Afterwards that memory is returned.
+/// An import updates the indexes of names in random order: the more of their pages are cached, the fewer are written
+/// twice. The memory is released afterwards.
 fn set_cache(connection: &Connection, imports: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -if imports { IMPORT_CACHE_KIB } else { WRITER_CACHE_KIB })?;
     connection.execute_batch("PRAGMA shrink_memory")
 }
 
 impl OpenFile {
-    /// Carries out all jobs in one transaction; if that fails, each in one of its own, so that only the faulty one
-    /// fails.
+    /// Executes all jobs in one transaction; if that fails, each in its own, so that only the faulty one fails.
     fn carry_out(&mut self, jobs: Vec<Job>) {
         match self.transact(&jobs) {
             Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
@@ -138,12 +137,12 @@ impl OpenFile {
     }
 
     fn index(&mut self) {
-        // If it fails, as on a full disk, the pages go on waiting, and searches go on reading them.
+        // If it fails, as on a full disk, the pages remain in the backlog, which searches read.
         let _ = self.backlog.index(&mut self.connection);
     }
 
     fn merge(&mut self) {
-        // If it fails, searches go on reading more segments.
+        // If it fails, searches read more segments.
         let _ = word_index::merge(&mut self.connection);
     }
 }
