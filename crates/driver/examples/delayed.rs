@@ -6,9 +6,9 @@
 //! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms awake     # … and never sleeps, for one connection
 //! ```
 //!
-//! It uses a thread per connection and blocking calls, so that breme does not measure itself. It sleeps for most of a
-//! delay and spins for the rest, since sleeping alone is too late. It pauses in the seconds since its start that end
-//! with 4.
+//! The server uses a thread per connection and blocking calls, so that breme does not measure itself. It sleeps for
+//! most of a delay and spins for the rest, since sleeping alone is too late. It pauses in the seconds since its start
+//! that end with 4.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

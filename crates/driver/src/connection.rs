@@ -6,7 +6,7 @@
 //!                                       └──────────┴────────────────┴──► Ended (reset, abort, failure)
 //! ```
 //!
-//! It never calls the node: it sets flags, and the engine acts on them.
+//! It never calls the node, but sets flags for the engine.
 
 use std::io::IoSlice;
 use std::ops::Range;

@@ -22,7 +22,6 @@ impl ConnectionTable {
         self.slots.len() - self.free.len()
     }
 
-    /// The id that the next [`insert`](Self::insert) returns.
     pub(crate) fn next_id(&self) -> ConnectionId {
         match self.free.last() {
             Some(&index) => ConnectionId::new(index, self.slots[index as usize].generation),
@@ -39,7 +38,6 @@ impl ConnectionTable {
         id
     }
 
-    /// None if the connection was removed.
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(id.index())?;
         if slot.generation == id.generation() { slot.connection.as_mut() } else { None }
@@ -112,7 +110,7 @@ mod tests {
 
     #[test]
     fn idle_connection_size() {
-        // The main part of the memory per idle connection, beside the timer slot and the kernel's socket.
+        // The main part of the memory per idle connection, in addition to the timer slot and the kernel's socket.
         assert!(size_of::<ConnectionSlot>() <= 144, "{} bytes", size_of::<ConnectionSlot>());
     }
 }

@@ -244,9 +244,7 @@ fn add_local(counter: &AtomicU64, number: u64) {
 /// [`CloseReason`] without details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseKind {
-    /// Closed by the node.
     Requested,
-    /// Reset by the peer.
     Reset,
     /// Closed by the peer without close_notify.
     Truncated,
@@ -285,7 +283,6 @@ impl CloseKind {
 #[non_exhaustive]
 pub struct ShardCounters {
     pub accepted: u64,
-    /// Connections opened by the node.
     pub connected: u64,
     /// Closed connections, for any reason.
     pub closed: u64,

@@ -105,7 +105,7 @@ pub(crate) struct Engine<N, P> {
     handshaking_count: usize,
     /// When remaining connections are dropped; set on stop.
     stop_deadline: Option<Instant>,
-    /// Tolerated lateness of the node's deadline, beside wake-up latency.
+    /// Tolerated lateness of the node's deadline, in addition to wake-up latency.
     slack: Duration,
     /// For nodes that use arrival times.
     stamps: Option<Stamps>,
@@ -113,7 +113,7 @@ pub(crate) struct Engine<N, P> {
     is_full_duplex: bool,
     /// As last reported to the node.
     pressure: Pressure,
-    /// When to look for slow readers.
+    /// When to check for slow readers.
     check_readers_at: Option<Instant>,
     has_notified_stop: bool,
     /// The shard is ending: the node is only notified of closed connections.

@@ -332,7 +332,6 @@ impl CounterReader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardPanic {
     pub shard: ShardId,
-    /// The panic message.
     pub message: String,
 }
 

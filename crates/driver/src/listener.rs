@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use crate::DriverSettings;
 use crate::tls::ServerTls;
 
-/// A listening socket. Connections before the driver's start wait in the backlog.
+/// A listening socket. Connections that arrive before the driver's start wait in the backlog.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -19,7 +19,7 @@ impl Listener {
     /// Port 0 selects a free port.
     ///
     /// # Errors
-    /// If the address cannot be bound; the message says what to do.
+    /// If the address cannot be bound; the message contains the remedy.
     pub fn bind(address: SocketAddr, settings: &DriverSettings) -> Result<Self, BindError> {
         let socket = breme_sys::listen(address, settings.backlog).map_err(|source| BindError { address, source })?;
         let address = socket.local_addr().map_err(|source| BindError { address, source })?;

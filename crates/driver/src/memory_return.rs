@@ -1,8 +1,8 @@
 //! Returns freed memory to the operating system.
 //!
 //! The allocator keeps freed memory, which may be all that many closed connections had used. A thread trims the heap
-//! when its number of connections has halved and stays low for a moment; with constant churn nothing is returned that
-//! is needed again.
+//! when its number of connections has halved and stays low for a moment; with constant churn, memory that is needed
+//! again is not returned.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the engine needs from its driver.
+//! The interface between the engine and its driver.
 //!
 //! With readiness, a socket is registered once and the rest is system calls. With completions, operations start and end
 //! as the connection's interest changes ([`Port::update_interest`]), and small sends can be batched.
@@ -51,7 +51,7 @@ pub(crate) trait Port {
 
     fn submit(&mut self) {}
 
-    /// What the last submission did not send: the rest, or the reason.
+    /// The unsent rest of the last submission, or the error.
     fn next_unsent(&mut self) -> Option<(ConnectionId, Result<Bytes, CloseReason>)> {
         None
     }

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 pub(crate) enum ReceiveResult {
     Bytes {
         count: usize,
-        /// The kernel had no more.
+        /// The kernel has no more data.
         is_all: bool,
     },
     /// The peer closed its side.

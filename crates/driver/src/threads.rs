@@ -189,7 +189,7 @@ impl PoolThread {
             if !handoff.is_closed() {
                 return; // the acceptor rings again when its listeners are closed
             }
-            // Accepted connections are established: serve them all side by side, since a stopping node must not get new
+            // Accepted connections are established: serve them all concurrently, since a stopping node must not get new
             // ones.
             for (socket, accepted) in handoff.take_share(self.shard) {
                 engine.handle_accepted(socket, accepted);

@@ -50,7 +50,7 @@ const SHORT_BYTES: usize = LONG_BYTES / 4;
 /// Larger batches would be little cheaper, and delay their first send.
 const SENDS_PER_SUBMISSION: usize = 16;
 
-/// The only watched descriptor besides connections and listeners.
+/// The only watched descriptor other than connections and listeners.
 const WAKE_KEY: Key = Key::new(0);
 /// Bits for the connection index; the rest is its generation.
 const INDEX_BITS: u32 = Key::BITS - u32::BITS;
@@ -219,7 +219,7 @@ pub(crate) struct Uring {
     shard: ShardId,
     control: Arc<Control>,
     listeners: Vec<UringListener>,
-    /// Accepted before the kernel could be told to stop; few, since accepting ends at the limit.
+    /// Accepted before the kernel could be instructed to stop; few, since accepting ends at the limit.
     waiting: VecDeque<(OwnedFd, ListenerId)>,
     accept_again: Option<Instant>,
     accept_backlog: AcceptBacklog,

@@ -1,4 +1,4 @@
-//! Pressure: what nodes are notified of, and that waiting connections replace evicted ones.
+//! Pressure: notifications of nodes, and waiting connections that replace evicted ones.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -57,7 +57,7 @@ fn waiting_connection_replaces_evicted() {
     let (running, address) = serve(DriverKind::Threads, &endless(2), || yielding(|_| true));
     let mut holding = served(address, 2);
     let mut newcomers = served(address, 2);
-    // An orderly end, without data.
+    // An orderly close, without data.
     holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
     newcomers.iter_mut().for_each(|client| ask(client, b"again"));
     drop((holding, newcomers));
@@ -84,14 +84,14 @@ fn backlog_connection_replaces_evicted() {
     }
 }
 
-/// Under pressure a silent peer has little time to close after the end; one that still sends has the usual time.
+/// Under pressure a silent peer has little time to close; one that still sends has the usual time.
 #[test]
 fn silent_lingering_peer_is_dropped() {
     for kind in kinds() {
         let (say, reports) = event_channel();
         let places =
             if kind == DriverKind::Threads { endless(2) } else { DriverSettings { connections_max: 2, ..endless(1) } };
-        // It consumes nothing, so that the peer's data is left after the end.
+        // The node consumes nothing, so the peer's data remains after the end.
         let (running, address) = serve(kind, &places, || {
             let say = say.clone();
             let mut yielding = yielding(|_| true);
@@ -109,7 +109,7 @@ fn silent_lingering_peer_is_dropped() {
         sending.write_all(&pattern(1 << 20)).unwrap();
         let silent = connect(address);
         assert_eq!([reports.next(), reports.next()], [None; 2], "{kind}: both have places");
-        // A pool thread takes the next connection beside a lingering one; a shard's slot is not free before.
+        // A pool thread takes the next connection in addition to a lingering one; a shard's slot is not free before.
         let newcomers: Vec<_> =
             (0..if kind == DriverKind::Threads { 2 } else { 1 }).map(|_| connect(address)).collect();
         // In any order.

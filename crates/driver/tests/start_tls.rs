@@ -48,7 +48,7 @@ fn tunnel(server: SocketAddr, instead: Option<&'static [u8]>) -> SocketAddr {
     address
 }
 
-/// What the node was notified of: results by ticket, data through the tunnel, number of closes.
+/// Events of the node: results by ticket, data through the tunnel, number of closes.
 #[derive(Debug, PartialEq)]
 enum Report {
     Outcome(u64, Result<bool, ConnectError>),

@@ -243,7 +243,7 @@ fn certificate_errors_are_distinct() {
     }
 }
 
-/// A server without TLS: accepts one connection and does something with it.
+/// A server without TLS that accepts one connection and passes it to `does`.
 fn impostor(does: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -462,8 +462,8 @@ fn broken_record_sends_alert() {
 /// Also with batched sends: records out of order cannot be decrypted.
 #[test]
 fn alert_follows_encrypted_records() {
-    /// What a completion driver delivers at once; after that much, a record is delivered separately, but in the same
-    /// turn.
+    /// Number of bytes that a completion driver delivers at once; after that, a record is delivered separately, but in
+    /// the same turn.
     const BROUGHT_BYTES: usize = 64 * 1024;
     /// Header, type and tag (RFC 8446, 5.2).
     const RECORD_OVERHEAD: usize = 5 + 1 + 16;

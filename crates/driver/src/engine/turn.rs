@@ -259,7 +259,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     }
 }
 
-/// Arrival time of the latest bytes: the kernel's stamp, or now.
+/// Arrival time of the latest bytes: the kernel's timestamp, or now.
 fn came(stamps: &mut Option<Stamps>, connection: &mut Connection, now: Instant) -> Instant {
     let Some(stamps) = stamps else { return now };
     let stamp = connection.transport.socket.take_stamp();

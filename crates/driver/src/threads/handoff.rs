@@ -129,7 +129,7 @@ impl Handoff {
         taken
     }
 
-    /// The thread ends; hands a pending wake-up on.
+    /// The thread ends; passes a pending wake-up on.
     pub(super) fn detach(&self, shard: ShardId, was_busy: bool, has_stopped: bool) {
         let mut state = lock(&self.state);
         state.live_count -= 1;

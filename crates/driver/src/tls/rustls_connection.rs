@@ -1,4 +1,4 @@
-//! One interface to the client and server connections of rustls, whose types differ.
+//! A common interface to the client and server connections of rustls, whose types differ.
 
 use breme_node::TlsFailure;
 use rustls::client::UnbufferedClientConnection;

@@ -61,8 +61,8 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config), current, plaintext_response: Bytes::new() })
     }
 
-    /// The response to clients whose first byte is a letter, and so of a plain-text protocol. Without it they get an
-    /// alert.
+    /// The response to clients whose first byte is a letter, which indicates a plain-text protocol. Without it they get
+    /// an alert.
     #[must_use]
     pub fn with_plaintext_response(mut self, answer: impl Into<Bytes>) -> Self {
         self.plaintext_response = answer.into();

@@ -1,4 +1,4 @@
-//! A node made of a closure, and helpers of driver tests.
+//! A node made from a closure, and helpers of driver tests.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
@@ -59,7 +59,6 @@ pub enum Event<'a> {
     Stopping,
 }
 
-/// The arguments of a closure.
 pub struct Context<'a> {
     pub shard: Shard,
     pub now: Instant,
