@@ -1,16 +1,15 @@
-//! Intervals, minutes or hours as CSV. The first columns are the figures of `ab`: time taken, complete and failed
-//! requests, bytes, requests per second, mean times, transfer rate.
+//! Intervals, minutes or hours as CSV. The first columns are those of `ab`: time taken, complete and failed requests,
+//! bytes, requests per second, mean times, transfer rate.
 
 use std::fmt::Write;
 
 use crate::history::{Point, TargetInfo};
 
-/// Header line.
 pub const HEADER: &str = "time,unix_s,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
     mean_ms,mean_across_concurrent_ms,transfer_kB_per_s,errors_4xx,errors_5xx,errors_transport,error_share,late,\
     p50_ms,p95_ms,p99_ms,up,down,cpu_share,memory_bytes,threads,descriptors,descriptors_share";
 
-/// Line of a point. `time` is its local start, in a form that spreadsheets take for a date.
+/// Formats a point. `time` is its local start, in a form that spreadsheets recognise as a date.
 #[must_use]
 pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
     let counts = &point.counts;
@@ -61,7 +60,7 @@ pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
     line
 }
 
-/// A quoted cell. An apostrophe keeps spreadsheets from taking it for a formula.
+/// A quoted cell. A leading apostrophe prevents spreadsheets from evaluating it as a formula.
 fn quoted(text: &str) -> String {
     let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

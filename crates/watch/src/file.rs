@@ -50,7 +50,6 @@ pub struct File {
     pub targets: Vec<Target>,
 }
 
-/// A service level objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     /// Share of up intervals, and of requests with an expected response in time.
@@ -59,14 +58,11 @@ pub struct Objective {
     pub within: Duration,
 }
 
-/// How long records are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Every interval.
+    /// Single intervals.
     pub raw: Duration,
-    /// Minutes.
     pub minutes: Duration,
-    /// Hours.
     pub hours: Duration,
 }
 
@@ -76,10 +72,9 @@ impl Default for Retention {
     }
 }
 
-/// Alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alert {
-    /// Alerts are posted to it as JSON.
+    /// Webhook for alerts, as JSON.
     pub webhook: Option<Destination>,
     /// File to which alerts are appended as lines of JSON.
     pub file: Option<String>,
@@ -89,7 +84,7 @@ pub struct Alert {
     pub burn_rate: f64,
 }
 
-/// Where messages are posted.
+/// Destination of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     pub url: String,
@@ -97,17 +92,16 @@ pub struct Destination {
     pub auth_file: Option<String>,
 }
 
-/// A target.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Unique in the file.
     pub name: String,
-    /// Its place in the file.
+    /// Position in the file.
     pub span: Span,
     /// Arguments of `breme load`.
     pub load: Vec<String>,
     pub url: String,
-    /// Processes on this machine.
+    /// Its processes on this machine.
     pub process: Option<ProcessLocator>,
     /// URL of its metrics.
     pub metrics: Option<String>,
@@ -222,7 +216,6 @@ struct TargetToml {
 }
 
 impl File {
-    /// JSON schema of the file.
     #[must_use]
     pub fn schema() -> schemars::Schema {
         schemars::schema_for!(FileToml)
@@ -231,7 +224,7 @@ impl File {
     /// Parses a watch file. `check` validates the arguments of `breme load`.
     ///
     /// # Errors
-    /// All errors of the file, with their places.
+    /// All errors of the file, with their positions.
     pub fn parse(text: &str, check: impl Fn(&Target, &Self) -> Result<(), String>) -> Result<Self, Diagnostics> {
         let mut collector = Collector::new(text);
         let table = Table::parse(text, &mut collector);
@@ -363,13 +356,13 @@ fn url(written: Option<Spanned<String>>, collector: &mut Collector) -> Option<St
     Some(written.into_inner())
 }
 
-/// Whether it names a user, whose password messages would show.
+/// Whether the URL contains credentials, which messages would reveal.
 #[must_use]
 pub fn url_has_password(url: &str) -> bool {
     url.split('/').nth(2).is_some_and(|authority| authority.contains('@'))
 }
 
-/// Whether it is one of HTTP, and names a host.
+/// Whether it is an HTTP URL with a host.
 #[must_use]
 pub fn url_has_host(url: &str) -> bool {
     let host = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));

@@ -7,11 +7,11 @@
 //! | the level changed | `levels`: largest cumulative sum of ranks, against permuted blocks |
 //! | a metric grows | `trend`: robust regression with a daily cycle and autocorrelated errors |
 //!
-//! Response times of neighbouring hours are correlated, whatever the time of day; a test that takes them for
-//! independent finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole;
-//! levels are tested on blocks long enough that neighbours are no longer correlated, and trends with the correlation as
-//! a parameter. The tests of a target are corrected together (Holm), so that a target without any effect shows one in
-//! at most [`FALSE_ALARM`] of cases.
+//! Response times of neighbouring hours are correlated, whatever the time of day; a test that assumes independence
+//! finds an effect in every week. So nothing here permutes single hours: days are rotated as a whole; levels are tested
+//! on blocks long enough that neighbours are no longer correlated, and trends with the correlation as a parameter. The
+//! tests of a target are corrected together (Holm), so that a target without any effect shows one in at most
+//! [`FALSE_ALARM`] of cases.
 
 mod blocks;
 mod cycles;
@@ -32,12 +32,11 @@ pub const FALSE_ALARM: f64 = 0.04;
 pub const EFFECT_MIN: f64 = 0.05;
 /// Smallest growth over the whole time that is reported.
 pub const GROWTH_MIN: f64 = 0.03;
-/// Spans from which on hours and minutes are tested; below, intervals are.
+/// Time span from which hours (minutes) are tested instead of minutes (intervals).
 const HOURS_FROM_MS: i64 = 3 * DAY_MS;
 const MINUTES_FROM_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// What is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Mean response time.
@@ -53,7 +52,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// In sentences.
+    /// Name in sentences.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,7 +75,7 @@ impl Metric {
         }
     }
 
-    /// None where it was not measured.
+    /// None if it was not measured.
     fn of(self, point: &Point) -> Option<f64> {
         let value = match self {
             Self::Mean => point.mean_ns,
@@ -92,9 +91,7 @@ impl Metric {
 /// An effect that is tested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hypothesis {
-    /// The hour of the day matters.
     HourOfDay,
-    /// The day of the week matters.
     DayOfWeek,
     /// The level changed.
     Change(Metric),
@@ -103,8 +100,8 @@ pub enum Hypothesis {
 }
 
 impl Hypothesis {
-    /// Share of [`FALSE_ALARM`], relative to the others. Leaks are what a watch must find in a week, and take the
-    /// longest to show.
+    /// Share of [`FALSE_ALARM`], relative to the others. Leaks must be found within a week, and take the longest to
+    /// detect.
     const fn weight(self) -> f64 {
         match self {
             Self::Growth(Metric::Memory) => 8.0,
@@ -129,27 +126,20 @@ impl Hypothesis {
 pub enum Effect {
     /// Hours (0–23) or weekdays (0 = Monday) that differ from the others, and by what factor.
     Periodic(Vec<(u8, Ratio)>),
-    /// The level changed.
     Change(Change),
-    /// The metric grows.
     Trend(Trend),
 }
 
 /// A factor with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The factor.
     pub center: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
 }
 
-/// Result of a test.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// There is an effect.
     Found(Effect),
     /// No effect, or one too small to matter.
     NotFound,
@@ -157,7 +147,6 @@ pub enum Verdict {
     NotTested(&'static str),
 }
 
-/// A tested hypothesis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub hypothesis: Hypothesis,
@@ -172,7 +161,6 @@ struct TestResult {
     outcome: Result<(f64, Option<Effect>), &'static str>,
 }
 
-/// Tests a target.
 #[must_use]
 pub fn of(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
     let points = resolution(target);
@@ -240,7 +228,6 @@ fn local(wall_ms: i64, zone: &TimeZone) -> Option<(i64, u8, u8)> {
     Some((day, u8::try_from(local.hour()).ok()?, weekday))
 }
 
-/// Middle of a list.
 fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return f64::NAN;

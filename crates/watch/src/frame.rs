@@ -12,13 +12,12 @@ const HEAD_BYTES: usize = 18;
 /// Records of a file.
 pub(crate) struct Scan<T> {
     pub records: Vec<T>,
-    /// Bytes up to the end of the last good record. What follows is incomplete.
+    /// Bytes up to the end of the last good record; an incomplete one may follow.
     pub good_bytes: usize,
     /// Damaged places before that.
     pub damaged: u64,
 }
 
-/// Appends a record to `out`.
 pub(crate) fn encode<T: Serialize>(record: &T, out: &mut Vec<u8>) -> Result<(), String> {
     let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
     if json.len() > RECORD_BYTES_MAX {
@@ -30,7 +29,7 @@ pub(crate) fn encode<T: Serialize>(record: &T, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// Reads all good records. It resumes at the line after a damaged one.
+/// Reads all good records. Resumes at the line after a damaged one.
 pub(crate) fn scan<T: DeserializeOwned>(bytes: &[u8]) -> Scan<T> {
     let mut scan = Scan { records: Vec::new(), good_bytes: 0, damaged: 0 };
     let (mut at, mut damaged) = (0, 0);

@@ -1,4 +1,4 @@
-//! History: a journal read into series of bounded length, also while it is written.
+//! History: a journal read into series of bounded length, even while it is being written.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub const HOURS_MAX: usize = 5 * 366 * 24;
 /// Most outages per target, gaps and clock steps; the latest are kept.
 pub const OUTAGES_MAX: usize = 10_000;
 
-/// Description of a journal, its file `watch.json`.
+/// Description of a journal: its file `watch.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JournalInfo {
     /// Version of this layout.
@@ -37,12 +37,9 @@ pub struct JournalInfo {
     pub targets: Vec<TargetInfo>,
 }
 
-/// A target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// Name.
     pub name: String,
-    /// URL.
     pub url: String,
     /// Requests under way at the same time.
     pub concurrency: u64,
@@ -53,13 +50,10 @@ pub struct TargetInfo {
 pub struct Point {
     /// Start, Unix time in milliseconds.
     pub wall_ms: i64,
-    /// Up intervals.
     pub up: u64,
-    /// Down intervals.
     pub down: u64,
     /// Total length of the measurements, nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests by result.
     pub counts: Counts,
     /// Mean response time, nanoseconds; 0 without responses.
     pub mean_ns: f64,
@@ -73,7 +67,6 @@ pub struct Point {
     pub usage: Option<Usage>,
 }
 
-/// A target's history.
 #[derive(Clone, Debug, Default)]
 pub struct TargetHistory {
     /// Complete hours, and an incomplete one.
@@ -82,27 +75,22 @@ pub struct TargetHistory {
     pub minutes: Vec<Point>,
     /// The latest intervals.
     pub recent: Vec<Point>,
-    /// Outages that have ended.
     pub outages: Vec<Outage>,
     /// Outages beyond the limits of the lists.
     pub outages_more: u64,
     /// The outage that has not ended.
     pub ongoing: Option<OngoingOutage>,
-    /// All response times.
     pub times: Histogram,
     /// Sum of all response times, nanoseconds.
     pub times_sum_ns: u64,
-    /// All requests.
     pub counts: Counts,
-    /// Up intervals.
     pub up: u64,
-    /// Down intervals.
     pub down: u64,
     /// Intervals without a request.
     pub unknown: u64,
 }
 
-/// Calls `see` with every interval of the journal, in order.
+/// Calls `see` for every interval of the journal, in order.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -113,7 +101,6 @@ pub fn for_each_interval(storage: &impl Storage, mut see: impl FnMut(&Interval))
     Ok(())
 }
 
-/// A journal.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// By index of the target.
@@ -124,7 +111,6 @@ pub struct History {
     pub gaps_more: u64,
     /// Their total length, milliseconds.
     pub gaps_more_ms: u64,
-    /// Steps of the wall clock.
     pub clock_steps: Vec<ClockStep>,
     /// Start of the first interval, Unix time in milliseconds; 0 without any.
     pub from_ms: i64,
@@ -137,10 +123,6 @@ pub struct History {
 }
 
 impl History {
-    /// Reads a journal.
-    ///
-    /// # Errors
-    /// When a file cannot be read.
     pub fn read(storage: &impl Storage) -> Result<Self, JournalError> {
         let mut history = Self::default();
         let mut rollups = RollupBuilder::default();

@@ -8,10 +8,9 @@
 //!
 //! The number in a name is that of the segment's first interval. An interval is durable before the next one is
 //! measured. A rollup is written after its intervals, and names the first and the last of them; a reader takes hours,
-//! then the minutes after the last hour, then the intervals after the last minute, so that nothing counts twice
-//! whenever the writer was killed. Opening the journal truncates an incomplete record at its end, and writes the
-//! rollups that are missing. Rollups are therefore always written in order: while one cannot be written, no interval
-//! is accepted.
+//! then the minutes after the last hour, then the intervals after the last minute, so that nothing counts twice,
+//! whenever the writer was killed. Opening the journal truncates an incomplete record at its end, and writes missing
+//! rollups. Rollups are therefore always written in order: while one cannot be written, no interval is accepted.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,14 +24,14 @@ use crate::frame::{encode, scan};
 use crate::record::{ClockReading, Interval, Probe, Rollup};
 use crate::rollup::{CompletedRollups, RollupBuilder};
 
-/// Size from which on a new segment begins.
+/// Size of a segment from which a new one is begun.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Most segments of each kind, whatever the retention: 1 GiB of intervals, 128 MiB of minutes and of hours.
+/// Limit of the segments of each kind, whatever the retention: 1 GiB of intervals, 128 MiB of minutes and of hours.
 const SEGMENTS_MAX: [usize; 3] = [1024, 128, 128];
 /// Smaller differences between the clocks are drift.
 const CLOCK_STEP_MIN_MS: i64 = 1_000;
 
-/// Where the segments are kept.
+/// Storage of the segments.
 pub trait Storage {
     /// Names of all files.
     ///
@@ -65,7 +64,7 @@ pub trait Storage {
     fn remove(&mut self, name: &str) -> io::Result<()>;
 }
 
-/// A file of the journal cannot be read or written.
+/// Failure to read or write a file of the journal.
 #[derive(Debug)]
 pub struct JournalError {
     name: String,
@@ -137,11 +136,11 @@ struct Segment {
     first: u64,
     /// Up to the end of the last complete record.
     bytes: u64,
-    /// An incomplete record may follow.
+    /// Whether an incomplete record may follow.
     is_torn: bool,
 }
 
-/// The journal, for its writer.
+/// The journal from its writer's side.
 #[derive(Debug)]
 pub struct Journal<S> {
     storage: S,
@@ -172,9 +171,10 @@ impl Numbered for Rollup {
 }
 
 impl<S: Storage> Journal<S> {
-    /// Opens it, truncates an incomplete record, and writes the rollups that are missing.
+    /// Opens it, truncates an incomplete record, and writes missing rollups.
     ///
     /// # Errors
+    ///
     /// When a file cannot be read or written.
     pub fn open(storage: S, retention: Retention, interval_ms: u64) -> Result<Self, JournalError> {
         let mut journal = Self {
@@ -216,7 +216,7 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Truncates an incomplete record at the end of the last segment; returns the records of all segments that may
-    /// hold some after `after`.
+    /// contain some after `after`.
     fn repair<T: DeserializeOwned + Numbered>(
         &mut self,
         resolution: Resolution,
@@ -253,8 +253,8 @@ impl<S: Storage> Journal<S> {
         self.last
     }
 
-    /// Appends an interval that began at `reading`. Durable on return. The journal numbers it, and derives the gap
-    /// before it from both clocks.
+    /// Appends an interval that began at `reading`. Durable on return. The journal assigns its number, and derives the
+    /// gap before it from both clocks.
     ///
     /// # Errors
     /// The interval, or a rollup before it, cannot be written; the journal is unchanged.
@@ -268,7 +268,7 @@ impl<S: Storage> Journal<S> {
         self.last = Some((number, reading));
         let completed = self.rollups.add_interval(&interval);
         if completed.minute.is_some() {
-            // The interval is kept; what fails here fails again, and is reported, at the next one.
+            // The interval is stored; a failure here recurs, and is reported, at the next one.
             let _ = self.write_rollups(completed).and_then(|()| self.remove_old(number));
         }
         Ok(interval)
@@ -336,28 +336,27 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// The storage.
     pub const fn storage(&self) -> &S {
         &self.storage
     }
 }
 
 impl Interval {
-    /// When it began.
+    /// When the interval began.
     #[must_use]
     pub const fn reading(&self) -> ClockReading {
         ClockReading { wall_ms: self.wall_ms, boot_ms: self.boot_ms, boot: self.boot }
     }
 }
 
-/// Gap between two intervals, and step of the wall clock. Across a boot only the wall clock is known.
+/// Gap between two intervals, and step of the wall clock. Across a reboot only the wall clock is usable.
 fn between(last: ClockReading, next: ClockReading, interval_ms: u64) -> (u64, i64) {
     let by_wall = next.wall_ms.saturating_sub(last.wall_ms);
     let is_same_boot = last.boot == next.boot && next.boot_ms >= last.boot_ms;
     let passed = if is_same_boot { next.boot_ms - last.boot_ms } else { u64::try_from(by_wall).unwrap_or(0) };
     let step = if is_same_boot { by_wall - i64::try_from(passed).unwrap_or(i64::MAX) } else { 0 };
     let gap_ms = if passed * 2 > interval_ms * 3 { passed - interval_ms } else { 0 };
-    // A boot is a gap, however short.
+    // A reboot is a gap, however short.
     let gap_ms = if is_same_boot { gap_ms } else { gap_ms.max(1) };
     (gap_ms, if step.abs() >= CLOCK_STEP_MIN_MS { step } else { 0 })
 }

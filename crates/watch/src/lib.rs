@@ -18,7 +18,7 @@
 //! | [`text`] | findings, outages and totals as sentences |
 //! | [`csv`] | intervals as CSV |
 //!
-//! This crate reads no clock, file or socket: files come through [`journal::Storage`], times are arguments.
+//! This crate uses no clock, files or sockets: it accesses files through [`journal::Storage`], and times are arguments.
 
 pub mod csv;
 mod file;

@@ -15,7 +15,7 @@ const WINDOWS_MIN: [usize; 2] = [60, 5];
 /// Fewest requests in a window for a burn rate.
 const REQUESTS_MIN: u64 = 10;
 
-/// How a target meets its objective.
+/// How well a target meets its objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compliance {
     /// Up intervals as a share of up and down ones.
@@ -56,24 +56,20 @@ pub struct ObjectiveMonitor {
 /// A change that raises an alert.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertEvent {
-    /// The target is down.
     Down {
         /// Consecutive intervals.
         intervals: u64,
     },
-    /// The target is up again.
     Up,
-    /// The burn rate is too high.
     BurnRateHigh {
         /// Over the long window.
         rate: f64,
     },
-    /// The burn rate is no longer too high.
     BurnRateNormal,
 }
 
 impl ObjectiveMonitor {
-    /// Begins with a target that is up.
+    /// Starts with a target that is up.
     #[must_use]
     pub const fn new(availability: f64, down_after: u64, burn_rate: f64) -> Self {
         Self {

@@ -64,7 +64,6 @@ pub struct Probe {
     /// Kind of the most frequent error.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Response times.
     #[serde(rename = "h", default, skip_serializing_if = "ResponseTimes::is_none")]
     pub times: ResponseTimes,
     /// Resources of the target's processes.
@@ -91,7 +90,6 @@ pub struct Counts {
     /// Requests sent.
     #[serde(rename = "r", default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Expected responses.
     #[serde(rename = "k", default, skip_serializing_if = "is_zero")]
     pub ok: u64,
     /// Those of `ok` that took longer than the objective allows.
@@ -109,7 +107,6 @@ pub struct Counts {
     /// Requests without a complete response.
     #[serde(rename = "f", default, skip_serializing_if = "is_zero")]
     pub transport: u64,
-    /// Bytes received.
     #[serde(rename = "y", default, skip_serializing_if = "is_zero")]
     pub received_bytes: u64,
     /// Those of `received_bytes` that belong to bodies.
@@ -129,10 +126,8 @@ pub struct Usage {
     /// Resident memory, bytes.
     #[serde(rename = "m")]
     pub memory_bytes: u64,
-    /// Threads.
     #[serde(rename = "t")]
     pub threads: u64,
-    /// Open descriptors.
     #[serde(rename = "f")]
     pub descriptors: u64,
     /// Largest share of a process's limit of descriptors.
@@ -147,7 +142,6 @@ pub enum TargetState {
     Up,
     /// Less than half did.
     Down,
-    /// No request was sent.
     Unknown,
 }
 
@@ -164,7 +158,6 @@ impl Counts {
         self.requests.saturating_sub(self.ok)
     }
 
-    /// State of the target.
     #[must_use]
     pub const fn state(&self) -> TargetState {
         match self.requests {
@@ -188,7 +181,7 @@ impl Counts {
 }
 
 impl ResponseTimes {
-    /// The shortest form that holds the histogram.
+    /// The shortest representation of the histogram.
     #[must_use]
     pub fn from_histogram(histogram: &Histogram) -> Self {
         let sum = u64::try_from(histogram.sum()).unwrap_or(u64::MAX);
@@ -203,7 +196,7 @@ impl ResponseTimes {
         matches!(self, Self::None)
     }
 
-    /// Adds them to `histogram` and returns their exact sum. Damaged ones count as none.
+    /// Adds them to `histogram` and returns their exact sum. Damaged ones are ignored.
     pub fn merge_into(&self, histogram: &mut Histogram) -> u64 {
         match self {
             Self::None => 0,
@@ -237,7 +230,7 @@ pub struct Outage {
     /// Kind of the first error.
     #[serde(rename = "x")]
     pub cause: String,
-    /// Whether an up interval ended it, and not a gap.
+    /// Whether it was ended by an up interval, rather than a gap.
     #[serde(rename = "s")]
     pub has_end: bool,
 }
@@ -299,7 +292,7 @@ pub struct Rollup {
     /// Start of its last interval, milliseconds after `wall_ms`.
     #[serde(rename = "v")]
     pub length_ms: i64,
-    /// Start of its last interval, milliseconds since the system's start.
+    /// Start of its last interval, milliseconds since boot.
     #[serde(rename = "b")]
     pub last_boot_ms: u64,
     /// Identifies the boot.
@@ -336,10 +329,8 @@ pub struct TargetRollup {
     /// Index of the target.
     #[serde(rename = "t")]
     pub target: u32,
-    /// Up intervals.
     #[serde(rename = "U", default, skip_serializing_if = "is_zero")]
     pub up: u64,
-    /// Down intervals.
     #[serde(rename = "D", default, skip_serializing_if = "is_zero")]
     pub down: u64,
     /// Intervals without a request.
@@ -351,13 +342,12 @@ pub struct TargetRollup {
     /// Requests by outcome.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Response times.
     #[serde(rename = "h", default, skip_serializing_if = "ResponseTimes::is_none")]
     pub times: ResponseTimes,
     /// Resources: `cpu_ns` and `over_ns` are sums, the others means over `usages` intervals.
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Intervals with resources.
+    /// Number of intervals with resources.
     #[serde(rename = "q", default, skip_serializing_if = "is_zero")]
     pub usages: u64,
     /// Outages that ended in it.

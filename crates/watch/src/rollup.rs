@@ -1,7 +1,7 @@
 //! Rollups: intervals into minutes, minutes into hours, incrementally.
 //!
-//! A rollup ends when the wall clock shows another minute (hour), later or earlier. A clock step therefore splits a
-//! rollup, and no interval belongs to two.
+//! A rollup ends when the wall clock is in another minute (hour), later or earlier. So a clock step splits a rollup,
+//! and no interval belongs to two.
 
 use std::collections::BTreeMap;
 
@@ -230,8 +230,8 @@ fn add_usage(target: &mut TargetRollup, usage: &Usage, intervals: u64) {
     target.usages = before + more;
 }
 
-/// Begins, extends or ends the target's outage; returns the outage that the interval ends. An unknown interval does
-/// none of these.
+/// Begins, extends or ends the target's outage; returns the outage that the interval ends. An unknown interval has no
+/// effect.
 fn update_outage(
     ongoing: &mut BTreeMap<u32, OngoingOutage>,
     probe: &Probe,

@@ -76,7 +76,7 @@ pub fn availability(target: &TargetHistory, availability: f64) -> String {
 
 fn percent_of_budget(used: f64) -> String {
     if (0.9..1.1).contains(&used) {
-        // Which side of the objective it is on matters.
+        // Shows on which side of the objective it is.
         format!("{:.1} %", used * 100.0)
     } else if used < 10.0 {
         format!("{:.0} %", used * 100.0)

@@ -1,4 +1,4 @@
-//! The published schema of the watch file is that of the code.
+//! The published schema of the watch file matches the code.
 
 use breme_testkit::check_published;
 use breme_watch::File;

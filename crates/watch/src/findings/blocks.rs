@@ -1,18 +1,18 @@
-//! Levels of blocks that are long enough that neighbours are not alike: the mean of the middle half of their values,
-//! which outliers do not move, and which varies less by chance than their median.
+//! Means of blocks long enough that neighbours are uncorrelated: of the middle half of their values, which is robust
+//! against outliers and varies less than the median.
 
 use super::median;
 
-/// Numbers of blocks that are tried, from fine to coarse.
+/// Numbers of blocks to try, from fine to coarse.
 const COUNTS: [usize; 2] = [14, 10];
-/// Standard deviations of the autocorrelation up to which neighbours are not alike.
+/// Limit of the autocorrelation of neighbours, in standard deviations.
 const DEVIATIONS: f64 = 1.5;
-/// Fewer values than that are not judged.
+/// Minimum number of values for a test.
 pub(super) const VALUES_MIN: usize = 28;
-/// Changes of level that are taken out before neighbours are compared.
+/// Changes of level that are removed before the autocorrelation is computed.
 const STEPS_REMOVED: usize = 2;
 
-/// The levels of blocks, with the middle of each in time; none if neighbours are alike however long the blocks are.
+/// The levels of blocks, with the middle of each in time; none if neighbours are correlated at any length.
 pub(super) fn independent(values: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     COUNTS.into_iter().map(|count| levels_of(values, count)).find(|blocks| {
         // Autocorrelations of independent values have a standard deviation of 1 ÷ √count.
@@ -38,7 +38,7 @@ fn middle_mean(values: &mut [f64]) -> f64 {
     middle.iter().sum::<f64>() / middle.len().max(1) as f64
 }
 
-/// What is left when a line and up to [`STEPS_REMOVED`] changes of level are taken out, whichever leaves less.
+/// The residuals after removing a line or up to [`STEPS_REMOVED`] changes of level, whichever leaves less.
 fn residuals(blocks: &[(f64, f64)]) -> Vec<f64> {
     let slope = slope(blocks);
     let mut by_line: Vec<f64> = blocks.iter().map(|(x, y)| y - slope * x).collect();
@@ -74,7 +74,7 @@ fn slopes(blocks: &[(f64, f64)]) -> Vec<f64> {
     pairs.filter(|(a, b)| b.0 > a.0).map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect()
 }
 
-/// Of neighbours, by ranks, so that an outlier does not hide it.
+/// Autocorrelation of neighbours by ranks, which are robust against outliers.
 fn autocorrelation(values: &[f64]) -> f64 {
     let ranks = ranks(values);
     let mean = (ranks.len() as f64 - 1.0) / 2.0;
@@ -83,7 +83,7 @@ fn autocorrelation(values: &[f64]) -> f64 {
     if variance > 0.0 { covariance / variance } else { 0.0 }
 }
 
-/// From 0; equal values share the mean of their ranks.
+/// Ranks from 0; equal values share the mean of their ranks.
 pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));

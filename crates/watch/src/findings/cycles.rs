@@ -1,9 +1,9 @@
 //! Daily and weekly cycles.
 //!
-//! Each hour is compared with the median of its own day, so that changes from day to day do not count. If the hour does
-//! not matter, a day rotated by any number of hours is as likely as the day itself; rotation keeps the correlation of
+//! Each hour is compared with the median of its own day, which removes changes from day to day. If the hour does not
+//! matter, a day rotated by any number of hours is as likely as the day itself; rotation keeps the correlation of
 //! neighbouring hours. The same holds for the days of a week. Deviations are clipped at three standard deviations
-//! (estimated from the median deviation), so that a few outliers do not decide.
+//! (estimated from the median deviation), to limit the influence of a few outliers.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const HOURS_OF_DAY_MIN: usize = 18;
 /// Fewest weeks with at least [`DAYS_OF_WEEK_MIN`] days: four have 343 different rotations.
 const WEEKS_MIN: usize = 4;
 const DAYS_OF_WEEK_MIN: usize = 6;
-/// Most days or weeks that are tested, the latest.
+/// Limit of the days or weeks tested; the latest are used.
 const PERIODS_MAX: usize = 400;
 
 /// A day of hours, or a week of days.
@@ -52,7 +52,7 @@ pub(super) fn days(points: &[Point], zone: &TimeZone) -> TestResult {
     TestResult { hypothesis: Hypothesis::DayOfWeek, outcome }
 }
 
-/// An hour may begin within another local hour.
+/// An interval of an hour may begin within another local hour.
 fn middle(point: &Point) -> i64 {
     const HALF_AN_HOUR_MS: i64 = 1_800_000;
     point.wall_ms.div_euclid(2 * HALF_AN_HOUR_MS) * 2 * HALF_AN_HOUR_MS + HALF_AN_HOUR_MS
@@ -115,7 +115,7 @@ fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// Factor by which a place differs, unless it is too small to report.
+/// Factor by which a position differs; none if it is too small to report.
 fn deviation(periods: &[Period], unrotated: &[usize], place: usize) -> Option<(u8, Ratio)> {
     let estimate = hodges_lehmann(&at(periods, unrotated, place), 0.95)?;
     let ratio = Ratio { center: estimate.center.exp(), low: estimate.low.exp(), high: estimate.high.exp() };

@@ -8,26 +8,25 @@ use super::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult, median};
 /// Permutations: the smallest p is the reciprocal of one more.
 const PERMUTATIONS: usize = 1_999;
 const SEED: u64 = 0x77a7;
-/// Blocks before the first and after the last change that can be found.
+/// Minimum number of blocks before and after a change.
 pub(super) const EDGE: usize = 3;
-/// A change of level has one more parameter than a line, its place: it must leave this much less.
+/// A change of level has one more parameter than a line, its position: its residuals must be smaller by this factor.
 const LINE_FAVOUR: f64 = 1.15;
-/// Values on each side of a change that its interval is made of.
+/// Limit of the values on each side of a change that are used for its interval.
 const SIDE_MAX: usize = 250;
 
 const TOO_FEW: &str = "too few measurements";
 const TOO_ALIKE: &str = "neighbouring measurements are too alike to tell an effect from chance";
 
-/// A change of level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// When, Unix time in milliseconds.
+    /// Unix time in milliseconds.
     pub at_ms: i64,
-    /// The level after it, divided by that before it, with an interval of 95 %.
+    /// The level after it, divided by that before it, with a 95 % interval.
     pub ratio: Ratio,
 }
 
-/// Did the level change? A steady growth is none.
+/// Tests for a change of level. Steady growth is not one.
 pub(super) fn change(measure: Metric, values: &[(f64, f64)]) -> TestResult {
     TestResult { hypothesis: Hypothesis::Change(measure), outcome: judge_change(values) }
 }
@@ -43,7 +42,7 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     if is_better_as_line(&blocks, at) {
         return Ok((p, None));
     }
-    // To the single measurement, near the boundary of blocks.
+    // Precisely, to the single measurement near the boundary of blocks.
     let near = values.len() * at / blocks.len();
     let width = values.len() / blocks.len() + 1;
     let (from, to) = (near.saturating_sub(2 * width), (near + 2 * width).min(values.len()));
@@ -54,7 +53,7 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
 
 fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> Option<Change> {
     let at_ms = values[at].0;
-    // The interval is that of blocks, which are independent.
+    // The interval uses blocks, which are independent.
     let side = |is_after: bool| -> Vec<f64> {
         let wanted = blocks.iter().filter(|(time, _)| (*time >= at_ms) == is_after);
         wanted.map(|(_, level)| level.exp()).take(SIDE_MAX).collect()
@@ -65,8 +64,7 @@ fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> 
     (ratio.center.ln().abs() >= (1.0 + EFFECT_MIN).ln()).then_some(change)
 }
 
-/// The place that divides the levels best, and how far the sum of ranks before it lies from its mean, in standard
-/// deviations.
+/// The best split of the levels, and the distance of the sum of ranks before it from its mean, in standard deviations.
 pub(super) fn split(levels: &[f64]) -> Option<(usize, f64)> {
     let ranks = ranks(levels);
     let (count, mean) = (ranks.len() as f64, (ranks.len() as f64 - 1.0) / 2.0);
@@ -80,7 +78,7 @@ pub(super) fn split(levels: &[f64]) -> Option<(usize, f64)> {
     inner.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Share of permutations that give at least as much.
+/// Share of permutations with at least this score.
 fn permuted(levels: &[f64], seen: f64, score: impl Fn(&[f64]) -> f64) -> f64 {
     let mut random = Random::new(SEED);
     let mut levels = levels.to_vec();
@@ -95,7 +93,7 @@ fn permuted(levels: &[f64], seen: f64, score: impl Fn(&[f64]) -> f64) -> f64 {
     (larger + 1) as f64 / (PERMUTATIONS + 1) as f64
 }
 
-/// Whether a line leaves about as little as a change of level at this block, or less.
+/// Whether a line leaves about as small residuals as a change of level at this block, or smaller.
 fn is_better_as_line(blocks: &[(f64, f64)], at: usize) -> bool {
     let slope = slope(blocks);
     let rest = |levels: Vec<f64>| {

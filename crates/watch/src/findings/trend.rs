@@ -1,9 +1,9 @@
 //! Growth: a robust regression with autocorrelated errors.
 //!
 //! The logarithms of the values are fitted by a line and, from three days on, a daily cycle of two harmonics. Values
-//! farther than [`CLIP`] standard deviations (estimated from the median deviation) from the fit are left out, and the
-//! fit is repeated. The residuals of neighbouring blocks are taken for an autoregressive process of the first order:
-//! its coefficient, corrected for the bias of short series, gives the variance of the slope and the degrees of freedom
+//! farther than [`CLIP`] standard deviations (estimated from the median deviation) from the fit are excluded, and the
+//! fit is repeated. The residuals of neighbouring blocks are modelled as a first-order autoregressive process: its
+//! coefficient, corrected for the bias of short series, determines the variance of the slope and the degrees of freedom
 //! of Student's test. A longer correlation leaves fewer degrees; with fewer than [`FREEDOM_MIN`], nothing is tested.
 
 use breme_stats::{student_p, student_quantile};
@@ -19,19 +19,18 @@ const ITERATIONS_MAX: usize = 8;
 /// Harmonics of the daily cycle, each a sine and a cosine, and the days from which on it is fitted.
 const HARMONICS: usize = 2;
 const CYCLE_FROM_DAYS: f64 = 3.0;
-/// Values per block, and the most blocks: above, blocks are longer.
+/// Values per block, and the maximum number of blocks; more values make longer blocks.
 const BLOCK_VALUES_MIN: usize = 2;
 const BLOCKS_MAX: usize = 336;
-/// Twice the logarithm of the likelihood ratio from which on a change of level explains the values better than a line.
+/// Twice the log likelihood ratio from which a change of level is preferred to a line.
 const STEP_EVIDENCE: f64 = 14.0;
 const FREEDOM_MIN: f64 = 3.0;
-/// Larger autocorrelations cannot be told from a random walk.
+/// Larger autocorrelations cannot be distinguished from a random walk.
 const CORRELATION_MAX: f64 = 0.97;
 
 const TOO_FEW: &str = "too few measurements";
 const TOO_CORRELATED: &str = "neighbouring measurements are too strongly correlated";
 
-/// Growth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
     /// Factor per day, with its 95 % interval.
@@ -40,7 +39,7 @@ pub struct Trend {
     pub total: f64,
 }
 
-/// Does the metric grow? A change of level is no growth.
+/// Tests for growth. A change of level is not one.
 pub(super) fn growth(metric: Metric, values: &[(f64, f64)]) -> TestResult {
     TestResult { hypothesis: Hypothesis::Growth(metric), outcome: test(values) }
 }
@@ -65,10 +64,10 @@ fn test(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static str> {
 /// Slope of the logarithms per day.
 struct Slope {
     per_day: f64,
-    /// Its standard error.
+    /// Standard error.
     error: f64,
     freedom: usize,
-    /// Whether a change of level explains the values better.
+    /// Whether a change of level fits better.
     is_step: bool,
 }
 
@@ -93,7 +92,7 @@ impl Slope {
         Self::of_blocks(&blocks, 2 * harmonics)
     }
 
-    /// From time and level of each block; none where every value was an outlier.
+    /// From time and level of each block; none if every value was an outlier.
     fn of_blocks(blocks: &[Option<[f64; 2]>], cycle_parameters: usize) -> Option<Self> {
         let [mean_day, mean_level] = mean(blocks.iter().flatten().copied())?;
         let count = blocks.iter().flatten().count() as f64;
@@ -141,19 +140,19 @@ impl Noise {
         let neighbours: Vec<f64> = residuals.windows(2).filter_map(|pair| Some(pair[0]? * pair[1]?)).collect();
         let covariance = neighbours.iter().sum::<f64>() / neighbours.len().max(1) as f64;
         let measured = covariance / (sum_of_squares / count).max(f64::MIN_POSITIVE);
-        // Fitting a line lowers it by (1 + 4 r) ÷ n, and the cycle by as much as it has parameters.
+        // Fitting a line lowers it by (1 + 4 r) ÷ n, and the cycle by its number of parameters.
         let correlation = (measured + (1.0 + 4.0 * measured + cycle_parameters as f64) / count).max(0.0);
         Self { sum_of_squares, correlation }
     }
 
-    /// How many of these residuals tell as much as one independent one.
+    /// How many of these residuals carry as much information as one independent one.
     fn inflation(&self) -> f64 {
         let correlation = self.correlation.min(CORRELATION_MAX);
         (1.0 + correlation) / (1.0 - correlation)
     }
 }
 
-/// Residuals of the change of level that leaves the least.
+/// Residuals of the best change of level.
 fn best_step(levels: &[Option<f64>], cycle_parameters: usize) -> Option<Noise> {
     let centred = |part: &[Option<f64>]| -> Vec<Option<f64>> {
         let [middle, _] = mean(part.iter().flatten().map(|level| [*level, 0.0])).unwrap_or_default();
@@ -168,7 +167,7 @@ fn best_step(levels: &[Option<f64>], cycle_parameters: usize) -> Option<Noise> {
     places.map(step).min_by(|a, b| a.sum_of_squares.total_cmp(&b.sum_of_squares))
 }
 
-/// The fit takes at most so much of the variance.
+/// Minimum share of the variance that the fit leaves.
 const LEFT_MIN: f64 = 0.3;
 
 /// Constant, line, sines and cosines of the day.
@@ -180,7 +179,7 @@ fn row(day: f64, harmonics: usize) -> Vec<f64> {
     [1.0, day].into_iter().chain(cycle).collect()
 }
 
-/// Which values are no outliers, and the coefficients of their fit.
+/// The values that are not outliers, and the coefficients of their fit.
 fn robust_fit(rows: &[Vec<f64>], values: &[(f64, f64)]) -> (Vec<bool>, Vec<f64>) {
     let mut used = vec![true; values.len()];
     let mut coefficients = least_squares(rows, values, &used);
@@ -201,7 +200,7 @@ fn robust_fit(rows: &[Vec<f64>], values: &[(f64, f64)]) -> (Vec<bool>, Vec<f64>)
     (used, coefficients)
 }
 
-/// By the normal equations, which Gauss's elimination solves; a column that depends on others gets 0.
+/// Solves the normal equations by Gaussian elimination; a column that depends on others gets 0.
 fn least_squares(rows: &[Vec<f64>], values: &[(f64, f64)], used: &[bool]) -> Vec<f64> {
     const PIVOT_MIN: f64 = 1e-9;
     let width = rows[0].len();
@@ -233,7 +232,7 @@ fn least_squares(rows: &[Vec<f64>], values: &[(f64, f64)], used: &[bool]) -> Vec
 
 /// Variance of a weighted sum of a process with variance 1 and this autocorrelation.
 fn quadratic_form(weights: &[f64], correlation: f64) -> f64 {
-    // Each term is its own square and twice its product with all before it.
+    // Each term contributes its square and twice its product with all earlier ones.
     let (mut sum, mut before) = (0.0, 0.0);
     for weight in weights {
         before *= correlation;

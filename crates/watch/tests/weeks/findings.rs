@@ -9,12 +9,12 @@ use jiff::tz::TimeZone;
 use crate::fixture::{MONDAY_MS, normal};
 
 const HOUR_MS: i64 = 3_600_000;
-/// Weeks that verify. Methods and parameters were chosen on others, from [`SELECTION_SEED`] on.
+/// Weeks for verification. Methods and parameters were chosen on others, from [`SELECTION_SEED`] on.
 const VERIFICATION_SEED: u64 = 20_000;
 const SELECTION_SEED: u64 = 10_000;
 const WEEKS: u64 = 100;
 
-/// Planted effects; none in a clean week.
+/// Injected effects; none in a clean week.
 #[derive(Clone, Copy, Default)]
 struct Planted {
     slow_hour: f64,

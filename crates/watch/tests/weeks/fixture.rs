@@ -1,4 +1,4 @@
-//! Probes and clock readings of a simulated server; a journal in memory that can be cut off at any byte.
+//! Probes and clock readings of a simulated server; a journal in memory that can be truncated at any byte.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use breme_watch::record::{ClockReading, Counts, Probe, ResponseTimes, Usage};
 /// Monday, 2026-01-05, 00:00:00 UTC.
 pub(crate) const MONDAY_MS: i64 = 1_767_571_200_000;
 
-/// Files in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     /// Bytes until a simulated kill, which may tear a record.
     pub(crate) left: Option<usize>,
-    /// Bytes until the disk is full; what does not fit is torn, and can be cut off only after space was freed.
+    /// Bytes until the disk is full; a record that does not fit is torn, and can be truncated only after space was
+    /// freed.
     pub(crate) free: Rc<Cell<Option<usize>>>,
 }
 

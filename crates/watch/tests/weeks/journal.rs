@@ -55,8 +55,8 @@ impl breme_watch::journal::Storage for &mut Counting {
     }
 }
 
-/// One probe per second for a week, with three planted outages. In release:
-/// `cargo test --release -p breme-watch --test weeks -- --ignored --nocapture`.
+/// One probe per second for a week, with three injected outages. In release: `cargo test --release -p breme-watch
+/// --test weeks -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes a minute without optimisation"]
 fn week_of_seconds_is_small_and_outages_are_exact() {
@@ -99,7 +99,7 @@ fn week_of_seconds_is_small_and_outages_are_exact() {
     assert!(resident_bytes() < 50_000_000, "{} bytes", resident_bytes());
 }
 
-/// Cuts off writing a hundred times at a random byte, and reopens the journal.
+/// Interrupts writing a hundred times at a random byte, and reopens the journal.
 #[test]
 fn a_hundred_kills_lose_and_repeat_nothing() {
     for seed in 0..SEEDS {
@@ -135,8 +135,8 @@ fn a_hundred_kills_lose_and_repeat_nothing() {
     }
 }
 
-/// The disk fills up at a random byte, of intervals or of rollups, a hundred times; the writer goes on after space was
-/// freed, or is restarted. Refused intervals are gaps; no other is lost.
+/// The disk fills up at a random byte, of intervals or of rollups, a hundred times; the writer continues after space
+/// was freed, or is restarted. Refused intervals are gaps; no other is lost.
 #[test]
 fn full_disk_loses_only_refused_intervals() {
     let mut random = Random::new(1);
