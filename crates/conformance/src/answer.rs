@@ -1,26 +1,24 @@
-//! Reads answers out of bytes, plainly and strictly. Shares no code with the servers that it judges.
+//! A plain, strict parser of responses. Shares no code with the servers that it tests.
 
 use std::fmt;
 
-/// One final answer.
+/// One final response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The status code.
     pub status: u16,
-    /// Field lines, names in lower case.
+    /// Field lines, with names in lower case.
     pub fields: Vec<(String, String)>,
-    /// The content, with its framing taken off.
+    /// The content without its framing.
     pub content: Vec<u8>,
-    /// How many interim answers (1xx) came before it.
+    /// Number of interim responses (1xx) before it.
     pub interim: usize,
 }
 
-/// Why bytes are not answers.
+/// Why bytes are not responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What is wrong.
     pub why: String,
-    /// What was read before.
+    /// Responses parsed before the error.
     pub before: Vec<Answer>,
 }
 
@@ -31,17 +29,18 @@ impl fmt::Display for Unreadable {
 }
 
 impl Answer {
-    /// The value of a field, if it is there once or more.
+    /// The value of a field, if it occurs.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Reads all of `bytes` as answers; `to_head(i)` says whether answer number i is to a HEAD request.
+/// Parses all of `bytes` as responses; `to_head(i)` is whether response number i is to a HEAD request.
 ///
 /// # Errors
-/// If a byte is left that is not part of a complete answer.
+///
+/// If a byte remains that is not part of a complete response.
 pub fn read_answers(mut bytes: &[u8], to_head: impl Fn(usize) -> bool) -> Result<Vec<Answer>, Unreadable> {
     let mut answers = Vec::new();
     let mut interim = 0;

@@ -1,4 +1,4 @@
-//! A case, how it is delivered, and how it is judged.
+//! A case, its delivery, and its evaluation.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -7,55 +7,47 @@ use std::time::Duration;
 
 use crate::{Answer, read_answers};
 
-/// Bytes for one connection, and what must come of them.
+/// Bytes for one connection, and the expected result.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// A name for reports.
     pub name: &'static str,
-    /// The RFC and section that decide.
+    /// The RFC and section that it tests.
     pub section: &'static str,
-    /// What the client sends.
     pub send: Vec<u8>,
-    /// Which of the answers are to HEAD requests.
+    /// Indices of the responses to HEAD requests.
     pub heads: &'static [usize],
-    /// What must happen.
     pub expect: Expect,
 }
 
-/// What must happen.
 #[derive(Clone, Debug)]
 pub enum Expect {
-    /// Answers with these statuses and contents (none: any content), and the connection lives on.
+    /// Responses with these statuses and contents (none: any content); the connection persists.
     Served(Vec<(u16, Option<Vec<u8>>)>),
-    /// The same, and then the server closes the connection by itself.
+    /// The same, but the server then closes the connection.
     ServedThenClosed(Vec<(u16, Option<Vec<u8>>)>),
-    /// One answer with one of these statuses, and the server closes.
+    /// One response with one of these statuses, and the server closes.
     Refused(&'static [u16]),
-    /// First one good answer, then one with one of these statuses, and the server closes.
+    /// First a good response, then one with one of these statuses, and the server closes.
     ServedThenRefused(&'static [u16]),
 }
 
-/// How the bytes are cut into writes.
+/// The segmentation of the bytes into writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// In one write.
     Whole,
     /// In two writes, cut at this share of the bytes (0 to 100).
     CutAt(usize),
-    /// One write for each byte.
+    /// One write per byte.
     Bytewise,
 }
 
-/// A case that did not hold.
+/// A failed case.
 #[derive(Debug)]
 pub struct Failure {
-    /// The case's name.
     pub name: &'static str,
-    /// The section that it rests on.
     pub section: &'static str,
-    /// How it was delivered.
     pub delivery: Delivery,
-    /// What came instead.
+    /// What happened instead.
     pub why: String,
 }
 
@@ -65,36 +57,39 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A server that says nothing for so long has failed the case. Long, since a busy machine must not fail it.
+/// Timeout of a case. Long, since it must not fail on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Shows that a connection lives on, and ends it.
+/// Shows that a connection is still open, and ends it.
 const PROBE: &[u8] = b"GET /bytes/7 HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
 const PROBE_CONTENT_BYTES: usize = 7;
 
 impl Case {
-    /// Sends the case to a server and judges what comes back.
+    /// Sends the case to a server and evaluates the result.
     ///
     /// # Errors
-    /// If it is not what the case expects, or the server cannot be reached.
+    ///
+    /// If it is not what the case expects, or the server is unreachable.
     pub fn run(&self, server: SocketAddr, delivery: Delivery) -> Result<(), Failure> {
         self.run_over(|| connect(server), delivery)
     }
 
-    /// Sends the case to a server and returns what comes back until the connection ends, unjudged. Where it must live
-    /// on, a last request that ends it is sent behind the case, and its answer is the last one.
+    /// Sends the case to a server and returns the responses until the connection ends, without evaluation. If the
+    /// connection must persist, a final request that ends it follows the case; its response is the last one.
     ///
     /// # Errors
-    /// If what comes back is not a number of whole answers, or the connection does not end.
+    ///
+    /// If the result is not a number of complete responses, or the connection does not end.
     pub fn answers(&self, server: SocketAddr, delivery: Delivery) -> Result<Vec<Answer>, String> {
         let probe = if matches!(self.expect, Expect::Served(_)) { PROBE } else { &[] };
         self.exchange(|| connect(server), &[&self.send, probe].concat(), delivery)
     }
 
-    /// The same over a connection of another kind, such as one with TLS. It must be opened anew, give up reading after
-    /// [`PATIENCE`], and let each write leave at once.
+    /// The same over another kind of connection, such as TLS. It must be new, stop reading after [`PATIENCE`], and send
+    /// each write immediately.
     ///
     /// # Errors
+    ///
     /// As [`Case::run`].
     pub fn run_over<S: Read + Write>(
         &self,
@@ -136,7 +131,7 @@ impl Case {
         delivery: Delivery,
     ) -> Result<Vec<Answer>, String> {
         let mut stream = connect().map_err(|error| format!("connect: {error}"))?;
-        // A server may close before all is sent; what it answered counts, not the failed write.
+        // A server may close before everything is sent; its response counts, not the failed write.
         let _ = deliver(&mut stream, bytes, delivery);
         let mut received = Vec::new();
         match stream.read_to_end(&mut received) {
@@ -150,10 +145,11 @@ impl Case {
     }
 }
 
-/// A connection for one case, as it must be.
+/// Opens a connection with the properties that a case requires.
 ///
 /// # Errors
-/// If the server cannot be reached.
+///
+/// If the server is unreachable.
 pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(server)?;
     stream.set_nodelay(true)?;
@@ -205,13 +201,13 @@ fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned()
 }
 
-/// A case that must be served, connection kept.
+/// A case that must be served, with a persistent connection.
 pub(crate) fn served(name: &'static str, section: &'static str, send: impl Into<Vec<u8>>, content: &str) -> Case {
     let expect = Expect::Served(vec![(200, Some(content.as_bytes().to_vec()))]);
     Case { name, section, send: send.into(), heads: &[], expect }
 }
 
-/// A case that must be refused, connection closed.
+/// A case that must be rejected, with the connection closed.
 pub(crate) fn refused_with(
     name: &'static str,
     section: &'static str,

@@ -2,7 +2,6 @@
 
 use crate::case::{Case, Expect};
 
-/// The cases of this module.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut cases = persistence();

@@ -1,9 +1,9 @@
-//! Requests that are made to be read in two ways: by one server as one request, by the next as two.
+//! Request smuggling: requests that one server may interpret as one request, and the next as two.
 //!
-//! The cases are made systematically: each byte that some reader overlooks, at each place of a line where it could be
-//! overlooked, and lists of the spellings that have been published as attacks. What is hidden in them is always the
-//! same request, for [`HIDDEN_TARGET`]; nobody may ever answer it. Request smuggling is described by Linhart et al.
-//! (2005), Kettle ("HTTP Desync Attacks", 2019 to 2025) and in RFC 9112, 11.2.
+//! The cases are generated systematically: each byte that some parsers ignore, at each position of a line where it
+//! could be ignored, and lists of published spellings. The hidden request is always the same, for [`HIDDEN_TARGET`],
+//! and must never get a response. Request smuggling is described by Linhart et al. (2005), Kettle ("HTTP Desync
+//! Attacks", 2019 to 2025) and in RFC 9112, section 11.2.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub fn attacks() -> Vec<Attack> {
     known.into_values().collect()
 }
 
-/// Every case, some of them several times: one byte at two places can make the same line.
+/// Every case, some of them several times: one byte at two positions can result in the same line.
 fn made() -> Vec<Attack> {
     let mut attacks = lines::attacks();
     attacks.extend(framing::attacks());
@@ -50,8 +50,8 @@ mod tests {
         }
     }
 
-    /// What must be refused is refused for what is odd in it, not for want of bytes: the request that it hides is
-    /// whole.
+    /// Rejected requests are rejected for what is invalid in them, not because they are incomplete: the hidden request
+    /// is complete.
     #[test]
     fn what_is_hidden_is_whole() {
         let hiding = attacks().into_iter().filter(|attack| attack.send.windows(6).any(|part| part == b"hidden"));

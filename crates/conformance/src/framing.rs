@@ -1,10 +1,9 @@
-//! How long content is: the part of HTTP/1.1 in which a lax server is a hole.
+//! The length of content: the part of HTTP/1.1 in which leniency is a vulnerability.
 
 use crate::case::{Case, Expect, refused_with, served};
 
 const BAD: &[u16] = &[400];
 
-/// The cases of this module.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut cases = lengths();
@@ -198,7 +197,7 @@ fn trailers() -> Vec<Case> {
     ]
 }
 
-/// Content that nobody asked for: a front that overlooks it would take it for requests.
+/// Unexpected content: a front-end that ignores it would parse it as requests.
 fn content_without_meaning() -> Vec<Case> {
     const READING: &str = "RFC 9110, 9.3.1";
     let ask = |method: &str, fields: &str| format!("{method} /bytes/3 HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
@@ -245,7 +244,7 @@ fn content_without_meaning() -> Vec<Case> {
     ]
 }
 
-/// Fields that some reader takes for those that frame.
+/// Fields that some parsers treat as framing fields.
 fn lookalikes() -> Vec<Case> {
     const ALIKE: &str = "RFC 9112, 11.2";
     let refuse = |name, field: &str| refused_with(name, ALIKE, post(field, "abc"), BAD);

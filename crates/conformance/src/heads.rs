@@ -4,7 +4,6 @@ use crate::case::{Case, Expect, refused_with, served};
 
 const BAD: &[u16] = &[400];
 
-/// The cases of this module.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut cases = request_lines();
@@ -145,7 +144,7 @@ fn targets() -> Vec<Case> {
     ]
 }
 
-/// A well-formed request that is answered with this status, connection kept.
+/// A valid request that gets this status, with a persistent connection.
 fn answered(name: &'static str, section: &'static str, send: String, status: u16) -> Case {
     Case { name, section, send: send.into(), heads: &[], expect: Expect::Served(vec![(status, None)]) }
 }

@@ -1,42 +1,39 @@
-//! Answers that are made to be read in two ways: as one by the proxy, as two by its client, or the other way round.
+//! Responses that may be interpreted as one by the proxy and as two by its client, or vice versa.
 //!
-//! Behind each of them stands a second answer, which nobody asked for. Whoever gets it has been given what somebody
-//! else was to get ("response queue poisoning", Kettle, 2022).
+//! Each is followed by a second response without a request. A client that gets it has received another client's
+//! response ("response queue poisoning", Kettle, 2022).
 
 use super::framing::{CODINGS, is_proper, odd_lines};
 use super::pieces::{is_blank, odd_bytes, shown};
 use super::published::forked_contents;
 
-/// The content of the answer that nobody asked for.
+/// The content of the second response.
 pub const POISON: &str = "poison";
-/// The content of the answer itself, where it can be read.
+/// The content of the response itself, if it is valid.
 pub const CONTENT: &str = "abc";
 
-/// Bytes that an origin sends at once for one request, a GET.
+/// Bytes that an origin sends at once for one GET request.
 #[derive(Clone, Debug)]
 pub struct AnswerAttack {
-    /// A name for reports.
     pub name: String,
-    /// What the origin sends.
     pub send: Vec<u8>,
-    /// The one way in which it may be read.
+    /// The only allowed interpretation.
     pub reading: AnswerReading,
 }
 
-/// How an answer may be read.
+/// Allowed interpretations of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerReading {
-    /// Not at all: the client gets an error of the proxy's own.
+    /// Invalid: the client gets an error from the proxy.
     Refused,
-    /// Its head can be read and its content cannot: an error, or an answer that is visibly cut.
+    /// Its head is valid but not its content: an error, or a response that is detectably truncated.
     RefusedOrCut,
-    /// As this status with [`CONTENT`], or with none if the status has none.
+    /// As this status with [`CONTENT`], or without content if the status has none.
     Whole(u16),
 }
 
 use AnswerReading::{Refused, RefusedOrCut, Whole};
 
-/// Every case.
 #[must_use]
 pub fn attacks() -> Vec<AnswerAttack> {
     let mut attacks = status_lines();
@@ -57,7 +54,7 @@ fn attack(name: &str, send: Vec<u8>, reading: AnswerReading) -> AnswerAttack {
     AnswerAttack { name: format!("{name}: {}", shown(&send[..send.len().min(200)])), send, reading }
 }
 
-/// An answer with these field lines (without the last one's end), this content, and the second answer.
+/// A response with these field lines (without the last line's end), this content, and the second response.
 fn answer(fields: impl AsRef<[u8]>, content: &str) -> Vec<u8> {
     [b"HTTP/1.1 200 OK\r\n", fields.as_ref(), b"\r\n\r\n", content.as_bytes(), poison().as_bytes()].concat()
 }
@@ -162,7 +159,7 @@ fn lengths() -> Vec<AnswerAttack> {
         .collect()
 }
 
-/// A coding beside a length, and alone.
+/// A coding with a length, and alone.
 fn codings() -> Vec<AnswerAttack> {
     let odd = odd_lines("Transfer-Encoding", "chunked");
     let lines = CODINGS.iter().map(|coding| (coding.to_vec(), is_proper(coding))).chain(odd);
@@ -181,8 +178,8 @@ fn codings() -> Vec<AnswerAttack> {
         .collect()
 }
 
-/// A name that is a token and not the one: in an answer just another field. Servers map names of requests to variables,
-/// clients do not.
+/// A name that is a token other than the real one: in a response just another field. Servers map names of requests to
+/// variables, clients do not.
 fn is_lookalike(line: &[u8]) -> bool {
     let names = [
         "Transfer_Encoding:",
@@ -278,7 +275,7 @@ fn interim_answers() -> Vec<AnswerAttack> {
         ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n", Whole(200)),
         ("HTTP/1.1 100 Continue\r\n\r\n", Whole(200)),
         ("HTTP/1.1 199 x\r\n\r\n", Whole(200)),
-        // Interim answers have no content, whatever they say; what stands behind them is the next one.
+        // Interim responses have no content, whatever their fields; the bytes after them are the next response.
         ("HTTP/1.1 103 Early Hints\r\nContent-Length: 3\r\n\r\nxyz", Refused),
         ("HTTP/1.1 100 Continue\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Refused),
         ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", Refused),
@@ -295,7 +292,7 @@ fn interim_answers() -> Vec<AnswerAttack> {
     attacks
 }
 
-/// Statuses that have no content, whatever the fields say (RFC 9112, 6.3).
+/// Statuses without content, whatever the fields (RFC 9112, section 6.3).
 fn without_content() -> Vec<AnswerAttack> {
     let framings = ["Content-Length: 3", "Transfer-Encoding: chunked", "Content-Length: 0", "X: y"];
     let made = [204, 304].into_iter().flat_map(|status| {

@@ -1,10 +1,9 @@
-//! Chunked content whose ends can be found at two places.
+//! Chunked content whose end may be found at two positions.
 
 use super::pieces::{Attack, Reading, hidden, is_blank, odd_bytes, one_request, post, refused, shown};
 
 const CHUNKED: &str = "Transfer-Encoding: chunked";
 
-/// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {
     let mut attacks = size_lines();
     attacks.extend(odd_size_lines());
@@ -19,7 +18,7 @@ fn chunked(name: String, content: Vec<u8>, is_proper: bool) -> Attack {
     if is_proper { one_request(name, send) } else { refused(name, send) }
 }
 
-/// A chunk with the hidden request in it, under this size line.
+/// A chunk that contains the hidden request, with this size line.
 fn under(line: &[u8]) -> Vec<u8> {
     [line, hidden().as_bytes(), b"\r\n0\r\n\r\n"].concat()
 }
@@ -107,7 +106,7 @@ fn size_lines() -> Vec<Attack> {
         .collect()
 }
 
-/// Each odd byte at each place of a size line with an extension.
+/// Each odd byte at each position of a size line with an extension.
 fn odd_size_lines() -> Vec<Attack> {
     let size = format!("{:x}", hidden().len());
     odd_bytes()
@@ -131,14 +130,14 @@ fn odd_size_lines() -> Vec<Attack> {
         .collect()
 }
 
-/// What stands between a chunk's content and the next size.
+/// Bytes between a chunk's content and the next size.
 fn ends_of_chunks() -> Vec<Attack> {
     let odd = odd_bytes()
         .flat_map(|odd| [vec![odd], vec![odd, b'\r', b'\n'], vec![b'\r', odd, b'\n'], vec![b'\r', b'\n', odd]]);
     let listed = [&b""[..], b"\n", b"\r", b"\n\n", b"\n\r", b"XX", b"X\r\n", b"\r\n\r\n", b"0", b";", b"\r\nX"]
         .map(<[u8]>::to_vec);
     odd.chain(listed)
-        // The end that a chunk must have.
+        // The valid end of a chunk.
         .filter(|end| end != b"\r\n")
         .map(|end| {
             let content = [b"3\r\nabc", &end[..], b"0\r\n\r\n", hidden().as_bytes()].concat();
@@ -147,7 +146,7 @@ fn ends_of_chunks() -> Vec<Attack> {
         .collect()
 }
 
-/// Ends of content that are none, or come early.
+/// Invalid or early ends of content.
 fn last_chunks() -> Vec<Attack> {
     let odd = [
         "0\n\n",
@@ -194,7 +193,7 @@ fn last_chunks() -> Vec<Attack> {
     refused.chain(proper.into_iter().map(asked(Reading::Requests(2)))).collect()
 }
 
-/// Fields behind content that somebody might merge into the head, or take for a request.
+/// Trailers that a recipient might merge into the head, or parse as a request.
 fn trailers() -> Vec<Attack> {
     let names = [
         "Content-Length",

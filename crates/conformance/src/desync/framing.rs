@@ -1,8 +1,7 @@
-//! Content-Length and Transfer-Encoding, spelled so that one reader sees them and another does not.
+//! Content-Length and Transfer-Encoding in spellings that some parsers recognise and others do not.
 
 use super::pieces::{Attack, hidden, hidden_in_chunks, is_blank, odd_bytes, one_request, post, refused, shown};
 
-/// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {
     let mut attacks = both();
     attacks.extend(coding_alone());
@@ -12,7 +11,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     attacks
 }
 
-/// Lines that some reader takes for `Transfer-Encoding: chunked`, as they have been published, and their kin.
+/// Published lines that some parsers accept as `Transfer-Encoding: chunked`, and variants of them.
 pub(super) const CODINGS: &[&[u8]] = &[
     b"Transfer-Encoding: chunked",
     b"transfer-encoding: CHUNKED",
@@ -121,7 +120,7 @@ pub(super) const CODINGS: &[&[u8]] = &[
     b"TE: chunked\r\nTransfer-Encoding: chunked",
 ];
 
-/// Those of them that are the one proper line, however written.
+/// Whether it is the valid line, in any valid spelling.
 pub(super) fn is_proper(coding: &[u8]) -> bool {
     const EASY: [&[u8]; 6] = [
         b"Transfer-Encoding: chunked",
@@ -134,8 +133,8 @@ pub(super) fn is_proper(coding: &[u8]) -> bool {
     EASY.contains(&coding)
 }
 
-/// A length and a coding, in both orders, with content for both readings: whoever heeds the one finds a hidden request
-/// where the other ends.
+/// A length and a coding, in both orders, with content for both interpretations: a parser that uses one finds a hidden
+/// request where the other ends.
 fn both() -> Vec<Attack> {
     let mut attacks = Vec::new();
     for coding in CODINGS
@@ -160,20 +159,20 @@ fn both() -> Vec<Attack> {
     attacks
 }
 
-/// A coding without a length: whoever does not see it finds a request where the content begins.
+/// A coding without a length: a parser that ignores it finds a request where the content begins.
 fn coding_alone() -> Vec<Attack> {
     let list = CODINGS.iter().map(|coding| (coding.to_vec(), is_proper(coding)));
     let made = list.chain(odd_lines("Transfer-Encoding", "chunked"));
     made.map(|(line, is_proper)| {
         let name = format!("a coding alone: {}", shown(&line));
-        // For those who heed it, the hidden request is content; for the others, garbage comes first.
+        // For parsers that recognise it, the hidden request is content; for the others, it follows garbage.
         let send = post(&line, hidden_in_chunks());
         if is_proper { one_request(name, send) } else { refused(name, send) }
     })
     .collect()
 }
 
-/// Values that some reader takes for the number that stands in them.
+/// Values that some parsers accept as the number they contain.
 fn lengths() -> Vec<(Vec<u8>, bool)> {
     let length = hidden().len();
     let proper = [format!("{length}"), format!("  {length}"), format!("{length} \t ")];
@@ -228,7 +227,7 @@ fn lengths() -> Vec<(Vec<u8>, bool)> {
     proper.chain(odd.into_iter().map(|value| (value.into_bytes(), false))).collect()
 }
 
-/// A length without a coding: whoever does not see it finds the hidden request behind the head.
+/// A length without a coding: a parser that ignores it finds the hidden request after the head.
 fn length_alone() -> Vec<Attack> {
     let listed =
         lengths().into_iter().map(|(value, is_proper)| ([b"Content-Length: ", &value[..]].concat(), is_proper));
@@ -256,7 +255,7 @@ fn length_alone() -> Vec<Attack> {
     .collect()
 }
 
-/// Two lengths, of which a reader may see the one or the other.
+/// Two lengths, of which a parser may use either.
 fn two_lengths() -> Vec<Attack> {
     let number = hidden().len().to_string();
     let proper = format!("Content-Length: {number}").into_bytes();
@@ -269,7 +268,7 @@ fn two_lengths() -> Vec<Attack> {
         .collect()
 }
 
-/// HTTP/1.0 has no codings, and its content does not end with the connection.
+/// HTTP/1.0 has no codings, and its requests are not delimited by closing.
 fn old_version() -> Vec<Attack> {
     let old = |fields: &[u8], behind: &str| {
         [b"POST /bytes/3 HTTP/1.0\r\nHost: a\r\n", fields, b"\r\n\r\n", behind.as_bytes()].concat()
@@ -282,7 +281,7 @@ fn old_version() -> Vec<Attack> {
     with_coding.collect()
 }
 
-/// A field line with each odd byte at each place; whether it is still the proper line.
+/// A field line with each odd byte at each position, and whether it is still valid.
 pub(super) fn odd_lines(name: &'static str, value: &str) -> impl Iterator<Item = (Vec<u8>, bool)> {
     let value = value.to_owned();
     odd_bytes().flat_map(move |odd| {

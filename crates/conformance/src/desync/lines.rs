@@ -1,9 +1,8 @@
-//! Request lines, field lines and Host, spelled so that readers disagree on what is asked, of whom, or where the head
-//! ends.
+//! Request lines, field lines and Host in spellings on which parsers disagree: the target, the host, or the end of the
+//! head.
 
 use super::pieces::{Attack, HIDDEN_TARGET, hidden, is_blank, odd_bytes, one_request, refused, shown};
 
-/// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {
     let mut attacks = odd_request_lines();
     attacks.extend(request_lines());
@@ -17,7 +16,7 @@ fn get(line: &[u8]) -> Vec<u8> {
     [line, b"\r\nHost: a\r\n\r\n"].concat()
 }
 
-/// Each odd byte at each place of a request line.
+/// Each odd byte at each position of a request line.
 fn odd_request_lines() -> Vec<Attack> {
     let places = [
         ("", "GET /bytes/3 HTTP/1.1"),
@@ -39,7 +38,7 @@ fn odd_request_lines() -> Vec<Attack> {
     ];
     odd_bytes()
         .flat_map(|odd| places.map(|(front, back)| [front.as_bytes(), &[odd], back.as_bytes()].concat()))
-        // The one proper line among them, made twice.
+        // The only valid line among them, generated twice.
         .filter(|line| line != b"GET /bytes/3 HTTP/1.1")
         .map(|line| refused(format!("the request line {}", shown(&line)), get(&line)))
         .collect()
@@ -122,7 +121,7 @@ fn request_lines() -> Vec<Attack> {
     odd.into_iter().map(|line| refused(format!("the request line {line}"), get(line.as_bytes()))).collect()
 }
 
-/// A head with one line more, in which another request is hidden or which somebody reads as the end of the head.
+/// A head with an additional line that contains another request, or that a parser may treat as the end of the head.
 fn fields() -> Vec<Attack> {
     let lines = [
         "X",
@@ -183,7 +182,7 @@ fn fields() -> Vec<Attack> {
         .collect()
 }
 
-/// Whom a request is for.
+/// The host of a request.
 fn hosts() -> Vec<Attack> {
     let ask = |fields: &[u8]| [b"GET /bytes/3 HTTP/1.1\r\n", fields, b"\r\n\r\n"].concat();
     let odd = [
@@ -267,7 +266,7 @@ fn hosts() -> Vec<Attack> {
     listed.chain(made).collect()
 }
 
-/// Where a head ends, and what stands behind it.
+/// The end of a head, and the bytes after it.
 fn ends_of_heads() -> Vec<Attack> {
     let head = "GET /bytes/3 HTTP/1.1\r\nHost: a";
     let ends = [
@@ -312,7 +311,7 @@ fn ends_of_heads() -> Vec<Attack> {
         )
     });
     let cut = (1..head.len()).step_by(3).map(|at| {
-        // Half a head, and then a whole one: nobody may join them.
+        // Half a head, then a complete one: they must not be joined.
         refused(
             format!("half a head of {at} bytes"),
             format!("{}\nGET {HIDDEN_TARGET} HTTP/1.1\r\nHost: a\r\n\r\n", &head[..at]).into_bytes(),

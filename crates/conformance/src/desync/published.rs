@@ -1,11 +1,10 @@
-//! Ideas of public collections of attacks, where the lists beside this one do not have them by themselves.
+//! Ideas from public collections of attacks that are not in the other lists.
 //!
-//! Each case is made here; taken over is what is done to a message, and where it was published. Not here: what needs
-//! HTTP/2, or a pause.
+//! Each case is generated here; the modification of a message and its source are taken from the publications. Attacks
+//! that require HTTP/2 or a pause are omitted.
 
 use super::pieces::{Attack, hidden, hidden_in_chunks, one_request, post, refused, shown};
 
-/// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {
     let mut attacks = every_byte();
     attacks.extend(letters());
@@ -24,12 +23,12 @@ fn chunked(name: &str, content: impl AsRef<[u8]>) -> Attack {
     refused(format!("{name}: {}", shown(content)), post("Transfer-Encoding: chunked", content))
 }
 
-/// Each byte that is no visible ASCII at each place of a line, and the same byte at two places ("smuggler" of defparam,
-/// its exhaustive and its double list). A length is beside it, which ends before what the chunks hide.
+/// Each byte that is not visible ASCII at each position of a line, and the same byte at two positions ("smuggler" of
+/// defparam, its exhaustive and its double list). A length is added, which ends before what the chunks hide.
 fn every_byte() -> Vec<Attack> {
     let bytes = (1..=0x20).chain(0x7f..=0xff_u8);
     let lines = bytes.flat_map(|byte| {
-        // Before the name, behind it, before the value, behind it.
+        // Before the name, after it, before the value, after it.
         (1..16_u8).filter(|places| places.count_ones() <= 2).map(move |places| {
             let at = |place: u8, plain: &'static [u8]| match places >> place & 1 {
                 1 => vec![byte],
@@ -58,8 +57,8 @@ fn every_byte() -> Vec<Attack> {
         .collect()
 }
 
-/// Letters that are left out, encoded, or have a sign above them (both "smuggler" and "http-request-smuggler"). Some
-/// are just other fields.
+/// Letters that are omitted, encoded, or have a diacritic (both "smuggler" and "http-request-smuggler"). Some result in
+/// just other fields.
 fn letters() -> Vec<Attack> {
     let length = format!("Content-Length: {}\r\n", hidden().len());
     let beside = |line: &[u8]| post([length.as_bytes(), line].concat(), hidden());
@@ -78,9 +77,9 @@ fn letters() -> Vec<Attack> {
     odd.into_iter().chain(other).collect()
 }
 
-/// Lines that one reader takes for a field and another for none ("http-request-smuggler" of PortSwigger: its
-/// permutations and its search for discrepancies of 2025; "HTTP Request Smuggling in 2020" by Klein). Whoever sees the
-/// field reads another request than who does not.
+/// Lines that only some parsers recognise as a field ("http-request-smuggler" of PortSwigger: its permutations and its
+/// search for discrepancies of 2025; "HTTP Request Smuggling in 2020" by Klein). Parsers that do interpret the request
+/// differently from those that do not.
 fn hidden_fields() -> Vec<Attack> {
     let content = hidden();
     let length = content.len().to_string();
@@ -103,7 +102,7 @@ fn hidden_fields() -> Vec<Attack> {
     .collect()
 }
 
-/// The name or the value is written so that it can be overlooked.
+/// The name or the value is written so that it may be missed.
 fn spellings(name: &str, value: &str) -> Vec<String> {
     let (front, back) = name.split_at(3);
     let mut spellings = vec![
@@ -130,7 +129,7 @@ fn spellings(name: &str, value: &str) -> Vec<String> {
     spellings
 }
 
-/// The line stands behind something that may be the end of another line, or of the head.
+/// The line follows something that may be the end of another line, or of the head.
 fn endings(name: &str, value: &str) -> Vec<String> {
     let ends = [
         "X: x\r",
@@ -151,12 +150,12 @@ fn endings(name: &str, value: &str) -> Vec<String> {
         ":\r\n\r\n",
         ": x\r\n",
     ];
-    // The empty line is the end of the head for us too, if all before it is in order.
+    // The empty line also ends the head for us, if everything before it is valid.
     let is_odd = |end: &&str| !end.starts_with("X: \"");
     ends.into_iter().filter(is_odd).map(|end| format!("{end}{name}: {value}")).collect()
 }
 
-/// A field that is folded into the request line.
+/// A field folded into the request line.
 fn first_lines() -> Vec<Attack> {
     let content = hidden_in_chunks();
     let fields =
@@ -171,9 +170,9 @@ fn first_lines() -> Vec<Attack> {
         .collect()
 }
 
-/// What Connection names is for the next hop only, but not what the message cannot be read without: a proxy that takes
-/// it out makes content a request ("hop" of http-request-smuggler; "Abusing HTTP hop-by-hop request headers" by
-/// Davison, 2019).
+/// Fields named in Connection are for the next hop only, but not those that are needed to parse the message: a proxy
+/// that removes them turns content into a request ("hop" of http-request-smuggler; "Abusing HTTP hop-by-hop request
+/// headers" by Davison, 2019).
 fn fields_named_in_connection() -> Vec<Attack> {
     let named = [
         "Content-Length",
@@ -194,37 +193,37 @@ fn fields_named_in_connection() -> Vec<Attack> {
         .collect()
 }
 
-/// Chunks of which one reader finds the end of a line, or of a chunk, where another does not, made so that both go on
-/// to a proper end, and only one of them finds the hidden request ("Funky chunks" by Weikop, 2025: TERM.EXT, EXT.TERM,
-/// TERM.SPILL, SPILL.TERM, ONE.TWO and so on; in products CVE-2025-55315, CVE-2025-58056, CVE-2025-43859,
+/// Chunks in which parsers find the end of a line, or of a chunk, at different positions, constructed so that both
+/// continue to a valid end, and only one of them finds the hidden request ("Funky chunks" by Weikop, 2025: TERM.EXT,
+/// EXT.TERM, TERM.SPILL, SPILL.TERM, ONE.TWO and so on; in products CVE-2025-55315, CVE-2025-58056, CVE-2025-43859,
 /// CVE-2025-22871).
 fn forked_chunks() -> Vec<Attack> {
     forked_contents().iter().map(|content| chunked("funky chunks", content)).collect()
 }
 
-/// The contents alone, since answers have chunks too.
+/// The contents alone, since responses have chunks too.
 pub(super) fn forked_contents() -> Vec<String> {
     let ends = ["\n", "\r", "\rX", "\r\r", "\r\r\n", "\n\r", "", "XX", "\0"];
     let mut contents = Vec::new();
     for end in ends {
         for is_hidden_first in [true, false] {
-            // These two are a proper extension.
+            // These two are valid extensions.
             if !["", "XX"].contains(&end) {
                 let fork = fork(is_hidden_first, 0);
                 contents.push(format!("2;{end}xx\r\n{fork}"));
                 contents.push(format!("2;a=\"{end}xx\"\r\n{fork}"));
             }
-            // The first of the two sizes stands in the same line as what goes beyond the chunk.
+            // The first of the two sizes is on the same line as the bytes beyond the chunk.
             contents.push(format!("5\r\nAAAAA{end}{}", fork(is_hidden_first, 0)));
-            // How many bytes behind a chunk are skipped decides which digits are the next size.
+            // The number of bytes skipped after a chunk determines which digits are the next size.
             contents.push(format!("2\r\nXX{end}{}", fork(is_hidden_first, 1)));
         }
     }
     contents
 }
 
-/// Two sizes, one behind the other. With the one, the hidden request is content; with the other it stands behind the
-/// end. `zeros` are digits that may be taken for the end of the chunk before.
+/// Two consecutive sizes. With one, the hidden request is content; with the other it follows the end. `zeros` are
+/// digits that may be treated as the end of the previous chunk.
 fn fork(is_hidden_first: bool, zeros: usize) -> String {
     let short = "AAAABBBBCCCC\r\n0\r\n\r\n";
     let (inner, all) = (12, short.len() + hidden().len());
@@ -233,8 +232,7 @@ fn fork(is_hidden_first: bool, zeros: usize) -> String {
     format!("{zeros}{first:02x}\r\n{second:02x}\r\n{short}{}\r\n0\r\n\r\n", hidden())
 }
 
-/// What has been found in servers and proxies with the HTTP Garden (Kallus and Anantharaman, 2024), as far as it is not
-/// in the lists beside.
+/// Bugs found in servers and proxies with the HTTP Garden (Kallus and Anantharaman, 2024), unless in the other lists.
 fn garden() -> Vec<Attack> {
     let size = hidden().len();
     let sizes = [
@@ -252,7 +250,7 @@ fn garden() -> Vec<Attack> {
     ];
     let sized = sizes.iter().map(|size| chunked("HTTP Garden", format!("{size}\r\n{}\r\n0\r\n\r\n", hidden())));
     let contents = [
-        // Empty lines between chunks, and two bytes that are taken for the last empty line.
+        // Empty lines between chunks, and two bytes that may be treated as the last empty line.
         format!("1\r\nZ\r\n\r\n0\r\n\r\n{}", hidden()),
         format!("1\r\nZ\r\n\r\n\r\n{}", hidden()),
         format!("0\r\nX\r\n{}", hidden()),
@@ -294,19 +292,19 @@ fn garden_heads() -> impl Iterator<Item = Attack> {
     ];
     let fields =
         fields.map(|fields| refused(format!("HTTP Garden: {}", shown(fields.as_bytes())), post(&fields, hidden())));
-    // The preface of HTTP/2 with a frame behind it.
+    // The preface of HTTP/2, followed by a frame.
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     lines.into_iter().chain(fields).chain([refused("the preface of HTTP/2", preface.to_vec())])
 }
 
-/// In order, and written anew by us: with a blank behind the colon (CVE-2023-40175).
+/// Valid, and rewritten by breme: with a space after the colon (CVE-2023-40175).
 fn trailer_like_a_request() -> Attack {
     let content = "3\r\nabc\r\n0\r\nX:GET /bytes/9?hidden HTTP/1.1\r\nY:a\r\n\r\n";
     one_request("a trailer like a request", post("Transfer-Encoding: chunked", content))
 }
 
-/// Methods whose content somebody does not expect ("TE.0" by Arnolfo and others, 2024; "CL.0", Kettle, 2022; T-Reqs by
-/// Jabiyev and others, 2021).
+/// Methods whose content some servers do not expect ("TE.0" by Arnolfo and others, 2024; "CL.0", Kettle, 2022; T-Reqs
+/// by Jabiyev and others, 2021).
 fn methods_with_content() -> Vec<Attack> {
     let methods = ["OPTIONS", "DELETE", "PUT", "PATCH", "PROPFIND"];
     let length = format!("Content-Length: {}", hidden().len());
@@ -336,15 +334,15 @@ fn methods_with_content() -> Vec<Attack> {
     made.chain([one_request("GET with chunks", get), refused("TRACE with chunks", trace)]).collect()
 }
 
-/// Numbers that are too big for somebody, and line ends that somebody decodes.
+/// Numbers that overflow in some parsers, and encoded line ends that some parsers decode.
 fn overflows_and_escapes() -> Vec<Attack> {
     let length = format!("Content-Length: {}", hidden().len());
-    // A name so long that only the rest of its length beyond 256 or 65,536 is kept (CVE-2021-40346).
+    // A name so long that only its length modulo 256 or 65,536 is kept (CVE-2021-40346).
     let long_names = [242, 255, 256, 257].map(|more| {
         let fields = format!("Content-Length0{}:\r\n{length}", "a".repeat(more));
         one_request(format!("a name with {more} letters more"), post(fields, hidden()))
     });
-    // In targets and values they are letters like others (CVE-2023-25690).
+    // In targets and values they are ordinary characters (CVE-2023-25690).
     let escaped = "%20HTTP/1.1%0d%0aHost:%20a%0d%0a%0d%0aGET%20/bytes/9?h%69dden";
     let targets = [format!("/bytes/3?{escaped}"), format!("http://a/bytes/3?{escaped}")].map(|target| {
         one_request(
@@ -363,7 +361,7 @@ fn overflows_and_escapes() -> Vec<Attack> {
     long_names.into_iter().chain(targets).chain(values).collect()
 }
 
-/// A part of the request line is missing, or there twice (T-Reqs, 2021).
+/// A part of the request line is missing or repeated (T-Reqs, 2021).
 fn mangled_request_lines() -> Vec<Attack> {
     let parts = ["GET", " ", "/bytes/3", " ", "HTTP", "/", "1.1", "\r\n"];
     let mangled = |at: usize, count: usize| {
@@ -371,7 +369,7 @@ fn mangled_request_lines() -> Vec<Attack> {
         let line = parts.collect::<String>();
         refused(format!("T-Reqs: {}", shown(line.as_bytes())), format!("{line}Host: a\r\n\r\n").into_bytes())
     };
-    // What is there twice of these is another method and another path.
+    // A repetition of these results in another valid method or path.
     let twice = (0..parts.len()).filter(|&at| parts[at] != "GET" && parts[at] != "/bytes/3");
     twice.map(|at| mangled(at, 2)).chain((0..parts.len()).map(|at| mangled(at, 0))).collect()
 }
