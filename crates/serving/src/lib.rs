@@ -1,4 +1,5 @@
-//! Connections → an axum application: HTTP/1.1 by hyper, with or without TLS, with bounds on connections and times.
+//! Connects an axum application to sockets: HTTP/1.1 by hyper, with or without TLS, with limits on connections and
+//! times.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,7 +25,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-/// What responds to requests. Copies share it.
+/// A handler of requests. Copies share it.
 pub trait Application: Clone + Send + Sync + 'static {
     /// Responds to a request of a peer.
     fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response> + Send;
@@ -37,18 +38,18 @@ impl Application for Router {
     }
 }
 
-/// The bounds of connections.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time; further ones wait in the kernel's queue.
+    /// Concurrent connections; further ones wait in the kernel's queue.
     pub connections_max: usize,
     /// The time for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// The time for the head of a request, and also how long a connection may be idle.
+    /// The time for the head of a request, and the idle time of a connection.
     pub head_timeout: Duration,
-    /// The longest head, bytes.
+    /// Limit of a head, in bytes.
     pub head_bytes_max: usize,
-    /// How long requests may take after the end has begun.
+    /// How long requests may take after the server has been stopped.
     pub drain_timeout: Duration,
 }
 
@@ -64,10 +65,9 @@ impl Default for Limits {
     }
 }
 
-/// How long to wait when no connection can be accepted, as descriptors have run out.
+/// Pause after a failed accept, when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections at an address.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -79,30 +79,30 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// It is in use, or may not be used.
+    /// It is in use, or must not be used.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = std::net::TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpListener::from_std(socket)?, tls: None })
     }
 
-    /// Speaks TLS.
+    /// Enables TLS.
     #[must_use]
     pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
         Self { tls: Some(config), ..self }
     }
 
-    /// Its address, with the port that the system has chosen for port 0.
+    /// Its address, with the port that the system has selected for port 0.
     ///
     /// # Errors
     ///
-    /// The system does not say.
+    /// The system does not provide it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 }
 
-/// Serves until `end`; then finishes the requests that have begun. Returns whether all were finished in time.
+/// Serves until `end`; then completes the requests in progress. Returns whether all were completed in time.
 pub async fn serve(
     listeners: Vec<Listener>,
     application: impl Application,
@@ -158,13 +158,13 @@ async fn accept(
     }
 }
 
-/// Whether the connection that failed to be accepted is to blame, and the next one may succeed at once.
+/// Whether only the failed connection is affected, so that the next accept may succeed at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// A connection that has been accepted, with its place among all.
+/// An accepted connection, with its slot among all.
 struct Connection<A> {
     http: http1::Builder,
     application: A,
@@ -174,7 +174,7 @@ struct Connection<A> {
 }
 
 impl<A: Application> Connection<A> {
-    /// A connection that fails concerns its client only.
+    /// A failed connection concerns only its client.
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service(self.application, self.peer);
         let _ = self.watcher.watch(self.http.serve_connection(TokioIo::new(stream), service)).await;
