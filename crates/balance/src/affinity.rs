@@ -9,9 +9,7 @@ use crate::error::AFFINITY_KEY_BYTES_MIN;
 /// How affinity works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affinity {
-    /// The balancer sets a cookie.
     Insert {
-        /// Its name.
         cookie: String,
         /// The key of its tags.
         key: AffinityKey,
@@ -20,7 +18,6 @@ pub enum Affinity {
     },
     /// The balancer follows the route in an application's cookie, after the last separator.
     Follow {
-        /// Its name.
         cookie: String,
         /// The character before the route; in most applications a dot.
         separator: char,

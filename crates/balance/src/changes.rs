@@ -9,7 +9,7 @@ use breme_base::Instant;
 
 use crate::CheckOutcome;
 
-/// Changes not yet taken; past it the oldest are dropped and counted.
+/// Limit of the changes not yet taken; beyond it the oldest are dropped and counted.
 pub const CHANGES_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,6 @@ pub struct Change {
     pub event: Event,
 }
 
-/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -37,9 +36,7 @@ pub enum Event {
     Up,
     /// It was ejected for failed requests.
     Ejected {
-        /// The reason.
         reason: EjectionReason,
-        /// The duration.
         duration: Duration,
     },
     /// Its ejection ended.

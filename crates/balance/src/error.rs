@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-/// The most upstreams of a group.
 pub const UPSTREAMS_MAX: usize = 1024;
-/// The largest weight of an upstream.
 pub const WEIGHT_MAX: u32 = 256;
 /// The shortest key of affinity cookies.
 pub(crate) const AFFINITY_KEY_BYTES_MIN: usize = 16;
@@ -25,7 +23,6 @@ pub enum GroupError {
     RouteTwice(String),
     /// A weight that is not from 1 to [`WEIGHT_MAX`].
     Weight {
-        /// Its upstream.
         name: String,
         /// The invalid value.
         weight: u32,

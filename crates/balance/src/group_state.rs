@@ -1,5 +1,5 @@
-//! The rarely changing state of a group, behind a lock that no request takes: the list, health and ejection of its
-//! upstreams, and the construction of snapshots.
+//! The rarely changing state of a group, protected by a lock that requests never take: the list, health and ejection of
+//! its upstreams, and the construction of snapshots.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ pub(crate) struct UpstreamRecord {
 /// Which upstreams get requests of new clients.
 ///
 /// A drained upstream still works, for its sessions. So when all others fail, a healthy drained one is better than a
-/// failing one, and than an outage: it gets all requests until another one is healthy. But where all upstreams are
-/// drained, none has failed, and the operator's order holds: new clients get 503.
+/// failing one, and than an outage: it gets all requests until another one is healthy. But if all upstreams are
+/// drained, none has failed, and the operator's decision applies: new clients get 503.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AdmittedSet {
     /// Healthy, undrained ones.

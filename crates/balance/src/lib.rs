@@ -1,6 +1,6 @@
 //! Load balancing: policies, affinity, health.
 //!
-//! A [`Group`] is shared by all shards. It makes a [`Choice`] for each request and gets its [`Outcome`]:
+//! A [`Group`] is shared by all shards. It makes a [`Choice`] for each request and receives its [`Outcome`]:
 //!
 //! ```text
 //!                       choose (hints)
@@ -14,7 +14,7 @@
 //!   logs, /metrics ◄── take_changes, states ───   │
 //! ```
 //!
-//! Pure: instants and random numbers are arguments; it opens no connections. The proxy performs health checks.
+//! It performs no I/O: instants and random numbers are arguments. The proxy performs health checks.
 //!
 //! ```
 //! use breme_balance::{Group, GroupSettings, Hints, Outcome, UpstreamSettings};

@@ -86,7 +86,7 @@ pub(crate) struct SnapshotSlot {
 }
 
 impl Snapshot {
-    /// The upstream with an id, unless it is gone.
+    /// The upstream with an id, unless it has been removed.
     pub(crate) fn slot(&self, id: UpstreamId) -> Option<&SnapshotSlot> {
         self.slots.get(id.index())?.as_ref().filter(|slot| slot.upstream.id == id)
     }

@@ -1,4 +1,4 @@
-//! The state of an upstream that changes with each request: atomics on a cache line of their own.
+//! The state of an upstream that changes with each request: atomics on a separate cache line.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -73,7 +73,7 @@ pub struct UpstreamTotals {
 }
 
 impl UpstreamTotals {
-    /// Requests that are conclusive about the upstream.
+    /// Requests with an outcome that says something about the upstream.
     pub(crate) fn conclusive(&self) -> u64 {
         self.responded + self.failed() - self.failure_statuses
     }

@@ -1,4 +1,4 @@
-//! Cookies that lead back, and what becomes of them when an upstream is out.
+//! Cookies that lead back to an upstream, and their handling when that is unavailable.
 
 use breme_balance::{Affinity, AffinityKey, Choice, GroupSettings, Hints, NoChoice, Outcome};
 
@@ -14,7 +14,7 @@ fn world(settings: GroupSettings) -> World {
     World::new(GroupSettings { affinity: Some(affinity), ..settings }, &[1, 1, 1])
 }
 
-/// What a browser sends back.
+/// The cookie that a browser sends back.
 fn cookie(choice: &Choice) -> String {
     choice.set_affinity.as_ref().unwrap().split(';').next().unwrap().to_owned()
 }
@@ -75,7 +75,7 @@ fn drained_upstream_keeps_clients_only() {
         assert_eq!((again.upstream, again.set_affinity), (first.upstream, None));
         assert_ne!(new_client(&mut world).1.upstream, first.upstream);
     }
-    // With all draining, those who have a session can still go there.
+    // With all draining, clients with a session can still go there.
     ["a", "b", "c"].iter().for_each(|name| assert!(world.group.drain(world.now, name)));
     assert_eq!(with(&mut world, &old).upstream, first.upstream);
     assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NoneAdmitting);
@@ -106,7 +106,7 @@ fn full_upstream_keeps_cookies() {
     assert_eq!(with(&mut world, &old).upstream, first.upstream);
 }
 
-/// It may have room by then; and if it has not, the cookie still stays.
+/// It may have capacity by then; and if not, the cookie is kept nevertheless.
 #[test]
 fn next_choice_keeps_named_upstream() {
     let mut world = world(GroupSettings { outstanding_max: 1, ..GroupSettings::default() });
@@ -137,7 +137,7 @@ fn cookie_of_removed_upstream_is_ignored() {
     let moved = with(&mut world, &old);
     assert_ne!(moved.name, first.name);
     assert!(moved.set_affinity.is_some());
-    // It means the same upstream again when that comes back.
+    // It refers to the same upstream again when that returns.
     world.group.replace(world.now, upstreams(&[1, 1, 1])).unwrap();
     assert_eq!(with(&mut world, &old).name, first.name);
 }

@@ -24,7 +24,7 @@ struct Case {
     policy: Policy,
     /// Mean service times.
     means_ms: [u64; SERVERS],
-    /// Mean time from one arrival to the next.
+    /// Mean time between arrivals.
     gap: Duration,
 }
 
@@ -85,7 +85,7 @@ fn p99(times: &[f64]) -> f64 {
     times[times.len() * 99 / 100]
 }
 
-/// One of four takes five times as long; in all they could do 1.6 requests a millisecond and are pending for 0.9.
+/// One of four takes five times as long; together they could serve 1.6 requests per millisecond and get 0.9.
 fn one_slow(policy: Policy) -> Vec<f64> {
     simulate(Case { policy, means_ms: [4, 4, 4, 20], gap: Duration::from_micros(1_100) })
 }

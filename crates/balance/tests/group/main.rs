@@ -1,4 +1,4 @@
-//! Groups as shards use them: by their public face, in virtual time.
+//! Groups as used by shards: through their public interface, in virtual time.
 #![allow(clippy::unwrap_used)]
 
 mod affinity;

@@ -1,4 +1,4 @@
-//! Lists that change while requests are under way.
+//! Lists that change while requests are in progress.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn index_is_reused_after_outstanding_requests() {
     let c = world.state("c").id;
     assert_eq!(c.index(), old.upstream.index());
     assert_ne!(c, old.upstream);
-    // A request that is told of too late, by an id that means somebody else's predecessor, harms nobody.
+    // A late report of a request, with an id whose index has been reused, has no effect.
     world.finish(&old, Outcome::ConnectionLost);
     assert_eq!((world.state("c").outstanding, world.state("b").outstanding), (0, 1));
 }

@@ -1,4 +1,4 @@
-//! Who gets what share, exactly.
+//! Exact shares of the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ fn two_choices_respect_weights() {
     assert_eq!((world.state("a").outstanding, world.state("b").outstanding), (1_000, 3_000));
 }
 
-/// Where each key goes while nobody is busy.
+/// The upstream of each key while all are idle.
 fn places(world: &mut World, keys: u64) -> Vec<String> {
     let mut keys_drawn = Random::new(99);
     let mut index = |_| {
@@ -160,7 +160,7 @@ fn removal_moves_only_own_keys() {
             assert_eq!(before, without, "a key moved that had no need to");
         }
     }
-    // What was c's, 3/8 of all, goes to the others by their weights, of 5.
+    // The part of c, 3/8 of all, goes to the others in proportion to their weights, of 5.
     for (name, weight) in [("a", 1.0), ("b", 2.0), ("d", 1.0), ("e", 1.0)] {
         let expected = KEYS as f64 * 3.0 / 8.0 * weight / 5.0;
         assert!((f64::from(inherited[name]) - expected).abs() < 4.0 * expected.sqrt(), "{inherited:?}");

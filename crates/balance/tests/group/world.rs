@@ -10,7 +10,7 @@ use breme_base::{Instant, Random};
 
 pub(crate) const ANSWERED: Outcome = Outcome::Responded { status: 200, latency: Duration::from_millis(1) };
 
-/// An upstream `a`, `b`, … at a port of its own.
+/// An upstream `a`, `b`, … at its own port.
 pub(crate) fn upstream(name: &str, weight: u32) -> UpstreamSettings {
     let port = 8000 + u16::from(name.as_bytes()[0]);
     UpstreamSettings {
@@ -47,7 +47,7 @@ impl World {
         self.group.choose(self.now, hints, &mut self.random)
     }
 
-    /// The name of who is chosen by a request without hints, which stays outstanding.
+    /// The name of the upstream chosen for a request without hints, which stays outstanding.
     pub(crate) fn chosen(&mut self) -> String {
         self.choose(&Hints::default()).unwrap().name.to_string()
     }
@@ -63,7 +63,7 @@ impl World {
         choice
     }
 
-    /// How many of `count` requests each got, one after another.
+    /// How many of `count` consecutive requests each upstream got.
     pub(crate) fn shares(&mut self, count: usize) -> BTreeMap<String, usize> {
         let mut shares = BTreeMap::new();
         for _ in 0..count {
@@ -73,7 +73,7 @@ impl World {
         shares
     }
 
-    /// Requests that all fail, until one that fails with `outcome` at `name` has ejected it.
+    /// Sends failing requests until one that fails with `outcome` at `name` has ejected it.
     pub(crate) fn fail_at(&mut self, name: &str, outcome: Outcome) {
         for _ in 0..1_000 {
             let is_out = self.status(name) != UpstreamStatus::Up;
@@ -93,13 +93,13 @@ impl World {
         self.state(name).status
     }
 
-    /// What has changed, in words.
+    /// The changes as text.
     pub(crate) fn changes(&self) -> Vec<String> {
         self.group.take_changes().iter().map(ToString::to_string).collect()
     }
 }
 
-/// `a 5, b 1`: shares as a text, for comparisons.
+/// `a 5, b 1`: shares as text, for comparisons.
 pub(crate) fn told(shares: &BTreeMap<String, usize>) -> String {
     shares.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }
