@@ -2,13 +2,13 @@
 //!
 //! [`Instant`] is a point in a run's own time, in nanoseconds; it can be built from a number, so that tests and the
 //! simulation control time. [`WallClock`] converts it where a protocol needs the date. [`Random`] is a small seeded
-//! generator: the same seed gives the same run. [`Timers`] holds many deadlines and returns the nearest.
-//! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the word that was
-//! probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
+//! generator: the same seed results in the same run. [`Timers`] holds many deadlines and returns the nearest.
+//! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the probably
+//! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
 //! is the pause of a user between two requests. [`PerShard`] holds counters with one writer each, [`counters!`] defines
 //! them from a table.
 //!
-//! This crate reads no clock, opens nothing and starts nothing.
+//! This crate performs no I/O, reads no clock and starts no threads.
 
 mod counts;
 mod instant;

@@ -3,7 +3,6 @@
 /// A value of a label, and what to read for it.
 pub type LabelledValue<T> = (&'static str, fn(&T) -> u64);
 
-/// A metric family: one value, or one for each value of a label.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric<T: 'static> {
     pub kind: MetricKind,
@@ -12,12 +11,11 @@ pub struct Metric<T: 'static> {
     pub help: &'static str,
     /// Empty: one value without label.
     pub label: &'static str,
-    /// The values of the label.
     pub values: &'static [LabelledValue<T>],
 }
 
 impl<T> Metric<T> {
-    /// The values of the label with what they count.
+    /// The values of the label with their counts.
     pub fn read(&self, counts: &T) -> impl Iterator<Item = (&'static str, u64)> {
         self.values.iter().map(|(label, read)| (*label, read(counts)))
     }
@@ -117,7 +115,7 @@ macro_rules! counters {
                 },)*
             ];
 
-            /// Adds up what the shards count; the rest is 0.
+            /// Sums the counters of the shards; the rest is 0.
             pub(crate) fn sum(shards: &$crate::PerShard<$shard>) -> Self {
                 Self { $($($field: shards.sum(|shard| shard.$field.load()),)+)* ..Self::default() }
             }

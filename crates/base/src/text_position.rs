@@ -22,7 +22,6 @@ pub struct TextPosition {
 pub struct SourceText<'a>(pub &'a str);
 
 impl<'a> SourceText<'a> {
-    /// The position of a byte.
     #[must_use]
     pub fn position(self, offset: usize) -> TextPosition {
         let before = &self.0[..self.0.floor_char_boundary(offset)];

@@ -78,7 +78,7 @@ impl ThinkTime {
         }
     }
 
-    /// The rest of a think time at a random instant in it: for the first request of a user who was there before the
+    /// The rest of a think time at a random instant within it: for the first request of a user who exists before the
     /// run.
     pub fn draw_rest(self, random: &mut Random) -> Duration {
         match self {

@@ -1,4 +1,4 @@
-//! Many deadlines, of which the nearest counts.
+//! A set of deadlines that returns the nearest.
 //!
 //! A server moves a connection's deadline with each request, and almost none expires. So moving one later costs a
 //! store; the heap is updated when the old entry comes up.
