@@ -19,9 +19,8 @@ pub type Span = Range<usize>;
 pub struct Diagnostic {
     /// Its position; none if it concerns no part of the file.
     pub place: Option<TextPosition>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what is expected.
     pub problem: String,
-    /// The line of the file.
     pub line: String,
     /// The number of characters to mark.
     pub length: usize,
@@ -31,7 +30,7 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(TextPosition { line, column }) = self.place else { return formatter.write_str(&self.problem) };
         write!(formatter, "line {line}, column {column}: {}", self.problem)?;
-        // A long line is shown from a little before the place.
+        // A long line is shown from a little before the position.
         let first = if column > SHOWN_CHARACTERS_MAX - 20 { column - 20 } else { 1 };
         let shown: String = self.line.chars().skip(first - 1).take(SHOWN_CHARACTERS_MAX).collect();
         let room = (shown.chars().count() + 1).saturating_sub(column - first).max(1);
@@ -61,36 +60,35 @@ impl std::error::Error for Diagnostics {}
 #[derive(Debug)]
 pub struct Collector {
     text: String,
-    /// Errors noted, repeated ones included.
+    /// Number of errors reported, including repetitions.
     count: usize,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Collector {
-    /// A collector for errors in `text`.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self { text: text.to_owned(), count: 0, diagnostics: Vec::new() }
     }
 
-    /// Notes an error in the part of the file at `span`.
+    /// Reports an error in the part of the file at `span`.
     pub fn note(&mut self, span: &Span, problem: impl Into<String>) {
         let diagnostic = self.diagnostic(span, problem);
         self.push(diagnostic);
     }
 
-    /// Notes an error at a column (from 1) of `value`, a string whose literal is at `span`.
+    /// Reports an error at a column (from 1) of `value`, a string whose literal is at `span`.
     pub fn note_within(&mut self, span: &Span, value: &str, column: usize, length: usize, problem: impl Into<String>) {
         let diagnostic = self.diagnostic_within(span, value, column, length, problem);
         self.push(diagnostic);
     }
 
-    /// Notes an error that has no position in the file.
+    /// Reports an error that has no position in the file.
     pub fn note_at_large(&mut self, problem: impl Into<String>) {
         self.push(Diagnostic { place: None, problem: problem.into(), line: String::new(), length: 0 });
     }
 
-    /// An error in the part of the file at `span`, without noting it.
+    /// An error in the part of the file at `span`, without reporting it.
     #[must_use]
     pub fn diagnostic(&self, span: &Span, problem: impl Into<String>) -> Diagnostic {
         let written = self.text.get(span.clone()).unwrap_or_default();
@@ -98,7 +96,7 @@ impl Collector {
         self.at(self.source().position(span.start), length, problem.into())
     }
 
-    /// An error at a column (from 1) of `value`, a string whose literal is at `span`, without noting it.
+    /// An error at a column (from 1) of `value`, a string whose literal is at `span`, without reporting it.
     #[must_use]
     pub fn diagnostic_within(
         &self,
@@ -121,7 +119,7 @@ impl Collector {
         SourceText(&self.text)
     }
 
-    /// Notes an error.
+    /// Reports an error.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.count += 1;
         // An error at a position is often found again, at other levels of a factor for example; the first is enough.
@@ -133,7 +131,7 @@ impl Collector {
         }
     }
 
-    /// The number of errors noted so far, repeated ones included.
+    /// Number of errors reported so far, including repetitions.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count

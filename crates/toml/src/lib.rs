@@ -4,7 +4,7 @@
 //! into a type, and reports every error, not only the first: each with its line, its column and the likely remedy
 //! ([`Diagnostic`]).
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | `diagnostic` | errors with their positions, and the collector to which they are reported |
 //! | `tree` | the tree; merging one into another; writing it as TOML |

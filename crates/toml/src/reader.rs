@@ -1,4 +1,4 @@
-//! From the tree to types. An error knows its key, so that the rest of the table can be read without it, and further
+//! Deserialisation of the tree. An error has its key, so that the rest of the table can be read without it, and further
 //! errors are reported at the same time.
 
 use std::fmt;
@@ -13,15 +13,15 @@ use crate::tree::{Entry, Node, Table, Value};
 
 /// The maximum number of errors that are searched for in one part of a file.
 const ROUNDS_MAX: usize = 40;
-/// Reads a part of a file. None if it contains an error; all of them are noted.
+/// Reads a part of a file. None if it contains an error; all of them are reported.
 pub fn read<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
     let before = collector.count();
     read_rest(node, collector).filter(|_| collector.count() == before)
 }
 
-/// Reads a part of a file without the keys that contain errors, which are noted; in lists of tables, without the whole
-/// table, which may be incomplete now. For types in which a missing key has a default, so that the rest can be checked
-/// at the same time.
+/// Reads a part of a file without the keys that contain errors, which are reported; in lists of tables, without the
+/// whole table, which may be incomplete now. For types in which a missing key has a default, so that the rest can be
+/// checked at the same time.
 pub fn read_rest<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
     let mut node = node.clone();
     let (value, incomplete) = read_without_errors(&mut node, collector)?;
@@ -34,14 +34,14 @@ pub fn read_rest<T: DeserializeOwned>(node: &Node, collector: &mut Collector) ->
     T::deserialize(NodeReader(&node)).ok()
 }
 
-/// Reads a part of a file without the keys that contain errors, which are noted. Tables in lists remain without those
-/// keys, so that more can be checked, unless a required key is missing then.
+/// Reads a part of a file without the keys that contain errors, which are reported. Tables in lists remain without
+/// those keys, so that more can be checked, unless a required key is missing then.
 pub fn read_most<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
     read_without_errors(&mut node.clone(), collector).map(|(value, _)| value)
 }
 
-/// Removes keys with errors until the rest can be read. The second value has the positions of the tables from which a
-/// key was removed.
+/// Removes keys with errors until the rest can be read. The second value contains the positions of the tables from
+/// which a key was removed.
 fn read_without_errors<T: DeserializeOwned>(node: &mut Node, collector: &mut Collector) -> Option<(T, Vec<Span>)> {
     let mut incomplete: Vec<Span> = Vec::new();
     for _ in 0..ROUNDS_MAX {
@@ -50,7 +50,7 @@ fn read_without_errors<T: DeserializeOwned>(node: &mut Node, collector: &mut Col
             Err(error) => error,
         };
         let span = error.span.as_ref().unwrap_or(&node.span).clone();
-        // A misspelt key is not missing besides.
+        // A misspelt key is not also reported as missing.
         let is_consequence = error.is_missing_key && incomplete.contains(&span);
         if !is_consequence {
             collector.note(&span, error.problem);
@@ -93,7 +93,7 @@ fn remove_from_list(node: &mut Node, table: &Span) -> bool {
     }
 }
 
-/// An error that a type found.
+/// An error found by a type.
 #[derive(Debug, Default)]
 pub(crate) struct ReadError {
     problem: String,
@@ -140,7 +140,7 @@ impl de::Error for ReadError {
             Unexpected::Map => "a table".to_owned(),
             other => other.to_string(),
         };
-        // Serde's names of types, as TOML names them.
+        // Replaces serde's names of types by TOML's.
         let expected = expected.to_string();
         let expected = match expected.as_str() {
             "a sequence" => "a list",
@@ -171,8 +171,7 @@ impl de::Error for ReadError {
     }
 }
 
-/// The position for [`toml::Spanned`]; otherwise, whatever type is requested, the visitor gets the value that is
-/// there.
+/// The position for [`toml::Spanned`]; otherwise, whatever type is requested, the visitor gets the actual value.
 macro_rules! positions_and_any {
     ($self:ident, $span:expr; $($more:ident)*) => {
         fn deserialize_newtype_struct<V: Visitor<'de>>(

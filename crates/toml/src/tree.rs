@@ -1,4 +1,4 @@
-//! A file as a tree in which every part has its position. It can be changed before it is read into types (merged with a
+//! A file as a tree with the positions of all parts. It can be changed before it is read into types (merged with a
 //! profile, or with placeholders replaced), and errors still have the position at which the part was written.
 
 use std::fmt::Write;
@@ -7,52 +7,38 @@ use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Collector, Span};
 
-/// A value and its position.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its position.
     pub span: Span,
-    /// The value.
     pub value: Value,
 }
 
-/// A value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string, or a date or time as it is written.
     Text(String),
-    /// An integer.
     Integer(i64),
-    /// A float.
     Float(f64),
-    /// A boolean.
     Boolean(bool),
-    /// An array.
     List(Vec<Node>),
-    /// A table.
     Table(Table),
 }
 
 /// Keys and values in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// The entries.
     pub entries: Vec<Entry>,
 }
 
-/// A key and its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The key.
     pub key: String,
-    /// The key's position.
     pub key_span: Span,
-    /// The value.
     pub node: Node,
 }
 
 impl Table {
-    /// Parses a file. Syntax errors are noted, and the parts that contain them omitted.
+    /// Parses a file. Syntax errors are reported, and the parts that contain them are omitted.
     pub fn parse(text: &str, collector: &mut Collector) -> Self {
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
@@ -74,7 +60,6 @@ impl Table {
         Some(self.entries.remove(index))
     }
 
-    /// The keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> + Clone {
         self.entries.iter().map(|entry| entry.key.as_str())
     }
@@ -149,7 +134,7 @@ fn convert(value: &DeValue<'_>, span: Span, collector: &mut Collector) -> Node {
 }
 
 impl Value {
-    /// The value as a message names it.
+    /// Describes the value for a message.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -177,7 +162,7 @@ impl Value {
 }
 
 impl Table {
-    /// The tree as TOML. Parsing that gives the same tree, except for the positions.
+    /// The tree as TOML. Parsing that results in the same tree, except for the positions.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -202,7 +187,7 @@ impl Table {
 }
 
 impl Entry {
-    /// The tables of a list that holds nothing else.
+    /// The tables of a list that contains only tables.
     fn tables(&self) -> Option<Vec<&Table>> {
         let Value::List(list) = &self.node.value else { return None };
         let tables = list.iter().map(|node| if let Value::Table(table) = &node.value { Some(table) } else { None });
