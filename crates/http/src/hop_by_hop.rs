@@ -28,7 +28,8 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     /// Whether the trailers of this message may be forwarded. Connection can list trailers too (RFC 9110, 7.6.1), and
-    /// its value is gone when they arrive: if it lists a name that would be forwarded, all trailers are dropped.
+    /// its value is no longer available when they arrive: if it lists a name that would be forwarded, all trailers are
+    /// dropped.
     #[must_use]
     pub fn keep_trailers(self) -> bool {
         let names = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
@@ -37,7 +38,7 @@ impl<'a, 'f> Fields<'a, 'f> {
 }
 
 impl HopByHop<'_, '_> {
-    /// Whether a field of this name is hop-by-hop. Includes framing, which is written anew, and Trailer, since only the
+    /// Whether a field of this name is hop-by-hop. Includes framing, which is regenerated, and Trailer, since only the
     /// new framing decides whether trailers can be forwarded.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {

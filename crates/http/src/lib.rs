@@ -1,4 +1,4 @@
-//! The semantics of HTTP (RFC 9110): what messages mean, however they are framed.
+//! The semantics of HTTP (RFC 9110): the meaning of messages, independent of their framing.
 //!
 //! ```text
 //!   message      methods, targets, heads of requests and responses

@@ -21,13 +21,13 @@ pub struct Limits {
     pub chunk_line_bytes_max: usize,
     /// Unwanted content is drained up to this many bytes to keep the connection; past it the connection is closed.
     pub drain_bytes_max: u64,
-    /// Requests per connection; the last response says `Connection: close`.
+    /// Requests per connection; the last response has `Connection: close`.
     pub requests_max: u64,
     /// Pipelined requests served in one call, before other connections are served.
     pub pipeline_depth_max: usize,
     /// From the first byte of a head to its last; past it 408.
     pub head_timeout: Duration,
-    /// Longest silence inside a request's content; past it 408.
+    /// Maximum time without data inside a request's content; beyond it 408.
     pub body_timeout: Duration,
     /// Idle time of a persistent connection.
     pub idle_timeout: Duration,

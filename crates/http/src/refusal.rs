@@ -1,18 +1,17 @@
-//! Why a request is refused: one table of reason, status and text.
+//! Reasons to reject a request: one table of reason, status and text.
 //!
-//! The client's side reads the same grammar, so it uses the reasons too and folds them into its few kinds of error.
+//! The client side parses the same grammar, so it uses the same reasons and maps them to its few kinds of error.
 
 /// A request that cannot be served. The server responds with the status and closes gracefully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// 400, 408, 413, 414, 417, 431, 501 or 505.
     pub status: u16,
-    /// Why.
     pub reason: RefusalReason,
 }
 
 impl Refusal {
-    /// The refusal for a reason, with the status that belongs to it.
+    /// The refusal for a reason, with its status.
     #[must_use]
     pub const fn new(reason: RefusalReason) -> Self {
         Self { status: reason.status(), reason }
@@ -27,7 +26,7 @@ impl From<RefusalReason> for Refusal {
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident => $status:literal, $message:literal;)*) => {
-        /// Why a request was refused, with the section that asks for it.
+        /// Why a request was rejected, with the section that requires it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum RefusalReason {
@@ -38,13 +37,12 @@ macro_rules! reasons {
             /// Every reason, for tables of counters.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The status code that says it.
             #[must_use]
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// One sentence for the person who made the request.
+            /// One sentence for the person who sent the request.
             #[must_use]
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$name => $message,)* }
@@ -57,7 +55,7 @@ reasons! {
     // The request line.
     /// More than one empty line before the request line (RFC 9112, 2.2).
     EmptyLines => 400, "The request line is empty.";
-    /// A part is missing, or more than one space stands between two parts (RFC 9112, 3).
+    /// A part is missing, or there is more than one space between two parts (RFC 9112, 3).
     BadRequestLine => 400, "The request line must be a method, a target and a version with one space between them.";
     /// The method is not a token (RFC 9110, 9.1).
     BadMethod => 400, "The method contains a byte that is not allowed in a token.";
@@ -108,7 +106,7 @@ reasons! {
     SeveralHosts => 400, "The request has more than one Host header.";
     /// The Host value is empty or not a host with an optional port (RFC 9112, 3.2; RFC 9110, 4.2.1).
     BadHost => 400, "The Host header must be a host with an optional port.";
-    /// Not digits, or more than fit; or leading zeros, which some readers take for octal (RFC 9112, 6.3).
+    /// Not digits, or more than fit; or leading zeros, which some parsers interpret as octal (RFC 9112, 6.3).
     BadContentLength => 400, "The Content-Length header must be one decimal number without leading zeros.";
     /// More than one Content-Length line, even if equal (RFC 9112, 6.3).
     SeveralContentLengths => 400, "The request has more than one Content-Length header.";
@@ -120,7 +118,7 @@ reasons! {
     BadTransferCoding => 400, "The Transfer-Encoding header must be: chunked.";
     /// A coding other than chunked (RFC 9112, 6.1).
     UnknownTransferCoding => 501, "This server supports no transfer coding except chunked.";
-    /// A field that some readers take for Content-Length or Transfer-Encoding, such as `Content_Length` (RFC 9112,
+    /// A field that some parsers treat as Content-Length or Transfer-Encoding, such as `Content_Length` (RFC 9112,
     /// 11.2).
     LookalikeField => 400, "A header name differs from Content-Length or Transfer-Encoding in its separators only.";
     /// Content-Type lines that contradict each other (RFC 9110, 8.3).

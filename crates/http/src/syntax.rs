@@ -155,8 +155,8 @@ pub fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The members of a comma-separated list (RFC 9110, 5.6.1), trimmed, empty ones left out. A comma inside a quoted
-/// string does not separate.
+/// The members of a comma-separated list (RFC 9110, 5.6.1), trimmed, without empty ones. A comma inside a quoted string
+/// does not separate.
 #[must_use]
 pub fn members(value: &[u8]) -> Members<'_> {
     Members { rest: value }

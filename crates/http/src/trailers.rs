@@ -81,7 +81,7 @@ pub fn is_targeted_cache_control(name: &str) -> bool {
     name.as_bytes().last_chunk().is_some_and(|end: &[u8; SUFFIX.len()]| end.eq_ignore_ascii_case(SUFFIX))
 }
 
-/// Whether a message with this trailer is refused.
+/// Whether a message with this trailer is rejected.
 #[must_use]
 pub fn is_refused(name: &[u8]) -> bool {
     REFUSED.iter().any(|refused| refused.as_bytes().eq_ignore_ascii_case(name))
