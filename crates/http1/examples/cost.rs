@@ -1,6 +1,6 @@
-//! What a message costs, in nanoseconds: `cargo run --release -p breme-http1 --example cost`.
+//! Costs of messages in nanoseconds: `cargo run --release -p breme-http1 --example cost`.
 //!
-//! The best of several rounds, since everything that disturbs a round makes it slower.
+//! The best of several rounds, since every disturbance makes a round slower.
 
 #![allow(clippy::disallowed_methods)] // it measures: it must read a clock
 
@@ -40,7 +40,7 @@ fn measure(name: &str, messages_per_call: usize, mut call: impl FnMut()) {
     println!("{name:<44}{best:>8.1} ns");
 }
 
-/// Answers every request in `input` with 13 bytes.
+/// Responds to every request in `input` with 13 bytes.
 fn serve(connection: &mut ServerConnection, input: &[u8], limits: &Limits, fields: &FieldBlock, out: &mut Vec<u8>) {
     let mut rest = input;
     loop {

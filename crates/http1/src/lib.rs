@@ -1,4 +1,4 @@
-//! HTTP/1.0 and HTTP/1.1 (RFC 9112): bytes to messages of **one connection** and back. What the messages mean is in
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112): bytes to messages of **one connection** and back. Their semantics are in
 //! `breme_http`.
 //!
 //! Both roles: [`ServerConnection`] reads requests and writes responses, [`ClientConnection`] the reverse. Neither

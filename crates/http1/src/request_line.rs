@@ -6,30 +6,30 @@ use breme_http::{Limits, Method, RefusalReason, Target, Version};
 
 use crate::head::FirstLine;
 
-/// The longest method that is looked at. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
+/// Limit of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
 pub(crate) const METHOD_BYTES_MAX: usize = 32;
 
 /// Two spaces, the version and the line's end.
 const REST_BYTES: usize = " ".len() + " HTTP/1.1\r\n".len();
 
-/// A request line, not yet understood.
+/// A request line, not yet interpreted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLine<'a> {
     pub(crate) method: Method<'a>,
     target: &'a [u8],
-    /// Where the first `?` of the target stands, or its length.
+    /// Position of the first `?` of the target, or its length.
     path_len: usize,
     pub(crate) version: LineVersion,
     /// With its CRLF.
     pub(crate) len: usize,
 }
 
-/// The version as it stands in a first line.
+/// The version in a first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineVersion {
-    /// 1.0 or 1.1, which the tokeniser knows too.
+    /// 1.0 or 1.1, which the tokeniser supports too.
     Known(Version),
-    /// 1.2 to 1.9: read as 1.1 (RFC 9110, 2.5).
+    /// 1.2 to 1.9: treated as 1.1 (RFC 9110, section 2.5).
     Later,
 }
 
@@ -58,7 +58,7 @@ impl FirstLine for RequestLine<'_> {
 }
 
 impl<'a> RequestLine<'a> {
-    /// Reads the request line at the start of `input`; none if it is not complete and in order so far.
+    /// Parses the request line at the start of `input`; none if it is incomplete and valid so far.
     pub(crate) fn parse(input: &'a [u8], limits: &Limits) -> Result<Option<Self>, RefusalReason> {
         let Some(method_len) = method_len(input)? else { return Ok(None) };
         let after_method = &input[method_len + 1..];
@@ -75,7 +75,7 @@ impl<'a> RequestLine<'a> {
         }))
     }
 
-    /// The target in its form (RFC 9112, 3.2).
+    /// The target in its form (RFC 9112, section 3.2).
     pub(crate) fn target(&self) -> Result<Target<'a>, RefusalReason> {
         let target = std::str::from_utf8(self.target).map_err(|_| RefusalReason::BadTarget)?;
         match self.method {
@@ -90,7 +90,7 @@ impl<'a> RequestLine<'a> {
     }
 }
 
-/// Where the method ends.
+/// The length of the method.
 fn method_len(input: &[u8]) -> Result<Option<usize>, RefusalReason> {
     let window = &input[..input.len().min(METHOD_BYTES_MAX + 1)];
     let len = token_run(window);
@@ -104,7 +104,7 @@ fn method_len(input: &[u8]) -> Result<Option<usize>, RefusalReason> {
     }
 }
 
-/// Where the target ends, and where its query begins.
+/// The length of the target, and the position of its query.
 fn target_len(rest: &[u8], limits: &Limits) -> Result<Option<(usize, usize)>, RefusalReason> {
     let path_len = path_run(rest);
     let len = if rest.get(path_len) == Some(&b'?') { path_len + query_run(&rest[path_len..]) } else { path_len };
@@ -152,7 +152,7 @@ fn split_query(target: &str, path_len: usize) -> (&str, Option<&str>) {
     (&target[..path_len], target.get(path_len + 1..))
 }
 
-/// RFC 9112, 3.2.3: a host and its port, which must be there.
+/// RFC 9112, section 3.2.3: a host and its port, which is required.
 fn authority_form(target: &str) -> Result<Target<'_>, RefusalReason> {
     match Authority::parse(target.as_bytes()) {
         Some(Authority { has_port: true }) => Ok(Target::Authority(target)),

@@ -1,9 +1,9 @@
 //! A cache of request heads, compared byte for byte.
 //!
 //! Browsers, crawlers and gateways repeat the same heads. A server stores recent heads with what it has derived from
-//! each, and skips parsing when one comes again. The owner of the cache decides which heads to insert and how long an
-//! entry is valid. A head is inserted at its second miss, so that heads which never repeat (each with its own cookie,
-//! say) cost only a lookup.
+//! each, and skips parsing when one is repeated. The owner of the cache decides which heads to insert and how long an
+//! entry is valid. A head is inserted at its second miss, so that heads that never repeat (each with its own cookie,
+//! for example) cost only a lookup.
 
 use std::fmt::Debug;
 use std::hash::BuildHasher;
@@ -19,7 +19,7 @@ const LOOKUPS_PER_HIT_MAX: u32 = 8;
 const PAUSE_REQUESTS: u32 = 15 * SAMPLE_LOOKUPS;
 /// Longer heads are not cached.
 const HEAD_BYTES_MAX: usize = 1024;
-/// Memory of an entry besides its head and its value.
+/// Memory of an entry in addition to its head and its value.
 const ENTRY_BYTES: usize = 256;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
 
@@ -103,7 +103,7 @@ impl<K, const SLOTS: usize> ReplayCache<K, SLOTS> {
     }
 
     /// Whether to insert a request that missed: it missed before, with no other miss in its slot since, and no entry
-    /// with this head is to be kept.
+    /// with this head must be kept.
     pub fn should_insert(&mut self, head: &[u8], stays: impl Fn(&K) -> bool) -> bool {
         // The connection counts an empty line before a request; it is not part of the head.
         let is_head_alone = head.first().is_some_and(u8::is_ascii_graphic);

@@ -1,13 +1,13 @@
-//! What a head means for the connection: framing, persistence, host.
+//! The meaning of a head for its connection: framing, persistence, host.
 //!
-//! Requests are read strictly: an ambiguous one is rejected, since a proxy in front may have read it the other way (RFC
-//! 9112, 11.2). Responses may repeat a Content-Length.
+//! Requests are parsed strictly: an ambiguous one is rejected, since a proxy in front may have interpreted it
+//! differently (RFC 9112, 11.2). Responses may repeat a Content-Length.
 
 use breme_http::authority::Authority;
 use breme_http::syntax::{decimal, is_token, members, trim};
 use breme_http::{Field, Framing, Limits, Method, RefusalReason, Target, Version};
 
-/// What the header fields of a request say about its connection.
+/// Properties of the connection from the header fields of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestSemantics<'a> {
     pub(crate) authority: Option<&'a str>,
@@ -143,7 +143,7 @@ fn may_look_alike(name: &str) -> bool {
     )
 }
 
-/// Whether a name equals that of a framing field except for separators: `Content_Length`, which CGI gateways take for
+/// Whether a name equals that of a framing field except for separators: `Content_Length`, which CGI gateways treat as
 /// the real one (RFC 3875, 4.1.18), or `Transfer--Encoding`.
 fn looks_alike(name: &str) -> bool {
     const FRAMING: [(&str, [&str; 2]); 2] =

@@ -1,4 +1,4 @@
-//! The client's reading of responses, whole and segmented in every way.
+//! The client's parsing of responses, whole and segmented in every way.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 

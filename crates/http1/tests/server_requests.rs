@@ -1,4 +1,4 @@
-//! The server's reading of requests, whole and segmented in every way.
+//! The server's parsing of requests, whole and segmented in every way.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 

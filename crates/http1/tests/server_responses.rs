@@ -1,4 +1,4 @@
-//! What the server sends, and how it drains unwanted content.
+//! The responses of the server, and how it drains unwanted content.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 

@@ -35,7 +35,7 @@ impl ServerConnection {
     }
 }
 
-/// Request and response separately, for a response that is not at hand when the request arrives.
+/// Request and response separately, for a response that is not available when the request arrives.
 impl ServerConnection {
     /// Records a request that was not parsed here, as [`replay_exchange`](Self::replay_exchange); its response follows.
     /// Not for HEAD or CONNECT.

@@ -1,4 +1,4 @@
-//! Transcripts of what each side reads from some bytes: whole, byte by byte, segmented at random.
+//! Transcripts of what each side parses from some bytes: whole, byte by byte, segmented at random.
 //!
 //! Shared by the tests and the fuzz targets, so that a test can replay what a fuzz target finds.
 
@@ -40,7 +40,7 @@ impl Cuts for Given<'_> {
 pub enum Answer {
     /// When the request is complete.
     AtEnd,
-    /// When its head has come.
+    /// When its head has arrived.
     AtHead,
     /// After `100 Continue`, if the client waits for it.
     AfterContinue,
@@ -377,7 +377,7 @@ pub fn fuzz_server(input: &[u8]) {
     }
 }
 
-/// Checks that our client understands what the server sent: one response for each request, and perhaps a refusal.
+/// Checks that the client parses what the server sent: one response for each request, and perhaps a refusal.
 fn check_answers(methods: &[Method<'_>], served: &Served, limits: &Limits) {
     if methods.contains(&Method::Connect) || limits.http10_only {
         return; // the tunnel that the test's server pretends to open is over at once
