@@ -27,7 +27,7 @@ pub struct ContractChecker<N> {
     deadline: Cell<Option<Instant>>,
 }
 
-/// What happened, for assertions.
+/// Observations, for assertions.
 #[derive(Clone, Debug, Default)]
 pub struct CallRecord {
     /// Breaches of the contract by the driver or the node.
@@ -358,7 +358,7 @@ mod tests {
             Self { watched: ContractChecker::new(echo, 8), actions: Actions::new() }
         }
 
-        /// With one open connection.
+        /// A driver with one open connection.
         fn open() -> Self {
             let mut driver = Self::new();
             driver.start(0);

@@ -1,7 +1,7 @@
 //! Test nodes for drivers, and the **suite** that every driver passes.
 //!
 //! Several drivers implement the contract of `breme-node`: threads, readiness, completion, and the simulation. A node
-//! must not be able to tell them apart. So the cases are written once, with all assertions, and each driver only
+//! must not be able to distinguish them. So the cases are written once, with all assertions, and each driver only
 //! implements how to run a server and a client node ([`World`]).
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //!           World       threads · events · uring · sim
 //! ```
 //!
-//! This crate knows no driver, no sockets and no HTTP. A driver's test file is some ten lines: an implementation of
-//! [`World`], and
+//! This crate depends on no driver, no sockets and no HTTP. A driver's test file is some ten lines: an implementation
+//! of [`World`], and
 //!
 //! ```text
 //! breme_testkit::suite_tests!(MyWorld::new());

@@ -15,14 +15,14 @@ pub trait World {
 
     fn limits(&self) -> WorldLimits;
 
-    /// Runs a server, and a client that is told where it is.
+    /// Runs a server, and a client that gets its address.
     ///
     /// 1. Starts `shape.server_shards` server nodes behind **one** listener (`ListenerId(0)`); a driver that serves one
     ///    connection per thread starts at least `shape.connections`.
     /// 2. Starts `shape.client_shards` client nodes, without listeners, and waits until each of them has exited. They
     ///    bound their own time.
     /// 3. Stops the server (unless [`Surroundings::stop_server`] has done it already) and waits for its end.
-    /// 4. Hands back all nodes.
+    /// 4. Returns all nodes.
     fn run<S, C>(
         &self,
         shape: NodeCounts,
@@ -62,7 +62,7 @@ impl NodeCounts {
     }
 }
 
-/// What a client needs to know.
+/// The context of a client.
 #[derive(Clone)]
 pub struct Surroundings {
     pub server: Endpoint,

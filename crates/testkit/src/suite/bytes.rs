@@ -1,4 +1,4 @@
-//! Bytes arrive complete, in order and once, however they are cut and lent.
+//! Bytes arrive complete, in order and once, however they are segmented and lent.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) fn echo_on_many_connections<W: World>(case: &CaseContext<'_, W>) {
 }
 
 pub(super) fn retained_bytes_are_lent_again_with_more<W: World>(case: &CaseContext<'_, W>) {
-    // Single bytes cannot be cut, so each is lent in its own call and answered with a dot.
+    // Single bytes cannot be segmented, so each is lent in its own call and answered with a dot.
     let script = Script::new().connect().send("a").expect(".").send("b").expect(".").send("\n").expect("ab\n");
     let scene = case.play(|| LineServer, vec![script.part()]);
     case.require_equal("calls that lent again", scene.server_sum(|record| record.lent_again_count), 2);

@@ -38,7 +38,7 @@ pub(super) fn paused_sender_is_bounded<W: World>(case: &CaseContext<'_, W>) {
     for server in &scene.servers {
         case.require_equal("the place of a wrong byte", server.node().difference(), None);
     }
-    // The most lent bytes are checked in every case.
+    // The maximum of lent bytes is checked in every case.
 }
 
 pub(super) fn pause_holds_bytes_and_end<W: World>(case: &CaseContext<'_, W>) {
