@@ -1,14 +1,4 @@
-//! `cargo xtask dist`: what users install, in `target/packages`.
-//!
-//! | file | what |
-//! |---|---|
-//! | `breme-VERSION-ARCH-linux.tar.gz` | a static binary (musl), completions, manual pages, a systemd unit, licences |
-//! | `breme_VERSION_ARCH.deb` | the same as a package of Debian |
-//! | `Containerfile` and `breme-ARCH` | an image from the binary alone: `docker build --build-arg ARCH=x86_64 target/packages` |
-//! | `breme-VERSION.cdx.json` | the crates in the binary (SBOM, CycloneDX) |
-//! | `SHA256SUMS` | checksums of all of them |
-//!
-//! C code (SQLite, AWS-LC) is compiled by Zig, which has the headers and libraries of musl for both processors.
+//! `cargo xtask dist`: builds what users install, in `target/packages`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,12 +7,12 @@ use std::process::Command;
 
 use crate::steps::{Outcome, cargo, root, step, target};
 
-/// Compiles and links C for other systems, from the package registry of Python.
+/// Compiles and links C for other systems; from the package registry of Python.
 const ZIG: &str = "ziglang==0.17.1";
 const ZIGBUILD: (&str, &str) = ("cargo-zigbuild", "0.24.1");
 const SBOM: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 
-/// No binary may be larger. Most of it is code, of the databases and TLS too.
+/// Limit of a binary. Most of it is code, including the databases and TLS.
 const BINARY_BYTES_MAX: u64 = 30_000_000;
 
 struct Architecture {
@@ -36,7 +26,7 @@ const ARCHITECTURES: [Architecture; 2] = [
     Architecture { name: "aarch64", target: "aarch64-unknown-linux-musl", debian: "arm64" },
 ];
 
-/// Builds everything for all architectures, or for those that are named.
+/// Builds everything for all architectures, or for the named ones.
 pub(crate) fn build(names: &[String]) -> Outcome {
     let chosen = choose(names)?;
     let tools = Tools::install()?;
@@ -129,7 +119,7 @@ impl Tools {
         list.args(["cyclonedx", "--format", "json", "--manifest-path", "crates/breme/Cargo.toml"]);
         list.args(["--override-filename", "sbom"]).current_dir(root());
         step("list of crates", list)?;
-        // It writes a list beside each manifest of the workspace, with the path of this folder in it.
+        // It writes a list next to each manifest of the workspace, containing the path of this folder.
         let lists = fs::read_dir(root().join("crates")).map_err(|error| format!("crates: {error}"))?;
         let lists: Vec<PathBuf> = lists.flatten().map(|entry| entry.path().join("sbom.json")).collect();
         let own = root().join("crates/breme/sbom.json");
@@ -139,7 +129,7 @@ impl Tools {
     }
 }
 
-/// Completions and manual pages, written by a binary of this machine.
+/// Completions and manual pages, written by a binary for this machine.
 struct Pages(PathBuf);
 
 impl Pages {
@@ -161,7 +151,7 @@ impl Pages {
     }
 }
 
-/// It must run where nothing else is: no interpreter may be named in it, as a dynamically linked program names one.
+/// The binary must run on its own: it must not name an interpreter, as dynamically linked programs do.
 fn check_binary(binary: &Path) -> Outcome {
     let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
@@ -175,7 +165,7 @@ fn check_binary(binary: &Path) -> Outcome {
     Ok(())
 }
 
-/// The tree of the archive: `breme`, and what belongs to it.
+/// Fills the tree of the archive: `breme`, and the files that accompany it.
 fn fill(tree: &Path, binary: &Path, pages: &Pages) -> Outcome {
     copy(binary, &tree.join("breme"))?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
@@ -220,7 +210,7 @@ fn debian_package(folder: &Path, architecture: &Architecture, version: &str, bin
     fs::remove_dir_all(&tree).map_err(|error| format!("{}: {error}", tree.display()))
 }
 
-/// Debian's manual pages are compressed; without a time, so that the same pages give the same package.
+/// Debian's manual pages are compressed; without a timestamp, so that the same pages result in the same package.
 fn compress(folder: &Path) -> Outcome {
     let mut gzip = Command::new("gzip");
     gzip.args(["-9", "--no-name", "--recursive"]).arg(folder);

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the checks, the cheapest first.
+/// Runs the checks, cheapest first.
 fn check() -> Outcome {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
     width::check()?;

@@ -13,7 +13,7 @@ pub(crate) struct Set {
     folder: &'static str,
     /// Names and versions. Pinned, since results are compared with recorded ones.
     packages: &'static [(&'static str, &'static str)],
-    /// Whether packages may run scripts of their own when they are installed.
+    /// Whether packages may run their own scripts at installation.
     runs_scripts: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) const CACHE_SUITE: Set = Set {
     runs_scripts: false,
 };
 
-/// The server that the wiki's study compares: Debian's Node.js has no SQLite yet. Node.js installs itself by a script.
+/// The server that the wiki's study compares: Debian's Node.js has no SQLite yet. Node.js is installed by a script.
 pub(crate) const WIKI_PEER: Set = Set {
     what: "Node.js and Express",
     folder: "wiki-node",
@@ -33,7 +33,7 @@ pub(crate) const WIKI_PEER: Set = Set {
     runs_scripts: true,
 };
 
-/// Installs what is missing of the set.
+/// Installs the missing packages of the set.
 pub(crate) fn install(set: &Set, target: &Path) -> Outcome {
     let folder = target.join(set.folder);
     if set.is_in(&folder) {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::steps::Outcome;
 
-/// A package and a file whose existence shows that it is installed.
+/// A package, and a file whose existence shows that it is installed.
 pub(crate) struct Package {
     name: &'static str,
     /// A program, or a path.
@@ -32,7 +32,7 @@ pub(crate) const PEERS: &[Package] = &[
 ];
 
 /// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, Node.js for the cache
-/// suite, a database of the wiki, Prometheus for the metrics, and the processor of stylesheets.
+/// suite, a database of the wiki, Prometheus for the metrics, and the stylesheet processor.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
@@ -92,7 +92,7 @@ pub(crate) fn install(packages: &[Package]) -> Outcome {
 /// installed services are stopped; the others were the user's choice.
 fn keep_down(service: &str) {
     for (program, arguments) in [("service", [service, "stop"]), ("update-rc.d", [service, "disable"])] {
-        // Without this program nothing has started the service.
+        // Without this program the service cannot have been started.
         let _ = as_root(program).args(arguments).status();
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask peers` and `bench`: the laboratory measures breme and its peers.
 //!
-//! The questions are the experiments in `studies/peers`; `breme run` asks them. `docs/PEERS.md` consists of what all of
-//! them have in common (the machine, the versions, the goals) and their reports.
+//! The experiments are in `studies/peers`; `breme run` runs them. `docs/PEERS.md` consists of what they have in common
+//! (the machine, the versions, the goals) and their reports.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ const EXPERIMENTS: [&str; 11] = [
 ];
 const FOLDER: &str = "studies/peers";
 const DOCUMENT: &str = "docs/PEERS.md";
-/// What breme runs end with whose hypotheses are supported, refuted or undecided.
+/// Exit statuses of runs whose hypotheses are supported, refuted or undecided.
 const STATUSES_OF_RESULTS: [i32; 3] = [0, 3, 4];
 
 /// Runs the named experiments, or all, and prints their results. Arguments that begin with `-`, and those after them,
@@ -68,7 +68,7 @@ pub(crate) fn peers(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-/// With all optimisations, as users install it; the environment variable `BREME` names a program that is built already.
+/// With all optimisations, like a release; the environment variable `BREME` names an existing binary instead.
 fn build() -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("BREME") {
         return Ok(program.into());
@@ -85,7 +85,7 @@ fn runs() -> PathBuf {
     target().join("peers")
 }
 
-/// The names of experiments (all, if there are none), and the flags of `breme run`.
+/// Separates the names of experiments (all, if there are none) from the flags of `breme run`.
 fn divided(arguments: &[String]) -> Result<(Vec<&'static str>, &[String]), String> {
     let first_flag = arguments.iter().position(|argument| argument.starts_with('-')).unwrap_or(arguments.len());
     let (names, flags) = arguments.split_at(first_flag);
@@ -117,7 +117,7 @@ fn measure(breme: &Path, name: &str, flags: &[String]) -> Result<Report, String>
     Ok(Report { markdown, json })
 }
 
-/// What a program prints on standard output, if it ends as a run with results does.
+/// The standard output of a program, if it exits like a run with results.
 fn printed(command: &mut Command) -> Result<String, String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot start {command:?}: {error}"))?;
@@ -152,7 +152,7 @@ fn document(results: &Results<'_>, took: Duration) -> String {
     text
 }
 
-/// Where, when and with what.
+/// Place, time and versions.
 fn head(results: &Results<'_>, took: Duration) -> String {
     let heads = || results.iter().filter_map(|(_, result)| Some(&result.as_ref().ok()?.json["head"]));
     let machine = heads().next().map_or(Value::Null, |head| head["machine"].clone());
@@ -228,7 +228,7 @@ fn method() -> String {
     text.split_once("\n\n").map_or_else(String::new, |(_, rest)| format!("\n{rest}"))
 }
 
-/// The commit, and whether the sources differ from it; the document itself does not count.
+/// The commit, and whether the sources differ from it; the document itself is ignored.
 fn revision() -> String {
     let git = |arguments: &[&str]| line_of("git", &[&["-C", &root().display().to_string()], arguments].concat());
     let changes = git(&["status", "--porcelain", "--", ".", ":!docs/PEERS.md"]);
@@ -236,7 +236,7 @@ fn revision() -> String {
     if changes.is_empty() { commit } else { format!("{commit} with changes") }
 }
 
-/// The first line of what a program prints.
+/// The first line of a program's output.
 fn line_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -44,7 +44,7 @@ pub(crate) fn run() -> Outcome {
 }
 
 impl Counts {
-    /// Adds a line such as `test result: ok. 7 passed; 0 failed; 1 ignored; …`; any other line counts for nothing.
+    /// Adds a line such as `test result: ok. 7 passed; 0 failed; 1 ignored; …`; other lines are ignored.
     fn add(&mut self, line: &str) {
         let Some(summary) = line.strip_prefix("test result: ") else { return };
         let count = |word: &str| {

@@ -1,4 +1,4 @@
-//! Checks that comments and documents are no wider than code, which rustfmt does not do. Tables, pictures, code blocks
+//! Checks that comments and documents are no wider than code, which rustfmt does not do. Tables, diagrams, code blocks
 //! and links may be wider, since they cannot be wrapped.
 
 use std::fs;
@@ -65,14 +65,14 @@ fn wide_lines(text: &str, is_markdown: bool) -> Vec<usize> {
     wide
 }
 
-/// What stands in a line that is a comment as a whole.
+/// The text of a line that consists of a comment.
 fn comment(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let text = ["//!", "///", "//"].iter().find_map(|mark| text.strip_prefix(mark))?;
     Some(text.strip_prefix(' ').unwrap_or(text))
 }
 
-/// No table, picture or heading, and more than one word behind what a list begins with.
+/// Whether it is no table, diagram or heading, and has more than one word after a list marker.
 fn can_be_broken(prose: &str) -> bool {
     let text = prose.trim_start();
     let is_picture = prose.len() - text.len() >= 4 || text.contains("  ");
