@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::trial::{FaultAction, TrialKey};
 
-/// The version of this layout; a journal of a later one is refused.
+/// Version of this layout; a journal with a later one is rejected.
 pub const VERSION: u32 = 1;
 
 /// Header of a run: experiment, versions, machine.

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::Figure;
 
-/// Which trial of a run it is.
+/// Identifies a trial of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrialKey {
-    /// The block, from 1. Trials of a search have blocks of their own.
+    /// From 1. Trials of a search have separate blocks.
     pub block: u32,
-    /// The number of the combination of levels, from 0, in the order of the plan.
+    /// Index of the combination of levels, in the order of the plan.
     pub combination: u32,
-    /// Which trial of this combination in this block: 0, or 1 for the second one of the A/A pair.
+    /// Index of the trial among those of this combination in this block: 0, or 1 for the second one of the A/A pair.
     pub replicate: u32,
 }
 

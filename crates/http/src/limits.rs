@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The upper bound of [`Limits::field_count_max`].
 pub const FIELD_COUNT_MAX: usize = 256;
 
-/// What a peer may request of a connection. The defaults suit a public server.
+/// Limits on the peer of a connection. The defaults suit a public server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a request line or status line and the field section together, and of a trailer section; past it 431
@@ -27,7 +27,7 @@ pub struct Limits {
     pub pipeline_depth_max: usize,
     /// From the first byte of a head to its last; past it 408.
     pub head_timeout: Duration,
-    /// Maximum time without data inside a request's content; beyond it 408.
+    /// Maximum time without data inside a request's content; past it 408.
     pub body_timeout: Duration,
     /// Idle time of a persistent connection.
     pub idle_timeout: Duration,

@@ -27,12 +27,12 @@ use crate::judgement::Scale;
 use crate::runs::{CompareRules, Drafted, p_above};
 use crate::words::{amount, count};
 
-/// The fewest blocks in each run for a verdict: the ranks of four values against four are the fewest that can be sure
-/// at 95 %.
+/// Minimum number of blocks in each run for a verdict: four values against four are the smallest samples whose ranks
+/// can be significant at 95 %.
 pub const BLOCKS_MIN: usize = 4;
-/// The power that is aimed at when the number of blocks is proposed.
+/// Power intended by the suggested number of blocks.
 const POWER_WANTED: f64 = 0.9;
-/// The most blocks in each run that are proposed.
+/// Limit of the suggested blocks in each run.
 const BLOCKS_PROPOSED_MAX: usize = 200;
 
 /// Verdict of the gate.

@@ -24,19 +24,17 @@ use crate::observations::Observations;
 use crate::question::Question;
 use crate::words::{self, amount, symbol};
 
-/// The version of the layout of a [`RunComparison`].
+/// Version of the layout of a [`RunComparison`].
 pub const VERSION: u32 = 2;
 
 /// A stored run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// Its head.
     pub head: &'a RunHead,
-    /// Its plan, as it was frozen.
+    /// Its frozen plan.
     pub plan: &'a str,
-    /// What its plan asks.
+    /// The questions of its plan.
     pub question: &'a Question,
-    /// Its trials.
     pub records: &'a [TrialRecord],
 }
 

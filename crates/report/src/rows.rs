@@ -18,7 +18,6 @@ use crate::words;
 /// Whether the JSON contains the histograms, which are most of its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Histograms {
-    /// With histograms.
     Kept,
     /// Count, mean, standard deviation, minimum and maximum only.
     #[default]

@@ -1,4 +1,4 @@
-//! Shards that choose while somebody changes the list: nothing is lost or counted twice.
+//! Shards that choose while the list changes: nothing is lost or counted twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Checks, ejection, slow start, and what is done when nobody is well.
+//! Checks, ejection, slow start, and the behaviour when no upstream is healthy.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn checked(weights: &[u32]) -> World {
     World::new(GroupSettings { health: Some(HealthSettings::default()), ..GroupSettings::default() }, weights)
 }
 
-/// Makes all checks that come until `end`, with what `outcome` says of each.
+/// Performs all checks due until `end`; `outcome` determines the result of each.
 fn check_until(world: &mut World, end: Instant, outcome: impl Fn(&Check) -> CheckOutcome) {
     while let Some(next) = world.group.next_check().filter(|&next| next <= end) {
         world.now = world.now.max(next);

@@ -1,4 +1,4 @@
-//! Random histories of everything that can happen to a group, held contradicting what must always be true.
+//! Random histories of all events of a group, checked against its invariants.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -203,7 +203,7 @@ impl History {
         assert_eq!(reason, expected);
     }
 
-    /// What is true after every step.
+    /// Invariants checked after every step.
     fn check_limits(&self) {
         let states = self.world.group.states(self.world.now);
         let mut expected: BTreeMap<UpstreamId, u32> = BTreeMap::new();
@@ -215,7 +215,7 @@ impl History {
         }
         assert!(expected.is_empty(), "requests of upstreams that nobody knows: {expected:?}");
         let listed = states.iter().filter(|state| state.status != UpstreamStatus::Leaving).count();
-        // One that is both down and ejected shows as down, so this counts no more than there are.
+        // An upstream that is both down and ejected is reported as down, so this is a lower bound.
         let ejected = states.iter().filter(|state| matches!(state.status, UpstreamStatus::Ejected { .. })).count();
         let percent = self.settings.ejection.as_ref().unwrap().ejected_percent_max as usize;
         let bound = if listed < 2 { 0 } else { (listed * percent / 100).max(1) };
@@ -233,7 +233,7 @@ proptest! {
             history.take(step);
             history.check_limits();
         }
-        // In the end all requests end, and nobody has any.
+        // Finally all requests end, and none is outstanding.
         while !history.outstanding.is_empty() {
             history.finish(0, 5);
         }

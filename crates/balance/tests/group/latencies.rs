@@ -1,4 +1,4 @@
-//! A small simulation of servers with queues: what each policy makes of one that is slow.
+//! A small simulation of servers with queues: how each policy handles a slow one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,7 +10,7 @@ use breme_base::{Instant, Random};
 use crate::world::World;
 
 const SERVERS: usize = 4;
-/// Requests that a server works on at a time.
+/// Requests that a server processes concurrently.
 const WORKERS: usize = 2;
 
 struct Server {

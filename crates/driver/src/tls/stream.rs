@@ -346,7 +346,7 @@ impl TlsStream {
 
 enum Incoming {
     Some {
-        /// The kernel had no more.
+        /// The kernel had no more data.
         was_all: bool,
     },
     Nothing,

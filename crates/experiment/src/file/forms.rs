@@ -42,7 +42,7 @@ impl JsonSchema for Request {
     }
 }
 
-/// A factor in the schema: levels, named levels, or a range.
+/// The schema of a factor: levels, named levels, or a range.
 pub(super) struct Factor;
 
 impl JsonSchema for Factor {

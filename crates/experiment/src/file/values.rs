@@ -202,7 +202,7 @@ impl JsonSchema for Raw {
     }
 }
 
-/// A kind of value that is written as a number or as a text.
+/// A value written as a number or as a string.
 macro_rules! written {
     ($(#[$doc:meta])* $name:ident($type:ty), $expected:literal, $schema:tt, $read:expr) => {
         $(#[$doc])*
@@ -237,7 +237,6 @@ macro_rules! written {
 }
 
 written! {
-    /// A whole number.
     Count(u64), "a whole number, or a text such as \"10k\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
@@ -247,7 +246,6 @@ written! {
 }
 
 written! {
-    /// A time.
     Time(Duration), "a time such as \"10s\" or a number of seconds", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok().map(Duration::from_secs)),
@@ -258,7 +256,6 @@ written! {
 }
 
 written! {
-    /// A number of bytes.
     Size(u64), "a number of bytes, or a text such as \"64MiB\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
@@ -271,7 +268,7 @@ written! {
 }
 
 written! {
-    /// A rate a second, or a share of that of another workload.
+    /// Requests per second, or a share of another workload's rate.
     Rate(LoadRate), "a number per second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0).map(LoadRate::PerSecond)),
@@ -293,7 +290,7 @@ impl Copy for Number {}
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LoadRate {
     PerSecond(f64),
-    /// A share of the rate that another workload has reached.
+    /// A share of the rate achieved by another workload.
     OfWorkload {
         share: f64,
         workload: String,
@@ -460,7 +457,7 @@ impl JsonSchema for Command {
     }
 }
 
-/// A text that stands here, or `{ from = "FILE" }`.
+/// A literal text, or `{ from = "FILE" }`.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Here(String),
