@@ -3,6 +3,8 @@
 //! The binary combines roles and drivers: each subcommand converts flags to the settings of a role, creates its nodes,
 //! and runs them on a driver.
 
+// Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 // Parts that only the applications use.
 #![cfg_attr(not(feature = "applications"), allow(dead_code))]
 

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `cargo xtask demo` | builds what it needs and runs an experiment with `breme site` and nginx |
 //! | `cargo xtask test` | installs the packages that the tests need, then runs `check` |
-//! | `cargo xtask check` | checks format, width of prose and crate dependencies, runs lints and all tests; installs nothing |
-//! | `cargo xtask arrows`, `width` | one of these checks |
+//! | `cargo xtask check` | checks format, width of prose, crate dependencies and documentation, runs lints, all tests and the fuzz targets; installs nothing |
+//! | `cargo xtask arrows`, `width`, `fuzz [SECONDS]` | one of these checks |
 //! | `cargo xtask bench [NAME…] [FLAG…]` | runs experiments of `studies/peers` and prints the results |
 //! | `cargo xtask peers` | runs all of them and writes `docs/PEERS.md`; with names or flags it prints the reports |
 //! | `cargo xtask dist [ARCH…]` | builds what users install: static binaries, packages, checksums |
@@ -13,6 +13,7 @@
 
 mod arrows;
 mod dist;
+mod fuzz;
 mod go;
 mod npm;
 mod packages;
@@ -30,10 +31,12 @@ Usage: cargo xtask COMMAND
 
 Commands:
   demo            Build and run an example experiment with breme site and nginx
-  check           Check format, width of prose and crate dependencies, run lints and all tests
+  check           Check format, width of prose, crate dependencies and documentation, run lints, all tests and the
+                  fuzz targets
   test            Install the packages that the tests need, then run `check`
   arrows          Check the dependencies between crates
   width           Check that comments and documents have at most 120 columns
+  fuzz [SECONDS]  Build the fuzz targets and run each, for a minute by default
   packages        Install the packages that tests, benchmarks and studies need
   dist [ARCH…]    Build what users install into target/packages: static binaries, packages, checksums
   bench [NAME…]   Run experiments of studies/peers and print the results; flags are those of `breme run`
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         "dist" => dist::build(rest),
         "arrows" => arrows::check(),
         "width" => width::check(),
+        "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -89,7 +93,15 @@ fn check() -> Outcome {
     width::check()?;
     arrows::check()?;
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    step("documentation", documentation())?;
+    fuzz::run(&[])?;
     tests_run::run()
+}
+
+fn documentation() -> Command {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    command
 }
 
 /// Runs an example experiment.
