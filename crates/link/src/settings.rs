@@ -76,8 +76,8 @@ impl Settings {
         }
     }
 
-    /// The window: how many bytes of one connection a direction holds. Twice the data in transit at full use, so that it
-    /// is never the limit.
+    /// The window: how many bytes of one connection a direction holds. Twice the data in transit at full use, so that
+    /// it is never the limit.
     #[must_use]
     pub fn window(&self, direction: Direction) -> usize {
         let bandwidth = self.bandwidths[direction.index()].unwrap_or(WINDOW_BANDWIDTH);
