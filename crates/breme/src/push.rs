@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use authorization::AuthorizationFile;
 pub use delivery::Delivery;
-pub use remote_write::{RemoteWriter, Telling};
+pub use remote_write::{ProblemReports, RemoteWriter};
 
 /// Time limit of a request.
 const WITHIN: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@ use super::live::{LoadMetrics, ResponseTimes};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::failure::Failure;
 #[cfg(target_os = "linux")]
-use crate::push::{Receiver, RemoteWriter, Telling};
+use crate::push::{ProblemReports, Receiver, RemoteWriter};
 
 /// Time between two samples for the receiver.
 #[cfg(target_os = "linux")]
@@ -127,7 +127,7 @@ struct SampleClock {
 impl Samples {
     /// Queues the first one: counters begin at 0.
     fn start(receiver: Receiver, registry: Registry) -> Result<Self, Failure> {
-        let writer = RemoteWriter::start("load", receiver, registry, Telling::AtEnd)?;
+        let writer = RemoteWriter::start("load", receiver, registry, ProblemReports::AtEnd)?;
         let samples = Self { writer, clock: Mutex::new(SampleClock { due: Instant::now(), last_ms: 0 }) };
         samples.queue_if_due();
         Ok(samples)

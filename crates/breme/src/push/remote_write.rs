@@ -35,9 +35,9 @@ pub struct RemoteWriter {
 
 /// When problems are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum ProblemReports {
     /// On standard error, when they occur.
-    AtOnce,
+    Immediate,
     /// By [`RemoteWriter::finish`]: a terminal with a view has no place for them before.
     AtEnd,
 }
@@ -47,7 +47,7 @@ pub enum Telling {
 struct Account {
     command: &'static str,
     url: String,
-    telling: Telling,
+    reports: ProblemReports,
     offered: AtomicU64,
     delivered: AtomicU64,
     /// The latest.
@@ -55,10 +55,10 @@ struct Account {
 }
 
 impl Account {
-    fn tell(&self, problem: &str, consequence: &str) {
-        match self.telling {
-            Telling::AtOnce => eprintln!("breme {}: remote write: {problem}{consequence}", self.command),
-            Telling::AtEnd => self.note(problem),
+    fn report(&self, problem: &str, consequence: &str) {
+        match self.reports {
+            ProblemReports::Immediate => eprintln!("breme {}: remote write: {problem}{consequence}", self.command),
+            ProblemReports::AtEnd => self.note(problem),
         }
     }
 
@@ -100,12 +100,12 @@ impl RemoteWriter {
         command: &'static str,
         receiver: Receiver,
         registry: Registry,
-        telling: Telling,
+        reports: ProblemReports,
     ) -> Result<Self, Failure> {
         let account = Arc::new(Account {
             command,
             url: receiver.url().to_owned(),
-            telling,
+            reports,
             offered: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             problem: Mutex::default(),
@@ -149,7 +149,7 @@ fn send_all(bodies: &mpsc::Receiver<Vec<u8>>, receiver: &Receiver, account: &Acc
         let now = Instant::now();
         if is_ending.load(Ordering::SeqCst) && now >= *ends_at.get_or_insert(now + ENDING_MAX) {
             let problem = format!("{} is too slow", receiver.url());
-            return account.tell(&problem, "; the queued messages are not sent");
+            return account.report(&problem, "; the queued messages are not sent");
         }
         if !send_one(&body, receiver, account, is_ending) {
             return;
@@ -169,18 +169,18 @@ fn send_one(body: &[u8], receiver: &Receiver, account: &Account, is_ending: &Ato
             }
             // The receiver would reject it again.
             Ok(status) if (300..500).contains(&status) && status != TOO_MANY_REQUESTS => {
-                account.tell(&format!("{url} rejects a message with status {status}"), "");
+                account.report(&format!("{url} rejects a message with status {status}"), "");
                 return true;
             }
             Ok(status) => format!("{url} returned status {status}"),
             Err(problem) => problem,
         };
         if is_ending.load(Ordering::SeqCst) {
-            account.tell(&problem, "; the queued messages are not sent");
+            account.report(&problem, "; the queued messages are not sent");
             return false;
         }
         if pause == PAUSE_MIN {
-            account.tell(&problem, "; retrying");
+            account.report(&problem, "; retrying");
         }
         std::thread::park_timeout(pause);
         pause = (pause * 2).min(PAUSE_MAX);
@@ -276,7 +276,7 @@ mod tests {
         Account {
             command: "load",
             url: String::from("http://r/"),
-            telling: Telling::AtEnd,
+            reports: ProblemReports::AtEnd,
             offered: AtomicU64::new(offered),
             delivered: AtomicU64::new(delivered),
             problem: Mutex::default(),
@@ -284,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_with_the_latest_reason() {
+    fn gaps_name_the_latest_reason() {
         assert_eq!(account(61, 61).gaps(), None);
         let account = account(61, 58);
-        account.tell("http://r/ returned status 503", "; retrying");
-        account.tell("http://r/ is too slow", "");
+        account.report("http://r/ returned status 503", "; retrying");
+        account.report("http://r/ is too slow", "");
         let gaps = account.gaps().unwrap();
         assert_eq!(gaps, "remote write: 3 of 61 samples not delivered: http://r/ is too slow");
     }

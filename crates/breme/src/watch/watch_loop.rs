@@ -26,7 +26,7 @@ use super::status::{Status, WatchMetrics};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
-use crate::push::{Receiver as PushReceiver, RemoteWriter, Telling};
+use crate::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
 
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
@@ -51,7 +51,7 @@ pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
         || application_registry("watch", ProcessMetrics::starting_now(), [Box::new(WatchMetrics(status.clone()))]);
     let remote_writer = receiver("remote_write", file.remote_write.as_ref())?;
     let remote_writer =
-        remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics(), Telling::AtOnce));
+        remote_writer.map(|receiver| RemoteWriter::start("watch", receiver, metrics(), ProblemReports::Immediate));
     let remote_writer = remote_writer.transpose()?;
     let monitor = || ObjectiveMonitor::new(file.objective.availability, file.alert.down_after, file.alert.burn_rate);
     let mut watch = WatchLoop {
