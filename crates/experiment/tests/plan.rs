@@ -477,6 +477,8 @@ fn the_time_of_a_run_is_estimated() {
     assert_eq!(plan(text).estimate(), Estimate { known, requests: 0 });
     let late = plan(&format!("{text}budget = \"40s\"\n"));
     assert_eq!(late.warnings, ["6 blocks take about 75 s and the budget is 40 s: about 3 of them will fit"]);
+    let warm = plan(&format!("{text}warm_up = \"5s\"\n"));
+    assert_eq!(warm.estimate(), Estimate { known: known + Duration::from_secs(6 * 5), requests: 0 });
 }
 
 /// A number is exact; a range ends when every hypothesis has a verdict, and without hypotheses there is nothing to wait

@@ -109,7 +109,7 @@ fn time_of_load(load: &WorkloadSpec, trial: &TrialSpec) -> Estimate {
     let (known, requests) = match (load.requests, load.spread) {
         (Some(_), Some(spread)) => (spread, 0),
         (Some(requests), None) => (thinking(load, requests), requests),
-        (None, _) => (load.duration.unwrap_or(trial.duration), 0),
+        (None, _) => (load.duration.unwrap_or(trial.duration) + trial.warm_up.given(), 0),
     };
     let own = Estimate { known: load.start_after.saturating_add(known), requests };
     let before = load.after.as_ref().and_then(|name| trial.workloads.iter().find(|other| other.name == *name));
