@@ -406,7 +406,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "line 30, column 14: \"200 %\" is not a share; write for example \"2 %\" or 0.02",
     ),
     ("blocks = 6", "order = \"randm\"", "line 30, column 9: \"randm\" is not known here; did you mean `random`?"),
-    ("blocks = 6", "warm_up = \"10s\"", "line 30, column 11: the warm-up of 10s must be shorter than a trial, 10s"),
+    ("blocks = 6", "warm_up = \"800h\"", "line 30, column 11: a warm-up lasts at most 30 days"),
     ("blocks = 6", "warm_up = \"atuo\"", "line 30, column 11: \"atuo\" is not a warm-up; did you mean `auto`?"),
     (
         "duration = \"10s\"",

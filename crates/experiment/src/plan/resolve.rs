@@ -99,14 +99,14 @@ impl<'a> Resolver<'a, '_> {
         if let Some(at) = file.pause.as_ref().filter(|pause| pause.value.0 > DURATION_MAX) {
             self.collector.note(&at.span, "the pause is too long; write for example \"1s\"");
         }
-        let warm_up = self.warm_up(file.warm_up.as_ref(), duration);
+        let warm_up = self.warm_up(file.warm_up.as_ref());
         self.restart = file.restart.unwrap_or(RestartText::Block);
         let pause = file.pause.map_or(PAUSE_DEFAULT, |pause| pause.value.0);
         let OneOrMany(resets) = file.reset;
         (self.collector.count() == before).then_some(Design { duration, warm_up, pause, resets })
     }
 
-    fn warm_up(&mut self, text: Option<&At<file::values::Text>>, duration: Duration) -> WarmUp {
+    fn warm_up(&mut self, text: Option<&At<file::values::Text>>) -> WarmUp {
         let Some(At { value, span }) = text else { return WarmUp::Found };
         match value.0.as_str() {
             "auto" => return WarmUp::Found,
@@ -114,9 +114,8 @@ impl<'a> Resolver<'a, '_> {
             _ => {}
         }
         match file::values::time(&value.0) {
-            Ok(fixed) if fixed >= duration => {
-                self.collector
-                    .note(span, format!("the warm-up of {fixed:?} must be shorter than a trial, {duration:?}"));
+            Ok(fixed) if fixed > DURATION_MAX => {
+                self.collector.note(span, format!("a warm-up lasts at most {} days", DURATION_MAX.as_secs() / 86_400));
             }
             Ok(fixed) => return WarmUp::Fixed(fixed),
             Err(_) => {
