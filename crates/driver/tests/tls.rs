@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -328,7 +328,8 @@ fn rejects_clients_without_tls() {
         let (running, address) = serve_secured(kind, &tls, &settings(2), || {
             let say = say.clone();
             move |context, event| {
-                if !matches!(event, Event::Started | Event::Stopping) {
+                // On a busy machine two threads may be too few for connections that end one after the other.
+                if !matches!(event, Event::Started | Event::Stopping | Event::Pressure(_)) {
                     say.send(format!("{event:?}")).unwrap();
                 }
                 echo(context, event)
@@ -399,6 +400,17 @@ fn certificate_replacement_keeps_connections() {
     }
 }
 
+/// Waits for the first bytes and leaves them to be read. Unlike `read_exact`, `peek` does not continue after an
+/// interruption, which a busy machine shows now and then.
+fn wait_for_bytes(socket: &TcpStream) {
+    loop {
+        match socket.peek(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return assert_eq!(result.unwrap(), 1),
+        }
+    }
+}
+
 #[test]
 fn drain_completes_handshakes() {
     let laboratory = Laboratory::new(&["localhost"]);
@@ -417,8 +429,7 @@ fn drain_completes_handshakes() {
         });
         let mut client = stranger(&laboratory, address);
         client.conn.write_tls(&mut client.sock).unwrap(); // the hello
-        let mut first = [0; 1];
-        client.sock.peek(&mut first).unwrap(); // the server's flight is here: the handshake is under way
+        wait_for_bytes(&client.sock); // the server's flight is here: the handshake is under way
         running.stopper().drain();
         client.write_all(b"bye").unwrap();
         client.read_exact(&mut [0; 3]).unwrap();
