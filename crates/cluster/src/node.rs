@@ -160,7 +160,7 @@ impl Node {
     }
 
     /// Another node requests a session; returns the answer.
-    pub(crate) async fn asked(&self, from: NodeName, question: HandOver) -> HandOverAnswer {
+    pub(crate) async fn hand_over(&self, from: NodeName, question: HandOver) -> HandOverAnswer {
         let (respond, response) = oneshot::channel();
         self.0.take_in(|state| {
             if state.questions.len() >= QUESTIONS_MAX {
@@ -169,7 +169,7 @@ impl Node {
             // The other node's numbers restart with its process; these do not.
             let call = Call(state.number());
             state.questions.insert(call, respond);
-            Some(Input::Asked { from, call, question })
+            Some(Input::HandOverRequested { from, call, question })
         });
         response.await.unwrap_or(HandOverAnswer::Refused)
     }
@@ -298,11 +298,11 @@ impl Shared {
                     });
                 });
             }
-            Output::Ask { call, address, question, .. } => {
+            Output::RequestHandOver { call, address, question, .. } => {
                 let (peers, limit) = (self.peers.clone(), self.settings.response_max);
                 self.runtime.spawn(async move {
                     // Without a response the machine reads the record again.
-                    if let Ok(Some(answer)) = timeout(limit, peers.ask(&address, question)).await {
+                    if let Ok(Some(answer)) = timeout(limit, peers.request_hand_over(&address, question)).await {
                         bring(&node, Input::Answered { call, answer });
                     }
                 });
@@ -376,7 +376,7 @@ impl State {
                 }
                 return true;
             }
-            Output::Engine { .. } | Output::Ask { .. } | Output::Event(_) => return false,
+            Output::Engine { .. } | Output::RequestHandOver { .. } | Output::Event(_) => return false,
         };
         self.signal(request, signal);
         true

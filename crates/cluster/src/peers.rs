@@ -113,7 +113,7 @@ impl Peers {
     }
 
     /// Requests a session from a node; none if there was no valid response.
-    pub(crate) async fn ask(&self, address: &str, question: HandOver) -> Option<HandOverAnswer> {
+    pub(crate) async fn request_hand_over(&self, address: &str, question: HandOver) -> Option<HandOverAnswer> {
         let mut request = Request::new(Full::new(message::encode_question(&question).into()));
         *request.method_mut() = Method::POST;
         request.headers_mut().insert(MESSAGE, HAND_OVER);

@@ -32,7 +32,7 @@
 //! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and sends [`Input::Begin`] with [`Target::New`] and [`Settings::hops_max`]: no other node can run a request that has already run. |
 //! | [`Output::Refuse`] | 503 with Retry-After. |
 //! | [`Output::Forward`] | sends the request to that node with `hops + 1`, passes the response on, then [`Input::ForwardEnded`]: `Unreachable` only if no byte of the request was sent, else `Broken`. A response says on which node the request ran. |
-//! | [`Output::Ask`], [`Output::Answer`] | carries them between nodes ([`Input::Asked`], [`Input::Answered`]), at most once; losing one is harmless. |
+//! | [`Output::RequestHandOver`], [`Output::Answer`] | carries them between nodes ([`Input::HandOverRequested`], [`Input::Answered`]), at most once; losing one is harmless. |
 //! | [`Output::Event`] | logs it. |
 //!
 //! It also calls [`Input::Time`] at each deadline, passes on the reports of watches ([`Input::Watched`]; of all nodes'

@@ -327,7 +327,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn an_encoded_record_decodes_to_the_same(
             version: u64, idle in 0_u64..1 << 50, body in proptest::collection::vec(any::<u8>(), 0..2_000),
         ) {
             let record = SessionRecord { version, idle: Duration::from_millis(idle), body: body.into(), ..session() };

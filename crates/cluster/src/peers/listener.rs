@@ -125,7 +125,7 @@ async fn hand_over(body: Incoming, node: &Node) -> Response {
     let Some(question) = question else {
         return (StatusCode::BAD_REQUEST, "no question for a session\n").into_response();
     };
-    let answer: HandOverAnswer = node.asked(question.to.node, question).await;
+    let answer: HandOverAnswer = node.hand_over(question.to.node, question).await;
     match message::encode_answer(&question.session, &answer) {
         Some(bytes) => bytes.into_response(),
         None => StatusCode::CONFLICT.into_response(),

@@ -48,7 +48,7 @@ impl Cluster {
 }
 
 /// Clients that send each request to a random node, until each has had `rounds` good responses.
-struct Crowd {
+struct RoamingClients {
     addresses: Vec<SocketAddr>,
     history: History,
     rounds: usize,
@@ -57,7 +57,7 @@ struct Crowd {
     progress: Notify,
 }
 
-impl Crowd {
+impl RoamingClients {
     fn new(cluster: &Cluster, rounds: usize) -> Arc<Self> {
         let (addresses, history) = (cluster.addresses(), History::default());
         Arc::new(Self { addresses, history, rounds, done: AtomicUsize::new(0), progress: Notify::new() })
@@ -110,9 +110,9 @@ impl Crowd {
 #[tokio::test]
 async fn requests_are_forwarded_to_the_owner() {
     let cluster = Cluster::start(3, Route::Forward { pull_after: None }, |_| on_this_machine()).await;
-    let crowd = Crowd::new(&cluster, 40);
-    crowd.start(12).join_all().await;
-    crowd.check(12 * 40);
+    let roaming_clients = RoamingClients::new(&cluster, 40);
+    roaming_clients.start(12).join_all().await;
+    roaming_clients.check(12 * 40);
     assert!(cluster.sum(|statistics| statistics.forwarded) > 100);
     assert_eq!(cluster.sum(|statistics| statistics.given), 0);
 }
@@ -120,9 +120,9 @@ async fn requests_are_forwarded_to_the_owner() {
 #[tokio::test]
 async fn sessions_follow_the_requests() {
     let cluster = Cluster::start(3, Route::Pull, |_| on_this_machine()).await;
-    let crowd = Crowd::new(&cluster, 40);
-    crowd.start(12).join_all().await;
-    crowd.check(12 * 40);
+    let roaming_clients = RoamingClients::new(&cluster, 40);
+    roaming_clients.start(12).join_all().await;
+    roaming_clients.check(12 * 40);
     assert!(cluster.sum(|statistics| statistics.taken) > 100);
     assert!(cluster.sum(|statistics| statistics.given) >= cluster.sum(|statistics| statistics.taken));
 }
@@ -132,16 +132,16 @@ async fn sessions_follow_the_requests() {
 async fn others_take_over_from_a_node_that_is_killed() {
     for route in [Route::Forward { pull_after: Some(3) }, Route::Pull] {
         let mut cluster = Cluster::start(3, route, |_| on_this_machine()).await;
-        let crowd = Crowd::new(&cluster, 40);
-        let clients = crowd.start(12);
-        crowd.wait_for(12 * 15).await;
+        let roaming_clients = RoamingClients::new(&cluster, 40);
+        let clients = roaming_clients.start(12);
+        roaming_clients.wait_for(12 * 15).await;
         // No request goes to another node for this one's session while it is alive.
         let quiet = Client::new();
-        assert_eq!(quiet.send(crowd.addresses[1], "begin/1").await.unwrap().status, StatusCode::OK);
+        assert_eq!(quiet.send(roaming_clients.addresses[1], "begin/1").await.unwrap().status, StatusCode::OK);
         drop(cluster.hosts.remove(1));
         clients.join_all().await;
-        crowd.check(12 * 40);
-        assert_eq!(tokens(&quiet.send(crowd.addresses[2], "append/2").await.unwrap().body), [1, 2]);
+        roaming_clients.check(12 * 40);
+        assert_eq!(tokens(&quiet.send(roaming_clients.addresses[2], "append/2").await.unwrap().body), [1, 2]);
         assert!(cluster.sum(|statistics| statistics.fenced_others) >= 1);
         assert!(cluster.sum(|statistics| statistics.claimed) >= 1);
     }

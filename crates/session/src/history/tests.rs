@@ -23,7 +23,7 @@ fn problems(history: &[Operation]) -> Vec<Problem> {
 }
 
 #[test]
-fn each_problem_is_told_by_its_name() {
+fn each_problem_is_reported_by_its_name() {
     let first = append(1, 0, 9, &[1]);
     let cases: &[(&[Operation], Problem)] = &[
         (&[first.clone(), append(2, 10, 19, &[2])], Problem::Lost),
@@ -54,7 +54,7 @@ fn each_problem_is_told_by_its_name() {
 }
 
 #[test]
-fn what_may_happen_passes() {
+fn valid_histories_pass() {
     let histories: &[&[Operation]] = &[
         &[],
         &[append(1, 0, 9, &[2, 1]), append(2, 0, 9, &[2]), read(5, 9, &[])],

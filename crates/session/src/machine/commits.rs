@@ -160,13 +160,13 @@ impl Machine {
         let Some(tenure) = self.tenure_mut(key) else { return };
         let Some(commit) = &tenure.commit else { return };
         let (expected, value, lifetime) = (tenure.sequence, commit.value.clone(), commit.lifetime);
-        let (ticket, until) = self.ask_to_write(at, key, expected, value, lifetime);
+        let (ticket, until) = self.request_write(at, key, expected, value, lifetime);
         self.set_commit_stage(key, Stage::Sent { ticket, until });
     }
 
     fn look_up_commit(&mut self, at: Moment, key: SessionKey) {
         self.statistics.looked_up += 1;
-        let (ticket, until) = self.ask_to_read(at, key);
+        let (ticket, until) = self.request_read(at, key);
         self.set_commit_stage(key, Stage::LookingUp { ticket, until });
     }
 
@@ -214,7 +214,7 @@ impl Machine {
     ) {
         let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_ref()) else { return };
         match (commit.stage, response) {
-            (Stage::Sent { ticket: asked, .. }, response) if asked == ticket => match response {
+            (Stage::Sent { ticket: pending, .. }, response) if pending == ticket => match response {
                 EngineResponse::Committed(sequence) => self.end_commit(at, key, sequence),
                 EngineResponse::Refused => self.pause_commit(at, key),
                 EngineResponse::Conflict => {
@@ -223,17 +223,17 @@ impl Machine {
                 }
                 _ => self.look_up_commit(at, key),
             },
-            (Stage::LookingUp { ticket: asked, .. }, EngineResponse::Found(found)) if asked == ticket => {
+            (Stage::LookingUp { ticket: pending, .. }, EngineResponse::Found(found)) if pending == ticket => {
                 self.judge_commit(at, key, found.as_ref());
             }
-            (Stage::LookingUp { ticket: asked, .. }, _) if asked == ticket => self.pause_commit(at, key),
+            (Stage::LookingUp { ticket: pending, .. }, _) if pending == ticket => self.pause_commit(at, key),
             _ => return,
         }
         self.advance(at, key);
     }
 
     fn judge_commit(&mut self, at: Moment, key: SessionKey, found: Option<&(Sequence, Bytes)>) {
-        match self.what_became(key, found) {
+        match self.commit_outcome(key, found) {
             Found::NotYet => self.pause_commit(at, key),
             Found::Newest(sequence) => self.end_commit(at, key, sequence),
             Found::Replaced => {
@@ -245,7 +245,7 @@ impl Machine {
         }
     }
 
-    fn what_became(&mut self, key: SessionKey, found: Option<&(Sequence, Bytes)>) -> Found {
+    fn commit_outcome(&mut self, key: SessionKey, found: Option<&(Sequence, Bytes)>) -> Found {
         let resolves = self.rules.resolves_operations;
         let Some(tenure) = self.tenure_mut(key) else { return Found::NotYet };
         let (Some(commit), Some((sequence, value))) = (&tenure.commit, found) else { return Found::NotYet };
@@ -253,7 +253,7 @@ impl Machine {
             return Found::NotYet;
         }
         let Ok(record) = SessionRecord::decode(&key, value) else {
-            self.tell_damaged(Register::Session(key));
+            self.report_damaged(Register::Session(key));
             return Found::Forgotten;
         };
         if !resolves {

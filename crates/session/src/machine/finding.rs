@@ -7,10 +7,10 @@ use breme_base::Instant;
 use bytes::Bytes;
 
 use super::messages::{Call, Event, ForwardResult, HandOver, Moment, Outcome, Output, Refusal, RequestNumber, Ticket};
-use super::nodes::Standing;
+use super::nodes::OwnerStatus;
 use super::requests::Stage;
 use super::sessions::{Phase, Session};
-use super::{Asker, Machine};
+use super::{Machine, Requester};
 use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner, Register};
@@ -19,18 +19,19 @@ use crate::settings::Route;
 
 impl Machine {
     pub(crate) fn read_session(&mut self, at: Moment, key: SessionKey) {
-        let (ticket, until) = self.ask_to_read(at, key);
+        let (ticket, until) = self.request_read(at, key);
         self.set_phase(key, Phase::Reading { ticket, until });
     }
 
     /// Reads a session's register. Also returns how long to wait for the response.
-    pub(crate) fn ask_to_read(&mut self, at: Moment, key: SessionKey) -> (Ticket, Instant) {
-        let ticket = self.ask_engine(Asker::Session(key), EngineRequest::Read { register: Register::Session(key) });
+    pub(crate) fn request_read(&mut self, at: Moment, key: SessionKey) -> (Ticket, Instant) {
+        let ticket =
+            self.request_engine(Requester::Session(key), EngineRequest::Read { register: Register::Session(key) });
         (ticket, at.now + self.settings.response_max)
     }
 
-    /// Like [`Self::ask_to_read`], for a compare-and-set.
-    pub(crate) fn ask_to_write(
+    /// Like [`Self::request_read`], for a compare-and-set.
+    pub(crate) fn request_write(
         &mut self,
         at: Moment,
         key: SessionKey,
@@ -40,7 +41,7 @@ impl Machine {
     ) -> (Ticket, Instant) {
         let register = Register::Session(key);
         let request = EngineRequest::CompareAndSet { register, expected, value, time_to_live: Some(lifetime) };
-        (self.ask_engine(Asker::Session(key), request), at.now + self.settings.response_max)
+        (self.request_engine(Requester::Session(key), request), at.now + self.settings.response_max)
     }
 
     fn pause_session(&mut self, at: Moment, key: SessionKey) {
@@ -90,7 +91,7 @@ impl Machine {
         }
         let record = SessionRecord::decode(&key, value).ok().filter(|record| record.version >= seen.1);
         let Some(record) = record else {
-            self.tell_damaged(Register::Session(key));
+            self.report_damaged(Register::Session(key));
             for request in self.take_queue(key) {
                 self.refuse(request, Refusal::Damaged);
             }
@@ -109,7 +110,7 @@ impl Machine {
             SessionState::Owned(owner) if !self.rules.serves_after_commit && self.myself() == Some(owner) => {
                 self.install(at, key, sequence, record);
             }
-            SessionState::Owned(owner) if self.standing(at, &owner) == Standing::Over => {
+            SessionState::Owned(owner) if self.owner_status(at, &owner) == OwnerStatus::Over => {
                 self.take_up(at, key, sequence, record);
             }
             SessionState::Owned(owner) => {
@@ -141,7 +142,7 @@ impl Machine {
         record.epoch += 1;
         record.advance(self.operation());
         let (value, lifetime) = (record.encode(&key), self.settings.record_lifetime());
-        let (ticket, until) = self.ask_to_write(at, key, expected, value, lifetime);
+        let (ticket, until) = self.request_write(at, key, expected, value, lifetime);
         self.set_phase(key, Phase::Claiming { ticket, until, record: Box::new(record) });
     }
 
@@ -149,7 +150,7 @@ impl Machine {
     fn bury(&mut self, at: Moment, key: SessionKey, expected: Sequence, record: &SessionRecord) {
         let mut record = SessionRecord { state: SessionState::Ended, body: Bytes::new(), ..record.clone() };
         record.advance(self.operation());
-        let (ticket, until) = self.ask_to_write(at, key, expected, record.encode(&key), self.settings.tombstone);
+        let (ticket, until) = self.request_write(at, key, expected, record.encode(&key), self.settings.tombstone);
         self.set_phase(key, Phase::Burying { ticket, until });
     }
 
@@ -180,15 +181,15 @@ impl Machine {
     }
 
     pub(crate) fn route(&mut self, at: Moment, key: SessionKey, owner: Owner) {
-        match self.standing(at, &owner) {
-            Standing::Over => {
+        match self.owner_status(at, &owner) {
+            OwnerStatus::Over => {
                 self.set_phase(key, Phase::Unread);
                 self.advance(at, key);
             }
-            Standing::Serving { .. } => self.route_to(at, key, owner),
+            OwnerStatus::Serving { .. } => self.route_to(at, key, owner),
             // A later life of this node: another process uses its name.
-            Standing::Unknown if owner.node == self.me => self.pause_session(at, key),
-            Standing::Unknown | Standing::Silent | Standing::Unreachable => {
+            OwnerStatus::Unknown if owner.node == self.me => self.pause_session(at, key),
+            OwnerStatus::Unknown | OwnerStatus::Silent | OwnerStatus::Unreachable => {
                 let until = self.end_of_pause(at, key);
                 self.set_phase(key, Phase::AwaitingNode { owner, until });
                 let news = self.await_node(at, key, &owner);
@@ -212,7 +213,7 @@ impl Machine {
         let is_needed = self.is_needed_here(key);
         let is_wanted = is_needed || (self.drain.is_none() && self.is_preferred_here(key));
         if is_wanted && !has_refused && self.membership.member().is_some() {
-            self.ask(at, key, owner);
+            self.request_hand_over(at, key, owner);
         } else if is_needed {
             self.pause_session(at, key);
         } else {
@@ -239,13 +240,18 @@ impl Machine {
         self.requests.get(&request).is_some_and(|request| request.hops >= self.settings.hops_max)
     }
 
-    fn ask(&mut self, at: Moment, key: SessionKey, owner: Owner) {
+    fn request_hand_over(&mut self, at: Moment, key: SessionKey, owner: Owner) {
         let Some(to) = self.myself() else { return };
         let call = Call(self.number());
         self.calls.insert(call, key);
-        self.set_phase(key, Phase::Asking { call, until: at.now + self.settings.response_max, owner });
+        self.set_phase(key, Phase::Requesting { call, until: at.now + self.settings.response_max, owner });
         let question = HandOver { session: key, to };
-        self.outputs.push(Output::Ask { call, to: owner.node, address: self.address(&owner.node), question });
+        self.outputs.push(Output::RequestHandOver {
+            call,
+            to: owner.node,
+            address: self.address(&owner.node),
+            question,
+        });
     }
 
     fn forward_to_owner(&mut self, at: Moment, key: SessionKey, owner: Owner) {
@@ -358,8 +364,8 @@ impl Machine {
         }
     }
 
-    pub(crate) fn tell_damaged(&mut self, register: Register) {
+    pub(crate) fn report_damaged(&mut self, register: Register) {
         self.statistics.damaged += 1;
-        self.tell(Event::Damaged(register));
+        self.emit(Event::Damaged(register));
     }
 }

@@ -93,8 +93,8 @@ impl Machine {
         let Some(key) = self.calls.remove(&call) else { return };
         let me = self.myself().map(SessionState::Owned);
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        let Phase::Asking { call: asked, owner, .. } = session.phase else { return };
-        if asked != call {
+        let Phase::Requesting { call: pending, owner, .. } = session.phase else { return };
+        if pending != call {
             return;
         }
         match answer {

@@ -3,7 +3,7 @@
 use breme_base::Instant;
 
 use super::messages::{Event, Moment, Ticket};
-use super::{Asker, Machine, Timer};
+use super::{Machine, Requester, Timer};
 use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::name::{Incarnation, Owner, Register};
 use crate::record::{NodeRecord, NodeState};
@@ -145,14 +145,14 @@ impl Machine {
 
     pub(crate) fn take_lease_response(&mut self, at: Moment, ticket: Ticket, response: EngineResponse) {
         match (&self.membership.stage, response) {
-            (Stage::Reading(asked), EngineResponse::Found(found)) if *asked == ticket => self.judge_own(at, found),
-            (Stage::Registering { ticket: asked, sent, .. }, EngineResponse::Committed(sequence))
-                if *asked == ticket =>
+            (Stage::Reading(pending), EngineResponse::Found(found)) if *pending == ticket => self.judge_own(at, found),
+            (Stage::Registering { ticket: pending, sent, .. }, EngineResponse::Committed(sequence))
+                if *pending == ticket =>
             {
                 let sent = *sent;
                 self.become_member(at, sequence, sent + self.settings.lease_trusted());
             }
-            (Stage::Reading(asked) | Stage::Registering { ticket: asked, .. }, _) if *asked == ticket => {
+            (Stage::Reading(pending) | Stage::Registering { ticket: pending, .. }, _) if *pending == ticket => {
                 self.pause_joining(at);
             }
             (Stage::Renewing(renewal), response) if renewal.ticket == ticket => {
@@ -164,7 +164,8 @@ impl Machine {
     }
 
     fn read_own_record(&mut self, at: Moment) {
-        let ticket = self.ask_engine(Asker::Membership, EngineRequest::Read { register: Register::Node(self.me) });
+        let ticket =
+            self.request_engine(Requester::Membership, EngineRequest::Read { register: Register::Node(self.me) });
         self.membership.stage = Stage::Reading(ticket);
         self.set_lease_timer(at.now + self.settings.response_max);
     }
@@ -183,7 +184,7 @@ impl Machine {
             return;
         };
         let Ok(record) = NodeRecord::decode(&self.me, &value) else {
-            self.tell_damaged(Register::Node(self.me));
+            self.report_damaged(Register::Node(self.me));
             self.pause_joining(at);
             return;
         };
@@ -250,7 +251,7 @@ impl Machine {
             value: record.encode(&self.me),
             time_to_live: None,
         };
-        self.ask_engine(Asker::Membership, request)
+        self.request_engine(Requester::Membership, request)
     }
 
     fn become_member(&mut self, at: Moment, sequence: Sequence, lease_end: Instant) {
@@ -259,7 +260,7 @@ impl Machine {
         self.membership.former = None;
         self.membership.tries = 0;
         self.membership.stage = Stage::Member;
-        self.tell(Event::Joined(self.membership.incarnation));
+        self.emit(Event::Joined(self.membership.incarnation));
         if lease_end > at.now {
             self.set_lease_timer(at.now + self.settings.renew_every);
         } else {
@@ -292,7 +293,8 @@ impl Machine {
     }
 
     fn look_up_renewal(&mut self, at: Moment) {
-        let ticket = self.ask_engine(Asker::Membership, EngineRequest::Read { register: Register::Node(self.me) });
+        let ticket =
+            self.request_engine(Requester::Membership, EngineRequest::Read { register: Register::Node(self.me) });
         if let Stage::Renewing(renewal) = &mut self.membership.stage {
             renewal.ticket = ticket;
             renewal.is_read = true;
@@ -332,7 +334,7 @@ impl Machine {
             self.membership.stage = Stage::Left;
             self.membership.lease_end = Instant::ZERO;
             self.set_lease_timer(Instant::FAR);
-            self.tell(Event::Left);
+            self.emit(Event::Left);
             self.advance_waiting(at);
             return;
         }
@@ -354,7 +356,7 @@ impl Machine {
     /// Another node has ended this life, or another process uses this node's name.
     fn lose_life(&mut self, at: Moment) {
         self.statistics.fenced += 1;
-        self.tell(Event::Fenced(self.membership.incarnation));
+        self.emit(Event::Fenced(self.membership.incarnation));
         self.membership.lost = self.membership.incarnation.number;
         self.membership.stage = Stage::Outside;
         self.membership.lease_end = Instant::ZERO;

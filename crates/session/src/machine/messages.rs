@@ -131,7 +131,7 @@ pub enum Input {
         value: Bytes,
     },
     /// Another node requests a session.
-    Asked {
+    HandOverRequested {
         from: NodeName,
         /// The other node's number for the request.
         call: Call,
@@ -214,7 +214,7 @@ pub enum Output {
     },
     /// Request a session from that node, and return its response with [`Input::Answered`]. A lost response needs no
     /// message.
-    Ask {
+    RequestHandOver {
         call: Call,
         to: NodeName,
         address: String,

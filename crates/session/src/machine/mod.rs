@@ -52,7 +52,7 @@ pub struct Machine {
     owned: usize,
     requests: BTreeMap<RequestNumber, Request>,
     /// Who awaits each response of the engine.
-    tickets: BTreeMap<Ticket, Asker>,
+    tickets: BTreeMap<Ticket, Requester>,
     /// The session of each call to another node.
     calls: BTreeMap<Call, SessionKey>,
     agenda: Agenda,
@@ -64,7 +64,7 @@ pub struct Machine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Asker {
+enum Requester {
     Membership,
     Node(NodeName),
     Session(SessionKey),
@@ -115,7 +115,7 @@ impl Machine {
             Input::ForwardEnded { request, result } => self.end_forward(at, request, result),
             Input::Engine { ticket, response } => self.take_response(at, ticket, response),
             Input::Watched { register, sequence, value } => self.take_hint(at, register, sequence, &value),
-            Input::Asked { from, call, question } => self.take_question(at, from, call, question),
+            Input::HandOverRequested { from, call, question } => self.take_question(at, from, call, question),
             Input::Answered { call, answer } => self.take_answer(at, call, answer),
             Input::Exited { node, nonce } => self.take_exit(at, node, nonce),
             Input::Drain => self.start_drain(at),
@@ -157,9 +157,9 @@ impl Machine {
 
     fn take_response(&mut self, at: Moment, ticket: Ticket, response: EngineResponse) {
         match self.tickets.remove(&ticket) {
-            Some(Asker::Membership) => self.take_lease_response(at, ticket, response),
-            Some(Asker::Node(name)) => self.take_node_response(at, name, ticket, response),
-            Some(Asker::Session(key)) => self.take_session_response(at, key, ticket, response),
+            Some(Requester::Membership) => self.take_lease_response(at, ticket, response),
+            Some(Requester::Node(name)) => self.take_node_response(at, name, ticket, response),
+            Some(Requester::Session(key)) => self.take_session_response(at, key, ticket, response),
             // Late: the outcome has been looked up, or is no longer needed.
             None => {}
         }
@@ -170,9 +170,9 @@ impl Machine {
         self.last
     }
 
-    fn ask_engine(&mut self, asker: Asker, request: EngineRequest) -> Ticket {
+    fn request_engine(&mut self, requester: Requester, request: EngineRequest) -> Ticket {
         let ticket = Ticket(self.number());
-        self.tickets.insert(ticket, asker);
+        self.tickets.insert(ticket, requester);
         self.outputs.push(Output::Engine { ticket, request });
         ticket
     }
@@ -181,7 +181,7 @@ impl Machine {
         OperationId { nonce: self.membership.nonce(), number: self.number() }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn emit(&mut self, event: Event) {
         self.outputs.push(Output::Event(event));
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::messages::{Event, Moment, Ticket};
 use super::requests::Stage;
-use super::{Asker, Machine, Timer};
+use super::{Machine, Requester, Timer};
 use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner, Register};
@@ -53,7 +53,7 @@ impl Default for Node {
 
 /// Whether an owner may still serve its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum OwnerStatus {
     /// It may serve them.
     Serving { is_draining: bool },
     /// It may, but cannot currently be reached.
@@ -77,37 +77,37 @@ impl Node {
 }
 
 impl Machine {
-    pub(crate) fn standing(&self, at: Moment, owner: &Owner) -> Standing {
+    pub(crate) fn owner_status(&self, at: Moment, owner: &Owner) -> OwnerStatus {
         if owner.node == self.me {
             let last = self.membership.last_incarnation();
-            return if owner.incarnation.number <= last.number { Standing::Over } else { Standing::Unknown };
+            return if owner.incarnation.number <= last.number { OwnerStatus::Over } else { OwnerStatus::Unknown };
         }
-        let Some(node) = self.nodes.get(&owner.node) else { return Standing::Unknown };
+        let Some(node) = self.nodes.get(&owner.node) else { return OwnerStatus::Unknown };
         if node.observed.is_none() {
-            return Standing::Unknown;
+            return OwnerStatus::Unknown;
         }
         let is_silent =
             node.lease_end(self.settings.lease_waited()) <= at.now || node.has_exited(owner.incarnation.nonce);
         let is_draining = match &node.record {
             // Its register has been lost. Its life ends as usual: after a lease.
             None => false,
-            Some(record) if record.incarnation.number > owner.incarnation.number => return Standing::Over,
-            Some(record) if record.incarnation.number < owner.incarnation.number => return Standing::Unknown,
-            Some(record) if record.incarnation.nonce != owner.incarnation.nonce => return Standing::Over,
+            Some(record) if record.incarnation.number > owner.incarnation.number => return OwnerStatus::Over,
+            Some(record) if record.incarnation.number < owner.incarnation.number => return OwnerStatus::Unknown,
+            Some(record) if record.incarnation.nonce != owner.incarnation.nonce => return OwnerStatus::Over,
             Some(record) => match record.state {
-                NodeState::Over => return Standing::Over,
+                NodeState::Over => return OwnerStatus::Over,
                 NodeState::Draining => true,
                 NodeState::Active => false,
             },
         };
         let is_unreachable = node.unreachable_until > at.now;
         if !self.rules.waits_for_lease && is_unreachable {
-            return Standing::Over;
+            return OwnerStatus::Over;
         }
         match (is_silent, is_unreachable) {
-            (true, _) => Standing::Silent,
-            (false, true) => Standing::Unreachable,
-            (false, false) => Standing::Serving { is_draining },
+            (true, _) => OwnerStatus::Silent,
+            (false, true) => OwnerStatus::Unreachable,
+            (false, false) => OwnerStatus::Serving { is_draining },
         }
     }
 
@@ -121,7 +121,7 @@ impl Machine {
         let takes = |name: &NodeName, node: &Node| {
             let record = node.record.as_ref()?;
             let owner = Owner { node: *name, incarnation: record.incarnation };
-            (self.standing(at, &owner) == Standing::Serving { is_draining: false }).then_some(*name)
+            (self.owner_status(at, &owner) == OwnerStatus::Serving { is_draining: false }).then_some(*name)
         };
         let weight = |name: &NodeName| {
             let mut hasher = crc32fast::Hasher::new();
@@ -151,7 +151,7 @@ impl Machine {
 
     /// Obtains news of an owner: ends its life if its lease has expired, else reads its record.
     fn attend(&mut self, at: Moment, owner: &Owner) {
-        let is_silent = self.standing(at, owner) == Standing::Silent;
+        let is_silent = self.owner_status(at, owner) == OwnerStatus::Silent;
         let Some(node) = self.node_mut(owner.node) else { return };
         if node.question.is_some() {
             return;
@@ -175,21 +175,21 @@ impl Machine {
             value: over.encode(&owner.node),
             time_to_live: None,
         };
-        self.ask_about(at, owner.node, request, |ticket| Question::Fence(ticket, over));
+        self.send_question(at, owner.node, request, |ticket| Question::Fence(ticket, over));
     }
 
     fn read_node(&mut self, at: Moment, name: NodeName) {
-        self.ask_about(at, name, EngineRequest::Read { register: Register::Node(name) }, Question::Read);
+        self.send_question(at, name, EngineRequest::Read { register: Register::Node(name) }, Question::Read);
     }
 
-    fn ask_about(
+    fn send_question(
         &mut self,
         at: Moment,
         name: NodeName,
         request: EngineRequest,
         question: impl FnOnce(Ticket) -> Question,
     ) {
-        let ticket = self.ask_engine(Asker::Node(name), request);
+        let ticket = self.request_engine(Requester::Node(name), request);
         let deadline = at.now + self.settings.response_max;
         if let Some(node) = self.nodes.get_mut(&name) {
             node.question = Some(question(ticket));
@@ -238,7 +238,7 @@ impl Machine {
     }
 
     fn end_silent_life(&mut self, at: Moment, name: NodeName) {
-        let owner = self.life(name).filter(|owner| self.standing(at, owner) == Standing::Silent);
+        let owner = self.life(name).filter(|owner| self.owner_status(at, owner) == OwnerStatus::Silent);
         if let Some(owner) = owner.filter(|_| self.has_forwarded_to(name)) {
             self.attend(at, &owner);
         }
@@ -254,17 +254,17 @@ impl Machine {
     }
 
     pub(crate) fn take_node_response(&mut self, at: Moment, name: NodeName, ticket: Ticket, response: EngineResponse) {
-        let is_asked = |node: &Node| match &node.question {
-            Some(Question::Read(asked) | Question::Fence(asked, _)) => *asked == ticket,
+        let is_pending = |node: &Node| match &node.question {
+            Some(Question::Read(pending) | Question::Fence(pending, _)) => *pending == ticket,
             None => false,
         };
-        if !self.nodes.get(&name).is_some_and(is_asked) {
+        if !self.nodes.get(&name).is_some_and(is_pending) {
             return;
         }
         match (self.take_question_about(name), response) {
             (Some(Question::Fence(_, record)), EngineResponse::Committed(sequence)) => {
                 self.statistics.fenced_others += 1;
-                self.tell(Event::FencedPeer(Owner { node: name, incarnation: record.incarnation }));
+                self.emit(Event::FencedPeer(Owner { node: name, incarnation: record.incarnation }));
                 self.observe(at, name, sequence, record);
             }
             // It has renewed its lease, or another node was faster, or the outcome is unknown.
@@ -282,7 +282,7 @@ impl Machine {
     pub(crate) fn observe_bytes(&mut self, at: Moment, name: NodeName, sequence: Sequence, value: &Bytes) {
         match NodeRecord::decode(&name, value) {
             Ok(record) => self.observe(at, name, sequence, record),
-            Err(_) => self.tell_damaged(Register::Node(name)),
+            Err(_) => self.report_damaged(Register::Node(name)),
         }
     }
 

@@ -65,7 +65,7 @@ pub(crate) enum Phase {
         until: Instant,
     },
     /// A hand-over has been requested from its owner.
-    Asking {
+    Requesting {
         call: Call,
         until: Instant,
         owner: Owner,
@@ -117,7 +117,7 @@ impl Session {
             | Phase::AwaitingNode { until, .. }
             | Phase::Claiming { until, .. }
             | Phase::Burying { until, .. }
-            | Phase::Asking { until, .. }
+            | Phase::Requesting { until, .. }
             | Phase::Elsewhere { until, .. } => *until,
             Phase::Owned(tenure) => tenure.deadline(),
         }
@@ -189,7 +189,7 @@ impl Machine {
                 self.end_awaiting(at, key);
                 return;
             }
-            Phase::Asking { owner, .. } => {
+            Phase::Requesting { owner, .. } => {
                 session.refused_by = Some(*owner);
                 self.drop_question(key);
             }
@@ -210,7 +210,7 @@ impl Machine {
             Phase::Reading { ticket, .. } | Phase::Claiming { ticket, .. } | Phase::Burying { ticket, .. } => {
                 self.tickets.remove(ticket);
             }
-            Phase::Asking { call, .. } => {
+            Phase::Requesting { call, .. } => {
                 self.calls.remove(call);
             }
             _ => return,
@@ -227,9 +227,9 @@ impl Machine {
     ) {
         let Some(session) = self.sessions.get(&key) else { return };
         match &session.phase {
-            Phase::Reading { ticket: asked, .. } if *asked == ticket => self.take_read(at, key, response),
-            Phase::Claiming { ticket: asked, .. } if *asked == ticket => self.take_claim(at, key, response),
-            Phase::Burying { ticket: asked, .. } if *asked == ticket => self.take_burial(at, key, &response),
+            Phase::Reading { ticket: pending, .. } if *pending == ticket => self.take_read(at, key, response),
+            Phase::Claiming { ticket: pending, .. } if *pending == ticket => self.take_claim(at, key, response),
+            Phase::Burying { ticket: pending, .. } if *pending == ticket => self.take_burial(at, key, &response),
             Phase::Owned(_) => self.take_commit_response(at, key, ticket, response),
             _ => {}
         }

@@ -23,7 +23,7 @@ pub struct Lab {
     /// Compare-and-sets of sessions received by the engine.
     pub commits: usize,
     /// Outputs to be inspected by the test.
-    told: Vec<(usize, Output)>,
+    collected: Vec<(usize, Output)>,
     waiting: Vec<(usize, Ticket, EngineRequest)>,
     requests: u64,
 }
@@ -52,7 +52,7 @@ impl Lab {
             is_engine_away: false,
             stopped: Vec::new(),
             commits: 0,
-            told: Vec::new(),
+            collected: Vec::new(),
             waiting: Vec::new(),
             requests: 0,
         };
@@ -75,11 +75,11 @@ impl Lab {
         for output in outputs {
             match output {
                 Output::Engine { ticket, request } => self.waiting.push((node, ticket, request)),
-                Output::Ask { call, to, question, .. } => {
-                    self.input(place(to), Input::Asked { from: name(node), call, question });
+                Output::RequestHandOver { call, to, question, .. } => {
+                    self.input(place(to), Input::HandOverRequested { from: name(node), call, question });
                 }
                 Output::Answer { to, call, answer } => self.input(place(to), Input::Answered { call, answer }),
-                output => self.told.push((node, output)),
+                output => self.collected.push((node, output)),
             }
         }
         self.respond();
@@ -163,7 +163,7 @@ impl Lab {
             | Output::Forward { request, .. } => *request == of,
             _ => false,
         };
-        let taken: Vec<_> = self.told.extract_if(.., |(_, output)| about(output)).collect();
+        let taken: Vec<_> = self.collected.extract_if(.., |(_, output)| about(output)).collect();
         let end = |output| match output {
             Output::Run { body, .. } => End::Run(body),
             Output::Release { outcome, .. } => End::Released(outcome),
@@ -176,7 +176,7 @@ impl Lab {
 
     pub fn has_left(&self, node: usize) -> bool {
         let left = Output::Event(breme_session::Event::Left);
-        self.told.contains(&(node, left))
+        self.collected.contains(&(node, left))
     }
 
     pub fn record(&self, key: SessionKey) -> Option<SessionRecord> {

@@ -47,7 +47,7 @@ fn many_requests_share_two_commits() {
 }
 
 #[test]
-fn a_leased_read_asks_nobody_and_a_confirmed_one_writes() {
+fn a_leased_read_writes_nothing_and_a_confirmed_one_commits() {
     let mut lab = Lab::new(&settings(), 1);
     lab.create(0, "x");
     let before = lab.commits;

@@ -54,7 +54,7 @@ pub struct Budget {
 pub struct Cluster {
     budget: Budget,
     /// Which of [`QUESTIONS`] are sent.
-    asked: &'static [usize],
+    sent_questions: &'static [usize],
     rules: Rules,
 }
 
@@ -70,7 +70,7 @@ pub enum Message {
         request: RequestNumber,
     },
     ForwardEnded(usize, RequestNumber, ForwardResult),
-    Asked(usize, NodeName, Call, HandOver),
+    HandOverRequested(usize, NodeName, Call, HandOver),
     Answered(usize, Call, HandOverAnswer),
     /// A response on its way to a client.
     Response(usize, history::Outcome),
@@ -130,8 +130,8 @@ pub enum Step {
 }
 
 impl Cluster {
-    pub const fn new(budget: Budget, asked: &'static [usize], rules: Rules) -> Self {
-        Self { budget, asked, rules }
+    pub const fn new(budget: Budget, sent_questions: &'static [usize], rules: Rules) -> Self {
+        Self { budget, sent_questions, rules }
     }
 
     fn machine(&self, node: usize) -> Machine {
@@ -232,8 +232,10 @@ impl State {
                 Message::ForwardEnded(from, request, ForwardResult::Unreachable)
             }
             Output::Forward { request, to, .. } => Message::Forward { from, to: node(to), request },
-            Output::Ask { .. } | Output::Answer { .. } if self.left.unreachable => return,
-            Output::Ask { call, to, question, .. } => Message::Asked(node(to), name(from), call, question),
+            Output::RequestHandOver { .. } | Output::Answer { .. } if self.left.unreachable => return,
+            Output::RequestHandOver { call, to, question, .. } => {
+                Message::HandOverRequested(node(to), name(from), call, question)
+            }
             Output::Answer { to, call, answer } => Message::Answered(node(to), call, answer),
             Output::Event(_) => return,
         };
@@ -287,7 +289,9 @@ impl State {
             Message::ForwardEnded(node, request, result) => {
                 self.call(node, Input::ForwardEnded { request, result });
             }
-            Message::Asked(node, from, call, question) => self.call(node, Input::Asked { from, call, question }),
+            Message::HandOverRequested(node, from, call, question) => {
+                self.call(node, Input::HandOverRequested { from, call, question })
+            }
             Message::Answered(node, call, answer) => {
                 self.has_changed_owner |= matches!(answer, HandOverAnswer::Given { .. });
                 self.call(node, Input::Answered { call, answer });
@@ -335,7 +339,7 @@ impl State {
             // Its sent messages are still in flight.
             Message::Engine(..) | Message::Response(..) | Message::ForwardEnded(..) => true,
             Message::EngineResponse(node, ..) | Message::Handled(node, ..) => *node != crashed,
-            Message::Asked(node, ..) | Message::Answered(node, ..) => *node != crashed,
+            Message::HandOverRequested(node, ..) | Message::Answered(node, ..) => *node != crashed,
             Message::Forward { .. } => true,
         });
         self.ready.retain(|(node, ..)| *node != crashed);
@@ -372,7 +376,7 @@ impl Model for Cluster {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        for &question in self.asked {
+        for &question in self.sent_questions {
             let (_, node, _) = QUESTIONS[question];
             if state.questions[question].is_none() && state.machines[node].is_some() {
                 steps.push(Step::Invoke(question));

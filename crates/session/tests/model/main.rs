@@ -21,8 +21,8 @@ fn explore(cluster: Cluster) -> (usize, Vec<(&'static str, Vec<Step>)>) {
     (checker.unique_state_count(), found)
 }
 
-fn require_safe(name: &str, asked: &'static [usize], budget: Budget) {
-    let (states, found) = explore(Cluster::new(budget, asked, Rules::default()));
+fn require_safe(name: &str, sent_questions: &'static [usize], budget: Budget) {
+    let (states, found) = explore(Cluster::new(budget, sent_questions, Rules::default()));
     println!("{name}: {states} states");
     assert!(found.is_empty(), "{name}: {found:#?}");
     assert!(states > 500, "{name}: only {states} states");
@@ -71,8 +71,9 @@ fn stale_reads_do_no_harm() {
     require_safe("stale", WRITES_AND_READ, Budget { stale: 1, ..Budget::default() });
 }
 
-fn require_found(rules: Rules, asked: &'static [usize], budget: Budget) {
-    let checker = Cluster::new(budget, asked, rules).checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+fn require_found(rules: Rules, sent_questions: &'static [usize], budget: Budget) {
+    let checker =
+        Cluster::new(budget, sent_questions, rules).checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
     let states = checker.unique_state_count();
     let is_found = checker.discoveries().keys().any(|name| !name.starts_with("some"));

@@ -86,20 +86,20 @@ impl World {
         }
         let slot = self.clients.clients[client].slot;
         if let Some((session, id)) = self.clients.clients[client].old.pop() {
-            self.ask(client, session, id, Action::Read, false);
+            self.request(client, session, id, Action::Read, false);
             return;
         }
         let Slot { session, id, is_being_created } = self.clients.slots[slot];
         match id {
             Some(id) => {
                 let action = self.draw_action();
-                self.ask(client, session, id, action, false);
+                self.request(client, session, id, action, false);
             }
             None if is_being_created => self.rest(client),
             None => {
                 let [session, id, token] = std::array::from_fn(|_| self.clients.number());
                 self.clients.slots[slot] = Slot { session, id: None, is_being_created: true };
-                self.ask(client, session, id, Action::Append(token), true);
+                self.request(client, session, id, Action::Append(token), true);
             }
         }
     }
@@ -111,7 +111,7 @@ impl World {
         if self.random.chance(0.55) { Action::Append(self.clients.number()) } else { Action::Read }
     }
 
-    fn ask(&mut self, client: usize, session: u64, id: u64, action: Action, has_created: bool) {
+    fn request(&mut self, client: usize, session: u64, id: u64, action: Action, has_created: bool) {
         if !self.random.chance(self.scenario.sticky) {
             self.clients.clients[client].node = self.random.below(self.hosts.len() as u64) as usize;
         }

@@ -64,7 +64,7 @@ impl World {
                 let has_died = self.hosts[node].machine.is_some();
                 self.kill(node);
                 if has_died && self.random.chance(0.6) {
-                    self.tell_of_exit(node, nonce);
+                    self.report_exit(node, nonce);
                 }
             }
             Fault::Restart(node) => {
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Its supervisor notifies all nodes.
-    fn tell_of_exit(&mut self, node: usize, nonce: u64) {
+    fn report_exit(&mut self, node: usize, nonce: u64) {
         let name = self.hosts[node].name;
         for other in 0..self.hosts.len() {
             let process = self.hosts[other].process;

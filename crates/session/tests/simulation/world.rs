@@ -5,8 +5,8 @@ use std::time::Duration;
 use breme_base::{Instant, Random};
 use breme_session::history::{Action, Operation};
 use breme_session::{
-    Access, Call, Change, EngineRequest, EngineResponse, Event as Told, ForwardResult, HandOver, HandOverAnswer, Input,
-    NodeName, Outcome, Output, Register, RequestNumber, SessionKey, Statistics, Target, Ticket,
+    Access, Call, Change, EngineRequest, EngineResponse, Event as MachineEvent, ForwardResult, HandOver,
+    HandOverAnswer, Input, NodeName, Outcome, Output, Register, RequestNumber, SessionKey, Statistics, Target, Ticket,
 };
 use bytes::Bytes;
 
@@ -206,7 +206,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Inside { node, process, what } => self.happen_inside(node, process, what),
-            Event::ToEngine { node, process, ticket, request } => self.ask_engine(node, process, ticket, &request),
+            Event::ToEngine { node, process, ticket, request } => self.request_engine(node, process, ticket, &request),
             Event::ToClient { operation, response } => self.end_operation(operation, response),
             Event::ClientTimeout { operation } => self.end_operation(operation, Response::Unknown),
             Event::ClientWakes { client } => self.wake_client(client),
@@ -346,9 +346,9 @@ impl World {
                 self.respond(node, request, response, node);
             }
             Output::Forward { request, to, .. } => self.forward(node, request, to),
-            Output::Ask { call, to, question, .. } => self.ask_node(node, call, to, question),
+            Output::RequestHandOver { call, to, question, .. } => self.request_hand_over(node, call, to, question),
             Output::Answer { to, call, answer } => self.answer_node(node, to, call, answer),
-            Output::Event(Told::Damaged(register)) => self.damaged.push(register),
+            Output::Event(MachineEvent::Damaged(register)) => self.damaged.push(register),
             Output::Event(_) => {}
         }
     }
@@ -386,7 +386,7 @@ impl World {
         self.agenda.after(delay, Event::ToEngine { node, process, ticket, request });
     }
 
-    fn ask_engine(&mut self, node: usize, process: u32, ticket: Ticket, request: &EngineRequest) {
+    fn request_engine(&mut self, node: usize, process: u32, ticket: Ticket, request: &EngineRequest) {
         let age = if self.random.chance(self.scenario.stale) { self.random.between(1, 3) as usize } else { 0 };
         let now = self.agenda.now;
         let response = self.engine.execute(now, request, age);
@@ -464,9 +464,9 @@ impl World {
         let delay = self.net_delay();
         match to {
             Sender::Client { operation } => self.agenda.after(delay, Event::ToClient { operation, response }),
-            Sender::Node { node: asker, process, request } if self.are_connected(node, asker) => {
+            Sender::Node { node: requester, process, request } if self.are_connected(node, requester) => {
                 let what = Inside::ForwardReply { request, response, by };
-                self.agenda.after(delay, Event::Inside { node: asker, process, what });
+                self.agenda.after(delay, Event::Inside { node: requester, process, what });
             }
             Sender::Node { .. } => {}
         }
@@ -492,10 +492,10 @@ impl World {
         taken.is_some_and(|taken| std::mem::take(&mut taken.is_forwarded))
     }
 
-    fn ask_node(&mut self, node: usize, call: Call, to: NodeName, question: HandOver) {
+    fn request_hand_over(&mut self, node: usize, call: Call, to: NodeName, question: HandOver) {
         let to = self.place(to);
         if self.are_connected(node, to) {
-            let input = Input::Asked { from: self.hosts[node].name, call, question };
+            let input = Input::HandOverRequested { from: self.hosts[node].name, call, question };
             let delay = self.net_delay();
             self.inside(to, delay, Inside::Input(input));
         }
