@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_output_does_not_hold_is_an_error() {
+    fn a_figure_that_the_output_lacks_is_an_error() {
         let fault = |pattern: &str, output| read(MEAN, pattern, None, output).unwrap_err().to_string();
         assert!(
             fault(r"mean (\d+)(\w+)", "").contains("measures.mean: the pattern 'mean (\\d+)(\\w+)' matches nothing")

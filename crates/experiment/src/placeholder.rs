@@ -59,7 +59,7 @@ pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Resul
 /// Fills in a dummy value of the right kind for every name, so that the syntax can be checked before the subjects run.
 /// A folder keeps a placeholder, since its content does not exist yet.
 #[must_use]
-pub fn stand_in(text: &str) -> String {
+pub fn fill_with_dummies(text: &str) -> String {
     let value = |name: &str| match name.rsplit('.').next() {
         Some("url") => "http://127.0.0.1:1",
         Some("folder" | "shared") => "/${folder}",

@@ -211,7 +211,7 @@ impl TrialRecord {
 }
 
 /// The trials that count: the last attempt at each, in order.
-pub fn standing(records: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
+pub fn last_attempts(records: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
     let repeats = records.iter().filter(|record| record.repeat > 0);
     let last: HashMap<TrialKey, u32> = repeats.map(|record| (record.key(), record.number)).collect();
     let is_last = move |record: &&TrialRecord| last.get(&record.key()).is_none_or(|&last| last == record.number);

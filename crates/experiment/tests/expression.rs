@@ -107,7 +107,7 @@ fn a_workload_that_is_meant_need_not_be_named() {
 }
 
 #[test]
-fn a_level_that_the_profile_leaves_out_is_told_apart() {
+fn a_level_that_the_profile_leaves_out_is_marked() {
     let error = Claim::parse("p50(user) [crowd=500] < 1 s", &vocabulary()).unwrap_err();
     assert!(error.is_left_out, "{error}");
     let error = Claim::parse("p50(user) [crowd=501] < 1 s", &vocabulary()).unwrap_err();
@@ -224,7 +224,7 @@ fn time() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_as_the_same(left in time(), right in time(), share in number()) {
+    fn a_printed_expression_reads_as_the_same(left in time(), right in time(), share in number()) {
         let claim = Claim::parse(&format!("{left} < {right}"), &Vocabulary::default()).unwrap();
         prop_assert_eq!(&Claim::parse(&claim.to_string(), &Vocabulary::default()).unwrap(), &claim);
         let text = format!("({left} > {right} or errors(user) > {share} %) and ({right} > 0 and {left} != 0 s)");

@@ -100,7 +100,7 @@ fn problem(fault: &str, sites: &str) -> String {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_the_remedy() {
+fn mistakes_are_reported_with_their_place_and_the_remedy() {
     let cases = [
         ("{ kill = \"lefd\", at = \"5s\" }", "line 1, column 18: there is no subject `lefd`; did you mean `left`?"),
         (
@@ -146,19 +146,19 @@ fn mistakes_are_told_with_their_place_and_the_remedy() {
         ("{ kil = \"left\", at = \"5s\" }", "line 1, column 11: "),
     ];
     for (fault, expected) in cases {
-        let told = problem(fault, SITES);
-        assert!(told.starts_with(expected), "{fault}\n{told}\n{expected}");
+        let message = problem(fault, SITES);
+        assert!(message.starts_with(expected), "{fault}\n{message}\n{expected}");
     }
     let fixed = "{ kill = \"left\", at = \"5s\" }";
-    let told = problem(fixed, &SITES.replace("warm_up = \"1s\"\n", ""));
-    assert!(told.contains("the warm-up needs a fixed length; write warm_up = \"2s\" or \"none\""), "{told}");
+    let message = problem(fixed, &SITES.replace("warm_up = \"1s\"\n", ""));
+    assert!(message.contains("the warm-up needs a fixed length; write warm_up = \"2s\" or \"none\""), "{message}");
     // The end of a counted load is unknown.
     let counted = SITES.replace("request = \"/\"", "request = \"/\"\nrequests = 100");
     assert_eq!(faults(&format!("fault = {{ kill = \"left\", at = \"1h\" }}\n{counted}")), [["kill left at 3600s"]]);
 }
 
 #[test]
-fn what_ends_is_matched_with_what_has_begun_by_its_process() {
+fn a_thaw_is_matched_with_its_freeze_by_process() {
     let two = "[{ freeze = \"front\", process = \"n1\", at = 1 }, { freeze = \"front\", process = \"n2\", at = 2 }, \
                { thaw = \"front\", process = \"n1\", at = 3 }, { thaw = \"front\", at = 4 }]";
     assert_eq!(faults(&format!("fault = {two}\n{SITES}"))[0].len(), 4);

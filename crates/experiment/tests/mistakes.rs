@@ -492,19 +492,19 @@ const SLIPS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn every_slip_is_told_with_its_place_and_its_remedy() {
+fn every_slip_is_reported_with_its_place_and_its_remedy() {
     let mut wrong = Vec::new();
     for (from, to, expected) in SLIPS {
         assert!(GOOD.contains(from), "{from}");
         let text = GOOD.replacen(from, to, 1);
-        let told = match world::read(&text, None) {
+        let report = match world::read(&text, None) {
             Ok(_) => "nothing".to_owned(),
             Err(faults) => faults.to_string(),
         };
-        let messages: Vec<&str> = told.split("\n\n").map(|fault| fault.lines().next().unwrap_or_default()).collect();
-        let told = messages.join(" | ");
-        if told != *expected {
-            wrong.push(format!("{from:?} → {to:?}\n    {told}\n    {expected}"));
+        let messages: Vec<&str> = report.split("\n\n").map(|fault| fault.lines().next().unwrap_or_default()).collect();
+        let report = messages.join(" | ");
+        if report != *expected {
+            wrong.push(format!("{from:?} → {to:?}\n    {report}\n    {expected}"));
         }
     }
     assert!(wrong.is_empty(), "{} slips are told in another way:\n{}", wrong.len(), wrong.join("\n"));
@@ -515,12 +515,12 @@ fn faults(text: &str) -> Diagnostics {
 }
 
 /// The position and the message of each error in a file.
-fn told(text: &str) -> Vec<String> {
+fn messages(text: &str) -> Vec<String> {
     faults(text).0.iter().map(|fault| fault.to_string().lines().next().unwrap_or_default().to_owned()).collect()
 }
 
 #[test]
-fn everything_is_told_at_once_with_the_line_and_a_mark() {
+fn everything_is_reported_at_once_with_the_line_and_a_mark() {
     let text = GOOD
         .replace("blocks = 6", "blocks = 0")
         .replace("lab = true", "lba = true")
@@ -586,7 +586,7 @@ fn mistakes_of_commands() -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn what_is_wrong_with_the_whole() {
+fn mistakes_of_the_whole_file_are_reported() {
     let subject = "subject.s = { url = \"http://h\" }\n";
     let workload = "[workload.u]\nrequest = \"/\"\n";
     let cases = [
@@ -662,8 +662,8 @@ fn what_is_wrong_with_the_whole() {
         ("a = 1\na = 2\n".to_owned(), "line 2, column 1: this is not valid TOML: duplicate key"),
     ];
     for (text, expected) in cases.into_iter().chain(mistakes_of_commands()) {
-        let told = told(&text);
-        assert!(told.first().is_some_and(|told| told.starts_with(expected)), "{text}\n{told:#?}");
+        let messages = messages(&text);
+        assert!(messages.first().is_some_and(|message| message.starts_with(expected)), "{text}\n{messages:#?}");
     }
     let unknown = world::read(GOOD, Some("quik")).unwrap_err().to_string();
     assert_eq!(unknown, "there is no profile `quik`; did you mean `quick`?");

@@ -89,7 +89,7 @@ fn only_the_subjects_on_the_way_are_started_each_after_those_it_needs() {
 }
 
 #[test]
-fn a_path_through_a_forward_proxy_asks_it_for_the_subject_behind() {
+fn a_path_through_a_forward_proxy_requests_the_subject_behind_it() {
     let text = CACHE.replace("upstream = \"wiki\"\n", "").replace("to = \"edge\",", "to = \"edge\", for = \"wiki\",");
     let plan = plan(&text);
     let cached = trial(&plan, 2);
@@ -180,7 +180,7 @@ fn every_block_has_every_combination_once_and_one_twice_in_an_order_of_its_own()
 }
 
 #[test]
-fn all_trials_of_a_block_ask_the_same() {
+fn all_trials_of_a_block_have_the_same_seed() {
     let plan = plan(CACHE);
     let seed = |block, combination, replicate| plan.trial(&TrialKey { block, combination, replicate }).unwrap().seed;
     assert_eq!([seed(1, 0, 0), seed(1, 0, 1)], [seed(1, 3, 0); 2]);
@@ -378,7 +378,7 @@ reset = ["server.warm"]
 }
 
 #[test]
-fn a_search_may_ask_for_any_level_of_its_range() {
+fn a_search_may_try_any_level_of_its_range() {
     let text = r#"
 subject.server = { url = "http://127.0.0.1:1" }
 [workload.user]
@@ -513,7 +513,7 @@ fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
 
 /// Everything except the load, which only takes time here where its rate is given.
 #[test]
-fn how_long_counted_requests_take_is_told_where_it_is_known() {
+fn the_time_of_counted_requests_is_estimated_where_it_is_known() {
     let around = Duration::from_secs(6) + Duration::from_secs(6) / 2;
     for (load, each, requests) in [
         ("requests = 1000", Duration::ZERO, 1_000),
@@ -545,7 +545,7 @@ fn how_long_counted_requests_take_is_told_where_it_is_known() {
 }
 
 #[test]
-fn what_changes_nothing_is_told() {
+fn unused_factors_and_subjects_are_reported() {
     let text = "subject.s = { url = \"http://h\" }\nsubject.t = { url = \"http://i\" }\nworkload.u = { to = \"s\", request = \"/\" }\nfactor.size = [1, 2]\n";
     let expected = [
         "factor `size` changes nothing: $size is not used",

@@ -101,16 +101,16 @@ fn where_nothing_is_kept_nothing_is_emptied() {
 }
 
 #[test]
-fn what_lacks_is_told_with_the_subject_the_reset_and_the_remedy() {
+fn an_impossible_reset_is_reported_with_its_subject_and_the_remedy() {
     assert_eq!(
         problem(&EDGE.replace(MEMORY, "")),
         "line 12, column 9: `edge.cache` needs `cache_memory` in subject `edge`; write [subject.edge] cache_memory = …, or remove the reset"
     );
-    let told = problem(&with("config = \"edge.toml\""));
-    assert!(told.contains("`edge.cache` needs the token of subject `edge`"), "{told}");
-    assert!(told.contains("admin_token_file = \"FILE\"") && told.contains("openssl rand"), "{told}");
-    let told = problem(&EDGE.replace("edge.cache", "edge.cahce"));
-    assert!(told.contains("subject `edge` has no reset `cahce`; did you mean `cache`?"), "{told}");
-    let told = problem(&EDGE.replace("edge.cache", "wiki.cache"));
-    assert!(told.contains("subject `wiki` has no reset `cache`"), "{told}");
+    let message = problem(&with("config = \"edge.toml\""));
+    assert!(message.contains("`edge.cache` needs the token of subject `edge`"), "{message}");
+    assert!(message.contains("admin_token_file = \"FILE\"") && message.contains("openssl rand"), "{message}");
+    let message = problem(&EDGE.replace("edge.cache", "edge.cahce"));
+    assert!(message.contains("subject `edge` has no reset `cahce`; did you mean `cache`?"), "{message}");
+    let message = problem(&EDGE.replace("edge.cache", "wiki.cache"));
+    assert!(message.contains("subject `wiki` has no reset `cache`"), "{message}");
 }

@@ -103,9 +103,9 @@ fn of_measurements(question: &Question, judgement: &Judgement) -> (String, Strin
     let first = question.measures.first().map(|measure| measure.name.clone()).unwrap_or_default();
     let is_named = |comparison: &&Comparison| comparison.left.parse::<f64>().is_err();
     let of_first = || judgement.comparisons.iter().filter(|comparison| comparison.measure == first);
-    let told = of_first().find(is_named).or_else(|| of_first().next()).or(judgement.comparisons.first());
+    let shown = of_first().find(is_named).or_else(|| of_first().next()).or(judgement.comparisons.first());
     let has_value = judgement.tables.iter().any(|table| table.rows.iter().any(|row| row.center.is_some()));
-    let said = match told {
+    let said = match shown {
         Some(comparison) => comparison.sentence.clone(),
         None if has_value => "Only one combination of levels has trials that count: see its measurements.".to_owned(),
         None => "No data: no measure has a value.".to_owned(),

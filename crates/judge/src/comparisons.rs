@@ -55,11 +55,12 @@ pub(crate) fn compare_levels(
 /// Revokes verdicts that so many comparisons may well produce by chance. If all blocks are equal on both sides, nothing
 /// was tested.
 fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
-    let asks = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
-    let asked: Vec<&mut Comparison> = comparisons.iter_mut().filter(|comparison| asks(&comparison.effect)).collect();
-    let chances: Vec<f64> = asked.iter().filter_map(|comparison| comparison.effect.p).collect();
+    let is_tested = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
+    let tested: Vec<&mut Comparison> =
+        comparisons.iter_mut().filter(|comparison| is_tested(&comparison.effect)).collect();
+    let chances: Vec<f64> = tested.iter().filter_map(|comparison| comparison.effect.p).collect();
     let rates = false_discovery_rates(&chances);
-    for (comparison, rate) in asked.into_iter().zip(rates) {
+    for (comparison, rate) in tested.into_iter().zip(rates) {
         comparison.effect.p_discovery = Some(rate);
         if comparison.verdict == Verdict::Supported && rate > 1.0 - look.confidence() + 1e-9 {
             // The confidence required of the only comparison that differs.
@@ -113,17 +114,17 @@ fn pairs_of_levels(
 }
 
 pub(crate) fn verdict_of(effect: &Effect, look: &Look) -> Verdict {
-    let standing = IntervalPosition::new(effect, look);
+    let position = IntervalPosition::new(effect, look);
     if effect.center.is_none() {
         Verdict::NoData
-    } else if standing.is_equal() {
+    } else if position.is_equal() {
         Verdict::PracticallyEqual
-    } else if standing.is_below() || standing.is_above() {
+    } else if position.is_below() || position.is_above() {
         Verdict::Supported
-    } else if standing.is_within_noise() {
+    } else if position.is_within_noise() {
         Verdict::Undecided { more_blocks: None }
     } else {
-        Verdict::Undecided { more_blocks: standing.more_blocks(1) }
+        Verdict::Undecided { more_blocks: position.more_blocks(1) }
     }
 }
 

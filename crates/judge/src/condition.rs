@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_does_not_matter_where_the_rest_decides() {
+    fn a_missing_value_does_not_matter_where_the_rest_decides() {
         let (yes, no) = (|| is(Quantity::ErrorShare, "user", 0.01), || is(Quantity::Rate, "user", 200.0));
         let unknown = || is(Quantity::Rate, "nobody", 1.0);
         let met = |condition: &Condition| is_met(condition, &record());

@@ -190,7 +190,7 @@ fn is_exact(claim: &Claim) -> bool {
 }
 
 fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
-    let standing = IntervalPosition::new(effect, look);
+    let position = IntervalPosition::new(effect, look);
     let nothing = if effect.scale == crate::judgement::Scale::Ratio { 1.0 } else { 0.0 };
     let center = effect.center.unwrap_or(nothing);
     let is_unequal = if nothing == 0.0 {
@@ -199,33 +199,33 @@ fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
         center.max(1.0 / center) > 1.0 + effect.equal_within
     };
     let (p, is_adverse) = match relation {
-        Relation::Less => (standing.p_of_direction(), center > nothing),
-        Relation::Greater => (standing.p_of_direction(), center < nothing),
-        Relation::Equal => (standing.p_of_equality(), is_unequal),
-        Relation::Different => (standing.p_of_equality(), !is_unequal),
+        Relation::Less => (position.p_of_direction(), center > nothing),
+        Relation::Greater => (position.p_of_direction(), center < nothing),
+        Relation::Equal => (position.p_of_equality(), is_unequal),
+        Relation::Different => (position.p_of_equality(), !is_unequal),
     };
     Kind::Tested { p, is_adverse }
 }
 
 fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
-    let standing = IntervalPosition::new(effect, look);
+    let position = IntervalPosition::new(effect, look);
     let is_likely = effect.p_holm.is_some_and(|p| p <= 1.0 - look.confidence() + 1e-9);
     let is_limit = claim.left.is_constant() || claim.right.is_constant();
     let (supports, refutes) = match claim.relation {
-        Relation::Less => (standing.is_below(), standing.is_above()),
-        Relation::Greater => (standing.is_above(), standing.is_below()),
-        Relation::Equal => (standing.is_equal(), standing.is_beyond_equal()),
-        Relation::Different => (standing.is_beyond_equal(), standing.is_equal()),
+        Relation::Less => (position.is_below(), position.is_above()),
+        Relation::Greater => (position.is_above(), position.is_below()),
+        Relation::Equal => (position.is_equal(), position.is_beyond_equal()),
+        Relation::Different => (position.is_beyond_equal(), position.is_equal()),
     };
     let has_direction = matches!(claim.relation, Relation::Less | Relation::Greater);
     match () {
         // Two measured values may certainly differ, and yet by nothing that matters; a limit remains a limit.
-        () if has_direction && !is_limit && standing.is_equal() => Verdict::PracticallyEqual,
+        () if has_direction && !is_limit && position.is_equal() => Verdict::PracticallyEqual,
         () if supports && is_likely => Verdict::Supported,
         () if refutes && is_likely => Verdict::Refuted,
-        () if has_direction && standing.is_equal() && !supports && !refutes => Verdict::PracticallyEqual,
-        () if standing.is_within_noise() => Verdict::Undecided { more_blocks: None },
-        () => Verdict::Undecided { more_blocks: standing.more_blocks(hypotheses) },
+        () if has_direction && position.is_equal() && !supports && !refutes => Verdict::PracticallyEqual,
+        () if position.is_within_noise() => Verdict::Undecided { more_blocks: None },
+        () => Verdict::Undecided { more_blocks: position.more_blocks(hypotheses) },
     }
 }
 
@@ -290,10 +290,10 @@ fn why_undecided(effect: &Effect, look: &Look) -> Option<String> {
             if blocks == 1 { "is" } else { "are" }
         ));
     }
-    let standing = IntervalPosition::new(effect, look);
-    if standing.is_within_noise() {
+    let position = IntervalPosition::new(effect, look);
+    if position.is_within_noise() {
         return Some("two trials of the same combination (A/A) differ by as much".to_owned());
     }
-    let is_alone = standing.is_below() || standing.is_above();
+    let is_alone = position.is_below() || position.is_above();
     is_alone.then(|| "significant on its own, but not after correction for the number of hypotheses".to_owned())
 }

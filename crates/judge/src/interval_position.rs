@@ -139,29 +139,29 @@ mod tests {
     fn a_clear_effect_is_believed_from_five_blocks_on() {
         for count in [5, 6] {
             let (clear, look) = effect(&LOW[..count], Some(1.05));
-            let standing = IntervalPosition::new(&clear, &look);
-            assert!(standing.is_below() && standing.is_beyond_equal() && standing.p_of_direction() < 0.001);
+            let position = IntervalPosition::new(&clear, &look);
+            assert!(position.is_below() && position.is_beyond_equal() && position.p_of_direction() < 0.001);
         }
         for (count, more) in [(4, 1), (1, 4)] {
             let (few, look) = effect(&LOW[..count], Some(1.05));
-            let standing = IntervalPosition::new(&few, &look);
-            assert!(!standing.is_sure() && !standing.is_below());
-            assert_eq!((standing.more_blocks(1), standing.p_of_direction()), (Some(more), 1.0));
+            let position = IntervalPosition::new(&few, &look);
+            assert!(!position.is_sure() && !position.is_below());
+            assert_eq!((position.more_blocks(1), position.p_of_direction()), (Some(more), 1.0));
         }
     }
 
     #[test]
     fn an_effect_below_the_floor_is_noise() {
         let (noisy, look) = effect(&LOW, Some(1.3));
-        let standing = IntervalPosition::new(&noisy, &look);
-        assert!(!standing.is_below() && !standing.is_above() && standing.is_within_noise());
+        let position = IntervalPosition::new(&noisy, &look);
+        assert!(!position.is_below() && !position.is_above() && position.is_within_noise());
     }
 
     #[test]
     fn small_effects_are_equal_and_not_beyond() {
         let (small, look) = effect(&[1.001, 1.004, 0.999, 1.002, 1.003, 1.0], None);
-        let standing = IntervalPosition::new(&small, &look);
-        assert!(standing.is_equal() && !standing.is_beyond_equal());
-        assert!(standing.p_of_equality() < 0.05);
+        let position = IntervalPosition::new(&small, &look);
+        assert!(position.is_equal() && !position.is_beyond_equal());
+        assert!(position.p_of_equality() < 0.05);
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_says_nothing_it_is_not_asked() {
+    fn the_law_is_not_checked_where_it_does_not_apply() {
         assert_eq!(law_of(1, "x", &workload(50, 100, 10e6)), None, "too few answers");
         let open = WorkloadRecord { offered_rate: Some(5_000.0), ..workload(50, 50_000, 10e6) };
         assert_eq!(law_of(1, "x", &open), None, "an open loop has no users");

@@ -192,8 +192,8 @@ impl<'a> Reader<'a> {
 
     fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
         // The name of a workload refers to the subject that it loads in this trial.
-        let asked = || self.record.subjects.get(&self.record.workloads.get(name)?.subject);
-        self.record.subjects.get(name).or_else(asked).ok_or_else(|| Lack::NoSubject(name.to_owned()))
+        let via_workload = || self.record.subjects.get(&self.record.workloads.get(name)?.subject);
+        self.record.subjects.get(name).or_else(via_workload).ok_or_else(|| Lack::NoSubject(name.to_owned()))
     }
 
     fn generator(&self, of: &str) -> Result<&'a SubjectRecord, Lack> {
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_no_zero() {
+    fn a_missing_value_is_not_zero() {
         let mut record = record();
         assert_eq!(lack(&record, Quantity::Rate, "crowd"), Lack::NoWorkload("crowd".into()));
         assert_eq!(lack(&record, Quantity::Memory, "edge"), Lack::NoSubject("edge".into()));

@@ -307,16 +307,16 @@ pub(crate) fn p_above(first: &[f64], second: &[f64], bound: f64, questions: usiz
 /// discovery rate.
 fn correct_for_number(rows: &mut [Drafted], rules: &CompareRules) {
     let varies = |row: &Drafted| row.before.iter().chain(&row.after).any(|value| Some(value) != row.before.first());
-    let asked: Vec<usize> =
+    let tested: Vec<usize> =
         (0..rows.len()).filter(|&index| rows[index].lack.is_none() && varies(&rows[index])).collect();
     let by_chance = |&index: &usize| {
         let row = &rows[index];
-        let p = |first, second| p_above(first, second, 0.0, asked.len(), rules.confidence).unwrap_or(1.0);
+        let p = |first, second| p_above(first, second, 0.0, tested.len(), rules.confidence).unwrap_or(1.0);
         (2.0 * p(&row.after, &row.before).min(p(&row.before, &row.after))).min(1.0)
     };
-    let chances: Vec<f64> = asked.iter().map(by_chance).collect();
+    let chances: Vec<f64> = tested.iter().map(by_chance).collect();
     let rates = false_discovery_rates(&chances);
-    for ((&index, p), rate) in asked.iter().zip(chances).zip(rates) {
+    for ((&index, p), rate) in tested.iter().zip(chances).zip(rates) {
         (rows[index].row.p, rows[index].row.p_discovery) = (Some(p), Some(rate));
     }
     for row in rows {

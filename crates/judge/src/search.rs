@@ -85,7 +85,7 @@ pub struct Search<'a> {
 /// What remains to be found out.
 enum State {
     /// The outcome of this level is not yet certain.
-    Ask(f64),
+    Open(f64),
     /// A longer trial is needed.
     Confirm(f64),
     /// The search is complete.
@@ -116,7 +116,7 @@ impl<'a> Search<'a> {
     #[must_use]
     pub fn next(&self) -> Next {
         match self.state() {
-            State::Ask(level) => Next::Try { level, length: self.question.trial, is_confirmation: false },
+            State::Open(level) => Next::Try { level, length: self.question.trial, is_confirmation: false },
             State::Confirm(level) => Next::Try { level, length: self.question.confirmation, is_confirmation: true },
             State::Found { .. } => Next::Done,
         }
@@ -164,22 +164,22 @@ impl<'a> Search<'a> {
         if let Some(high) = fails_at
             && !votes.is_settled(high)
         {
-            return State::Ask(high);
+            return State::Open(high);
         }
         // An abandoned level bounds the search like a failing one, but proves nothing.
         let wall = self.abandoned().first().copied().filter(|&wall| fails_at.is_none_or(|high| wall < high));
         match (holds_at, wall.or(fails_at)) {
-            (None, None) => State::Ask(self.question.from),
+            (None, None) => State::Open(self.question.from),
             (None, Some(_)) if wall.is_some() => State::Found { is_confirmed: false },
             (None, Some(high)) => self.confirm_one(high, true),
             (Some(low), None) => match self.above(low) {
-                Some(level) => State::Ask(level),
+                Some(level) => State::Open(level),
                 None if votes.is_settled(low) => self.confirm_one(low, false),
-                None => State::Ask(low),
+                None => State::Open(low),
             },
             (Some(low), Some(high)) => match self.between(low, high) {
-                Some(level) => State::Ask(level),
-                None if !votes.is_settled(low) => State::Ask(low),
+                Some(level) => State::Open(level),
+                None if !votes.is_settled(low) => State::Open(low),
                 None if wall.is_some() => self.confirm_one(low, false),
                 None => self.confirm_both(low, high),
             },

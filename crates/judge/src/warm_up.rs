@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_most_trials_have_is_a_warm_up_and_what_few_have_is_not() {
+    fn a_start_that_most_trials_have_is_a_warm_up_and_one_of_few_is_not() {
         let most: Vec<TrialRecord> = (1..=6).map(|number| trial(number, number % 3 > 0, 100.0)).collect();
         assert!(matches!(agree_on_warm_ups(&most), Cow::Borrowed(_)));
         let few: Vec<TrialRecord> = (1..=6).map(|number| trial(number, number == 4, 100.0)).collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_stays_as_it_is() {
+    fn an_unreadable_histogram_stays_as_it_is() {
         let mut records: Vec<TrialRecord> = (1..=6).map(|number| trial(number, number == 4, 100.0)).collect();
         records[3].workloads.get_mut("user").unwrap().response.histogram.clear();
         assert_eq!(agree_on_warm_ups(&records).as_ref(), records.as_slice());

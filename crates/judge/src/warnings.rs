@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_experiment::expression::Unit;
-use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, standing};
+use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, last_attempts};
 use breme_stats::BLOCKS_MIN;
 
 use crate::effect::typical;
@@ -33,22 +33,22 @@ const NOT_STEADY: &str = "not steady (they count)";
 const FAILED: &str = "failed";
 
 pub(crate) fn count_trials(question: &Question, records: &[TrialRecord]) -> TrialCounts {
-    let standing: Vec<&TrialRecord> = standing(records).collect();
-    let number = |which: fn(&TrialRecord) -> bool| standing.iter().filter(|record| which(record)).count() as u32;
+    let last_attempts: Vec<&TrialRecord> = last_attempts(records).collect();
+    let number = |which: fn(&TrialRecord) -> bool| last_attempts.iter().filter(|record| which(record)).count() as u32;
     let mut by_block: BTreeMap<u32, u32> = BTreeMap::new();
-    for record in standing.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
+    for record in last_attempts.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
         *by_block.entry(record.block).or_default() += 1;
     }
     let each = question.trials.checked_div(question.blocks).unwrap_or_default().max(1);
     let is_valid = |record: &TrialRecord| record.end == TrialEnd::Complete && record.invalid_reasons.is_empty();
     TrialCounts {
         planned: question.trials,
-        run: standing.len() as u32,
-        repeated: (records.len() - standing.len()) as u32,
+        run: last_attempts.len() as u32,
+        repeated: (records.len() - last_attempts.len()) as u32,
         counted: number(TrialRecord::counts),
         failed: number(|record| record.end != TrialEnd::Complete),
         invalid: number(|record| record.end == TrialEnd::Complete && !record.invalid_reasons.is_empty()),
-        unsteady: standing.iter().filter(|record| is_valid(record) && record.is_unsteady()).count() as u32,
+        unsteady: last_attempts.iter().filter(|record| is_valid(record) && record.is_unsteady()).count() as u32,
         blocks: by_block.values().filter(|&&counted| counted >= each).count() as u32,
     }
 }
@@ -65,8 +65,8 @@ pub(crate) fn warnings(
     if let Some((text, is_one_sided)) = again {
         if is_one_sided { warnings.push(text) } else { notes.push(text) }
     }
-    let standing: Vec<&TrialRecord> = standing(records).collect();
-    let records = standing.as_slice();
+    let last_attempts: Vec<&TrialRecord> = last_attempts(records).collect();
+    let records = last_attempts.as_slice();
     warnings.extend(reasons(FAILED, records, |record| match &record.end {
         TrialEnd::Complete => Vec::new(),
         TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
@@ -119,7 +119,7 @@ fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
 
 /// How many were repeated, and whether most of them were of one combination: its results are a selection.
 fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
-    let again: Vec<&TrialRecord> = standing(records).filter(|record| record.repeat > 0).collect();
+    let again: Vec<&TrialRecord> = last_attempts(records).filter(|record| record.repeat > 0).collect();
     let times = records.iter().filter(|record| record.repeat > 0).count();
     let counted = again.iter().filter(|record| record.counts()).count();
     let mut of_combination: BTreeMap<u32, Vec<&TrialRecord>> = BTreeMap::new();
@@ -154,9 +154,9 @@ fn reasons(kind: &str, records: &[&TrialRecord], of: impl Fn(&TrialRecord) -> Ve
     }
     let mut sorted: Vec<(&str, usize)> = frequent.into_values().collect();
     sorted.sort_by_key(|&(_, number)| std::cmp::Reverse(number));
-    let told: Vec<String> =
+    let frequent_reasons: Vec<String> =
         sorted.iter().take(REASONS_MAX).map(|(reason, number)| format!("{reason} ({number}×)")).collect();
-    (!each.is_empty()).then(|| format!("{} {kind}: {}.", count(each.len(), "trial"), told.join("; ")))
+    (!each.is_empty()).then(|| format!("{} {kind}: {}.", count(each.len(), "trial"), frequent_reasons.join("; ")))
 }
 
 fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {

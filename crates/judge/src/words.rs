@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_limit_does_not_read_like_it() {
+    fn a_value_that_is_not_the_limit_does_not_read_like_it() {
         assert_eq!(amount_beside(500.0, 499.97, Unit::Plain), "499.97");
         assert_eq!(amount_beside(500.0, 412.97, Unit::Plain), "413");
         assert_eq!(amount_beside(1.0, 0.999_8, Unit::Share), "99.98 %");

@@ -113,7 +113,8 @@ impl Check {
                 .err()
                 .map(|problem| format!("nothing accepts connections there: {problem}; start it first")),
             Self::Files { command, arguments } => {
-                let arguments: Vec<String> = arguments.iter().map(|text| placeholder::stand_in(text)).collect();
+                let arguments: Vec<String> =
+                    arguments.iter().map(|text| placeholder::fill_with_dummies(text)).collect();
                 check_files(command, &arguments).err()
             }
         }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_may_stand_where_a_number_stands() {
+    fn a_factor_may_replace_a_number() {
         let schema = serde_json::to_value(schema(&Roles::default())).unwrap();
         let keep_alive = &schema["$defs"]["Workload"]["properties"]["keep_alive"];
         assert_eq!(keep_alive["anyOf"][1]["pattern"], "^\\$", "{keep_alive:#}");

@@ -51,7 +51,7 @@ impl Document {
             }
         }
         let files = Files { known: RefCell::new(self.files.clone()), read: None };
-        let (mut collector, mut used, mut asked) = (Collector::new(""), BTreeSet::new(), BTreeSet::new());
+        let (mut collector, mut used, mut requested) = (Collector::new(""), BTreeSet::new(), BTreeSet::new());
         let mut resolver = Resolver {
             tree: &self.tree,
             roles: &self.roles,
@@ -61,7 +61,7 @@ impl Document {
             check: None,
             restart: RestartText::Block,
             used: &mut used,
-            asked: &mut asked,
+            requested: &mut requested,
             collector: &mut collector,
         };
         match resolver.resolve() {

@@ -59,12 +59,12 @@ impl Resolver<'_, '_> {
             within: self.positive(file.within.as_ref()),
             server_count: file.server_count.as_ref().map(|count| count.value.clone()),
         };
-        let asked_for = route.behind.as_ref().unwrap_or(&route.subject);
+        let requested_subject = route.behind.as_ref().unwrap_or(&route.subject);
         let spec = WorkloadSpec {
             name: entry.key.clone(),
             path: route.name.clone(),
             subject: route.subject.clone(),
-            url: format!("${{{asked_for}.url}}"),
+            url: format!("${{{requested_subject}.url}}"),
             is_background: false,
             requests: None,
             spread: None,

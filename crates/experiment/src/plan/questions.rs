@@ -174,7 +174,7 @@ impl Questions<'_> {
         &mut self,
         texts: &[At<String>],
         resolved: Option<&Resolved>,
-        asked_count: usize,
+        requested_count: usize,
         has_faults: bool,
     ) -> Vec<PlanMeasure> {
         let mut measures: Vec<PlanMeasure> = Vec::new();
@@ -204,7 +204,7 @@ impl Questions<'_> {
         measures.extend(named);
         measures.extend(
             resolved
-                .map(|resolved| standard_measures(resolved, &self.vocabulary, asked_count, has_faults))
+                .map(|resolved| standard_measures(resolved, &self.vocabulary, requested_count, has_faults))
                 .unwrap_or_default(),
         );
         measures
@@ -486,7 +486,7 @@ impl Questions<'_> {
 fn standard_measures(
     resolved: &Resolved,
     vocabulary: &Vocabulary,
-    asked_count: usize,
+    requested_count: usize,
     has_faults: bool,
 ) -> Vec<PlanMeasure> {
     let time = |figure| Quantity::Time { kind: TimeKind::Response, figure };
@@ -503,7 +503,7 @@ fn standard_measures(
     measures.retain(|(quantity, workload)| vocabulary.is_captured(workload, quantity));
     let started = resolved.subjects.iter().filter(|subject| !matches!(subject.kind, SubjectKind::External));
     let mut started: Vec<&str> = started.map(|subject| subject.name.as_str()).collect();
-    if asked_count > resolved.workloads.len() {
+    if requested_count > resolved.workloads.len() {
         let in_front = resolved.workloads.iter().filter(|workload| !workload.is_background);
         started = in_front.map(|workload| workload.name.as_str()).collect();
     }

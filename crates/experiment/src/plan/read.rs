@@ -200,7 +200,7 @@ fn read_profile(
     if !document.unreadable_factors.is_empty() {
         return None; // what is asked may name any factor
     }
-    plan.ask(file?, &document, &left_out, &resolved, collector);
+    plan.read_questions(file?, &document, &left_out, &resolved, collector);
     if plan.hypotheses.is_empty() {
         // There is no verdict that could end it.
         plan.blocks.most = plan.blocks.least;
@@ -285,7 +285,7 @@ struct AllResolved {
     /// Some combination has faults.
     has_faults: bool,
     used: BTreeSet<String>,
-    asked: BTreeSet<String>,
+    requested: BTreeSet<String>,
     is_whole: bool,
 }
 
@@ -299,8 +299,13 @@ fn resolve_all(
     collector: &mut Collector,
 ) -> AllResolved {
     let before = collector.count();
-    let mut all =
-        AllResolved { first: None, has_faults: false, used: BTreeSet::new(), asked: BTreeSet::new(), is_whole: true };
+    let mut all = AllResolved {
+        first: None,
+        has_faults: false,
+        used: BTreeSet::new(),
+        requested: BTreeSet::new(),
+        is_whole: true,
+    };
     let ends: Vec<[(String, Node); 2]> = document.factors.iter().filter_map(range_ends).collect();
     for combination in combinations {
         for end in 0..if ends.is_empty() { 1 } else { 2 } {
@@ -324,7 +329,7 @@ fn resolve_all(
                 check: Some(surroundings.check),
                 restart: RestartText::Block,
                 used: &mut all.used,
-                asked: &mut all.asked,
+                requested: &mut all.requested,
                 collector,
             }
             .resolve();
@@ -353,7 +358,7 @@ impl AllResolved {
         }
         let factors = document.factor_names.iter().filter(|name| !self.used.contains(*name));
         let factors = factors.map(|name| format!("factor `{name}` changes nothing: ${name} is not used"));
-        let subjects = document.subjects.iter().filter(|name| !self.asked.contains(*name));
+        let subjects = document.subjects.iter().filter(|name| !self.requested.contains(*name));
         factors
             .chain(subjects.map(|name| format!("subject `{name}` is never started: no workload or subject uses it")))
             .collect()
@@ -362,7 +367,7 @@ impl AllResolved {
 
 impl Plan {
     /// Reads the questions.
-    fn ask(
+    fn read_questions(
         &mut self,
         file: file::File,
         document: &Document,
@@ -385,7 +390,7 @@ impl Plan {
             collector,
         };
         questions.named(&file.measure.0);
-        self.measures = questions.measures(&file.measures.0, first, resolved.asked.len(), resolved.has_faults);
+        self.measures = questions.measures(&file.measures.0, first, resolved.requested.len(), resolved.has_faults);
         self.hypotheses = questions.hypotheses(&file.hypothesis);
         self.published = questions.published(&file.published);
         self.models = questions.models(&file.model);

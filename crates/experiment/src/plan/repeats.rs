@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_tried_again_in_turn_and_not_for_ever() {
+    fn invalid_trials_are_repeated_in_turn_and_not_for_ever() {
         let mut records = vec![good(1, 1, 0, 0), invalid(2, 1, 2, 0), invalid(3, 1, 1, 0)];
         assert_eq!(next(&records, 1, 0), None, "nobody wants it");
         assert_eq!(next(&records, 1, 2), Some((2, 1)), "the one that was run first");

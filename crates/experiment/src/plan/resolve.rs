@@ -69,10 +69,11 @@ impl<'a> Resolver<'a, '_> {
         let design = design?;
         let resets = subjects.as_ref().map(|subjects| self.resets(&design.resets, subjects));
         let (subjects, workloads, resets) = (subjects?, workloads?, resets?);
-        let asked = workloads.iter().filter(|(spec, _)| spec.connections > 0);
-        let asked: Vec<String> = asked.flat_map(|(spec, subject)| named_in(spec).chain([subject.clone()])).collect();
-        self.asked.extend(asked.iter().cloned());
-        let subjects = self.in_order(&subjects, &asked)?;
+        let requested = workloads.iter().filter(|(spec, _)| spec.connections > 0);
+        let requested: Vec<String> =
+            requested.flat_map(|(spec, subject)| named_in(spec).chain([subject.clone()])).collect();
+        self.requested.extend(requested.iter().cloned());
+        let subjects = self.in_order(&subjects, &requested)?;
         let resets = resets.into_iter().filter(|reset| subjects.iter().any(|subject| subject.name == reset.subject));
         let resets = resets.collect();
         let workloads: Vec<WorkloadSpec> = workloads.into_iter().map(|(spec, _)| spec).collect();
@@ -191,8 +192,8 @@ impl<'a> Resolver<'a, '_> {
 
     /// The subjects that get requests and those that they need, each after those that it needs; and, unless that is a
     /// cycle, after those whose ports it names.
-    fn in_order(&mut self, subjects: &[Subject], asked: &[String]) -> Option<Vec<SubjectSpec>> {
-        let mut needed: BTreeSet<String> = asked.iter().cloned().collect();
+    fn in_order(&mut self, subjects: &[Subject], requested: &[String]) -> Option<Vec<SubjectSpec>> {
+        let mut needed: BTreeSet<String> = requested.iter().cloned().collect();
         while let Some(more) = subjects
             .iter()
             .filter(|subject| needed.contains(&subject.spec.name))
@@ -219,7 +220,7 @@ impl<'a> Resolver<'a, '_> {
             };
             ready.push(waiting.remove(index));
         }
-        self.asked.extend(needed.iter().cloned());
+        self.requested.extend(needed.iter().cloned());
         Some(
             ready
                 .into_iter()

@@ -40,7 +40,7 @@ pub(super) struct Resolver<'a, 'b> {
     pub restart: RestartText,
     /// Factors in use, and subjects with requests.
     pub used: &'b mut BTreeSet<String>,
-    pub asked: &'b mut BTreeSet<String>,
+    pub requested: &'b mut BTreeSet<String>,
     pub collector: &'b mut Collector,
 }
 
@@ -90,7 +90,8 @@ impl Resolver<'_, '_> {
     }
 
     pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
-        let arguments: Vec<String> = arguments.iter().map(|argument| placeholder::stand_in(argument)).collect();
+        let arguments: Vec<String> =
+            arguments.iter().map(|argument| placeholder::fill_with_dummies(argument)).collect();
         if let Some(Err(problem)) = self.check.map(|check| check(role, &arguments)) {
             self.collector.note(span, format!("`breme {role}` would not start: {problem}"));
         }

@@ -98,11 +98,11 @@ impl Resolver<'_, '_> {
         let mut files = BTreeMap::new();
         let target = self.target(entry, &file, &mut files);
         let mut arguments = self.arguments(&file, route, target.as_ref(), &mut files);
-        let asked_for = route.behind.as_ref().unwrap_or(&route.subject);
+        let requested_subject = route.behind.as_ref().unwrap_or(&route.subject);
         let url = match file.hosts.0.first() {
             Some(host) => host.value.clone(),
             None if file.targets.is_some() => String::new(),
-            None => format!("${{{asked_for}.url}}"),
+            None => format!("${{{requested_subject}.url}}"),
         };
         let url = url + target.as_ref().map_or("", |request| request.target.as_str());
         let spec = WorkloadSpec {

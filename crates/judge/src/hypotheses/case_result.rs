@@ -132,8 +132,8 @@ impl<'a> Shape<'a> {
 }
 
 /// `12 ms (10 ms to 13 ms)`.
-fn between(numbers: [f64; 3], told: impl Fn(f64) -> String) -> String {
-    let [center, low, high] = numbers.map(told);
+fn between(numbers: [f64; 3], describe: impl Fn(f64) -> String) -> String {
+    let [center, low, high] = numbers.map(describe);
     if low == high { center } else { format!("{center} ({low} to {high})") }
 }
 
@@ -195,17 +195,17 @@ const fn turned(relation: Relation) -> Relation {
     }
 }
 
-fn claimed(relation: Relation, told: &str, unit: Unit, effect: &Effect) -> String {
+fn claimed(relation: Relation, value: &str, unit: Unit, effect: &Effect) -> String {
     let within = (effect.equal_within > 0.0).then(|| match effect.scale {
         Scale::Ratio => amount(effect.equal_within, Unit::Share),
         Scale::Difference => amount(effect.equal_within, unit),
     });
     match (relation, within) {
-        (Relation::Less, _) => format!("less than {told}"),
-        (Relation::Greater, _) => format!("more than {told}"),
-        (Relation::Equal, Some(within)) => format!("{told}, within {within}"),
-        (Relation::Equal, None) => format!("exactly {told}"),
-        (Relation::Different, Some(within)) => format!("not {told}, by more than {within}"),
-        (Relation::Different, None) => format!("not {told}"),
+        (Relation::Less, _) => format!("less than {value}"),
+        (Relation::Greater, _) => format!("more than {value}"),
+        (Relation::Equal, Some(within)) => format!("{value}, within {within}"),
+        (Relation::Equal, None) => format!("exactly {value}"),
+        (Relation::Different, Some(within)) => format!("not {value}, by more than {within}"),
+        (Relation::Different, None) => format!("not {value}"),
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct VerdictText {
 pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> VerdictText {
     let head = head_of(verdict);
     let same: Vec<&Case> = cases.iter().filter(|case| head_of(case.verdict) == head).collect();
-    let Some(case) = telling(verdict, &same) else {
+    let Some(case) = quoted_case(verdict, &same) else {
         return VerdictText { sentence: format!("{head}."), ..VerdictText::default() };
     };
     let share = share(same.len(), cases.len());
@@ -65,7 +65,7 @@ fn head_of(verdict: Verdict) -> &'static str {
 }
 
 /// The case to quote: the clearest that refutes, or the least clear that supports.
-fn telling<'a>(verdict: Verdict, same: &[&'a Case]) -> Option<&'a Case> {
+fn quoted_case<'a>(verdict: Verdict, same: &[&'a Case]) -> Option<&'a Case> {
     same.iter().copied().min_by(|one, other| {
         let (one, other) = (strength(&one.effect), strength(&other.effect));
         if verdict == Verdict::Refuted { other.total_cmp(&one) } else { one.total_cmp(&other) }

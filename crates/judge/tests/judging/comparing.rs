@@ -44,7 +44,7 @@ fn compared(blocks: u32, seed: u64, rules: &CompareRules, slower: impl Fn(&Level
 }
 
 #[test]
-fn what_is_slower_is_worse_and_what_is_faster_passes() {
+fn a_slower_run_is_worse_and_a_faster_one_passes() {
     let rules = gate(&["mean(user)"], 0.05);
     let worse = compared(8, 1, &rules, |levels| if levels["path"] == "cached" { 1.3 } else { 1.0 });
     assert_eq!(worse.verdict, GateVerdict::Worse);
@@ -230,10 +230,10 @@ fn few_blocks_and_nothing_in_common_give_no_verdict() {
     );
     assert_eq!((comparison.verdict, comparison.rows.len()), (GateVerdict::NoVerdict, 0));
     assert!(comparison.sentence.contains("no combination of levels in common"), "{}", comparison.sentence);
-    let told = comparison.warnings.join(" ");
+    let warnings = comparison.warnings.join(" ");
     for part in ["number of processors differs: 0 → 8", "version of `site` differs: unknown → nginx 1.28", "plans"]
     {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(warnings.contains(part), "{part}: {warnings}");
     }
 }
 

@@ -43,7 +43,7 @@ fn best(models: &[ModelOutcome]) -> &ModelOutcome {
 }
 
 #[test]
-fn contention_is_told_from_coherency() {
+fn contention_is_distinguished_from_coherency() {
     let question = question(&ModelKind::Growth, vec![factor("users", &USERS)]);
     let amdahl = judge(&question, &ladder(|users| 100.0 * users / (1.0 + 0.05 * (users - 1.0))));
     let found = best(&amdahl.models);
@@ -84,7 +84,7 @@ fn demands_at_low_load_foretell_the_high_load() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_a_model_is_told() {
+fn obstacles_to_a_model_are_reported() {
     let growth = || ModelKind::Growth;
     let named = judge(&question(&growth(), vec![factor("users", &["few", "many"])]), &[]);
     assert!(named.models.is_empty() && named.warnings.iter().any(|warning| warning.contains("`few` is not a number")));

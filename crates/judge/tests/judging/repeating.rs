@@ -65,7 +65,7 @@ fn is_called_different(judgement: &Judgement, _: &[TrialRecord]) -> bool {
 }
 
 #[test]
-fn what_is_the_same_is_not_called_different_because_trials_were_run_again() {
+fn equal_levels_are_not_called_different_because_trials_were_repeated() {
     for invalid in [Invalid::ByChance, Invalid::OfTheOdd, Invalid::OfTheSlow, Invalid::OfOne] {
         let kinds = KINDS.into_iter().chain([Noise::Trend]);
         let wrong: Vec<f64> = kinds.map(|noise| share(noise, invalid, REPEATS, 1.0, is_called_different)).collect();
@@ -78,7 +78,7 @@ fn what_is_the_same_is_not_called_different_because_trials_were_run_again() {
 
 /// Three of ten trials are lost, or every other one of one of the two: with gaps many effects would be lost too.
 #[test]
-fn what_is_different_is_found_though_trials_are_invalid() {
+fn a_difference_is_found_though_trials_are_invalid() {
     for invalid in [Invalid::ByChance, Invalid::OfOne] {
         let [holes, again] =
             [0, REPEATS].map(|repeats| share(Noise::Normal, invalid, repeats, 1.05, is_called_different));
@@ -98,7 +98,7 @@ fn the_number_of_repeats_is_bounded() {
 }
 
 #[test]
-fn the_last_attempt_stands_and_the_others_are_told() {
+fn the_last_attempt_counts_and_the_others_are_reported() {
     let experiment = two(Noise::Normal);
     let of_new = |levels: &Levels, _| if levels["build"] == "new" { 0.7 } else { 0.0 };
     let records = experiment.run_with_invalid(3, |_| 0.01, REPEATS, of_new);
@@ -106,10 +106,10 @@ fn the_last_attempt_stands_and_the_others_are_told() {
     let repeated = records.iter().filter(|record| record.repeat > 0).count() as u32;
     assert_eq!((judgement.trials.run, judgement.trials.repeated), (30, repeated));
     assert_eq!(judgement.trials.counted + judgement.trials.invalid, 30);
-    let told = judgement.warnings.iter().find(|warning| warning.contains("repeated at the end")).unwrap();
-    assert!(told.contains("were of build=new, so its results may be biased"), "{told}");
+    let warning = judgement.warnings.iter().find(|warning| warning.contains("repeated at the end")).unwrap();
+    assert!(warning.contains("were of build=new, so its results may be biased"), "{warning}");
     // Without the repeats in vain, nothing else differs.
-    let last: Vec<TrialRecord> = breme_experiment::record::standing(&records).cloned().collect();
+    let last: Vec<TrialRecord> = breme_experiment::record::last_attempts(&records).cloned().collect();
     let alone = judge(&experiment.question, &last);
     assert_eq!((&alone.comparisons, &alone.tables), (&judgement.comparisons, &judgement.tables));
 }

@@ -149,7 +149,7 @@ fn a_system_that_does_not_recover_is_noticed() {
 }
 
 #[test]
-fn what_the_generator_cannot_offer_is_no_failure() {
+fn a_level_that_the_generator_cannot_offer_is_no_failure() {
     let wall = |level: f64, _: bool, _: &[SearchStep]| (level < 300.0).then_some(false);
     let outcome = run(&question(1.0, 1_000.0, true), wall);
     assert_eq!(outcome.fails_at, None);

@@ -59,7 +59,7 @@ fn intervals_of_runs_that_ended_early_hold_the_truth() {
 }
 
 #[test]
-fn what_is_equal_is_called_equal_before_the_last_block() {
+fn equal_levels_are_called_equal_before_the_last_block() {
     let runs = all(Noise::Normal, 0.01, 1.0, 100);
     let equal = share(&runs, |run| run.verdict == Verdict::PracticallyEqual && run.blocks < MOST);
     assert!(equal >= 0.9, "{equal}");

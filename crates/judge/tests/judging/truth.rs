@@ -134,8 +134,8 @@ fn alike_is_said_of_what_is_alike() {
 
 /// The number of blocks suggested for an undecided comparison usually decides it.
 #[test]
-fn the_blocks_that_are_asked_for_decide() {
-    let (few, mut asked, mut told) = (two(6, Noise::Normal, 0.03), 0, 0);
+fn the_suggested_blocks_decide() {
+    let (few, mut suggested, mut decided) = (two(6, Noise::Normal, 0.03), 0, 0);
     for seed in 0..100 {
         let records = few.run(seed, times(1.03));
         let Verdict::Undecided { more_blocks: Some(more) } = compared(&judge(&few.question, &records)).verdict else {
@@ -144,10 +144,10 @@ fn the_blocks_that_are_asked_for_decide() {
         if more > 60 {
             continue;
         }
-        asked += 1;
+        suggested += 1;
         let longer = two(6 + more, Noise::Normal, 0.03);
         let verdict = compared(&judge(&longer.question, &longer.run(seed, times(1.03)))).verdict;
-        told += usize::from(!matches!(verdict, Verdict::Undecided { .. }));
+        decided += usize::from(!matches!(verdict, Verdict::Undecided { .. }));
     }
-    assert!(asked > 20 && told * 3 >= asked * 2, "{told} of {asked}");
+    assert!(suggested > 20 && decided * 3 >= suggested * 2, "{decided} of {suggested}");
 }

@@ -35,7 +35,7 @@ fn check(blocks: u32, expect: &str, verdict: Verdict) -> HypothesisJudgement {
 const FASTER: &str = "mean(user) [path=cached] < 0.5 * mean(user) [path=source]";
 
 #[test]
-fn few_blocks_are_told_to_be_few() {
+fn too_few_blocks_are_reported() {
     for blocks in 1..5 {
         let judged = check(blocks, FASTER, Verdict::Undecided { more_blocks: Some(5 - blocks) });
         assert!(judged.sentence.contains("a verdict needs at least 5 blocks"), "{}", judged.sentence);
@@ -116,7 +116,7 @@ fn of_several_hypotheses_the_verdicts_are_counted_and_the_first_number_is_shown(
 }
 
 #[test]
-fn what_is_counted_is_held_exactly() {
+fn claims_on_counts_are_exact() {
     check(6, "errors(user) < 1 %", Verdict::Supported);
     check(6, "errors(user) > 1 %", Verdict::Refuted);
     check(3, "errors(user) < 1 %", Verdict::Undecided { more_blocks: Some(2) });
@@ -214,17 +214,17 @@ fn trials_that_are_not_steady_count_and_their_direction_is_reported() {
 
 /// One of seven blocks has no value: the median of all cannot be far from that of the others.
 #[test]
-fn what_is_missing_is_bounded() {
+fn a_missing_value_is_bounded() {
     let (experiment, mut records) = claimed(7, FASTER);
     let late = records.iter_mut().find(|record| record.levels["path"] == "cached" && record.block == 3).unwrap();
     late.invalid_reasons = vec!["late".to_owned()];
     let judgement = judge(&experiment.question, &records);
-    let told = judgement.notes.iter().find(|note| note.contains("1 of 7 blocks has no value of")).unwrap();
-    assert!(told.starts_with("At path=cached: ") && told.contains("the median over all blocks is between"), "{told}");
+    let note = judgement.notes.iter().find(|note| note.contains("1 of 7 blocks has no value of")).unwrap();
+    assert!(note.starts_with("At path=cached: ") && note.contains("the median over all blocks is between"), "{note}");
 }
 
 #[test]
-fn memory_that_grows_to_the_end_is_told() {
+fn memory_that_grows_to_the_end_is_reported() {
     let (experiment, mut records) = claimed(6, FASTER);
     let warned = |records: &[TrialRecord]| -> Vec<String> {
         let warnings = judge(&experiment.question, records).warnings;
@@ -283,7 +283,7 @@ fn an_effect_must_exceed_what_two_trials_of_the_same_thing_show() {
 }
 
 #[test]
-fn of_a_trial_that_was_run_twice_the_later_one_stands_and_searches_are_no_blocks() {
+fn the_later_attempt_at_a_trial_counts_and_searches_are_no_blocks() {
     let (experiment, records) = claimed(6, FASTER);
     let plain = judge(&experiment.question, &records);
     let mut more = vec![TrialRecord { ..trial(1, 0, &levels(&[("path", "cached")]), workload(9.0, 1, 10.0)) }];
@@ -295,7 +295,7 @@ fn of_a_trial_that_was_run_twice_the_later_one_stands_and_searches_are_no_blocks
 }
 
 #[test]
-fn comparisons_are_of_all_pairs_and_the_most_telling_come_first() {
+fn comparisons_are_of_all_pairs_and_the_largest_effects_come_first() {
     let factors = vec![factor("path", &["source", "cached"]), factor("crowd", &["0", "10", "50"])];
     let experiment = Experiment::new(factors, 6, Noise::Normal, 0.01);
     let records = experiment.run(3, |levels| quarter(levels) * (1.0 + levels["crowd"].parse::<f64>().unwrap() / 10.0));
