@@ -92,7 +92,7 @@ pub fn conduct(
     recorded: Vec<TrialRecord>,
     journal: &mut Journal,
     launcher: &Launcher,
-    tell: &mut dyn FnMut(Progress<'_>),
+    on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RunEnd, RunFault> {
     let cpu_assignment = cpu_assignment(plan)?;
     let names = prepare(plan, journal, launcher)?;
@@ -110,7 +110,7 @@ pub fn conduct(
         failures: Failures::default(),
         time: Time::of(plan),
         records: Vec::new(),
-        tell,
+        on_progress,
     };
     recorded.into_iter().for_each(|record| run.take(record));
     let end = run.blocks().and_then(|end| match end {
@@ -167,7 +167,7 @@ struct Run<'a> {
     time: Time,
     /// All records in the journal.
     records: Vec<TrialRecord>,
-    tell: &'a mut dyn FnMut(Progress<'_>),
+    on_progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl Run<'_> {
@@ -194,7 +194,7 @@ impl Run<'_> {
     fn is_decided(&mut self, question: &Question, blocks: u32) -> bool {
         let is_due = self.plan.ends_when_decided() && blocks >= self.plan.blocks.least;
         if is_due && is_decided(question, &self.records) {
-            (self.tell)(Progress::Decided(blocks));
+            (self.on_progress)(Progress::Decided(blocks));
             return true;
         }
         false
@@ -252,7 +252,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let number = self.last_number + 1;
-        (self.tell)(Progress::Begins { number, trial, repeat });
+        (self.on_progress)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
         let cast = self.cpu_assignment.of(trial).map_err(RunFault::Laboratory)?;
         let stage = Stage {
@@ -269,7 +269,7 @@ impl Run<'_> {
         (record.purpose, record.repeat) = (purpose, repeat);
         record.spent_s = self.time.since_last().as_secs_f64();
         self.journal.append(&record)?;
-        (self.tell)(Progress::Recorded(&record));
+        (self.on_progress)(Progress::Recorded(&record));
         self.take(record.clone());
         Ok(Some(record))
     }

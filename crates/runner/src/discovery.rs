@@ -44,7 +44,7 @@ impl Launcher {
         loop {
             for port in listening_ports_below(process.keeper_pid()) {
                 let url = format!("http://127.0.0.1:{port}");
-                match self.http_client.ask("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
+                match self.http_client.request("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
                     Ok(response) if response.status < 400 => return Ok(url),
                     Ok(response) => seen = format!("GET {url}{path} returned status {}", response.status),
                     Err(problem) => seen = problem,
@@ -80,7 +80,7 @@ pub fn listening_ports() -> BTreeSet<u16> {
 /// Whether `GET /` gets a response of any status.
 #[must_use]
 pub fn serves_http(url: &str, within: Duration) -> bool {
-    HttpClient::new().ask("GET", &with_path(url, "/"), &[], within).is_ok()
+    HttpClient::new().request("GET", &with_path(url, "/"), &[], within).is_ok()
 }
 
 /// The TCP ports on which the descendants of a process listen.

@@ -32,7 +32,7 @@ impl HttpClient {
     }
 
     /// Sends a request without a body. A response of any status is a result.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         method: &str,
         url: &str,
@@ -82,7 +82,7 @@ impl HttpClient {
 /// # Errors
 /// If the status is not 200, or no response arrives in time.
 pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
-    let answer = HttpClient::new().ask("GET", url, &[], within)?;
+    let answer = HttpClient::new().request("GET", url, &[], within)?;
     match answer.status {
         200 => Ok(String::from_utf8_lossy(&answer.content).into_owned()),
         status => Err(format!("GET {url} returned status {status}, not 200")),

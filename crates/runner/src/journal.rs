@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_journal_is_read() {
         let (_folder, run) = run_of(2);
         let stored = read(&run).unwrap();
         assert_eq!((stored.head.clone(), numbers(&stored), stored.damage), (head(), vec![1, 2], None));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused() {
+    fn a_missing_processor_is_refused() {
         let refused = |list| place(&processors(2), &[Cpus::List(list)], &[]).unwrap_err();
         assert!(refused(vec![0, 7]).contains("processor 7 does not exist"));
         assert!(refused(vec![]).contains("is empty"));

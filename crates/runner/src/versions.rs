@@ -65,8 +65,8 @@ pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
             programs.entry(workload.name).or_default().extend(program.and_then(|program| version_of(program)));
         }
     }
-    let told = programs.into_iter().filter(|(_, versions)| !versions.is_empty());
-    told.map(|(name, versions)| (name, Vec::from_iter(versions).join("; "))).collect()
+    let found = programs.into_iter().filter(|(_, versions)| !versions.is_empty());
+    found.map(|(name, versions)| (name, Vec::from_iter(versions).join("; "))).collect()
 }
 
 fn version_of(program: &str) -> Option<String> {
@@ -91,13 +91,13 @@ fn answer(program: &str, flag: &str) -> Option<Vec<u8>> {
         }
         std::thread::sleep(GLANCE);
     }
-    let mut told = Vec::new();
-    reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut told).ok()?;
-    Some(told)
+    let mut printed = Vec::new();
+    reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut printed).ok()?;
+    Some(printed)
 }
 
-fn first_line(told: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(told);
+fn first_line(printed: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(printed);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|c| !c.is_control()).take(KEPT_CHARACTERS_MAX).collect())
 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_program_is_asked_and_another_is_not() {
+    fn the_version_of_a_known_program_is_read_and_of_another_is_not() {
         let version = version_of("nginx").unwrap();
         assert!(version.starts_with("nginx version"), "{version}");
         assert_eq!(version_of("sleep"), None);

@@ -144,21 +144,21 @@ impl Generator {
         if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
             return Err(format!("the generator {ending}, and could not begin"));
         }
-        let told = read(&path)?;
+        let report = read(&path)?;
         let changes = |argument: &String| CHANGING.iter().any(|flag| argument.starts_with(flag));
         let is_changing = self.workload.arguments.iter().any(changes);
         let trial = window::Trial {
-            rows: &told.series,
-            end_s: told.elapsed_ns as f64 / 1e9,
+            rows: &report.series,
+            end_s: report.elapsed_ns as f64 / 1e9,
             warm_up: self.warm_up,
             is_changing,
             has_faults: self.has_faults,
             is_open: self.workload.is_open,
         };
         let window = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
-        let availability = told.availability(fault_ns);
-        let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &told, window) };
-        Ok(Seen { record, told })
+        let availability = report.availability(fault_ns);
+        let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &report, window) };
+        Ok(Seen { record, report })
     }
 }
 
@@ -169,13 +169,13 @@ impl Generator {
             return Err(format!("the generator {ending}"));
         }
         let figures = foreign::figures(command, &output(&self.folder, &self.workload))?;
-        let told = LoadReport {
+        let report = LoadReport {
             started_at_unix_s: self.started.unix_s,
             started_at_monotonic_ns: self.started.monotonic_ns,
             elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
             ..LoadReport::default()
         };
-        Ok(Seen { record: foreign::record(&self.workload, figures, elapsed), told })
+        Ok(Seen { record: foreign::record(&self.workload, figures, elapsed), report })
     }
 }
 
@@ -210,28 +210,28 @@ fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) record: WorkloadRecord,
-    told: LoadReport,
+    report: LoadReport,
 }
 
 impl Seen {
     pub(super) fn started_unix_ms(&self) -> u64 {
-        self.told.started_at_unix_s * 1000
+        self.report.started_at_unix_s * 1000
     }
 
     pub(super) fn started_monotonic_ns(&self) -> u64 {
-        self.told.started_at_monotonic_ns
+        self.report.started_at_monotonic_ns
     }
 
     pub(super) fn elapsed_s(&self) -> f64 {
-        self.told.elapsed_ns as f64 / 1e9
+        self.report.elapsed_ns as f64 / 1e9
     }
 
     pub(super) fn invalid_reasons(&self) -> &[String] {
-        &self.told.invalid_reasons
+        &self.report.invalid_reasons
     }
 
     pub(super) fn notes(&self) -> &[String] {
-        &self.told.notes
+        &self.report.notes
     }
 }
 
@@ -280,7 +280,7 @@ fn read(path: &Path) -> Result<LoadReport, String> {
     serde_json::from_slice(&text).map_err(|error| fault(error.to_string()))
 }
 
-fn record(workload: &WorkloadSpec, told: &LoadReport, window: Window) -> WorkloadRecord {
+fn record(workload: &WorkloadSpec, report: &LoadReport, window: Window) -> WorkloadRecord {
     let counted = window.counted;
     let achieved_rate = if counted.length_s > 0.0 { counted.answered as f64 / counted.length_s } else { 0.0 };
     WorkloadRecord {
@@ -288,7 +288,7 @@ fn record(workload: &WorkloadSpec, told: &LoadReport, window: Window) -> Workloa
         subject: workload.subject.clone(),
         is_background: workload.is_background,
         connections: workload.connections,
-        pipeline: told.settings.pipeline_depth,
+        pipeline: report.settings.pipeline_depth,
         is_changing: false,
         think_mean_s: workload.think_mean.as_secs_f64(),
         held_mean_s: Some(counted.held_mean_ns / 1e9),
@@ -296,24 +296,24 @@ fn record(workload: &WorkloadSpec, told: &LoadReport, window: Window) -> Workloa
         window_s: counted.length_s,
         steady: window.steady,
         warm_up: window.warm_up.as_ref().map(|part| Box::new(warm_up_record(part))),
-        answered: told.requests.answered,
-        ok: told.requests.ok,
-        errors: told.all_errors(),
-        statuses: told.statuses.clone(),
-        received_bytes: told.bytes.received,
+        answered: report.requests.answered,
+        ok: report.requests.ok,
+        errors: report.all_errors(),
+        statuses: report.statuses.clone(),
+        received_bytes: report.bytes.received,
         achieved_rate,
-        offered_rate: told.offered_rate.filter(|_| workload.is_open),
+        offered_rate: report.offered_rate.filter(|_| workload.is_open),
         response: Distribution::of(&counted.response),
         service: Distribution::of(&counted.service),
         connect: Distribution::of(&counted.connect),
-        lateness_p99_ns: workload.is_open.then_some(told.lateness.p99_ns),
-        generator_cpu_share: told.generator.cpu_share.unwrap_or(0.0),
-        series: told.series(SERIES_MAX),
-        sessions: told.sessions(),
-        steps: told.step_records(),
-        cache: told.cache,
-        stale: told.stale(),
-        pairs: told.pairs,
+        lateness_p99_ns: workload.is_open.then_some(report.lateness.p99_ns),
+        generator_cpu_share: report.generator.cpu_share.unwrap_or(0.0),
+        series: report.series(SERIES_MAX),
+        sessions: report.sessions(),
+        steps: report.step_records(),
+        cache: report.cache,
+        stale: report.stale(),
+        pairs: report.pairs,
         availability: None,
         figures: BTreeMap::new(),
     }

@@ -238,8 +238,8 @@ mod tests {
             response_p99_ns: if second == 7 { 900 } else { 9 },
             ..Row::default()
         };
-        let told = LoadReport { series: (0..10).map(row).collect(), ..LoadReport::default() };
-        let series = told.series(4);
+        let report = LoadReport { series: (0..10).map(row).collect(), ..LoadReport::default() };
+        let series = report.series(4);
         assert_eq!(series.len(), 4, "3 + 3 + 3 + 1");
         assert!(series.iter().all(|row| (row.rate - 100.0).abs() < 1e-9));
         let summary = |row: &SeriesRow| (row.start_s as u32, row.length_s as u32, row.response_p99_ns);
@@ -250,12 +250,12 @@ mod tests {
     fn recovery_counts_from_the_fault_to_the_first_success_after_the_last_failure() {
         let recovery = |last_failure_ns, recovered_ns, fault_ns| {
             let availability = Availability { last_failure_ns, recovered_ns, ..Availability::default() };
-            let told = LoadReport {
+            let report = LoadReport {
                 started_at_monotonic_ns: 1_000,
                 availability: Some(availability),
                 ..LoadReport::default()
             };
-            told.availability(fault_ns).unwrap().recovery_ns
+            report.availability(fault_ns).unwrap().recovery_ns
         };
         assert_eq!(recovery(Some(70), Some(90), Some(1_020)), Some(70));
         assert_eq!(recovery(Some(70), None, Some(1_020)), None, "it failed to the end");
@@ -266,11 +266,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_an_error_too() {
+    fn requests_never_sent_are_errors_too() {
         let text = r#"{"errors": {"reset": 2}, "open_loop": {"dropped": 3, "shed": 0}}"#;
-        let told: LoadReport = serde_json::from_str(text).unwrap();
-        let errors: Vec<(String, u64)> = told.all_errors().into_iter().collect();
+        let report: LoadReport = serde_json::from_str(text).unwrap();
+        let errors: Vec<(String, u64)> = report.all_errors().into_iter().collect();
         assert_eq!(errors, [("dropped".to_owned(), 3), ("reset".to_owned(), 2)]);
-        assert_eq!(told.sessions(), None);
+        assert_eq!(report.sessions(), None);
     }
 }

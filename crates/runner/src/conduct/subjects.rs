@@ -33,14 +33,14 @@ impl Failure {
 pub(super) struct RunningSubjects<'a> {
     launcher: &'a Launcher,
     instruments: &'a Instruments,
-    running_subjects: Vec<Stands>,
+    running_subjects: Vec<RunningSubject>,
     /// Ports that others named before their subject was started, by subject.
     promised: BTreeMap<String, Ports>,
     /// What all texts may use, besides the names of subjects.
     names_of_run: Names,
 }
 
-struct Stands {
+struct RunningSubject {
     spec: SubjectSpec,
     subject: Subject,
     block: u32,
@@ -66,8 +66,13 @@ impl<'a> RunningSubjects<'a> {
                 let folder = folder.join(&spec.name);
                 let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
                 let subject = started.map_err(|fault| Failure::new(&spec.name, fault.0, ""))?;
-                let running_subject =
-                    Stands { spec: spec.clone(), subject, block: trial.key.block, had_fault: false, is_killed: false };
+                let running_subject = RunningSubject {
+                    spec: spec.clone(),
+                    subject,
+                    block: trial.key.block,
+                    had_fault: false,
+                    is_killed: false,
+                };
                 running_subject.watch(self.instruments)?;
                 self.running_subjects.push(running_subject);
             }
@@ -217,7 +222,7 @@ impl<'a> RunningSubjects<'a> {
     }
 }
 
-impl Stands {
+impl RunningSubject {
     fn watch(&self, instruments: &Instruments) -> Result<(), Failure> {
         let subject = &self.subject;
         let watched = instruments.watch_subject(subject.name(), subject.kept(), subject.metrics_url());

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_before_counts() {
+    fn time_spent_before_counts() {
         // Blocks of 20 s; the budget has room for three.
         let blocks = |count: u32| (0..2 * count).map(|trial| (1 + trial / 2, 10.0)).collect::<Vec<_>>();
         assert!(time(Some(65), &[]).is_enough_for_block(1.0), "nobody knows yet how long one takes");

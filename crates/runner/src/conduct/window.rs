@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_end_does_not_count_for_the_rate() {
+    fn responses_after_the_end_do_not_count_for_the_rate() {
         let (_folder, path, rows) = written(&vec![(2, 50); 100]);
         let counted = read(&path, Trial { end_s: 9.0, ..trial(&rows, WarmUp::None) }).unwrap().counted;
         assert_eq!((counted.answered, counted.response.count()), (4_500, 5_000));

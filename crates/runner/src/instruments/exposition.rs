@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metric_is_told_with_its_line() {
+    fn an_invalid_metric_is_reported_with_its_line() {
         for text in ["<html>", "a{b=\"c\" 1", "a", "a x", "1a 2", "{} 1", "a{}1"] {
             let error = parse(&format!("ok 1\n{text}")).unwrap_err();
             assert!(error.contains("line 2"), "{text}: {error}");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_levels_off_or_hardly_grows_is_no_leak() {
+    fn memory_that_levels_off_or_hardly_grows_is_no_leak() {
         assert_eq!(growth(60, |second| 30 * MIB + second.min(20) * MIB), 0.0, "a warm-up");
         assert_eq!(growth(60, |second| 130 * MIB - 100 * MIB / (second + 1)), 0.0, "it comes to rest");
         assert_eq!(growth(60, |second| 30 * MIB + second * 1024), 0.0, "too little");

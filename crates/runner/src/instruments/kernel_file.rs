@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_behind_their_names() {
+    fn numbers_follow_their_names() {
         let text = b"MemTotal:  100 kB\nMemAvailable:\t 42 kB\n";
         assert_eq!(number_behind(text, b"MemAvailable:"), Some(42));
         assert_eq!(number_behind(text, b"Swap:"), None);

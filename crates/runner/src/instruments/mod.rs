@@ -172,7 +172,7 @@ impl Instruments {
 
     /// Begins a trial: samples immediately, then every `interval`.
     pub fn begin(&self, trial: u32, interval: Duration) {
-        self.begin_from(self.ask_for_counters(), trial, interval);
+        self.begin_from(self.scrape_counters(), trial, interval);
     }
 
     /// With counters that were just read.
@@ -199,7 +199,7 @@ impl Instruments {
     /// Ends the trial with a last sample, and returns its readings.
     #[must_use]
     pub fn end(&self) -> Readings {
-        let counted = self.ask_for_counters();
+        let counted = self.scrape_counters();
         let mut state = self.shared.lock();
         state.sample(breme_sys::monotonic_ns(), true);
         state.rows.begin_trial(0, breme_sys::monotonic_ns());
@@ -213,15 +213,15 @@ impl Instruments {
     }
 
     /// Scrapes all subjects at the same time, without blocking the sampling thread, which may take the results first.
-    fn ask_for_counters(&self) -> BTreeMap<String, Counted> {
+    fn scrape_counters(&self) -> BTreeMap<String, Counted> {
         let scraper = |(name, watched): (&String, &Watched)| Some((name.clone(), watched.scraper.clone()?));
         let scrapers: Vec<_> = self.shared.lock().watched.iter().filter_map(scraper).collect();
         std::thread::scope(|scope| {
-            let ask = |(name, scraper): (String, Arc<Scraper>)| {
-                scope.spawn(move || (name, scraper.ask_and_wait(COUNTERS_WITHIN)))
+            let scrape = |(name, scraper): (String, Arc<Scraper>)| {
+                scope.spawn(move || (name, scraper.request_and_wait(COUNTERS_WITHIN)))
             };
-            let asked: Vec<_> = scrapers.into_iter().map(ask).collect();
-            asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
+            let scrapes: Vec<_> = scrapers.into_iter().map(scrape).collect();
+            scrapes.into_iter().filter_map(|scrape| scrape.join().ok()).collect()
         })
     }
 }
@@ -316,7 +316,7 @@ impl Watched {
             rows.iter_mut().for_each(|rows| rows.metrics(name, &scrape.exposed));
             readings.iter_mut().for_each(|readings| readings.counters.push(&scrape));
         }
-        scraper.ask();
+        scraper.request();
     }
 }
 
@@ -351,7 +351,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let instruments = Instruments::start(&folder.path().join("instruments.csv"), SELDOM).unwrap();
         instruments.watch_subject("it", None, Some(&counting_its_questions())).unwrap();
-        let counted = instruments.ask_for_counters();
+        let counted = instruments.scrape_counters();
         let first = counted["it"].as_ref().unwrap().exposed["number"].value;
         instruments.shared.lock().sample(breme_sys::monotonic_ns(), false);
         instruments.begin_from(counted, 1, SELDOM);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stands_before_the_connections_listens() {
+    fn only_sockets_before_the_connections_listen() {
         let table = "  sl  local_address\n\
             0: 0100007F:1F90 00000000:0000 0A 0:0 0:0 0 0 0 4711 1\n\
             1: 0100007F:1F90 0100007F:8888 01 0:0 0:0 0 0 0 4712 1\n\

@@ -156,8 +156,8 @@ impl Readings {
         let (begin, end) = self.span_ns();
         let whole = |at_ns| self.machine.at(at_ns).map_or(0, |sample| sample.total_ns());
         let whole = whole(end).saturating_sub(whole(begin)).max(1) as f64;
-        let told = self.others_ns.1.saturating_sub(self.others_ns.0) as f64 / whole;
-        rest.max(told).min(1.0)
+        let others = self.others_ns.1.saturating_sub(self.others_ns.0) as f64 / whole;
+        rest.max(others).min(1.0)
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_foreign() {
+    fn cpu_time_of_others_is_foreign() {
         let mut readings = readings();
         let share = |readings: &Readings| readings.window(0, 2_000).machine.foreign_share;
         let machine = readings.window(0, 2_000).machine;

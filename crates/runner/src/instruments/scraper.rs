@@ -31,7 +31,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    asked: u64,
+    requested: u64,
     answered: u64,
     /// The newest.
     scrape: Option<Scrape>,
@@ -51,18 +51,18 @@ impl Shared {
 impl Scraper {
     pub(super) fn start(url: String) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let asked = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name(String::from("metrics"))
-            .spawn(move || run(&asked, &url, &HttpClient::new()))?;
+            .spawn(move || run(&thread_shared, &url, &HttpClient::new()))?;
         Ok(Self { shared })
     }
 
     /// Requests a scrape, unless one is in progress.
-    pub(super) fn ask(&self) {
+    pub(super) fn request(&self) {
         let mut state = self.shared.lock();
-        if state.asked == state.answered {
-            state.asked += 1;
+        if state.requested == state.answered {
+            state.requested += 1;
             self.shared.changed.notify_all();
         }
     }
@@ -78,24 +78,24 @@ impl Scraper {
     ///
     /// # Errors
     /// Why the scrape failed.
-    pub(super) fn ask_and_wait(&self, within: Duration) -> Result<Scrape, String> {
+    pub(super) fn request_and_wait(&self, within: Duration) -> Result<Scrape, String> {
         let deadline = Instant::now() + within;
         // A scrape in progress began too early. If it fails, the next one would fail too.
         if self.is_under_way() {
             self.wait_answered(deadline)?;
         }
-        self.ask();
+        self.request();
         self.wait_answered(deadline)
     }
 
     fn is_under_way(&self) -> bool {
         let state = self.shared.lock();
-        state.answered < state.asked
+        state.answered < state.requested
     }
 
     fn wait_answered(&self, deadline: Instant) -> Result<Scrape, String> {
         let mut state = self.shared.lock();
-        while state.answered < state.asked {
+        while state.answered < state.requested {
             let left = deadline.checked_duration_since(Instant::now()).ok_or("no response within the time limit")?;
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -114,7 +114,7 @@ impl Drop for Scraper {
 fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
     loop {
         let mut state = shared.lock();
-        while state.asked == state.answered && !state.is_over {
+        while state.requested == state.answered && !state.is_over {
             state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_over {
@@ -125,7 +125,7 @@ fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
         let outcome = read(url, http_client);
         let at_ns = u64::midpoint(before_ns, breme_sys::monotonic_ns());
         let mut state = shared.lock();
-        state.answered = state.asked;
+        state.answered = state.requested;
         match outcome {
             Ok(exposed) => {
                 (state.scrape, state.is_taken, state.fault) = (Some(Scrape { at_ns, exposed }), false, None);
@@ -150,7 +150,7 @@ fn read(url: &str, http_client: &HttpClient) -> Result<Exposed, String> {
 }
 
 fn read_within(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, String> {
-    let answer = http_client.ask("GET", url, &[], within)?;
+    let answer = http_client.request("GET", url, &[], within)?;
     if answer.status != 200 {
         return Err(format!("GET {url} returned status {}", answer.status));
     }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_between_two_samples_is_worked_out() {
+    fn values_between_two_samples_are_interpolated() {
         let mut track = Track::default();
         assert_eq!(track.at(5), None);
         [(10, 100), (20, 200), (40, 240)].into_iter().for_each(|sample| track.push(sample));

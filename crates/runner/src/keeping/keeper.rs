@@ -44,12 +44,12 @@ struct Keeper {
     lines: Lines,
     /// Receives a byte when a child has exited, or when the keeper is to stop.
     wake: UnixStream,
-    is_asked_to_end: Arc<AtomicBool>,
+    must_end: Arc<AtomicBool>,
     program: Program,
     main: Option<Pid>,
     /// The main process's exit status, until it is reported.
     ended: Option<WaitStatus>,
-    is_end_told: bool,
+    is_end_reported: bool,
     stopping: Option<Stopping>,
 }
 
@@ -58,7 +58,7 @@ struct Stopping {
     signal: Signal,
     kill_at: Instant,
     /// Process groups that got the signal: a second one has another meaning for many programs.
-    told: BTreeSet<u32>,
+    signalled: BTreeSet<u32>,
 }
 
 /// Remaining processes.
@@ -72,7 +72,7 @@ impl Keeper {
     fn begin() -> io::Result<Self> {
         breme_sys::adopt_orphans()?;
         let mut channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let (wake, is_asked_to_end) = wait_for_signals()?;
+        let (wake, must_end) = wait_for_signals()?;
         let mut lines = Lines::default();
         let program = loop {
             if let Some(program) = lines.next()? {
@@ -82,15 +82,15 @@ impl Keeper {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         };
-        let (main, ended, is_end_told, stopping) = (None, None, false, None);
-        Ok(Self { channel, lines, wake, is_asked_to_end, program, main, ended, is_end_told, stopping })
+        let (main, ended, is_end_reported, stopping) = (None, None, false, None);
+        Ok(Self { channel, lines, wake, must_end, program, main, ended, is_end_reported, stopping })
     }
 
     fn run(mut self) -> io::Result<()> {
         let started = self.start();
         let outcome = match started {
-            Ok(pid) => self.tell(&Report::Started { pid }).and_then(|()| self.wait()),
-            Err(error) => self.tell(&Report::Failed { errno: error.raw_os_error(), what: error.to_string() }),
+            Ok(pid) => self.report(&Report::Started { pid }).and_then(|()| self.wait()),
+            Err(error) => self.report(&Report::Failed { errno: error.raw_os_error(), what: error.to_string() }),
         };
         // Nothing may remain, whatever has happened.
         let stuck = self.kill_all();
@@ -99,20 +99,20 @@ impl Keeper {
             (usage.user, usage.system)
         });
         control_group::remove(&self.program.control_groups);
-        if self.tell_ending(stuck, usage).is_err() || outcome.is_err() {
+        if self.report_ending(stuck, usage).is_err() || outcome.is_err() {
             // The laboratory is gone and will not remove its own folder.
             control_group::remove_runs(&self.program.control_groups);
         }
         outcome
     }
 
-    fn tell_ending(&mut self, stuck: Vec<u32>, (user, system): (Duration, Duration)) -> io::Result<()> {
-        self.tell_end()?;
+    fn report_ending(&mut self, stuck: Vec<u32>, (user, system): (Duration, Duration)) -> io::Result<()> {
+        self.report_end()?;
         if !stuck.is_empty() {
-            self.tell(&Report::Stuck { pids: stuck })?;
+            self.report(&Report::Stuck { pids: stuck })?;
         }
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.tell(&Report::Gone { cpu_user_us: micros(user), cpu_system_us: micros(system) })
+        self.report(&Report::Gone { cpu_user_us: micros(user), cpu_system_us: micros(system) })
     }
 
     fn start(&mut self) -> io::Result<u32> {
@@ -129,7 +129,7 @@ impl Keeper {
             ..breme_sys::Confinement::default()
         };
         let child = breme_sys::confine_within(&mut command, confinement).spawn();
-        let_go_of_output()?;
+        close_output()?;
         let pid = child?.id();
         self.main = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Ok(pid)
@@ -141,14 +141,14 @@ impl Keeper {
             if self.reap() == Left::None {
                 return Ok(());
             }
-            self.tell_to_stop();
+            self.signal_groups();
             let left =
                 self.stopping.as_ref().map(|stopping| stopping.kill_at.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(());
             }
             self.sleep(left)?;
-            if self.is_asked_to_end.load(Ordering::Relaxed) {
+            if self.must_end.load(Ordering::Relaxed) {
                 return Ok(());
             }
             while let Some(wish) = self.lines.next()? {
@@ -187,7 +187,7 @@ impl Keeper {
                 Ok(None) => return Left::Some,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => {
-                    let _ = self.tell_end();
+                    let _ = self.report_end();
                     return Left::None;
                 }
             }
@@ -201,37 +201,37 @@ impl Keeper {
         self.ended = Some(status);
         // A program that exited with code 0 may have left a daemon.
         if status.exit_status() != Some(0) {
-            let _ = self.tell_end();
+            let _ = self.report_end();
         }
     }
 
-    fn tell_end(&mut self) -> io::Result<()> {
-        let Some(status) = self.ended.filter(|_| !self.is_end_told) else { return Ok(()) };
-        self.is_end_told = true;
+    fn report_end(&mut self) -> io::Result<()> {
+        let Some(status) = self.ended.filter(|_| !self.is_end_reported) else { return Ok(()) };
+        self.is_end_reported = true;
         let out_of_memory_kills = control_group::out_of_memory_kills(&self.program.control_groups);
-        self.tell(&Report::Ended {
+        self.report(&Report::Ended {
             code: status.exit_status(),
             signal: status.terminating_signal(),
             out_of_memory_kills,
         })
     }
 
-    fn tell(&self, report: &Report) -> io::Result<()> {
+    fn report(&self, report: &Report) -> io::Result<()> {
         send(report, &self.channel)
     }
 
     fn stop(&mut self, signal: i32, within: Duration) {
         let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
-        self.stopping = Some(Stopping { signal, kill_at: Instant::now() + within, told: BTreeSet::new() });
+        self.stopping = Some(Stopping { signal, kill_at: Instant::now() + within, signalled: BTreeSet::new() });
     }
 
     /// Signals the process groups of its children: that of the program, and those of its daemons. Orphans become
     /// children of the keeper and get the signal too.
-    fn tell_to_stop(&mut self) {
+    fn signal_groups(&mut self) {
         let Some(stopping) = &mut self.stopping else { return };
         let me = std::process::id();
         for stat in everyone().iter().filter(|stat| stat.parent == me && !stat.is_zombie()) {
-            let Some(group) = as_pid(stat.group).filter(|_| stopping.told.insert(stat.group)) else { continue };
+            let Some(group) = as_pid(stat.group).filter(|_| stopping.signalled.insert(stat.group)) else { continue };
             // It may have exited meanwhile.
             let _ = rustix::process::kill_process_group(group, stopping.signal);
             // A suspended process would not handle the signal.
@@ -280,17 +280,17 @@ fn wait_for_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
 
     let (wake, ringer) = UnixStream::pair()?;
     wake.set_nonblocking(true)?;
-    let is_asked_to_end = Arc::default();
+    let must_end = Arc::default();
     for signal in [SIGHUP, SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&is_asked_to_end))?;
+        signal_hook::flag::register(signal, Arc::clone(&must_end))?;
         signal_hook::low_level::pipe::register(signal, ringer.try_clone()?)?;
     }
     signal_hook::low_level::pipe::register(SIGCHLD, ringer)?;
-    Ok((wake, is_asked_to_end))
+    Ok((wake, must_end))
 }
 
 /// Closes the output, whose end informs the laboratory that nothing more is written; and leaves the folder.
-fn let_go_of_output() -> io::Result<()> {
+fn close_output() -> io::Result<()> {
     let nothing = OwnedFd::from(std::fs::OpenOptions::new().write(true).open("/dev/null")?);
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_is_named_with_a_remedy() {
+    fn a_missing_program_is_named_with_a_remedy() {
         assert!(missing("nginx", Path::new("/")).contains("apt-get install nginx-light"));
         assert!(missing("frobnicate", Path::new("/")).contains("`frobnicate`"));
         assert!(missing("/etc/passwd", Path::new("/")).contains("chmod +x"));

@@ -224,8 +224,8 @@ impl Launch<'_> {
     fn pick_ports(&self, process: Option<&ProcessSpec>) -> Result<Ports, Failed> {
         let is_own = matches!(self.spec.kind, SubjectKind::Own { .. });
         let wanted = process.map_or(&[][..], |process| &process.ports);
-        let is_told = |name: &str| is_own && matches!(name, PORT | ADMIN_PORT);
-        let is_open = |name: &&String| !(self.given.contains_key(*name) || is_told(name));
+        let is_printed = |name: &str| is_own && matches!(name, PORT | ADMIN_PORT);
+        let is_open = |name: &&String| !(self.given.contains_key(*name) || is_printed(name));
         let mut ports = ports::pick(&wanted.iter().filter(is_open).cloned().collect::<Vec<_>>())?;
         ports.extend(self.given.iter().map(|(name, port)| (name.clone(), *port)));
         Ok(ports)
@@ -319,7 +319,7 @@ impl Launch<'_> {
                 .watch(subject, "")
                 .wait_line(position, text, deadline)
                 .map_err(|fault| self.explain(fault, subject))?;
-            subject.ports.insert(name.to_owned(), told_port(&line, text)?);
+            subject.ports.insert(name.to_owned(), printed_port(&line, text)?);
         }
         Ok(())
     }
@@ -376,7 +376,7 @@ impl Names {
 }
 
 /// The port in `listening on http://127.0.0.1:8080`.
-fn told_port(line: &str, text: &str) -> Result<u16, String> {
+fn printed_port(line: &str, text: &str) -> Result<u16, String> {
     let url = line.split(text).nth(1).and_then(|rest| rest.split_ascii_whitespace().next()).unwrap_or_default();
     let address = url.split("://").nth(1).unwrap_or(url).trim_end_matches('/');
     let address: SocketAddr = address.parse().map_err(|_| format!("it printed {line:?}, which contains no address"))?;
@@ -397,15 +397,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_servers_tell_their_port() {
-        assert_eq!(told_port("listening on http://127.0.0.1:8081", LISTENING), Ok(8081));
-        assert_eq!(told_port("x listening on https://[::1]:81/ (self-signed)", LISTENING), Ok(81));
-        assert_eq!(told_port("admin on http://127.0.0.1:9", ADMIN), Ok(9));
-        assert!(told_port("listening on nothing", LISTENING).unwrap_err().contains("contains no address"));
+    fn our_servers_print_their_port() {
+        assert_eq!(printed_port("listening on http://127.0.0.1:8081", LISTENING), Ok(8081));
+        assert_eq!(printed_port("x listening on https://[::1]:81/ (self-signed)", LISTENING), Ok(81));
+        assert_eq!(printed_port("admin on http://127.0.0.1:9", ADMIN), Ok(9));
+        assert!(printed_port("listening on nothing", LISTENING).unwrap_err().contains("contains no address"));
     }
 
     #[test]
-    fn what_was_printed_stands_in_the_message() {
+    fn the_message_contains_the_printed_output() {
         assert_eq!(said("a\nb\n"), "; it printed:\na\nb");
         assert_eq!(said(" a\n"), "; it printed: a");
         assert_eq!(said(""), "; it printed nothing");

@@ -93,7 +93,7 @@ impl Watch<'_> {
         match check {
             ReadyCheck::Answer { path, status } => {
                 let url = with_path(self.url, path);
-                match self.http_client.ask("GET", &url, &[], within)? {
+                match self.http_client.request("GET", &url, &[], within)? {
                     answer if answer.status == *status => Ok(()),
                     answer => Err(format!("GET {url} returned status {}, not {status}", answer.status)),
                 }

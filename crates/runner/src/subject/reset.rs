@@ -61,7 +61,7 @@ impl Subject {
         let url = with_path(&self.url, &names.fill(url, "url")?);
         let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("header {name}"))?));
         let headers: Vec<_> = headers.iter().map(fill).collect::<Result<_, String>>()?;
-        let answer = launcher.http_client.ask(method, &url, &headers, ANSWER_WITHIN)?;
+        let answer = launcher.http_client.request(method, &url, &headers, ANSWER_WITHIN)?;
         if (200..400).contains(&answer.status) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_of_a_refusal_is_told_in_short() {
+    fn the_reason_of_a_refusal_is_shortened() {
         assert_eq!(said(br#"{"error": "this needs\nthe token"}"#), "this needsthe token");
         assert_eq!(said(b"there is no such page; these are:\nGET /"), "there is no such page; these are:");
         assert_eq!(said(b""), "");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_told_with_its_place() {
+    fn an_unknown_placeholder_is_reported_with_its_place() {
         let check = |text, parts: &[&str]| {
             let error = names().fill(text, "file nginx.conf").unwrap_err();
             parts.iter().for_each(|part| assert!(error.contains(part), "{error}"));

@@ -174,7 +174,7 @@ fn a_daemon_lives_on_when_its_starter_has_ended() {
 }
 
 #[test]
-fn one_that_ignores_the_signal_is_killed() {
+fn a_process_that_ignores_the_signal_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut spec = script("trap '' TERM; echo ready; while :; do sleep 0.01; done");
     let SubjectKind::Command { process, .. } = &mut spec.kind else { unreachable!() };
@@ -191,7 +191,7 @@ fn a_frozen_one_is_stopped() {
 }
 
 #[test]
-fn an_end_is_told_at_once_with_what_was_printed() {
+fn an_end_is_reported_at_once_with_the_printed_output() {
     let folder = tempfile::tempdir().unwrap();
     let subject = start(&launcher(), &script("echo ready; read line < go; echo out of luck; exit 7"), folder.path());
     // The script cannot open `go`, which does not exist.

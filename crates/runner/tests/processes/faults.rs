@@ -74,9 +74,12 @@ fn a_process_is_chosen_by_the_words_of_its_command_line() {
         until(|| pids.iter().filter(|&&pid| is_alive(pid)).count() == 1);
         until_it_goes_on(place, "n2");
         assert_eq!(subject.ended(), None, "the program itself lives on");
-        let told = subject.kill(Some("--name n")).unwrap_err();
-        assert!(told.contains("none of its processes has \"--name n\" in its command line; they are `"), "{told}");
-        assert!(told.contains("--name n2`"), "{told}");
+        let message = subject.kill(Some("--name n")).unwrap_err();
+        assert!(
+            message.contains("none of its processes has \"--name n\" in its command line; they are `"),
+            "{message}"
+        );
+        assert!(message.contains("--name n2`"), "{message}");
     }
 }
 
@@ -105,14 +108,14 @@ fn suspend(subject: &mut Subject) {
 }
 
 #[test]
-fn what_is_suspended_is_asked_to_end_and_killed_like_anything_else() {
+fn a_suspended_process_is_terminated_and_killed_like_any_other() {
     for launcher in [launcher(), bare_launcher()] {
-        for is_asked in [true, false] {
+        for is_stopped in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let mut subject = start(&launcher, &members(), folder.path()).unwrap();
             let pids = pids_in(&folder.path().join("pids"));
             suspend(&mut subject);
-            if is_asked {
+            if is_stopped {
                 assert_eq!(subject.stop().unwrap().unwrap().signal, Some(15));
             }
             drop(subject);

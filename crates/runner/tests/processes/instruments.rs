@@ -222,7 +222,7 @@ fn a_subjects_own_counters_are_read_exactly() {
 }
 
 #[test]
-fn counters_whose_beginning_is_not_known_tell_nothing_but_why() {
+fn counters_without_a_first_value_have_only_a_fault() {
     let bench = Bench::new();
     let url = counting_server(Arc::default(), Failing::AtFirst);
     bench.instruments.watch_subject("specimen", None, Some(&url)).unwrap();
@@ -232,12 +232,12 @@ fn counters_whose_beginning_is_not_known_tell_nothing_but_why() {
     until(|| std::fs::read_to_string(&path).unwrap().contains(",metric,specimen"));
     let readings = bench.instruments.end();
     assert!(whole(&readings).counters.is_empty(), "{:?}", whole(&readings));
-    let told = readings.faults().join("\n");
-    assert!(told.contains("the counters of specimen could not be read") && told.contains("500"), "{told}");
+    let faults = readings.faults().join("\n");
+    assert!(faults.contains("the counters of specimen could not be read") && faults.contains("500"), "{faults}");
 }
 
 #[test]
-fn a_slow_endpoint_delays_no_other_sample_and_is_told() {
+fn a_slow_endpoint_delays_no_other_sample_and_is_reported() {
     let bench = Bench::new();
     let url = counting_server(Arc::default(), Failing::Later);
     let _subject = bench.start(&launcher(), "echo ready; exec sleep 1000");

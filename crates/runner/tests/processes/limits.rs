@@ -29,7 +29,7 @@ fn starts_or_explains(spec: &SubjectSpec, folder: &Path, what: &str) -> Option<b
 }
 
 #[test]
-fn memory_is_limited_and_the_reason_of_death_is_told() {
+fn memory_is_limited_and_the_reason_of_death_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let limits = ResourceLimits { memory_bytes: Some(30 << 20), ..ResourceLimits::default() };
     let spec = limited("echo ready; exec python3 -c 'x = bytearray(200_000_000)'", limits);
@@ -105,7 +105,7 @@ fn open_files_are_limited_for_everyone() {
 }
 
 #[test]
-fn what_is_not_permitted_is_told_with_the_place() {
+fn a_limit_that_is_not_permitted_is_reported_with_the_place() {
     let folder = tempfile::tempdir().unwrap();
     // A tree in which no group can be created.
     let mounts = "31 30 0:27 / /proc/self rw - cgroup2 cgroup2 rw\n";

@@ -15,7 +15,7 @@ fn fault(spec: &breme_experiment::trial::SubjectSpec) -> String {
 }
 
 #[test]
-fn a_server_is_started_asked_reset_and_stopped() {
+fn a_server_is_started_probed_reset_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let launcher = launcher();
     let mut process = process();
@@ -47,7 +47,7 @@ fn a_server_is_started_asked_reset_and_stopped() {
 }
 
 #[test]
-fn our_own_servers_tell_their_ports() {
+fn our_own_servers_print_their_ports() {
     let folder = tempfile::tempdir().unwrap();
     // A shell in place of our binary: `sh ROLE --listen …`, where the role is a script.
     let role = folder.path().join("role");
@@ -69,7 +69,7 @@ fn our_own_servers_tell_their_ports() {
 }
 
 #[test]
-fn one_that_runs_elsewhere_is_asked_and_not_stopped() {
+fn a_server_that_runs_elsewhere_is_probed_and_not_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut spec = script("");
@@ -86,7 +86,7 @@ fn one_that_runs_elsewhere_is_asked_and_not_stopped() {
 }
 
 #[test]
-fn one_that_dies_at_once_says_what_it_printed() {
+fn a_server_that_dies_at_once_is_reported_with_its_output() {
     let died = fault(&script("echo no configuration; echo give me one >&2; exit 3"));
     assert_eq!(died, "it ended with status 3 before it was ready; it printed:\nno configuration\ngive me one");
     assert!(fault(&script("kill -SEGV $$")).contains("was terminated by SIGSEGV before it was ready"));
@@ -94,7 +94,7 @@ fn one_that_dies_at_once_says_what_it_printed() {
 }
 
 #[test]
-fn one_that_is_not_ready_in_time_says_what_was_seen() {
+fn a_server_that_is_not_ready_in_time_is_reported_with_its_last_state() {
     let mut spec = script("echo still busy; exec sleep 100");
     spec.ready.check = ReadyCheck::Port;
     let has_printed = GROWING.iter().any(|&within| {
@@ -120,7 +120,7 @@ fn a_program_that_is_missing_is_named_with_a_remedy() {
 }
 
 #[test]
-fn what_cannot_be_filled_in_or_written_is_told() {
+fn a_failed_preparation_is_reported() {
     let with_file = |name: &str, content: &str| {
         let mut process = process();
         process.files.insert(name.into(), content.into());

@@ -44,7 +44,7 @@ fn purge() -> ResetAction {
 /// Carries out a reset with this response. Returns the request and the result.
 fn reset(subject: &mut Subject, admin: &TcpListener, answer: &str) -> (String, Result<(), String>) {
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| {
+        let received = scope.spawn(|| {
             let (mut stream, _) = admin.accept().unwrap();
             let (mut request, mut piece) = (Vec::new(), [0; 1024]);
             while !request.ends_with(b"}") {
@@ -56,7 +56,7 @@ fn reset(subject: &mut Subject, admin: &TcpListener, answer: &str) -> (String, R
             String::from_utf8(request).unwrap()
         });
         let outcome = subject.reset(&purge(), &launcher(), &Names::default());
-        (asked.join().unwrap(), outcome)
+        (received.join().unwrap(), outcome)
     })
 }
 
@@ -64,7 +64,7 @@ const DONE: &str = "200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const REFUSED: &str = "401 No\r\nContent-Length: 18\r\nConnection: close\r\n\r\n{\"error\": \"wrong\"}";
 
 #[test]
-fn one_that_is_drawn_is_known_to_the_server_and_to_nobody_else() {
+fn a_drawn_token_is_known_to_the_server_and_to_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let admin = TcpListener::bind("127.0.0.1:0").unwrap();
     let spec = server(folder.path(), &admin, AdminToken::Drawn);
@@ -76,13 +76,13 @@ fn one_that_is_drawn_is_known_to_the_server_and_to_nobody_else() {
     assert!(token.len() == 64 && !printed.contains(&token) && !format!("{subject:?}").contains(&token));
     assert!(!folder.path().join(DRAWN).exists(), "it was read, and nobody else needs it");
 
-    let (asked, outcome) = reset(&mut subject, &admin, DONE);
+    let (received, outcome) = reset(&mut subject, &admin, DONE);
     assert_eq!(outcome, Ok(()));
     assert!(
-        asked.starts_with("POST /cache/purge HTTP/1.1\r\n") && asked.ends_with("\r\n\r\n{\"all\": true}"),
-        "{asked}"
+        received.starts_with("POST /cache/purge HTTP/1.1\r\n") && received.ends_with("\r\n\r\n{\"all\": true}"),
+        "{received}"
     );
-    assert!(asked.to_ascii_lowercase().contains(&format!("authorization: bearer {token}\r\n")), "{asked}");
+    assert!(received.to_ascii_lowercase().contains(&format!("authorization: bearer {token}\r\n")), "{received}");
     let refused = reset(&mut subject, &admin, REFUSED).1.unwrap_err();
     assert!(refused.contains("subject specimen: reset: POST http://127.0.0.1:"), "{refused}");
     assert!(refused.contains("returned status 401 (wrong); its token is not"), "{refused}");
@@ -90,26 +90,26 @@ fn one_that_is_drawn_is_known_to_the_server_and_to_nobody_else() {
 
     subject.reset(&ResetAction::Restart, &launcher(), &Names::default()).unwrap();
     assert_ne!(learnt(), token, "another one for each start");
-    let (asked, outcome) = reset(&mut subject, &admin, DONE);
+    let (received, outcome) = reset(&mut subject, &admin, DONE);
     assert_eq!(outcome, Ok(()));
-    assert!(asked.contains(&learnt()));
+    assert!(received.contains(&learnt()));
     assert!(!std::fs::read_to_string(folder.path().join("output.log")).unwrap().contains(&learnt()));
 }
 
 #[test]
-fn one_of_the_experiments_own_is_shown_and_stays() {
+fn a_token_of_the_experiment_is_sent_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let admin = TcpListener::bind("127.0.0.1:0").unwrap();
     let spec = server(folder.path(), &admin, AdminToken::File("${folder}/mine".into()));
     let mut subject = start(&launcher(), &spec, folder.path()).unwrap();
-    let (asked, outcome) = reset(&mut subject, &admin, DONE);
+    let (received, outcome) = reset(&mut subject, &admin, DONE);
     assert_eq!(outcome, Ok(()));
-    assert!(asked.to_ascii_lowercase().contains("authorization: bearer 0123456789abcdef\r\n"), "{asked}");
+    assert!(received.to_ascii_lowercase().contains("authorization: bearer 0123456789abcdef\r\n"), "{received}");
     assert!(folder.path().join("mine").exists() && !subject.printed().contains(DRAWN), "{}", subject.printed());
 }
 
 #[test]
-fn without_one_nothing_is_asked() {
+fn without_a_token_no_request_is_sent() {
     let folder = tempfile::tempdir().unwrap();
     let admin = TcpListener::bind("127.0.0.1:0").unwrap();
     let spec = server(folder.path(), &admin, AdminToken::None);
