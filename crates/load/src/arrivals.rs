@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_taken_in_order_with_its_own_instant() {
+    fn waiting_arrivals_are_taken_in_order_with_their_own_instants() {
         let queue = each_millisecond(OPEN, 1);
         for number in 0..200 {
             assert_eq!(queue.claim(0, 1, at(100.0)), taken(number));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_bounded_and_who_was_turned_away_is_named() {
+    fn arrivals_in_flight_are_bounded_and_the_starved_shard_is_named() {
         let queue = each_millisecond(Bounds { in_flight_max: Some(2), ..OPEN }, 2);
         assert_eq!(queue.claim(0, 5, at(0.0)), taken(0));
         assert_eq!(queue.claim(0, 4, at(1.0)), taken(1));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_the_next() {
+    fn an_arrival_that_is_given_back_is_the_next() {
         let queue = each_millisecond(OPEN, 2);
         let (Claim::Taken(first), _) = queue.claim(0, 1, at(0.0)) else { panic!() };
         let (Claim::Taken(second), _) = queue.claim(1, 1, at(0.0)) else { panic!() };

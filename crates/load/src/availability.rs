@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_window_does_not_count() {
+    fn time_before_the_window_does_not_count() {
         let latest = LatestSuccess::default();
         let mut shard = begun(500);
         shard.note_success(at(0), at(400), &latest);

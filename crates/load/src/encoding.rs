@@ -43,10 +43,10 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Percent-encodes all bytes except those for which `may_stand` is true.
-pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+/// Percent-encodes all bytes except those for which `is_literal` is true.
+pub(crate) fn push_encoded(value: &[u8], is_literal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     for &byte in value {
-        if may_stand(byte) {
+        if is_literal(byte) {
             out.push(byte);
         } else {
             let _ = write!(out, "%{byte:02X}");

@@ -91,7 +91,7 @@ impl Node for Load {
         };
         match (outcome, since) {
             (Ok(connected), Some(since)) if connected.handshake.is_none() && self.tunnel_request.is_some() => {
-                self.ask_for_tunnel(now, index, since, connected.connection, actions);
+                self.request_tunnel(now, index, since, connected.connection, actions);
             }
             (Ok(connected), Some(since)) => self.connected(now, index, since, connected, actions),
             (Err(error), Some(_)) => {

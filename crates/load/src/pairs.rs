@@ -306,7 +306,7 @@ mod tests {
     const RIGHT: Findings = Findings { is_inconsistent: false, stale: 0, lost: 0, foreign: 0, shared: 0 };
 
     #[test]
-    fn what_grows_pair_by_pair_is_right() {
+    fn a_list_that_grows_pair_by_pair_is_right() {
         check(&[("a=1", Some("a=1")), ("", Some("a=1")), ("b=2", Some("a=1 b=2"))], &[], RIGHT);
     }
 
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_stored_is_foreign() {
+    fn a_pair_that_nobody_stored_is_foreign() {
         let foreign = |foreign| Findings { foreign, ..RIGHT };
         check(&[("a=1", Some("a=1 x=9")), ("b=2", Some("a=1 b=2"))], &[], foreign(1));
         check(&[("a=1", Some("a=1")), ("b=2", Some("a=1 b=2 b=2"))], &[], foreign(1)); // stored twice

@@ -181,8 +181,8 @@ impl Plan {
     pub(crate) fn tunnel_request(&self) -> Option<Vec<u8>> {
         let Authority { host, port, is_tls, .. } = &self.hosts[0];
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let asks = self.proxy.is_some() && *is_tls;
-        asks.then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes())
+        let needs_tunnel = self.proxy.is_some() && *is_tls;
+        needs_tunnel.then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes())
     }
 
     /// The first target, or the common prefix of all paths of the scenarios.

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_stand_in_target_field_and_content() {
+    fn placeholders_are_filled_in_target_field_and_content() {
         let mut sender = Sender::new("POST", "/p/{seq}?n={uniform:5:5}", &[("X-Number", "n{seq}")], Some("seq={seq}"));
         let sent = sender.sent(9);
         assert!(sent.starts_with("POST /p/9?n=5 HTTP/1.1\r\n"), "{sent}");
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_stand_in_the_head() {
+    fn cookies_are_sent_in_the_head() {
         let mut sender = Sender::new("GET", "/shop/1?x=/y", &[], None);
         sender.jar = Some(Jar::default());
         assert!(!sender.sent(1).contains("Cookie"));

@@ -392,7 +392,7 @@ mod tests {
     use crate::plan::Settings;
 
     #[test]
-    fn exactly_the_asked_number_is_claimed() {
+    fn exactly_the_configured_number_is_claimed() {
         for total in [1, 63, 64, 65, 1_000, 100_000] {
             let settings = Settings { requests: Some(total), ..Settings::new("http://a/") };
             let run = Run::new(Plan::new(settings).unwrap(), Vec::new(), 1, WallClock::starting_at(UnixSeconds(0)));

@@ -109,7 +109,7 @@ fn together(request: &Request) -> Reply {
 }
 
 #[test]
-fn users_who_are_answered_together_do_not_ask_together() {
+fn users_who_are_answered_together_do_not_send_together() {
     let index = |think: ThinkTime| {
         let settings = Settings { think: Some(think), ..timed(Duration::from_secs(2), 50) };
         World::new(settings, 1, together).finish()
@@ -141,7 +141,7 @@ fn a_counted_run_ends_with_its_last_response() {
 }
 
 #[test]
-fn a_proxy_is_told_the_whole_url() {
+fn a_proxy_gets_the_whole_url() {
     let targets = vec![Target::url("http://a:81/x?y"), Target::url("http://a:81")];
     let settings = Settings { proxy: Some("http://proxy:3128".into()), targets, ..counted(2, 1) };
     let mut world = World::new(settings, 1, |_| ok("hello"));
@@ -154,7 +154,7 @@ fn a_proxy_is_told_the_whole_url() {
 }
 
 #[test]
-fn exactly_the_asked_number_is_sent_and_answered() {
+fn exactly_the_configured_number_is_sent_and_answered() {
     for (requests, connections, shards, depth, bytewise) in [
         (1, 1, 1, 1, false),
         (1, 10, 4, 1, false),
@@ -545,7 +545,7 @@ fn targets_and_numbers_are_dealt_evenly() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_are_told() {
+fn unexpected_bytes_are_reported() {
     let server = |request: &Request| {
         let mut reply = ok("x");
         if request.before == 2 {
@@ -567,7 +567,7 @@ fn a_wrong_certificate_is_an_error_of_its_own_kind_and_named() {
 }
 
 #[test]
-fn the_series_has_rows_of_the_length_that_was_asked_for() {
+fn the_series_has_rows_of_the_configured_length() {
     let settings =
         Settings { connections: 3, duration: Some(Duration::from_millis(500)), ..Settings::new("http://a/") };
     let settings = Settings { interval: Duration::from_millis(20), ..settings };
@@ -586,7 +586,7 @@ fn the_series_has_rows_of_the_length_that_was_asked_for() {
 }
 
 #[test]
-fn variables_of_the_run_stand_in_urls_fields_and_contents() {
+fn variables_of_the_run_are_filled_in_urls_fields_and_contents() {
     let variables = [("page", "x y"), ("id", "{seq}"), ("text", "say \"hi\"")];
     let settings = Settings {
         targets: vec![Target::url("http://a/{page}?q={page:url}&n={id}")],

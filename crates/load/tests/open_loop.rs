@@ -79,7 +79,7 @@ fn poisson_arrivals_are_the_same_for_any_number_of_shards() {
 }
 
 #[test]
-fn what_waits_for_a_connection_counts_from_its_due_instant() {
+fn a_request_that_waits_for_a_connection_counts_from_its_due_instant() {
     // Ten per second for one connection that takes 0.3 s each: the k-th waits 0.2 k longer.
     let mut world = World::new(open(10.0, SECOND, 1), 1, |_| ok("x").after(300 * MILLISECOND));
     let outcome = world.finish();
@@ -198,7 +198,7 @@ fn past_the_bound_of_what_may_wait_arrivals_are_dropped() {
 }
 
 #[test]
-fn what_may_be_under_way_is_bounded_for_all_shards_together() {
+fn requests_in_flight_are_bounded_for_all_shards_together() {
     let open_loop = OpenLoop { in_flight_max: Some(3), ..OpenLoop::constant(1_000.0) };
     for shards in [1, 4] {
         let mut world = World::new(paced(open_loop.clone(), SECOND, 20), shards, |_| ok("x").after(100 * MILLISECOND));

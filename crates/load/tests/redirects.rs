@@ -101,7 +101,7 @@ fn the_method_changes_as_browsers_change_it() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_a_response() {
+fn a_redirect_that_cannot_be_followed_is_a_response() {
     let location = |place: &'static str| {
         let outcome = World::new(settings("http://a/1", 10, 1), 1, move |_: &Request| redirect(302, place)).finish();
         assert_eq!((outcome.requests.answered, outcome.statuses.get("302")), (10, Some(&10)));

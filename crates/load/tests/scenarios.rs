@@ -121,7 +121,7 @@ fn a_form_is_fetched_and_sent_back() {
 }
 
 #[test]
-fn what_is_missing_ends_the_session_and_what_is_wrong_does_not() {
+fn a_failed_capture_ends_the_session_and_a_failed_check_does_not() {
     let server = |request: &Request| match request.text.split(' ').next().unwrap() {
         "POST" => answer("201 Created", "", r#"{"ok": false}"#),
         // Every other form has no token.
@@ -171,7 +171,7 @@ fn scenarios_are_mixed_by_weight_and_steps_repeated() {
 }
 
 #[test]
-fn what_a_session_does_follows_from_its_number() {
+fn the_requests_of_a_session_follow_from_its_number() {
     let sent = |shards, seed| {
         let settings = Settings { connections: 5, seed, ..counted(EDIT, 40) };
         let mut world = World::new(settings, shards, |request| match request.text.split(' ').next().unwrap() {

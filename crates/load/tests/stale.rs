@@ -101,7 +101,7 @@ fn planted_old_versions_are_counted_with_their_exact_age() {
     assert!(text.contains("/wiki/A: 3 stale, age up to 9.0"), "{text}");
 }
 
-const CROWD: &str = r#"
+const WRITERS_AND_READERS: &str = r#"
     [[scenario]]
     name = "write"
     weight = 1
@@ -129,7 +129,7 @@ fn a_server_that_always_has_the_last_version_has_no_stale_response() {
             }
             .after(after)
         };
-        let mut world = World::new(Settings { seed, ..sessions(CROWD, 250, 30) }, 3, server);
+        let mut world = World::new(Settings { seed, ..sessions(WRITERS_AND_READERS, 250, 30) }, 3, server);
         world.bytewise = seed % 4 == 0;
         let stale = world.finish().stale.unwrap();
         assert_eq!((stale.count, stale.unversioned, stale.not_followed), (0, 0, 0), "seed {seed}");
@@ -158,7 +158,7 @@ fn a_cache_that_is_never_purged_gives_versions_as_old_as_its_lifetime() {
             }
         }
     };
-    let mut world = World::new(sessions(CROWD, 800, 20), 2, server);
+    let mut world = World::new(sessions(WRITERS_AND_READERS, 800, 20), 2, server);
     let outcome = world.finish();
     let stale = outcome.stale.unwrap();
     assert!(stale.count > 50 && stale.count < stale.judged, "{stale:?}");

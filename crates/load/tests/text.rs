@@ -42,7 +42,7 @@ fn a_result_that_is_invalid_says_so_first() {
 }
 
 #[test]
-fn colours_are_asked_for() {
+fn colours_are_off_by_default() {
     let outcome = outcome();
     assert!(!render_text(&outcome, Style::default()).contains('\x1b'));
     let coloured = render_text(&outcome, Style { colours: true, ..Style::default() });

@@ -47,19 +47,19 @@ fn requests_go_through_tunnels_as_if_there_were_no_proxy() {
 }
 
 #[test]
-fn a_proxy_that_refuses_is_told_with_its_own_words() {
+fn the_refusal_of_a_proxy_is_reported_in_its_own_words() {
     let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Length: 26\r\n\r\nnot to\u{1b}this host.\u{9b}2J\nmore";
     let mut world = World::new(settings(), 1, move |_| says(refusal));
     let outcome = world.finish();
     assert_eq!((outcome.requests.answered, error(&outcome, "proxy-refused")), (0, outcome.requests.failed));
     assert!(outcome.requests.failed > 0);
-    let told = world.run.refused_tunnel().unwrap().to_string();
-    assert_eq!(told, "the proxy refused the tunnel with 403: not to this host. 2J");
-    assert!(outcome.invalid_reasons.iter().any(|reason| reason.contains(&told)), "{:?}", outcome.invalid_reasons);
+    let message = world.run.refused_tunnel().unwrap().to_string();
+    assert_eq!(message, "the proxy refused the tunnel with 403: not to this host. 2J");
+    assert!(outcome.invalid_reasons.iter().any(|reason| reason.contains(&message)), "{:?}", outcome.invalid_reasons);
 }
 
 #[test]
-fn what_is_no_tunnel_is_no_connection() {
+fn a_failed_tunnel_is_no_connection() {
     let with_rest = says("HTTP/1.1 200 OK\r\n\r\nearly");
     let ended = Reply { then: Then::End, ..says("HTTP/1.1 200") };
     let reset = Reply { then: Then::Reset, ..Reply::default() };

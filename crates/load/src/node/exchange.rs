@@ -232,7 +232,7 @@ impl Load {
                 // A redirect that is followed is never read in one step, since its fields are needed.
                 let is_followed = user.redirects.is_some() && is_redirect(head.status);
                 if !user.wants_fields() && !is_followed {
-                    user.protocol.record_head(&input[..taken], &head, &mut self.familiar);
+                    user.protocol.record_head(&input[..taken], &head, &mut self.cached_head);
                 }
                 self.take_head(now, index, &head);
                 Step::Taken(taken)
@@ -266,7 +266,7 @@ impl Load {
             return None;
         }
         let WholeResponse { status, content, taken, keep_alive } =
-            user.protocol.receive_whole(input, &self.familiar)?;
+            user.protocol.receive_whole(input, &self.cached_head)?;
         (user.answer.status, user.answer.content_bytes) = (status, content.len() as u64);
         if let Some(check) = &mut user.answer.check {
             let expectations = &self.run.plan().settings().expectations;

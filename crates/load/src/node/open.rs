@@ -169,7 +169,7 @@ impl Load {
             if arrival.due > now || has_begun {
                 break;
             }
-            self.let_go();
+            self.take_held();
             if self.is_too_late(arrival, now) {
                 self.count_unbegun(ErrorKind::Shed, 1);
                 self.release();
@@ -200,13 +200,13 @@ impl Load {
         self.open.as_ref()?.held
     }
 
-    fn let_go(&mut self) -> Option<Arrival> {
+    fn take_held(&mut self) -> Option<Arrival> {
         self.open.as_mut().and_then(|open| open.held.take())
     }
 
     /// Returns the arrival, which this shard cannot begin.
     fn give_back(&mut self) {
-        if let Some(arrival) = self.let_go()
+        if let Some(arrival) = self.take_held()
             && let Some(queue) = self.run.queue()
         {
             queue.give_back(self.shard.id.0, arrival);
@@ -263,7 +263,7 @@ impl Load {
         }
         match self.hold(now, actions) {
             Some(arrival) if arrival.due <= now => {
-                self.let_go();
+                self.take_held();
                 self.take_arrival(index, arrival);
                 self.pop_unanswered(index);
                 self.tally.issued += 1;

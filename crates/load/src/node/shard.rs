@@ -33,7 +33,7 @@ pub struct Load {
     /// The CONNECT request sent to a proxy on each new connection, if tunnels are needed.
     pub(super) tunnel_request: Option<Vec<u8>>,
     /// The cached response head of the server.
-    pub(super) familiar: ReplayHead,
+    pub(super) cached_head: ReplayHead,
     pub(super) users: Vec<User>,
     pub(super) owners: Owners,
     pub(super) timers: Timers,
@@ -92,7 +92,7 @@ impl Load {
             run,
             shard,
             limits: client_limits(),
-            familiar: ReplayHead::new(),
+            cached_head: ReplayHead::new(),
             users: Vec::new(),
             owners: Owners::default(),
             timers: Timers::new(),

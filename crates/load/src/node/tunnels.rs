@@ -26,7 +26,7 @@ enum Outcome {
 
 impl Load {
     /// The connection to the proxy is open: sends the CONNECT request.
-    pub(super) fn ask_for_tunnel(
+    pub(super) fn request_tunnel(
         &mut self,
         now: Instant,
         index: u32,

@@ -499,7 +499,7 @@ step = [{{ repeat = {repeat}, step = [
     }
 
     #[test]
-    fn groups_may_not_stand_in_each_other_without_end() {
+    fn the_nesting_of_groups_is_bounded() {
         let mut text = "[[scenario]]\nname = \"x\"\n".to_owned();
         for depth in 1..=GROUP_DEPTH_MAX + 1 {
             text += &format!("[[scenario{}]]\n", ".step".repeat(depth));
