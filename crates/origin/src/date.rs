@@ -4,13 +4,13 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_http::http_date;
 
 /// Reading interval of the wall clock: the greatest error of Date.
-const ASKED_EVERY_NS: u64 = 10_000_000;
+const READ_EVERY_NS: u64 = 10_000_000;
 
 /// The current second, as a number and formatted.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     clock: WallClock,
-    asked: Instant,
+    read_at: Instant,
     second: UnixSeconds,
     text: [u8; 29],
 }
@@ -18,13 +18,13 @@ pub(crate) struct DateLine {
 impl DateLine {
     pub(crate) fn new(clock: WallClock) -> Self {
         let second = clock.at(Instant::ZERO);
-        Self { clock, asked: Instant::ZERO, second, text: http_date(second.0) }
+        Self { clock, read_at: Instant::ZERO, second, text: http_date(second.0) }
     }
 
     /// To be called on each event.
     pub(crate) fn advance(&mut self, now: Instant) {
-        if now.nanos_since(self.asked) >= ASKED_EVERY_NS {
-            self.asked = now;
+        if now.nanos_since(self.read_at) >= READ_EVERY_NS {
+            self.read_at = now;
             let second = self.clock.at(now);
             if second != self.second {
                 self.second = second;

@@ -385,7 +385,7 @@ mod tests {
             }
         }
 
-        fn ask(&mut self, shard: usize, path: &str) -> Option<String> {
+        fn get(&mut self, shard: usize, path: &str) -> Option<String> {
             let entry = self.shards[shard].find(path, &self.cache, &self.settings, self.now, || WALL).unwrap();
             match &entry.outcome {
                 EntryOutcome::File(file) => match &file.representations[0].body {
@@ -406,8 +406,8 @@ mod tests {
         let mut site = Site::new(FileCacheLimits::default());
         site.root.files.write("a", "one", THEN);
         for shard in [0, 1, 0, 1] {
-            assert_eq!(site.ask(shard, "/a").as_deref(), Some("one"));
-            assert_eq!(site.ask(shard, "/%61").as_deref(), Some("one"));
+            assert_eq!(site.get(shard, "/a").as_deref(), Some("one"));
+            assert_eq!(site.get(shard, "/%61").as_deref(), Some("one"));
         }
         assert_eq!(site.opened_count(), 1);
     }
@@ -416,21 +416,21 @@ mod tests {
     fn all_shards_see_changes_after_revalidation() {
         let mut site = Site::new(FileCacheLimits::default());
         site.root.files.write("a", "one", THEN);
-        assert_eq!(site.ask(0, "/a").as_deref(), Some("one"));
-        assert_eq!(site.ask(1, "/a").as_deref(), Some("one"));
+        assert_eq!(site.get(0, "/a").as_deref(), Some("one"));
+        assert_eq!(site.get(1, "/a").as_deref(), Some("one"));
         site.root.files.write("a", "two", THEN + 1);
-        assert_eq!(site.ask(0, "/a").as_deref(), Some("one"));
+        assert_eq!(site.get(0, "/a").as_deref(), Some("one"));
         site.now = site.now + Duration::from_secs(1);
-        assert_eq!(site.ask(0, "/a").as_deref(), Some("two"));
-        assert_eq!(site.ask(1, "/a").as_deref(), Some("two"));
+        assert_eq!(site.get(0, "/a").as_deref(), Some("two"));
+        assert_eq!(site.get(1, "/a").as_deref(), Some("two"));
         site.root.files.remove("a");
         site.now = site.now + Duration::from_secs(1);
-        assert_eq!(site.ask(1, "/a"), None);
-        assert_eq!(site.ask(0, "/a"), None);
+        assert_eq!(site.get(1, "/a"), None);
+        assert_eq!(site.get(0, "/a"), None);
         site.root.files.write("a", "three", THEN);
         site.now = site.now + Duration::from_secs(1);
-        assert_eq!(site.ask(0, "/a").as_deref(), Some("three"));
-        assert_eq!(site.ask(1, "/a").as_deref(), Some("three"));
+        assert_eq!(site.get(0, "/a").as_deref(), Some("three"));
+        assert_eq!(site.get(1, "/a").as_deref(), Some("three"));
     }
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
         let mut site = Site::new(FileCacheLimits { revalidate_after: Duration::ZERO, ..FileCacheLimits::default() });
         for (version, content) in (0..).zip(["one", "two", "three"]) {
             site.root.files.write("a", content, THEN + version);
-            assert_eq!(site.ask(0, "/a").as_deref(), Some(content));
+            assert_eq!(site.get(0, "/a").as_deref(), Some(content));
         }
     }
 
@@ -446,13 +446,13 @@ mod tests {
     fn absent_names_are_bounded_separately() {
         let mut site = Site::new(FileCacheLimits { absent_max: 10, ..FileCacheLimits::default() });
         site.root.files.write("a", "one", THEN);
-        site.ask(0, "/a");
+        site.get(0, "/a");
         for number in 0..100 {
-            assert_eq!(site.ask(0, &format!("/none{number}")), None);
+            assert_eq!(site.get(0, &format!("/none{number}")), None);
         }
         assert_eq!(site.opened_count(), 101);
-        assert_eq!(site.ask(0, "/none99"), None);
-        site.ask(0, "/a");
+        assert_eq!(site.get(0, "/none99"), None);
+        site.get(0, "/a");
         assert_eq!(site.opened_count(), 0);
         let absent = site.cache.absent.read().unwrap();
         assert_eq!((absent.entries.len(), absent.order.len()), (10, 10));
@@ -466,8 +466,8 @@ mod tests {
             site.root.files.write(&format!("f{number}"), "x".repeat(1000), THEN);
         }
         for number in 0..100 {
-            site.ask(0, &format!("/f{number}"));
-            site.ask(0, "/f0");
+            site.get(0, &format!("/f{number}"));
+            site.get(0, "/f0");
             let present = site.cache.present.read().unwrap();
             assert!(present.bytes <= limits.bytes_max);
             let sum: usize = present.entries.values().map(|entry| entry.cost_bytes()).sum();
@@ -484,7 +484,7 @@ mod tests {
         let mut site = Site::new(FileCacheLimits { bytes_max: 0, ..FileCacheLimits::default() });
         site.root.files.write("a", "one", THEN);
         for _ in 0..3 {
-            assert_eq!(site.ask(0, "/a").as_deref(), Some("one"));
+            assert_eq!(site.get(0, "/a").as_deref(), Some("one"));
         }
         assert_eq!(site.opened_count(), 3);
         assert!(site.shards[0].slots.iter().flatten().next().is_none());

@@ -49,9 +49,9 @@ pub(crate) fn response(
         ("status", Some(code)) => from_code(code),
         ("delay", Some(millis)) => {
             match number(millis).map(Duration::from_millis).filter(|it| *it <= settings.delay_max) {
-                Some(asked) => {
-                    delay = asked;
-                    Response::report(format!("{} ms\n", asked.as_millis()))
+                Some(requested) => {
+                    delay = requested;
+                    Response::report(format!("{} ms\n", requested.as_millis()))
                 }
                 None => bad_argument("/delay/MS takes milliseconds", settings.delay_max.as_millis() as u64),
             }

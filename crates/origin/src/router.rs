@@ -102,8 +102,8 @@ impl Router<'_> {
         let mut delay = Duration::ZERO;
         let lab_response = if self.shared.settings.lab { self.lab_response(head, path) } else { None };
         let response = match lab_response {
-            Some(lab::LabResponse { response, delay: asked }) => {
-                delay = asked;
+            Some(lab::LabResponse { response, delay: requested }) => {
+                delay = requested;
                 response
             }
             None => self.page(head, path, query),
@@ -118,13 +118,13 @@ impl Router<'_> {
     /// Reports how many requests carried this visitor's cookie. A client that counts too can verify that no other
     /// client has it.
     fn own_count(&self, head: &RequestHead<'_, '_>) -> Response {
-        let told = |count: u64| Response {
+        let count_response = |count: u64| Response {
             lines: HeaderLines::Json,
             ..Response::report(format!("{{\"requests\":{count}}}\n"))
         };
         match self.visit(head) {
-            Some(Visit::Returning(count)) => told(count),
-            Some(Visit::New(set_cookie)) => told(1).with_cookie(&set_cookie),
+            Some(Visit::Returning(count)) => count_response(count),
+            Some(Visit::New(set_cookie)) => count_response(1).with_cookie(&set_cookie),
             Some(Visit::Uncounted) | None => Response::error(503),
         }
     }

@@ -37,11 +37,11 @@ fn require_gone_after(peer: &mut Peer, patience: Duration) {
 #[test]
 fn pressure_shortens_idle_timeout() {
     for site in [patient(), site(lab(), None, None)] {
-        let mut asked = Peer::new(&site);
-        asked.pressure(true);
-        asked.wait(PRESSURE_IDLE_TIMEOUT / 2);
-        asked.send(request("GET", "/bytes/1", &[]));
-        require_gone_after(&mut asked, PRESSURE_IDLE_TIMEOUT);
+        let mut active = Peer::new(&site);
+        active.pressure(true);
+        active.wait(PRESSURE_IDLE_TIMEOUT / 2);
+        active.send(request("GET", "/bytes/1", &[]));
+        require_gone_after(&mut active, PRESSURE_IDLE_TIMEOUT);
         let mut silent = Peer::new(&site);
         silent.pressure(true);
         require_gone_after(&mut silent, PRESSURE_IDLE_TIMEOUT);

@@ -178,18 +178,18 @@ fn replay_respects_request_limit_and_stop() {
 fn replay_memory_is_bounded() {
     let limit = 64 * 1024;
     let mut twins = Twins::new(&Settings { replay_cache_bytes_max: limit, ..lab() });
-    let ask = |index: usize| request("GET", "/large", &[&format!("Cookie: number={index}")]);
+    let request_with = |index: usize| request("GET", "/large", &[&format!("Cookie: number={index}")]);
     for index in 0..20 {
-        assert_eq!(repeated(&mut twins, &ask(index), 3), 1);
+        assert_eq!(repeated(&mut twins, &request_with(index), 3), 1);
     }
-    let kept: u64 = (0..20).rev().map(|index| repeated(&mut twins, &ask(index), 1)).sum();
+    let kept: u64 = (0..20).rev().map(|index| repeated(&mut twins, &request_with(index), 1)).sum();
     assert!((1..=limit as u64 / 10_000).contains(&kept), "{kept}");
 }
 
 #[derive(Clone, Debug)]
 enum ReceiveStep {
     /// This request, repeated; of the last one only this percentage of the bytes.
-    Ask(usize, usize, usize),
+    Request(usize, usize, usize),
     Wait(u64),
     Change(usize, u64),
     Reconnect,
@@ -224,8 +224,8 @@ fn step() -> impl Strategy<Value = ReceiveStep> {
     prop_oneof![
         // Mostly persistent ones.
         20 => (0..9_usize, 1..5_usize, prop_oneof![4 => Just(100), 1 => 0..100_usize])
-            .prop_map(|(index, times, part)| ReceiveStep::Ask(index, times, part)),
-        4 => (0..REQUESTS.len()).prop_map(|index| ReceiveStep::Ask(index, 1, 100)),
+            .prop_map(|(index, times, part)| ReceiveStep::Request(index, times, part)),
+        4 => (0..REQUESTS.len()).prop_map(|index| ReceiveStep::Request(index, 1, 100)),
         3 => (0..1500_u64).prop_map(ReceiveStep::Wait),
         1 => (0..CHANGED.len(), 0..5000_u64).prop_map(|(index, seconds)| ReceiveStep::Change(index, seconds)),
         1 => Just(ReceiveStep::Reconnect),
@@ -242,7 +242,7 @@ proptest! {
         let mut twins = Twins::new(&Settings { limits, ..lab() });
         for step in steps {
             match step {
-                ReceiveStep::Ask(index, times, part) => {
+                ReceiveStep::Request(index, times, part) => {
                     let bytes = REQUESTS[index].repeat(times);
                     let sent = bytes.len() - REQUESTS[index].len() * (100 - part) / 100;
                     twins.each(|peer| peer.send(&bytes[..sent]));

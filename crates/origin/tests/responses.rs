@@ -9,7 +9,7 @@ use std::time::Duration;
 use breme_http::{Limits, RefusalReason, Version};
 use breme_node::{Close, CloseReason};
 use breme_origin::{MemoryRoot, Settings, Site, Visitors};
-use support::{Peer, Response, THEN_NS, ask, lab, node, request, site};
+use support::{Peer, Response, THEN_NS, fetch, lab, node, request, site};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -36,7 +36,7 @@ fn lab_site() -> Site {
 
 #[test]
 fn serves_file_with_its_headers() {
-    let answer = ask(&site_of_files(), "GET", "/", &[]);
+    let answer = fetch(&site_of_files(), "GET", "/", &[]);
     assert_eq!((answer.status, answer.text()), (200, "<p>home</p>"));
     assert_eq!(answer.field("Content-Type"), Some("text/html; charset=utf-8"));
     assert_eq!(answer.field("Last-Modified"), Some(DATE));
@@ -53,7 +53,7 @@ fn head_equals_get_without_body() {
         for target in
             ["/", "/digits", "/large", "/none", "/docs", "/bytes/5000000", "/echo", "/status/204", "/status/404"]
         {
-            let (get, mut head) = (ask(&site, "GET", target, &[]), ask(&site, "HEAD", target, &[]));
+            let (get, mut head) = (fetch(&site, "GET", target, &[]), fetch(&site, "HEAD", target, &[]));
             assert!(head.body.is_empty(), "{target}");
             head.body.clone_from(&get.body);
             assert_eq!(get, head, "{target}");
@@ -85,10 +85,10 @@ fn maps_paths_to_statuses() {
         ("/a%5cb", 400),
         ("/bytes/13", 404),
     ] {
-        assert_eq!(ask(&site, "GET", target, &[]).status, status, "{target}");
+        assert_eq!(fetch(&site, "GET", target, &[]).status, status, "{target}");
     }
     let shown = Settings { hidden: true, ..Settings::default() };
-    assert_eq!(ask(&support::site(shown, Some(files()), None), "GET", "/.secret", &[]).status, 200);
+    assert_eq!(fetch(&support::site(shown, Some(files()), None), "GET", "/.secret", &[]).status, 200);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn redirects_directory_without_slash() {
         ("/./docs", "/docs/"),
         ("/%64ocs", "/docs/"),
     ] {
-        let answer = ask(&site, "GET", target, &[]);
+        let answer = fetch(&site, "GET", target, &[]);
         assert_eq!((answer.status, answer.field("Location")), (301, Some(location)), "{target}");
     }
 }
@@ -113,8 +113,8 @@ fn serves_each_method() {
     let lab = lab_site();
     for method in ["PUT", "DELETE", "PATCH", "TRACE", "GETttttt", "get", "PROPFIND"] {
         for target in ["/", "/digits", "/none"] {
-            assert_eq!(ask(&files, method, target, &[]).status, 501, "{method}");
-            assert_eq!(ask(&lab, method, target, &[]).status, 501, "{method}");
+            assert_eq!(fetch(&files, method, target, &[]).status, 501, "{method}");
+            assert_eq!(fetch(&lab, method, target, &[]).status, 501, "{method}");
         }
     }
     let connect = "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n";
@@ -122,25 +122,25 @@ fn serves_each_method() {
     peer.send(connect);
     assert_eq!(peer.answers()[0].status, 501);
     for target in ["/digits", "/", "/docs"] {
-        let answer = ask(&files, "POST", target, &[]);
+        let answer = fetch(&files, "POST", target, &[]);
         assert_eq!((answer.status, answer.field("Allow")), (405, Some("GET, HEAD, OPTIONS")), "{target}");
     }
-    assert_eq!(ask(&files, "POST", "/none", &[]).status, 404);
+    assert_eq!(fetch(&files, "POST", "/none", &[]).status, 404);
     for target in ["*", "/", "/none"] {
-        let answer = ask(&files, "OPTIONS", target, &[]);
+        let answer = fetch(&files, "OPTIONS", target, &[]);
         assert_eq!((answer.status, answer.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
         assert_eq!(answer.field("Content-Length"), None);
-        assert_eq!(ask(&lab, "OPTIONS", target, &[]).field("Allow"), Some("GET, HEAD, OPTIONS, POST"));
+        assert_eq!(fetch(&lab, "OPTIONS", target, &[]).field("Allow"), Some("GET, HEAD, OPTIONS, POST"));
     }
 }
 
 #[test]
 fn evaluates_conditions() {
     let site = site_of_files();
-    let tag = ask(&site, "GET", "/digits", &[]).field("ETag").unwrap().to_owned();
+    let tag = fetch(&site, "GET", "/digits", &[]).field("ETag").unwrap().to_owned();
     let check = |field: &str, status: u16| {
         for method in ["GET", "HEAD"] {
-            let answer = ask(&site, method, "/digits", &[field]);
+            let answer = fetch(&site, method, "/digits", &[field]);
             assert_eq!(answer.status, status, "{method} {field}");
             if status == 304 {
                 assert_eq!(answer.field("ETag"), Some(tag.as_str()));
@@ -164,7 +164,7 @@ fn evaluates_conditions() {
 #[test]
 fn serves_ranges() {
     let site = site_of_files();
-    let get = |fields: &[&str]| ask(&site, "GET", "/digits", fields);
+    let get = |fields: &[&str]| fetch(&site, "GET", "/digits", fields);
     let one = get(&["Range: bytes=2-4"]);
     assert_eq!((one.status, one.text(), one.field("Content-Range")), (206, "234", Some("bytes 2-4/10")));
     assert_eq!(one.field("Content-Type"), Some("application/octet-stream"));
@@ -175,7 +175,7 @@ fn serves_ranges() {
     for ignored in ["Range: lines=1-2", "Range: bytes=4-2", "Range: bytes=1-2\r\nRange: bytes=3-4"] {
         assert_eq!((get(&[ignored]).status, get(&[ignored]).text()), (200, "0123456789"), "{ignored}");
     }
-    assert_eq!(ask(&site, "HEAD", "/digits", &["Range: bytes=2-4"]).status, 200);
+    assert_eq!(fetch(&site, "HEAD", "/digits", &["Range: bytes=2-4"]).status, 200);
     let tag = get(&[]).field("ETag").unwrap().to_owned();
     assert_eq!(get(&["Range: bytes=0-0", &format!("If-Range: {tag}")]).status, 206);
     assert_eq!(get(&["Range: bytes=0-0", &format!("If-Range: {DATE}")]).status, 206);
@@ -185,7 +185,7 @@ fn serves_ranges() {
 
 #[test]
 fn serves_multipart_ranges() {
-    let answer = ask(&site_of_files(), "GET", "/digits", &["Range: bytes=0-1, -2"]);
+    let answer = fetch(&site_of_files(), "GET", "/digits", &["Range: bytes=0-1, -2"]);
     assert_eq!(answer.status, 206);
     let boundary = answer.field("Content-Type").unwrap().strip_prefix("multipart/byteranges; boundary=").unwrap();
     let part = |range: &str, content: &str| {
@@ -200,18 +200,18 @@ fn serves_multipart_ranges() {
 #[test]
 fn serves_precompressed_siblings() {
     let site = site_of_files();
-    let plain = ask(&site, "GET", "/style.css", &[]);
+    let plain = fetch(&site, "GET", "/style.css", &[]);
     assert_eq!((plain.status, plain.body.len(), plain.field("Content-Encoding")), (200, 600, None));
     assert_eq!(plain.field("Vary"), Some("Accept-Encoding"));
-    let packed = ask(&site, "GET", "/style.css", &["Accept-Encoding: br, gzip"]);
+    let packed = fetch(&site, "GET", "/style.css", &["Accept-Encoding: br, gzip"]);
     assert_eq!((packed.text(), packed.field("Content-Encoding")), ("packed", Some("gzip")));
     assert_eq!(packed.field("Content-Type"), plain.field("Content-Type"));
     assert_eq!(packed.field("Vary"), Some("Accept-Encoding"));
     assert_ne!(packed.field("ETag"), plain.field("ETag"));
     let again = format!("If-None-Match: {}", packed.field("ETag").unwrap());
-    assert_eq!(ask(&site, "GET", "/style.css", &["Accept-Encoding: gzip", &again]).status, 304);
-    assert_eq!(ask(&site, "GET", "/style.css", &[&again]).status, 200);
-    assert_eq!(ask(&site, "GET", "/digits", &["Accept-Encoding: gzip"]).field("Vary"), None);
+    assert_eq!(fetch(&site, "GET", "/style.css", &["Accept-Encoding: gzip", &again]).status, 304);
+    assert_eq!(fetch(&site, "GET", "/style.css", &[&again]).status, 200);
+    assert_eq!(fetch(&site, "GET", "/digits", &["Accept-Encoding: gzip"]).field("Vary"), None);
 }
 
 #[test]
@@ -226,11 +226,11 @@ fn large_files_are_not_copied() {
 #[test]
 fn lists_directories_only_if_enabled() {
     let listed = site(Settings { listing: true, ..Settings::default() }, Some(files()), None);
-    let answer = ask(&listed, "GET", "/bare/", &[]);
+    let answer = fetch(&listed, "GET", "/bare/", &[]);
     assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("text/html; charset=utf-8")));
     assert!(answer.text().contains("href=\"./a%20b.txt\""));
-    assert_eq!(ask(&listed, "GET", "/docs/", &[]).text(), "<p>docs</p>");
-    assert_eq!(ask(&site_of_files(), "GET", "/bare/", &[]).status, 404);
+    assert_eq!(fetch(&listed, "GET", "/docs/", &[]).text(), "<p>docs</p>");
+    assert_eq!(fetch(&site_of_files(), "GET", "/bare/", &[]).status, 404);
 }
 
 #[test]
@@ -238,18 +238,18 @@ fn sends_configured_cache_control() {
     let settings = Settings { cache_control: Some("public, max-age=60".into()), lab: true, ..Settings::default() };
     let site = site(settings, Some(files()), None);
     for target in ["/digits", "/bytes/5"] {
-        assert_eq!(ask(&site, "GET", target, &[]).field("Cache-Control"), Some("public, max-age=60"));
+        assert_eq!(fetch(&site, "GET", target, &[]).field("Cache-Control"), Some("public, max-age=60"));
     }
     for target in ["/counter", "/echo", "/cookie", "/delay/0"] {
-        assert_eq!(ask(&site, "GET", target, &[]).field("Cache-Control"), Some("no-store"), "{target}");
+        assert_eq!(fetch(&site, "GET", target, &[]).field("Cache-Control"), Some("no-store"), "{target}");
     }
-    assert_eq!(ask(&site, "GET", "/none", &[]).field("Cache-Control"), None);
+    assert_eq!(fetch(&site, "GET", "/none", &[]).field("Cache-Control"), None);
 }
 
 #[test]
 fn serves_lab_responses() {
     let site = lab_site();
-    let get = |target: &str| ask(&site, "GET", target, &[]);
+    let get = |target: &str| fetch(&site, "GET", target, &[]);
     assert_eq!(get("/bytes/13").text(), "0123456789abc");
     assert_eq!(get("/bytes/0").field("Content-Length"), Some("0"));
     assert_eq!(get("/").status, 200);
@@ -268,9 +268,9 @@ fn serves_lab_responses() {
     ] {
         assert_eq!(get(target).status, 400, "{target}");
     }
-    let echoed = ask(&site, "GET", "/echo", &["X-One: 1", "x-two:  2 "]);
+    let echoed = fetch(&site, "GET", "/echo", &["X-One: 1", "x-two:  2 "]);
     assert_eq!(echoed.text(), "Host: site.example\nX-One: 1\nx-two: 2\n");
-    let cookies = ask(&site, "GET", "/cookie", &["Cookie: a=1; b=\"2\"", "Cookie: c=3"]);
+    let cookies = fetch(&site, "GET", "/cookie", &["Cookie: a=1; b=\"2\"", "Cookie: c=3"]);
     assert_eq!(cookies.text(), "a=1\nb=\"2\"\nc=3\n");
     assert_eq!(get("/unknown").status, 404);
 }
@@ -679,38 +679,38 @@ fn counted_site() -> Site {
 #[test]
 fn recognises_visitors() {
     let site = counted_site();
-    let first = ask(&site, "GET", "/", &[]);
+    let first = fetch(&site, "GET", "/", &[]);
     let set = first.field("Set-Cookie").unwrap().to_owned();
     assert_eq!(first.field("Cache-Control"), Some("private"));
     let cookie = format!("Cookie: a=b; {}", set.split(';').next().unwrap());
     for target in ["/", "/digits", "/none", "/bytes/1"] {
-        let again = ask(&site, "GET", target, &[&cookie]);
+        let again = fetch(&site, "GET", target, &[&cookie]);
         assert_eq!(again.field("Set-Cookie"), None);
         assert_ne!(again.field("Cache-Control"), Some("private"), "{target}");
     }
-    assert!(ask(&site, "GET", "/none", &["Cookie: breme-visitor=1"]).field("Set-Cookie").is_some());
-    assert!(ask(&site, "POST", "/", &[]).field("Set-Cookie").is_some());
-    assert_eq!(ask(&site, "PUT", "/", &[]).field("Set-Cookie"), None);
-    let report = ask(&site, "GET", "/visitors", &[]);
+    assert!(fetch(&site, "GET", "/none", &["Cookie: breme-visitor=1"]).field("Set-Cookie").is_some());
+    assert!(fetch(&site, "POST", "/", &[]).field("Set-Cookie").is_some());
+    assert_eq!(fetch(&site, "PUT", "/", &[]).field("Set-Cookie"), None);
+    let report = fetch(&site, "GET", "/visitors", &[]);
     assert_eq!(report.field("Set-Cookie"), None);
     assert!(report.text().starts_with("visitors 3\nrequests 7\nforgotten 0\n"), "{}", report.text());
     assert!(report.text().contains("visitor 00000001 5\n"), "{}", report.text());
-    assert_eq!(ask(&lab_site(), "GET", "/visitors", &[]).status, 404);
+    assert_eq!(fetch(&lab_site(), "GET", "/visitors", &[]).status, 404);
 }
 
 #[test]
 fn reports_own_visit_count() {
     let site = counted_site();
-    let first = ask(&site, "GET", "/visitors/me", &[]);
+    let first = fetch(&site, "GET", "/visitors/me", &[]);
     assert_eq!((first.status, first.text()), (200, "{\"requests\":1}\n"));
     assert_eq!(
         (first.field("Content-Type"), first.field("Cache-Control")),
         (Some("application/json"), Some("no-store"))
     );
     let cookie = format!("Cookie: {}", first.field("Set-Cookie").unwrap().split(';').next().unwrap());
-    ask(&site, "GET", "/digits", &[&cookie]);
-    let again = ask(&site, "GET", "/visitors/me", &[&cookie]);
+    fetch(&site, "GET", "/digits", &[&cookie]);
+    let again = fetch(&site, "GET", "/visitors/me", &[&cookie]);
     assert_eq!((again.text(), again.field("Set-Cookie")), ("{\"requests\":3}\n", None));
-    assert_eq!(ask(&site, "GET", "/visitors/me", &[]).text(), "{\"requests\":1}\n");
-    assert_eq!(ask(&lab_site(), "GET", "/visitors/me", &[]).status, 404);
+    assert_eq!(fetch(&site, "GET", "/visitors/me", &[]).text(), "{\"requests\":1}\n");
+    assert_eq!(fetch(&lab_site(), "GET", "/visitors/me", &[]).status, 404);
 }

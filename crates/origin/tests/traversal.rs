@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use breme_base::{UnixSeconds, WallClock};
 use breme_origin::{FileCacheLimits, Settings, Site};
 use folder::Folder;
-use support::{Peer, TODAY, ask, request};
+use support::{Peer, TODAY, fetch, request};
 
 fn site_of(folder: &Path, follow_links: bool, settings: Settings) -> Site {
     let root = Folder::open(folder, follow_links).unwrap();
@@ -110,8 +110,8 @@ fn never_serves_outside_the_root() {
 fn follows_inner_links_only_if_enabled() {
     let around = folder();
     let folder = around.path().join("site");
-    assert_eq!(ask(&site_of(&folder, true, Settings::default()), "GET", "/inside", &[]).text(), "page");
-    assert_eq!(ask(&site_of(&folder, false, Settings::default()), "GET", "/inside", &[]).status, 403);
+    assert_eq!(fetch(&site_of(&folder, true, Settings::default()), "GET", "/inside", &[]).text(), "page");
+    assert_eq!(fetch(&site_of(&folder, false, Settings::default()), "GET", "/inside", &[]).status, 403);
 }
 
 #[test]

@@ -235,7 +235,7 @@ pub fn request(method: &str, target: &str, fields: &[&str]) -> String {
 }
 
 /// The answer to one request on a connection of its own.
-pub fn ask(site: &Site, method: &str, target: &str, fields: &[&str]) -> Response {
+pub fn fetch(site: &Site, method: &str, target: &str, fields: &[&str]) -> Response {
     let mut peer = Peer::new(site);
     peer.send(request(method, target, fields));
     let mut answers = peer.answers();
