@@ -4,13 +4,13 @@ use breme_base::{Instant, UnixMillis, UnixSeconds, WallClock};
 use breme_http::http_date;
 
 /// Reading interval of the wall clock: the greatest error of Date.
-const ASKED_EVERY_NS: u64 = 10_000_000;
+const READ_EVERY_NS: u64 = 10_000_000;
 
 /// The current time, and its second as HTTP formats it.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     clock: WallClock,
-    asked: Option<Instant>,
+    read_at: Option<Instant>,
     /// The last reading.
     said: UnixMillis,
     second: UnixSeconds,
@@ -19,7 +19,7 @@ pub(crate) struct DateLine {
 
 impl DateLine {
     pub(crate) fn new(clock: WallClock) -> Self {
-        Self { clock, asked: None, said: UnixMillis(0), second: UnixSeconds(0), text: http_date(0) }
+        Self { clock, read_at: None, said: UnixMillis(0), second: UnixSeconds(0), text: http_date(0) }
     }
 
     pub(crate) fn second(&mut self, now: Instant) -> UnixSeconds {
@@ -30,7 +30,7 @@ impl DateLine {
     /// Between readings, the monotonic clock advances the last one.
     pub(crate) fn millis(&mut self, now: Instant) -> UnixMillis {
         self.advance(now);
-        let since_ns = self.asked.map_or(0, |asked| now.nanos_since(asked));
+        let since_ns = self.read_at.map_or(0, |read_at| now.nanos_since(read_at));
         UnixMillis(self.said.0 + since_ns / 1_000_000)
     }
 
@@ -40,10 +40,10 @@ impl DateLine {
     }
 
     fn advance(&mut self, now: Instant) {
-        if self.asked.is_some_and(|asked| now.nanos_since(asked) < ASKED_EVERY_NS) {
+        if self.read_at.is_some_and(|read_at| now.nanos_since(read_at) < READ_EVERY_NS) {
             return;
         }
-        self.asked = Some(now);
+        self.read_at = Some(now);
         self.said = self.clock.millis_at(now);
         let second = self.said.second();
         if second != self.second {

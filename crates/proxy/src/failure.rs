@@ -142,10 +142,10 @@ impl Failure {
     }
 
     /// The failed upstream, as far as clients may see it: that of a shared failure, or `asked`.
-    pub(crate) fn upstream<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
+    pub(crate) fn upstream<'a>(&'a self, requested: Option<&'a str>) -> Option<&'a str> {
         match self {
             Self::Shared(shared) => shared.upstream.as_deref(),
-            _ => asked,
+            _ => requested,
         }
     }
 

@@ -43,9 +43,9 @@ impl LoopMarks {
     /// Whether the request carries this process's mark, anywhere in a line: what others have written around it must not
     /// hide it.
     pub(crate) fn are_in(&self, fields: Fields<'_, '_>) -> bool {
-        let stands =
+        let is_present =
             |name: &str, mark: &str| fields.all(name).any(|line| memmem::find(line, mark.as_bytes()).is_some());
-        stands("Via", &self.via) || (!self.line.is_empty() && stands("CDN-Loop", &self.parameter))
+        is_present("Via", &self.via) || (!self.line.is_empty() && is_present("CDN-Loop", &self.parameter))
     }
 
     /// Writes Via and CDN-Loop.

@@ -27,14 +27,14 @@ const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhell
 /// Resolves names when the test releases it.
 #[derive(Default)]
 struct Slow {
-    asked: Mutex<Vec<(String, u16, Requester)>>,
+    queries: Mutex<Vec<(String, u16, Requester)>>,
     answer: Mutex<Option<Result<Vec<SocketAddr>, ResolveError>>>,
     forgotten: Mutex<Vec<Requester>>,
 }
 
 impl Resolver for Slow {
     fn resolve(&self, host: &str, port: u16, requester: Requester) -> Resolution {
-        self.asked.lock().unwrap().push((host.to_owned(), port, requester));
+        self.queries.lock().unwrap().push((host.to_owned(), port, requester));
         Resolution::Pending
     }
 
@@ -87,12 +87,12 @@ impl Hand {
     fn call(&mut self, call: impl FnOnce(&mut ProxyNode, Instant, &mut Actions)) -> Vec<String> {
         let mut actions = Actions::new();
         call(&mut self.node, self.now, &mut actions);
-        let told = |index| match actions.get(index).unwrap() {
+        let describe = |index| match actions.get(index).unwrap() {
             Action::Send(id, _) => format!("{id:?} {}", String::from_utf8_lossy(actions.bytes(index))),
             Action::Connect(_, endpoint) => format!("connect {}", endpoint.address),
             other => format!("{other:?}"),
         };
-        (0..actions.len()).map(told).collect()
+        (0..actions.len()).map(describe).collect()
     }
 
     fn receive(&mut self, id: ConnectionId, text: &str) -> Vec<String> {
@@ -120,15 +120,15 @@ fn waits_for_name_resolution() {
     let resolver = Arc::new(Slow::default());
     let mut hand = Hand::new(&forward(resolver.clone()));
     assert_eq!(hand.receive(CLIENT, &head(&["GET http://a.example/x HTTP/1.1", "Host: a.example"])), [""; 0]);
-    let (host, port, requester) = resolver.asked.lock().unwrap()[0].clone();
+    let (host, port, requester) = resolver.queries.lock().unwrap()[0].clone();
     assert_eq!((host.as_str(), port), ("a.example", 80));
     // Another exchange's wake-up, and a spurious one.
     assert_eq!(hand.call(|node, now, actions| node.handle_woken(now, requester.message + 1, actions)), [""; 0]);
     assert_eq!(hand.call(|node, now, actions| node.handle_woken(now, requester.message, actions)), [""; 0]);
     let addresses = vec!["127.0.0.1:80".parse().unwrap(), "8.8.8.8:80".parse().unwrap()];
     *resolver.answer.lock().unwrap() = Some(Ok(addresses));
-    let asked = hand.call(|node, now, actions| node.handle_woken(now, requester.message, actions));
-    assert_eq!(asked, ["connect 8.8.8.8:80"], "not the one inside");
+    let connects = hand.call(|node, now, actions| node.handle_woken(now, requester.message, actions));
+    assert_eq!(connects, ["connect 8.8.8.8:80"], "not the one inside");
     assert_eq!(hand.connected(), ["#1.0 GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"]);
     assert_eq!(hand.receive(SERVER, HELLO), [format!("#0.0 {HELLO}")]);
     assert!(resolver.forgotten.lock().unwrap().is_empty());
@@ -140,8 +140,8 @@ fn name_resolution_times_out() {
     let mut hand = Hand::new(&forward(resolver.clone()));
     hand.receive(CLIENT, &head(&["GET http://a.example/x HTTP/1.1", "Host: a.example"]));
     hand.now = hand.now + Duration::from_secs(61);
-    let told = hand.call(|node, now, actions| node.handle_deadline(now, actions)).concat();
-    assert!(told.contains("504 Gateway Timeout") && told.contains("the DNS lookup timed out"), "{told}");
+    let answer = hand.call(|node, now, actions| node.handle_deadline(now, actions)).concat();
+    assert!(answer.contains("504 Gateway Timeout") && answer.contains("the DNS lookup timed out"), "{answer}");
     assert_eq!(resolver.forgotten.lock().unwrap().len(), 1);
     // A client that leaves cancels the lookup.
     hand.receive(CLIENT, &head(&["GET http://a.example/x HTTP/1.1", "Host: a.example"]));
@@ -179,9 +179,9 @@ fn logs_every_exchange() {
 
 /// The client of each request.
 #[derive(Default)]
-struct AskedFor(Mutex<Vec<Option<IpAddr>>>);
+struct ClientLog(Mutex<Vec<Option<IpAddr>>>);
 
-impl AccessLog for AskedFor {
+impl AccessLog for ClientLog {
     fn record(&self, exchange: &ExchangeRecord<'_>) {
         self.0.lock().unwrap().push(exchange.forwarded_for);
     }
@@ -194,7 +194,7 @@ fn logs_client_behind_trusted_proxy() {
     let own_word =
         head(&["GET /a HTTP/1.1", "Host: a.example", "X-Forwarded-For: 203.0.113.1, 198.51.100.7, 192.0.2.9"]);
     for (trusted, expected) in [(vec!["192.0.2.0/24".to_owned()], Some(client)), (Vec::new(), None)] {
-        let log = Arc::new(AskedFor::default());
+        let log = Arc::new(ClientLog::default());
         let identity = Identity { trusted, ..silent().identity };
         let list = vec![upstream_at("up.example:80", "10.0.0.9:80".parse().unwrap())];
         let group = Some(Arc::new(Group::new(GroupSettings::default(), list).unwrap()));
@@ -269,8 +269,8 @@ fn forbidden_target_logs_no_upstream() {
     let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(THEN)));
     let (resolver, access_log) = (Some(Arc::new(Slow::default()) as Arc<dyn Resolver>), Some(log.clone() as _));
     let mut hand = Hand::new(&Proxy::new(Parts { resolver, access_log, ..parts }).unwrap());
-    let told = hand.receive(CLIENT, &head(&["GET http://127.0.0.1/x HTTP/1.1", "Host: 127.0.0.1"])).concat();
-    assert!(told.contains("403 Forbidden") && told.contains("127.0.0.1: "), "the client is told where: {told}");
+    let answer = hand.receive(CLIENT, &head(&["GET http://127.0.0.1/x HTTP/1.1", "Host: 127.0.0.1"])).concat();
+    assert!(answer.contains("403 Forbidden") && answer.contains("127.0.0.1: "), "the client is told where: {answer}");
     let lines = log.0.lock().unwrap().clone();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
@@ -292,14 +292,14 @@ fn logs_replayed_requests() {
         let get = head(&["GET /a HTTP/1.1", "Host: a.example", "User-Agent: me"]);
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nCache-Control: max-age=99\r\n\r\nhello";
         for number in 0..6 {
-            let told = hand.receive(CLIENT, &get);
+            let sent = hand.receive(CLIENT, &get);
             if number == 0 {
                 hand.connected();
             }
             if number == 0 || !has_cache {
                 hand.receive(SERVER, answer);
             } else {
-                assert!(told.concat().ends_with("hello"), "{told:?}");
+                assert!(sent.concat().ends_with("hello"), "{sent:?}");
             }
         }
         let counts = proxy.counts();
@@ -326,12 +326,13 @@ fn affinity_leads_back_to_upstream() {
     let get = |cookies: &[&str]| head(&[&["GET /a HTTP/1.1", "Host: a.example"], cookies].concat());
     hand.receive(CLIENT, &get(&[]));
     hand.connected();
-    let told = hand.receive(SERVER, HELLO).concat();
-    let cookie = told.split("Set-Cookie: ").nth(1).and_then(|rest| rest.split(';').next()).map(str::to_owned).unwrap();
-    assert!(cookie.starts_with("route="), "{told}");
+    let answer = hand.receive(SERVER, HELLO).concat();
+    let cookie =
+        answer.split("Set-Cookie: ").nth(1).and_then(|rest| rest.split(';').next()).map(str::to_owned).unwrap();
+    assert!(cookie.starts_with("route="), "{answer}");
     for _ in 0..4 {
         hand.receive(CLIENT, &get(&["Cookie: other=x", &format!("Cookie: {cookie}")]));
-        let told = hand.receive(SERVER, HELLO).concat();
-        assert!(told.contains("hello") && !told.contains("Set-Cookie"), "{told}");
+        let answer = hand.receive(SERVER, HELLO).concat();
+        assert!(answer.contains("hello") && !answer.contains("Set-Cookie"), "{answer}");
     }
 }

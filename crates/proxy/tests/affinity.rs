@@ -65,8 +65,8 @@ fn first_response_sets_affinity_cookie() {
 #[test]
 fn affinity_response_is_private() {
     let end = "\r\nhello";
-    let told = "CDN-Cache-Control: max-age=60\r\nsurrogate-control: max-age=60\r\nX-Cache: y\r\n\r\nhello";
-    let (first, later) = (HELLO.replace(end, told), HELLO.replace(end, told));
+    let extended = "CDN-Cache-Control: max-age=60\r\nsurrogate-control: max-age=60\r\nX-Cache: y\r\n\r\nhello";
+    let (first, later) = (HELLO.replace(end, extended), HELLO.replace(end, extended));
     let got = hello_with_cookie(0).replace("Set-Cookie", "X-Cache: y\r\nSet-Cookie");
     let client = Script::new().connect().send(GET).expect(text(got)).send(text(get_with(0))).expect(text(&later));
     let upstream = Acts::new().expect(GET).send(first).expect(without_own()).send(&later).expect_end();
@@ -78,8 +78,8 @@ fn affinity_response_is_private() {
 fn cookie_of_unreachable_upstream_is_replaced() {
     let dead = set_cookie_of("dead.example:80").split(';').next().unwrap().to_owned();
     let request = head(&["GET /a HTTP/1.1", "Host: a.example", &format!("Cookie: {dead}")]);
-    let ask = |client: Script, _| client.send(text(&request)).expect(text(hello_with_cookie(0)));
-    let client = (0..5).fold(Script::new().connect(), ask).part();
+    let exchange = |client: Script, _| client.send(text(&request)).expect(text(hello_with_cookie(0)));
+    let client = (0..5).fold(Script::new().connect(), exchange).part();
     let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     let play = Play { group: inserting(), has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) };
     let (counts, group) = play.run_balanced();
@@ -107,9 +107,9 @@ fn full_upstream_keeps_cookie_when_fallback_fails() {
     let group = GroupSettings { outstanding_max: 1, ..inserting() };
     let again = get_with(0);
     let first = Script::new().connect().send(text(&again)).expect(HELLO).part();
-    let ask = |client: Script, _| client.send(text(&again)).expect(HELLO);
-    let second = (0..5).fold(Script::new().wait(Duration::from_millis(100)).connect(), ask);
-    let second = ask(second.wait(Duration::from_secs(2)), 0).part();
+    let exchange = |client: Script, _| client.send(text(&again)).expect(HELLO);
+    let second = (0..5).fold(Script::new().wait(Duration::from_millis(100)).connect(), exchange);
+    let second = exchange(second.wait(Duration::from_secs(2)), 0).part();
     let full = Acts::new().expect(without_own()).wait(Duration::from_secs(1)).send(HELLO);
     let upstreams = vec![
         vec![full.expect(without_own()).send(HELLO).expect_end()],
@@ -141,12 +141,12 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
     let addresses = "127.0.0.1:1".parse().unwrap();
     let list = (0..2).map(|number| upstream_at(&format!("up{number}.example:80"), addresses)).collect();
     let balancer = Group::new(settings.clone(), list).unwrap();
-    let told_others = "CDN-Cache-Control: max-age=60\r\n";
+    let other_fields = "CDN-Cache-Control: max-age=60\r\n";
     let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
     let answers = [
         HELLO.to_owned(),
         HELLO.replace("hello", "olleh"),
-        HELLO.replace("Date", &format!("{told_others}Date")),
+        HELLO.replace("Date", &format!("{other_fields}Date")),
         head(&["HTTP/1.1 304 Not Modified", date]),
         head(&["HTTP/1.1 404 Not Found", "Content-Length: 0", date]),
     ];
@@ -166,7 +166,7 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
         };
         let got = match &choice.set_affinity {
             Some(cookie) => answer
-                .replace(told_others, "")
+                .replace(other_fields, "")
                 .replace("\r\n\r\n", &format!("\r\nSet-Cookie: {cookie}\r\nCache-Control: private\r\n\r\n")),
             None => answer.clone(),
         };

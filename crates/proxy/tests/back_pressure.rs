@@ -63,10 +63,10 @@ fn response_may_overlap_request() {
     let request = head(&["PUT /a HTTP/1.1", "Host: a.example", &framing]);
     let answer = head(&["HTTP/1.1 200 OK", &framing, "Date: x"]);
     // When its head arrived, it was unknown whether the rest of the request would be needed.
-    let told = head(&["HTTP/1.1 200 OK", &framing, "Connection: close", "Date: x"]);
+    let response = head(&["HTTP/1.1 200 OK", &framing, "Connection: close", "Date: x"]);
     let both = |first: &str| Bytes::from(first.to_owned() + &content);
     for seed in 0..4 {
-        let script = Script::new().connect().exchange(both(&request), both(&told)).part_after_end();
+        let script = Script::new().connect().exchange(both(&request), both(&response)).part_after_end();
         let mut acts = Acts::new().expect(&request).send(&answer);
         for piece in content.as_bytes().chunks(50_000) {
             acts = acts.expect(piece).send(piece);

@@ -100,9 +100,9 @@ fn cached_clients_leave_after_a_turn_under_pressure() {
     let step = PRESSURE_TURN / 8;
     let hit = stored(FRESH, "hello", 0, "hit; ttl=60");
     let first = Script::new().connect().send(GET).expect(text(relayed(FRESH, "hello", "fwd=uri-miss; stored")));
-    let asks = (1..8).fold(first, |script, _| script.wait(step).send(GET).expect(text(hit.clone())));
+    let repeated = (1..8).fold(first, |script, _| script.wait(step).send(GET).expect(text(hit.clone())));
     let last = hit.replacen("Date", "Connection: close\r\nDate", 1);
-    let client = asks.wait(step).send(text(GET.repeat(3))).expect(text([&*hit, &hit, &last].concat()));
+    let client = repeated.wait(step).send(text(GET.repeat(3))).expect(text([&*hit, &hit, &last].concat()));
     let pressure = Some(Duration::ZERO..seconds(60));
     let upstream = vec![Acts::new().expect(GET).send(origin(FRESH, "hello")).expect_end()];
     let clients = vec![client.part_after_end()];
@@ -585,16 +585,16 @@ fn followers_of_failed_fetch_fail_at_once() {
 /// A silent upstream gets two requests, not one per waiting client.
 #[test]
 fn silent_upstream_gets_two_requests() {
-    let told = "Proxy error: the upstream closed the connection before it sent a response.\n";
+    let content = "Proxy error: the upstream closed the connection before it sent a response.\n";
     let error = "Proxy-Status: breme; error=connection_terminated";
-    let got = failure("502 Bad Gateway", error, told);
-    let asks = |seconds: u64| Script::new().connect().send(GET).expect(text(later(seconds, &got))).part();
-    let clients = std::iter::once(asks(1)).chain((0..19).map(|_| asks(2))).collect();
+    let got = failure("502 Bad Gateway", error, content);
+    let client_at = |seconds: u64| Script::new().connect().send(GET).expect(text(later(seconds, &got))).part();
+    let clients = std::iter::once(client_at(1)).chain((0..19).map(|_| client_at(2))).collect();
     let gives_up = || Acts::new().expect(GET).wait(seconds(1)).close(Close::Graceful);
     let counts = play(clients, vec![gives_up(), gives_up()]);
     assert_eq!((counts.connects, counts.answers_of_class(5)), (2, 20));
     // If the second gets a response, all do.
-    let first = asks(1);
+    let first = client_at(1);
     let second = Script::new().connect().wait(Duration::from_millis(10)).send(GET);
     let second = second.expect(text(later(2, relayed(FRESH, "hello", "fwd=uri-miss; stored")))).part();
     let others = (0..18).map(|_| {
@@ -607,10 +607,10 @@ fn silent_upstream_gets_two_requests() {
 }
 
 /// The error that a client gets if there is no response.
-fn failure(status: &str, error: &str, told: &str) -> String {
-    let length = format!("Content-Length: {}", told.len());
+fn failure(status: &str, error: &str, content: &str) -> String {
+    let length = format!("Content-Length: {}", content.len());
     let kind = "Content-Type: text/plain; charset=utf-8";
-    head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + told
+    head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + content
 }
 
 /// Followers that leave have no effect, whether by a reset or (if configured) by a half-close; the others get the
@@ -645,19 +645,26 @@ fn surrogate_keys_are_not_relayed() {
         ..breme_cache::CacheSettings::new(4 << 20)
     };
     let cache = Cache::new(settings).unwrap();
-    let told = "Cache-Control: max-age=60\r\nETag: \"e\"";
+    let fields = "Cache-Control: max-age=60\r\nETag: \"e\"";
     let keyed = "Surrogate-Key: one two\r\nCache-Control: max-age=60\r\nXKEY: three\r\nETag: \"e\"";
     let with = |line: &str| text(GET.replace("\r\n\r\n", &format!("\r\n{line}\r\n\r\n")));
     let hit = ["Age: 2", "Cache-Status: breme; hit; ttl=58"];
-    let part =
-        ["HTTP/1.1 206 Partial Content", "Content-Length: 2", DATE, told, "Content-Range: bytes 1-2/5", hit[0], hit[1]];
-    let unchanged = ["HTTP/1.1 304 Not Modified", DATE, told, hit[0], hit[1]];
-    let first = Script::new().connect().send(GET).expect(text(relayed(told, "hello", "fwd=uri-miss; stored")));
-    let first = (0..4).fold(first, |first, _| first.send(GET).expect(text(stored(told, "hello", 2, "hit; ttl=58"))));
+    let part = [
+        "HTTP/1.1 206 Partial Content",
+        "Content-Length: 2",
+        DATE,
+        fields,
+        "Content-Range: bytes 1-2/5",
+        hit[0],
+        hit[1],
+    ];
+    let unchanged = ["HTTP/1.1 304 Not Modified", DATE, fields, hit[0], hit[1]];
+    let first = Script::new().connect().send(GET).expect(text(relayed(fields, "hello", "fwd=uri-miss; stored")));
+    let first = (0..4).fold(first, |first, _| first.send(GET).expect(text(stored(fields, "hello", 2, "hit; ttl=58"))));
     let first = first.send(with("Range: bytes=1-2")).expect(text(head(&part) + "el"));
     let first = first.send(with("If-None-Match: \"e\"")).expect(text(head(&unchanged))).part();
     let follower = Script::new().connect().wait(Duration::from_millis(500)).send(GET);
-    let follower = follower.expect(text(stored(told, "hello", 1, "fwd=uri-miss; collapsed"))).part();
+    let follower = follower.expect(text(stored(fields, "hello", 1, "fwd=uri-miss; collapsed"))).part();
     let answer = origin(keyed, "hello");
     let (begun, rest) = answer.split_at(answer.len() - 3);
     let upstream = Acts::new().expect(GET).wait(seconds(1)).send(begun).wait(seconds(1)).send(rest).expect_end();

@@ -61,7 +61,7 @@ fn play(client: Script, upstreams: Vec<Vec<Acts>>) -> Play {
     Play { group: checked(), upstreams, ..Play::new(vec![client], Vec::new()) }
 }
 
-fn standings(group: &Group) -> Vec<&'static str> {
+fn statuses(group: &Group) -> Vec<&'static str> {
     group.states(Instant::ZERO).iter().map(|state| state.status.name()).collect()
 }
 
@@ -91,7 +91,7 @@ fn failed_check_removes_upstream() {
     ];
     for bad in bad {
         let (_, group) = play(client(600, 4), vec![vec![bad], vec![check(1, &long), requests(4)]]).run_balanced();
-        assert_eq!(standings(&group), ["down", "up"]);
+        assert_eq!(statuses(&group), ["down", "up"]);
     }
 }
 
@@ -100,7 +100,7 @@ fn refused_check_removes_upstream_before_requests() {
     let play = play(client(300, 4), vec![vec![check(0, GOOD), requests(4)]]);
     let (counts, group) = Play { has_dead_upstream: true, ..play }.run_balanced();
     assert_eq!((counts.connects_failed, counts.bad_gateway), (0, 0));
-    assert_eq!(standings(&group), ["down", "up"]);
+    assert_eq!(statuses(&group), ["down", "up"]);
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn good_checks_restore_upstream() {
     let first = vec![check(0, BAD), check(0, GOOD), check(0, GOOD), requests(1)];
     let second = vec![check(1, GOOD), check(1, GOOD), check(1, GOOD), requests(1)];
     let (_, group) = play(client(2_400, 2), vec![first, second]).run_balanced();
-    let told: Vec<String> = group.take_changes().iter().map(ToString::to_string).collect();
+    let changes: Vec<String> = group.take_changes().iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        changes,
         ["upstream up0.example:80 is down: its health check returned status 503", "upstream up0.example:80 is up"]
     );
 }
@@ -134,7 +134,7 @@ fn idempotent_request_leaves_an_upstream_that_goes_down() {
     let second = vec![check(1, GOOD), check(1, GOOD), requests(1)];
     let (counts, group) = frozen(client(300, 1), Acts::new().expect(GET).expect_end(), second, true);
     assert_eq!((counts.second_choices, counts.bad_gateway), (1, 0));
-    assert_eq!(standings(&group), ["down", "up"]);
+    assert_eq!(statuses(&group), ["down", "up"]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn request_waits_for_an_upstream_that_goes_down_unless_aborted() {
     let late = Acts::new().expect(GET).wait(Duration::from_millis(1_500)).send(HELLO).expect_end();
     let (counts, group) = frozen(client(300, 1), late, vec![check(1, GOOD), check(1, GOOD)], false);
     assert_eq!((counts.second_choices, counts.bad_gateway), (0, 0));
-    assert_eq!(standings(&group), ["down", "up"]);
+    assert_eq!(statuses(&group), ["down", "up"]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn stopping_aborts_running_check() {
     let silent = Acts::new().expect(question(0)).expect_end();
     let play = play(client, vec![vec![silent]]);
     let (_, group) = Play { stops_at: Some(Duration::from_millis(200)), ..play }.run_balanced();
-    assert_eq!(standings(&group), ["up"]);
+    assert_eq!(statuses(&group), ["up"]);
 }
 
 /// The first of three shards, and its upstream.
@@ -205,7 +205,7 @@ fn only_first_shard_runs_checks() {
 fn tls_check_without_tls_client_fails() {
     let (mut node, group) = node(true);
     assert!(wishes_at(&mut node, Instant::ZERO).is_empty());
-    assert_eq!(standings(&group), ["down"]);
+    assert_eq!(statuses(&group), ["down"]);
     assert!(node.next_deadline().unwrap() > Instant::ZERO);
 }
 
@@ -218,7 +218,7 @@ fn timed_out_check_closes_its_connection() {
     waiting.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(id)), &mut Actions::new());
     let wishes = wishes_at(&mut waiting, over);
     assert!(matches!(wishes[..], [Action::Close(closed, Close::Abort)] if closed == id), "{wishes:?}");
-    assert_eq!(standings(&group), ["down"]);
+    assert_eq!(statuses(&group), ["down"]);
     waiting.handle_closed(over, id, CloseReason::Requested, &mut Actions::new());
 
     let (mut connecting, _) = node(false);

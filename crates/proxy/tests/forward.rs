@@ -64,10 +64,10 @@ fn failure(status: &str, name: &str, error: Option<&str>, reason: &str, connecti
 
 #[test]
 fn fetches_absolute_url_from_its_host() {
-    let ask = "GET http://a.example/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: z\r\nProxy-Connection: keep-alive\r\n\r\n";
+    let request = "GET http://a.example/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: z\r\nProxy-Connection: keep-alive\r\n\r\n";
     let passed = head(&["GET /x?y HTTP/1.1", "Host: a.example"]);
     on_all_networks(|| {
-        let script = Script::new().connect().send(ask).expect(HELLO).send(ask).expect(HELLO).part();
+        let script = Script::new().connect().send(request).expect(HELLO).send(request).expect(HELLO).part();
         play(vec![script], vec![Acts::new().expect(&passed).send(HELLO).expect(&passed).send(HELLO).expect_end()])
     });
 }
@@ -178,23 +178,23 @@ fn detects_loops() {
         let mut settings = forward();
         (settings.mode, settings.seed, settings.identity.via) = (mode, 0xabc, true);
         let line = format!("GET {target} HTTP/1.1");
-        let ask = |via: &str| text(head(&[&line, "Host: a.example", &format!("Via: {via}")]));
+        let request = |via: &str| text(head(&[&line, "Host: a.example", &format!("Via: {via}")]));
         let passed = |via: &str| head(&["GET / HTTP/1.1", "Host: a.example", via, &format!("Via: 1.1 {own}")]);
         // Another proxy with the same name is a different one.
-        let script = Script::new().connect().send(ask("1.0 other")).expect(text(answer.clone()));
-        let script = script.send(ask("1.1 breme")).expect(text(answer.clone()));
+        let script = Script::new().connect().send(request("1.0 other")).expect(text(answer.clone()));
+        let script = script.send(request("1.1 breme")).expect(text(answer.clone()));
         let upstream = Acts::new().expect(passed("Via: 1.0 other")).send(HELLO);
         let upstream = upstream.expect(passed("Via: 1.1 breme")).send(HELLO);
         // Elements of other proxies do not hide it.
         let loops = [format!("1.0 other, 1.1 {own}, 1.1 last"), format!("1.1 {own}"), format!("1.0 (\"a, 1.1 {own}")];
-        let script = loops.iter().fold(script, |script, via| script.send(ask(via)).expect(text(looped.clone())));
+        let script = loops.iter().fold(script, |script, via| script.send(request(via)).expect(text(looped.clone())));
         Play { settings, ..play(vec![script.part()], vec![upstream]) }.run();
     }
 }
 
 #[test]
 fn counts_max_forwards() {
-    let ask =
+    let request =
         |hops: u32| head(&["OPTIONS http://a.example/ HTTP/1.1", "Host: a.example", &format!("Max-Forwards: {hops}")]);
     let passed = head(&["OPTIONS / HTTP/1.1", "Host: a.example", "Max-Forwards: 4"]);
     let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
@@ -209,8 +209,8 @@ fn counts_max_forwards() {
         "Cache-Control: no-store",
         methods,
     ]) + content;
-    let script = Script::new().connect().send(text(ask(5))).expect(HELLO);
-    let script = script.send(text(ask(0))).expect(text(options.clone()));
+    let script = Script::new().connect().send(text(request(5))).expect(HELLO);
+    let script = script.send(text(request(0))).expect(text(options.clone()));
     // The whole server (RFC 9110, 9.3.7), and a method whose final recipient the proxy cannot be.
     let server = head(&["OPTIONS * HTTP/1.1", "Host: a.example", "Max-Forwards: 0"]);
     let script = script.send(text(server)).expect(text(options));

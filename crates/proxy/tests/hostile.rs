@@ -76,8 +76,8 @@ fn drains_body_after_own_response() {
 fn long_body_after_early_response_closes_connection() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 1000000"]);
     let no = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Date: x"]);
-    let told = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Connection: close", "Date: x"]);
-    let script = Script::new().connect().send(text(&post)).expect(text(&told)).part_after_end();
+    let response = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Connection: close", "Date: x"]);
+    let script = Script::new().connect().send(text(&post)).expect(text(&response)).part_after_end();
     Play::new(vec![script], vec![answers(Acts::new(), &post, &no).expect_end()]).run();
 }
 
@@ -120,9 +120,9 @@ fn drops_upgrade_to_http2_or_with_body() {
     Play::new(vec![script], vec![answers(Acts::new(), &plain, SINGS)]).run();
     let post =
         |fields: &[&str]| head(&[&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 4"], fields].concat());
-    let asked = post(&["Connection: upgrade", "Upgrade: websocket"]) + "ping";
+    let upgrade = post(&["Connection: upgrade", "Upgrade: websocket"]) + "ping";
     let passed = post(&[]) + "ping";
-    let script = Script::new().connect().send(text(asked)).expect(SINGS).part();
+    let script = Script::new().connect().send(text(upgrade)).expect(SINGS).part();
     Play::new(vec![script], vec![answers(Acts::new(), &passed, SINGS)]).run();
 }
 
@@ -138,9 +138,9 @@ fn rejects_http10_transfer_coding() {
 fn http10_body_needs_length() {
     let old = head(&["POST /a HTTP/1.0", "Host: a.example"]);
     let passed = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 0"]);
-    let told = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "tweet";
+    let response = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "tweet";
     on_all_networks(|| {
-        let script = Script::new().connect().send(text(old.clone() + SMUGGLED)).expect(text(&told));
+        let script = Script::new().connect().send(text(old.clone() + SMUGGLED)).expect(text(&response));
         let script = script.expect_end().close(Close::Graceful).expect_closed(Ending::Any);
         Play::new(vec![script], vec![answers(Acts::new(), &passed, SINGS)])
     });

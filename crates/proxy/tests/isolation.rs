@@ -134,13 +134,13 @@ impl Node for Mirror {
 }
 
 /// Sends pipelined requests, and reconnects when a connection is lost.
-struct Asker {
+struct Client {
     server: Endpoint,
     name: u64,
     /// Repeat requests of this and other clients.
     repeats: bool,
-    asked: u64,
-    line: Option<AskerLine>,
+    sent: u64,
+    line: Option<ClientLine>,
     random: Random,
     right: u64,
     failed: u64,
@@ -148,7 +148,7 @@ struct Asker {
     gives_up_at: Instant,
 }
 
-struct AskerLine {
+struct ClientLine {
     id: ConnectionId,
     http: ClientConnection,
     due: std::collections::VecDeque<Vec<u8>>,
@@ -156,16 +156,16 @@ struct AskerLine {
     content: Vec<u8>,
 }
 
-impl Asker {
-    fn ask(&mut self, actions: &mut Actions) {
+impl Client {
+    fn send_requests(&mut self, actions: &mut Actions) {
         let Some(line) = &mut self.line else { return };
         let ahead = 1 + self.random.below(3);
-        while self.asked < REQUESTS && (line.due.len() as u64) < ahead {
+        while self.sent < REQUESTS && (line.due.len() as u64) < ahead {
             let target = match self.repeats {
-                true => format!("/{}/{}/", self.name % 3, self.asked % 4),
-                false => format!("/{}/{}/", self.name, self.asked),
+                true => format!("/{}/{}/", self.name % 3, self.sent % 4),
+                false => format!("/{}/{}/", self.name, self.sent),
             };
-            self.asked += 1;
+            self.sent += 1;
             let content =
                 if self.random.chance(0.3) { "c".repeat(self.random.below(5_000) as usize) } else { String::new() };
             let (method, framing) = match content.len() {
@@ -204,14 +204,14 @@ impl Asker {
             self.check(false);
         }
         self.line = None;
-        if self.asked >= REQUESTS {
+        if self.sent >= REQUESTS {
             return actions.exit();
         }
         actions.connect(ConnectTicket(0), self.server);
     }
 }
 
-impl Node for Asker {
+impl Node for Client {
     fn handle_started(&mut self, now: Instant, actions: &mut Actions) {
         self.gives_up_at = now + PATIENCE;
         actions.connect(ConnectTicket(0), self.server);
@@ -227,13 +227,13 @@ impl Node for Asker {
         actions: &mut Actions,
     ) {
         let Ok(connected) = outcome else {
-            self.asked += 1; // so that this ends
+            self.sent += 1; // so that this ends
             return self.lose(actions);
         };
         let http = ClientConnection::new();
         let due = std::collections::VecDeque::new();
-        self.line = Some(AskerLine { id: connected.connection, http, due, status: 0, content: Vec::new() });
-        self.ask(actions);
+        self.line = Some(ClientLine { id: connected.connection, http, due, status: 0, content: Vec::new() });
+        self.send_requests(actions);
     }
 
     fn handle_received(
@@ -258,13 +258,13 @@ impl Node for Asker {
                 Ok(ClientProgress::End { taken: count, keep_alive }) => {
                     taken += count;
                     self.check(true);
-                    let is_done = self.asked >= REQUESTS && self.line.as_ref().is_some_and(|line| line.due.is_empty());
+                    let is_done = self.sent >= REQUESTS && self.line.as_ref().is_some_and(|line| line.due.is_empty());
                     if !keep_alive || is_done {
                         actions.close(id, Close::Graceful);
                         self.lose(actions);
                         return received.bytes.len();
                     }
-                    self.ask(actions);
+                    self.send_requests(actions);
                 }
                 Ok(ClientProgress::NeedMore { taken: count }) => return taken + count,
                 Ok(
@@ -327,11 +327,11 @@ fn world(seed: u64, network: Network, breaks: f64, repeats: bool) -> (u64, u64) 
     let node = proxy.clone();
     let server = simulation.serve("proxy", 2, |shard| node.node(shard));
     let address: Endpoint = simulation.address(server).into();
-    let askers = simulation.client("client", CLIENTS as usize, |shard| Asker {
+    let clients = simulation.client("client", CLIENTS as usize, |shard| Client {
         server: address,
         name: shard.id.0 as u64,
         repeats,
-        asked: 0,
+        sent: 0,
         line: None,
         random: Random::stream(seed, shard.id.0 as u64),
         right: 0,
@@ -340,12 +340,12 @@ fn world(seed: u64, network: Network, breaks: f64, repeats: bool) -> (u64, u64) 
         gives_up_at: Instant::FAR,
     });
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
-    let askers = simulation.take(askers);
-    let wrong: Vec<_> = askers.iter().flat_map(|asker| asker.wrong.clone()).collect();
+    let clients = simulation.take(clients);
+    let wrong: Vec<_> = clients.iter().flat_map(|client| client.wrong.clone()).collect();
     assert_eq!(wrong, [""; 0], "seed {seed}");
     let counts = proxy.counts();
     assert_eq!((counts.exchanges_open, counts.pool_idle, counts.pool_busy), (0, 0, 0), "seed {seed}: {counts:?}");
-    (askers.iter().map(|asker| asker.right).sum(), askers.iter().map(|asker| asker.failed).sum())
+    (clients.iter().map(|client| client.right).sum(), clients.iter().map(|client| client.failed).sum())
 }
 
 #[test]

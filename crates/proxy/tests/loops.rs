@@ -66,10 +66,10 @@ fn rejects_own_mark() {
         ];
         let [sent, got] = lines.map(|lines| HELLO.replace("\r\nhello", lines));
         let first = Script::new().connect().send(text(get(&[]))).expect(text(if is_caching { &got } else { &sent }));
-        let ask = |client: Script, lines: &&[&str]| {
+        let exchange = |client: Script, lines: &&[&str]| {
             (0..3).fold(client, |client, _| client.send(text(get(lines))).expect(text(looped())))
         };
-        let client = back.iter().fold(first, ask).part();
+        let client = back.iter().fold(first, exchange).part();
         let upstream = Acts::new().expect(get(&[OWN])).send(&sent).expect_end();
         let cache = is_caching.then(|| Cache::new(breme_cache::CacheSettings::new(4 << 20)).unwrap());
         Play { settings: named(), cache, ..Play::new(vec![client], vec![upstream]) }.run();

@@ -42,7 +42,7 @@ fn evicts_idle_clients_only() {
     let idle = leaves(client().send(GET).expect(HELLO));
     let begun = Script::new().wait(2 * SECOND).connect().send("GET /a HT").wait(SECOND * 3 / 4).send(&GET[9..]);
     let begun = begun.expect(text(last(HELLO))).part_after_end();
-    let asked = Script::new().wait(SECOND).connect().send(GET).expect(text(last(HELLO))).part_after_end();
+    let active = Script::new().wait(SECOND).connect().send(GET).expect(text(last(HELLO))).part_after_end();
     let upstream = vec![
         Acts::new().expect(GET).send(HELLO).expect_end(),
         Acts::new().expect(GET).wait(9 * SECOND).send(HELLO).expect_end(),
@@ -51,7 +51,7 @@ fn evicts_idle_clients_only() {
     // Each request has a connection of its own to the upstream.
     let mut settings = patient();
     settings.pool.idle_max = 0;
-    let clients = vec![spare, idle, begun, asked];
+    let clients = vec![spare, idle, begun, active];
     let play = Play { settings, pressure: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
     // The last two had had their turn before their responses.
@@ -59,7 +59,7 @@ fn evicts_idle_clients_only() {
 }
 
 /// Its requests are sent before it would count as idle: eight in its turn, and then three at once.
-fn goes_on_asking(answer: &str) -> Script {
+fn keeps_requesting(answer: &str) -> Script {
     let step = PRESSURE_TURN / 8;
     let script = (0..8).fold(client(), |script, _| script.send(GET).expect(text(answer)).wait(step));
     let together = [answer, answer, &last(answer)].concat();
@@ -70,7 +70,7 @@ fn goes_on_asking(answer: &str) -> Script {
 fn busy_client_leaves_after_a_turn() {
     let upstream = (0..11).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     let pressure = Some(Duration::ZERO..60 * SECOND);
-    let play = Play { settings: patient(), pressure, ..Play::new(vec![goes_on_asking(HELLO)], vec![upstream]) };
+    let play = Play { settings: patient(), pressure, ..Play::new(vec![keeps_requesting(HELLO)], vec![upstream]) };
     let counts = play.run();
     assert_eq!((counts.evicted, counts.connects), (1, 1));
     assert!(counts.answers_repeated > 0, "some of them were repeated");
@@ -128,12 +128,12 @@ fn lasting_pressure_shortens_slow_timeouts() {
 
 #[test]
 fn tunnels_are_not_evicted() {
-    let asks = head(&["GET /chat HTTP/1.1", "Host: a.example", "Connection: upgrade", "Upgrade: chat"]);
+    let upgrade = head(&["GET /chat HTTP/1.1", "Host: a.example", "Connection: upgrade", "Upgrade: chat"]);
     let switches = head(&["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: chat"]);
     let talks = |script: Script| script.send("ping").expect("pong");
-    let script = talks(client().send(text(&asks)).expect(text(&switches)));
+    let script = talks(client().send(text(&upgrade)).expect(text(&switches)));
     let script = talks(script.wait(10 * SECOND)).part();
-    let upstream = Acts::new().expect(&asks).send(&switches).expect("ping").send("pong");
+    let upstream = Acts::new().expect(&upgrade).send(&switches).expect("ping").send("pong");
     let upstream = upstream.expect("ping").send("pong").expect_end();
     let counts =
         Play { settings: patient(), pressure: Some(SECOND..8 * SECOND), ..Play::new(vec![script], vec![upstream]) }

@@ -146,7 +146,7 @@ fn left_clients_leave_the_queue() {
 /// Responds to each request after a delay, and records the maximum number of concurrent ones.
 #[derive(Default)]
 struct Slow {
-    asked: VecDeque<(Instant, ConnectionId)>,
+    pending: VecDeque<(Instant, ConnectionId)>,
     most: usize,
     count: usize,
 }
@@ -171,18 +171,18 @@ impl Node for Slow {
         if !received.bytes.ends_with(b"\r\n\r\n") {
             return 0;
         }
-        self.asked.push_back((now + Self::TIME, id));
+        self.pending.push_back((now + Self::TIME, id));
         self.count += 1;
-        self.most = self.most.max(self.asked.len());
+        self.most = self.most.max(self.pending.len());
         received.bytes.len()
     }
 
     fn handle_closed(&mut self, _: Instant, id: ConnectionId, _: CloseReason, _: &mut Actions) {
-        self.asked.retain(|(_, asked)| *asked != id);
+        self.pending.retain(|(_, pending)| *pending != id);
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        while let Some((_, id)) = self.asked.pop_front_if(|(due, _)| *due <= now) {
+        while let Some((_, id)) = self.pending.pop_front_if(|(due, _)| *due <= now) {
             actions.send(id).extend_from_slice(HELLO.as_bytes());
         }
     }
@@ -192,7 +192,7 @@ impl Node for Slow {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.asked.front().map(|(due, _)| *due)
+        self.pending.front().map(|(due, _)| *due)
     }
 }
 

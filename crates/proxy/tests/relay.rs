@@ -32,7 +32,7 @@ fn client() -> Script {
     Script::new().connect()
 }
 
-fn asks(script: Script, request: &str, answer: &str) -> Script {
+fn exchange(script: Script, request: &str, answer: &str) -> Script {
     script.send(text(request)).expect(text(answer))
 }
 
@@ -44,7 +44,7 @@ fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
 fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
     everywhere(
         || {
-            let script = asks(asks(client(), sent, got), GET, HELLO).part();
+            let script = exchange(exchange(client(), sent, got), GET, HELLO).part();
             let upstream = answers(answers(Acts::new(), passed, answered), GET, HELLO).expect_end();
             Play::new(vec![script], vec![upstream])
         },
@@ -65,29 +65,29 @@ fn relays_each_framing() {
     let chunked = post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n");
     let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0;z\r\n\r\n");
     // Only without cuts are the chunks the original ones.
-    let script = asks(client(), &odd, HELLO).part();
+    let script = exchange(client(), &odd, HELLO).part();
     Play::new(vec![script], vec![answers(Acts::new(), &chunked, HELLO)]).run();
     let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
-    let script = asks(client(), GET, &answer).part();
+    let script = exchange(client(), GET, &answer).part();
     Play::new(vec![script], vec![answers(Acts::new(), GET, &answer)]).run();
 }
 
 #[test]
 fn relays_trailers() {
     let chunked = "Transfer-Encoding: chunked";
-    let ask = |lines: &[&str]| head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat());
-    let (takes, passed) = (ask(&["TE: gzip, Trailers"]), ask(&["Connection: TE", "TE: trailers"]));
+    let request_with = |lines: &[&str]| head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat());
+    let (takes, passed) = (request_with(&["TE: gzip, Trailers"]), request_with(&["Connection: TE", "TE: trailers"]));
     let answer = |lines: &[&str], end: &str| {
         head(&[&["HTTP/1.1 200 OK", chunked], lines].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
     };
     let sent = answer(&["Trailer: X-Sum, Host, Vary", "Date: x"], "X-Sum: 1\r\nVary: *\r\nX_Sum: 2\r\nX-Empty:\r\n");
     // A client that has not declared support gets none.
-    for (asked, told, got) in [
+    for (request, passed, got) in [
         (takes.as_str(), passed.as_str(), answer(&["Date: x", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Empty: \r\n")),
         (GET, GET, answer(&["Date: x"], "")),
     ] {
-        let script = asks(asks(client(), asked, &got), GET, HELLO).part();
-        let upstream = answers(answers(Acts::new(), told, &sent), GET, HELLO);
+        let script = exchange(exchange(client(), request, &got), GET, HELLO).part();
+        let upstream = answers(answers(Acts::new(), passed, &sent), GET, HELLO);
         Play::new(vec![script], vec![upstream]).run();
     }
     let post = |lines: &[&str], end: &str| {
@@ -108,8 +108,8 @@ fn drops_hop_by_hop_trailers() {
     let (post, ok) = (["POST /a HTTP/1.1", "Host: a.example", chunked], ["HTTP/1.1 200 OK", chunked, "Date: x"]);
     let message =
         |first: &[&str], more: &[&str], end: &str| head(&[first, more].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n";
-    let play = |asked: &str, passed: &str, answered: &str, got: &str| {
-        let script = asks(client(), asked, got);
+    let play = |request: &str, passed: &str, answered: &str, got: &str| {
+        let script = exchange(client(), request, got);
         let script = if got.contains("Connection: close") { script.part_after_end() } else { script.part() };
         Play::new(vec![script], vec![answers(Acts::new(), passed, answered)]).run();
     };
@@ -145,14 +145,14 @@ fn rejects_forbidden_trailers() {
     // A truncated response is not mistaken for a complete one.
     let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n";
     let upstream = Acts::new().expect(GET).send(answer.clone() + "0\r\nSet-Cookie: a=b\r\n\r\n").anything();
-    Play::new(vec![asks(client(), GET, &answer).part_after_end()], vec![upstream]).run();
+    Play::new(vec![exchange(client(), GET, &answer).part_after_end()], vec![upstream]).run();
 }
 
 #[test]
 fn relays_responses_without_body() {
-    let ask = |method: &str| head(&[&format!("{method} /a HTTP/1.1"), "Host: a.example"]);
+    let request = |method: &str| head(&[&format!("{method} /a HTTP/1.1"), "Host: a.example"]);
     let length = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"]);
-    one_exchange(&ask("HEAD"), &ask("HEAD"), &length, &length);
+    one_exchange(&request("HEAD"), &request("HEAD"), &length, &length);
     let not_modified = head(&["HTTP/1.1 304 Not Modified", "Content-Length: 5", "Date: x", "ETag: \"y\""]);
     one_exchange(GET, GET, &not_modified, &not_modified);
     let nothing = head(&["HTTP/1.1 204 No Content", "Date: x"]);
@@ -163,7 +163,7 @@ fn relays_responses_without_body() {
 fn adds_missing_date() {
     let sent = head(&["HTTP/1.1 200 OK", "Content-Length: 0"]);
     let got = head(&["HTTP/1.1 200 OK", "Content-Length: 0", "Date: Sun, 06 Nov 1994 08:49:37 GMT"]);
-    let script = asks(client(), GET, &got).part();
+    let script = exchange(client(), GET, &got).part();
     Play::new(vec![script], vec![answers(Acts::new(), GET, &sent)]).run();
 }
 
@@ -172,7 +172,7 @@ fn reframes_close_delimited_responses() {
     let sent = head(&["HTTP/1.1 200 OK", "Date: x"]) + "hello";
     let upstream = || Acts::new().expect(GET).send(&sent).close(Close::Graceful);
     let chunked = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
-    let script = asks(asks(client(), GET, &chunked), GET, HELLO).part();
+    let script = exchange(exchange(client(), GET, &chunked), GET, HELLO).part();
     let counts = Play::new(vec![script], vec![upstream(), answers(Acts::new(), GET, HELLO)]).run();
     assert_eq!((counts.connects, counts.reuses), (2, 0));
     // For a client with HTTP/1.0 the end is that of the connection, as for the proxy.
@@ -180,7 +180,7 @@ fn reframes_close_delimited_responses() {
         || {
             let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
             let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
-            Play::new(vec![asks(client(), &old, &got).part_after_end()], vec![upstream()])
+            Play::new(vec![exchange(client(), &old, &got).part_after_end()], vec![upstream()])
         },
         |_| {},
     );
@@ -194,7 +194,7 @@ fn serves_http10_clients() {
     let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
     everywhere(
         || {
-            let script = asks(asks(client(), &staying, &stays), &leaving, &leaves).part_after_end();
+            let script = exchange(exchange(client(), &staying, &stays), &leaving, &leaves).part_after_end();
             let nameless = head(&["GET /a HTTP/1.1", "Host: up0.example:80"]);
             Play::new(vec![script], vec![answers(answers(Acts::new(), GET, HELLO), &nameless, HELLO)])
         },
@@ -208,7 +208,7 @@ fn uses_http10_upstreams() {
     let staying = head(&["HTTP/1.0 200 OK", "Connection: keep-alive", "Content-Length: 5", "Date: x"]) + "hello";
     everywhere(
         || {
-            let script = asks(asks(asks(client(), GET, HELLO), GET, HELLO), GET, HELLO).part();
+            let script = exchange(exchange(exchange(client(), GET, HELLO), GET, HELLO), GET, HELLO).part();
             let once = answers(Acts::new(), GET, &leaving).expect_end();
             let twice = answers(answers(Acts::new(), GET, &staying), GET, &leaving).expect_end();
             Play::new(vec![script], vec![once, twice])
@@ -219,13 +219,13 @@ fn uses_http10_upstreams() {
 
 #[test]
 fn pipelining_keeps_order() {
-    let ask = |name: u32| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
+    let request = |name: u32| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
     let answer = |name: u32| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + &name.to_string();
     everywhere(
         || {
             let all = |of: &dyn Fn(u32) -> String| (0..8).map(of).collect::<String>();
-            let script = asks(client(), &all(&ask), &all(&answer)).part();
-            let upstream = (0..8).fold(Acts::new(), |acts, name| answers(acts, &ask(name), &answer(name)));
+            let script = exchange(client(), &all(&request), &all(&answer)).part();
+            let upstream = (0..8).fold(Acts::new(), |acts, name| answers(acts, &request(name), &answer(name)));
             Play::new(vec![script], vec![upstream.expect_end()])
         },
         |counts| assert_eq!(counts.reuses, 7),
@@ -234,16 +234,16 @@ fn pipelining_keeps_order() {
 
 #[test]
 fn clients_get_their_own_responses() {
-    let ask = |name: &str| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
+    let request = |name: &str| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
     let answer = |name: &str| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + name;
     let scripts = vec![
-        asks(client().send(text(ask("a"))).signal(1), "", &answer("a")).part(),
-        asks(client().await_signal(1), &ask("b"), &answer("b")).part(),
+        exchange(client().send(text(request("a"))).signal(1), "", &answer("a")).part(),
+        exchange(client().await_signal(1), &request("b"), &answer("b")).part(),
     ];
     // The first waits while the second gets its response.
     let upstreams = vec![
-        Acts::new().expect(ask("a")).wait(SECOND).send(answer("a")).expect_end(),
-        answers(Acts::new(), &ask("b"), &answer("b")).expect_end(),
+        Acts::new().expect(request("a")).wait(SECOND).send(answer("a")).expect_end(),
+        answers(Acts::new(), &request("b"), &answer("b")).expect_end(),
     ];
     Play::new(scripts, upstreams).run();
 }
@@ -260,9 +260,9 @@ fn host_follows_its_rule() {
             HostRule::Upstream => head(&["GET /a HTTP/1.1", "X: y", &format!("Host: {expected}")]),
             _ => head(&["GET /a HTTP/1.1", &format!("Host: {expected}"), "X: y"]),
         };
-        let asked = absolute.replace("\r\n\r\n", "\r\nX: y\r\n\r\n");
+        let request = absolute.replace("\r\n\r\n", "\r\nX: y\r\n\r\n");
         let settings = Settings { mode: Mode::Reverse { host }, ..silent() };
-        let script = asks(client(), &asked, HELLO).part();
+        let script = exchange(client(), &request, HELLO).part();
         Play { settings, ..Play::new(vec![script], vec![answers(Acts::new(), &passed, HELLO)]) }.run();
     }
 }
@@ -273,7 +273,7 @@ fn relays_interim_responses() {
     one_exchange(GET, GET, &(hints.clone() + HELLO), &(hints.clone() + HELLO));
     let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
     let got = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
-    let script = asks(client(), &old, &got).part_after_end();
+    let script = exchange(client(), &old, &got).part_after_end();
     Play::new(vec![script], vec![answers(Acts::new(), GET, &(hints + HELLO))]).run();
 }
 
@@ -283,7 +283,7 @@ fn waits_for_upstream_100() {
     let go_on = head(&["HTTP/1.1 100 Continue"]);
     everywhere(
         || {
-            let script = asks(asks(asks(client(), &put, &go_on), "hello", HELLO), GET, HELLO).part();
+            let script = exchange(exchange(exchange(client(), &put, &go_on), "hello", HELLO), GET, HELLO).part();
             let upstream = answers(Acts::new(), &put, &go_on).expect("hello").send(HELLO);
             Play::new(vec![script], vec![answers(upstream, GET, HELLO).expect_end()])
         },
@@ -300,7 +300,7 @@ fn refusal_replaces_100() {
     everywhere(
         || {
             // It is unknown whether the content will be sent, so both connections are closed.
-            let script = asks(client(), &put, &no(&["Connection: close"])).part_after_end();
+            let script = exchange(client(), &put, &no(&["Connection: close"])).part_after_end();
             Play::new(vec![script], vec![answers(Acts::new(), &put, &no(&[])).expect_end()])
         },
         |counts| assert_eq!(counts.pool_idle, 0),
@@ -311,7 +311,7 @@ fn refusal_replaces_100() {
 fn closed_idle_connection_is_dropped() {
     everywhere(
         || {
-            let script = asks(asks(client(), GET, HELLO).wait(SECOND), GET, HELLO).part();
+            let script = exchange(exchange(client(), GET, HELLO).wait(SECOND), GET, HELLO).part();
             let ends = answers(Acts::new(), GET, HELLO).close(Close::Graceful);
             Play::new(vec![script], vec![ends, answers(Acts::new(), GET, HELLO)])
         },
@@ -323,7 +323,7 @@ fn closed_idle_connection_is_dropped() {
 fn retries_on_closed_idle_connection() {
     everywhere(
         || {
-            let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
+            let script = exchange(exchange(client(), GET, HELLO), OTHER, HELLO).part();
             let ends = answers(Acts::new(), GET, HELLO).expect(OTHER).close(Close::Graceful);
             Play::new(vec![script], vec![ends, answers(Acts::new(), OTHER, HELLO)])
         },
@@ -340,7 +340,7 @@ fn does_not_retry_unsafe_requests() {
             failure(502, "connection_terminated", "the upstream closed the connection before it sent a response");
         everywhere(
             || {
-                let script = asks(asks(client(), GET, HELLO), &request, &failure).part();
+                let script = exchange(exchange(client(), GET, HELLO), &request, &failure).part();
                 let ends = answers(Acts::new(), GET, HELLO).expect(&request).close(Close::Graceful);
                 Play::new(vec![script], vec![ends])
             },
@@ -380,12 +380,12 @@ fn tries_another_upstream_if_connect_fails() {
         "Proxy-Status: breme; error=connection_refused",
     ]) + content;
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hello";
-    let script = asks(asks(client(), GET, &answer), &post, &answer).part();
+    let script = exchange(exchange(client(), GET, &answer), &post, &answer).part();
     let play = Play { has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(vec![script], Vec::new()) };
     let counts = play.run();
     assert_eq!((counts.connects_failed, counts.bad_gateway), (2, 2));
     // Nothing was sent to the dead one, so a POST may also be sent to another.
-    let script = asks(client(), &post, HELLO).part();
+    let script = exchange(client(), &post, HELLO).part();
     let play = Play::new(vec![script], vec![answers(Acts::new(), &post, HELLO)]);
     let counts = Play { has_dead_upstream: true, ..play }.run();
     assert_eq!((counts.connects_failed, counts.connects), (1, 1));
@@ -407,7 +407,7 @@ fn errors_name_upstream_only_if_enabled() {
             "Cache-Control: no-store",
             &format!("Proxy-Status: breme; error=connection_refused{next_hop}"),
         ]) + &content;
-        let play = Play::new(vec![asks(client(), GET, &answer).part()], Vec::new());
+        let play = Play::new(vec![exchange(client(), GET, &answer).part()], Vec::new());
         let settings = Settings { shows_upstreams, ..Settings { mode: mode(), ..play.settings.clone() } };
         let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
         assert_eq!((counts.requests(RequestOutcome::Error), counts.requests(RequestOutcome::Relayed)), (1, 0));
@@ -435,9 +435,9 @@ fn uses_configured_error_pages() {
     let refused = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/html; charset=utf-8\r\n\
         Content-Length: 17\r\nConnection: close\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n<h1>Too long</h1>";
     let long = head(&["GET / HTTP/1.1", "Host: a", &format!("X: {}", "x".repeat(20_000))]);
-    let ask_head = head(&["HEAD /a HTTP/1.1", "Host: a.example"]);
-    let script = asks(client(), GET, &(unreached.clone() + "<h1>Back soon</h1>"));
-    let script = asks(asks(script, &ask_head, &unreached), &long, refused).part_after_end();
+    let head_request = head(&["HEAD /a HTTP/1.1", "Host: a.example"]);
+    let script = exchange(client(), GET, &(unreached.clone() + "<h1>Back soon</h1>"));
+    let script = exchange(exchange(script, &head_request, &unreached), &long, refused).part_after_end();
     let play = Play::new(vec![script], Vec::new());
     let settings = Settings { error_pages, ..play.settings.clone() };
     let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
@@ -473,7 +473,7 @@ fn rejects_invalid_responses() {
         let failure = failure(502, error, reason);
         everywhere(
             || {
-                let script = asks(client(), GET, &failure).part();
+                let script = exchange(client(), GET, &failure).part();
                 let upstream = Acts::new().expect(GET).send(answered).close(Close::Graceful);
                 Play::new(vec![script], vec![upstream])
             },
@@ -497,12 +497,12 @@ fn truncated_response_aborts_client() {
 #[test]
 fn does_not_reuse_connection_with_extra_bytes() {
     let more = HELLO.to_owned() + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
-    let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
+    let script = exchange(exchange(client(), GET, HELLO), OTHER, HELLO).part();
     let upstreams = vec![Acts::new().expect(GET).send(&more).expect_end(), answers(Acts::new(), OTHER, HELLO)];
     Play::new(vec![script], upstreams).run();
     // Also if it arrives a little later.
     let later = Acts::new().expect(GET).send(HELLO).wait(SECOND).send("HTTP/1.1 200 OK\r\n\r\n").anything();
-    let script = asks(asks(client(), GET, HELLO).wait(2 * SECOND), OTHER, HELLO).part();
+    let script = exchange(exchange(client(), GET, HELLO).wait(2 * SECOND), OTHER, HELLO).part();
     Play::new(vec![script], vec![later, answers(Acts::new(), OTHER, HELLO)]).run();
 }
 
@@ -514,7 +514,7 @@ fn enforces_timeouts() {
     settings.limits.body_timeout = 4 * SECOND;
     // The response does not start.
     let late = failure_at("42", 504, "http_response_timeout", "the upstream did not respond in time");
-    let script = asks(client(), GET, &late).part();
+    let script = exchange(client(), GET, &late).part();
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
     let counts = Play { settings: settings.clone(), ..play }.run();
     assert_eq!(counts.gateway_timeouts, 1);
@@ -533,7 +533,7 @@ fn enforces_timeouts() {
         "Connection: close",
         "Date: Sun, 06 Nov 1994 08:49:41 GMT",
     ]) + refusal;
-    let script = asks(client(), &put, &refused).part_after_end();
+    let script = exchange(client(), &put, &refused).part_after_end();
     let play = Play::new(vec![script], vec![Acts::new().expect(&put).expect_end()]);
     Play { settings: settings.clone(), ..play }.run();
     // The whole response takes too long, although data arrives now and then.
@@ -560,7 +560,7 @@ fn upstream_connection_closes_with_client() {
 #[test]
 fn finishes_exchanges_when_stopping() {
     let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
-    let idle = asks(client(), GET, HELLO).expect_end().close(Close::Graceful).expect_closed(Ending::Any);
+    let idle = exchange(client(), GET, HELLO).expect_end().close(Close::Graceful).expect_closed(Ending::Any);
     let busy = client().wait(SECOND).send(text(OTHER)).expect(text(&leaves)).part_after_end();
     let upstreams = vec![answers(Acts::new(), GET, HELLO).expect(OTHER).wait(3 * SECOND).send(HELLO).expect_end()];
     Play { stops_at: Some(2 * SECOND), ..Play::new(vec![idle, busy], upstreams) }.run();
@@ -571,9 +571,9 @@ fn idle_connections_time_out() {
     let mut settings = silent();
     settings.pool.idle_timeout = 2 * SECOND;
     settings.pool.requests_max = 2;
-    let ask = |script: Script| asks(script, GET, HELLO);
-    let script = ask(ask(ask(client()).wait(3 * SECOND)));
-    let script = ask(script).part();
+    let get = |script: Script| exchange(script, GET, HELLO);
+    let script = get(get(get(client()).wait(3 * SECOND)));
+    let script = get(script).part();
     // The first has been idle too long; the second has served enough requests.
     let upstreams = vec![
         answers(Acts::new(), GET, HELLO).expect_end(),
@@ -587,10 +587,10 @@ fn idle_connections_time_out() {
 #[test]
 fn replay_respects_connection_close() {
     let last = head(&["GET /a HTTP/1.1", "Host: a.example", "Connection: close"]);
-    let told = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");
+    let response = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");
     let clients = (0..6).map(|number| {
         let script = Script::new().wait(Duration::from_secs(number));
-        script.connect().send(text(&last)).expect_gone(text(&told)).expect_closed(Ending::Any)
+        script.connect().send(text(&last)).expect_gone(text(&response)).expect_closed(Ending::Any)
     });
     let upstream = (0..6).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     Play::new(clients.collect(), vec![upstream]).run();

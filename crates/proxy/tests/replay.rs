@@ -11,7 +11,7 @@ use breme_testkit::Script;
 use support::{Acts, Play, head, text};
 
 /// A proxy with all identity headers.
-fn telling(host: HostRule) -> Settings {
+fn with_identity(host: HostRule) -> Settings {
     Settings::new(Mode::Reverse { host })
 }
 
@@ -71,7 +71,7 @@ fn replayed_requests_equal_the_first() {
             (script, upstream) = (script.send(text(sent)).expect(text(got)), upstream.expect(passed).send(answered));
         }
         let mut play = Play::new(vec![script.part()], vec![upstream.expect_end()]);
-        play.settings = telling(HostRule::Keep);
+        play.settings = with_identity(HostRule::Keep);
         play.network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
         let counts = play.run();
         assert_eq!((counts.connects, counts.reuses), (1, 59));
@@ -90,7 +90,7 @@ fn pipelined_replays_keep_order() {
     let upstream = (0..9).fold(Acts::new(), |acts, _| acts.expect(&passed).send(&answered));
     let upstream = upstream.expect(&last.passed).send(&last.answered).expect_end();
     let mut play = Play::new(vec![script.part()], vec![upstream]);
-    play.settings = telling(HostRule::Keep);
+    play.settings = with_identity(HostRule::Keep);
     let counts = play.run();
     assert_eq!((counts.requests_repeated, counts.answers_repeated), (7, 7));
 }
@@ -104,7 +104,7 @@ fn replay_sets_upstream_host() {
         (script, upstream) = (script.send(text(&sent)).expect(text(&got)), upstream.expect(&passed).send(&answered));
     }
     let mut play = Play::new(vec![script.part()], vec![upstream]);
-    play.settings = telling(HostRule::Upstream);
+    play.settings = with_identity(HostRule::Upstream);
     play.run();
 }
 
@@ -116,7 +116,7 @@ fn replayed_request_is_retried() {
     let most = (0..4).fold(Acts::new(), |acts, _| acts.expect(&passed).send(&answered));
     let ends = most.expect(&passed).close(breme_node::Close::Graceful);
     let mut play = Play::new(vec![script.part()], vec![ends, Acts::new().expect(&passed).send(&answered)]);
-    play.settings = telling(HostRule::Keep);
+    play.settings = with_identity(HostRule::Keep);
     assert_eq!(play.run().retries, 1);
 }
 
@@ -134,6 +134,6 @@ fn replay_respects_last_request() {
     };
     let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(&passed).send(&answered));
     let mut play = Play::new((0..5).map(client).collect(), vec![upstream.expect_end()]);
-    play.settings = telling(HostRule::Keep);
+    play.settings = with_identity(HostRule::Keep);
     assert_eq!(play.run().requests_repeated, 0);
 }

@@ -49,7 +49,7 @@ fn connect(driven: &mut Driven, ticket: ConnectTicket, server: ConnectionId) -> 
 }
 
 /// Every connection has a response to one request, and is closed at the second.
-fn asks_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
+fn requests_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
     let proxy = proxy(Settings { retry_percent_max: percent, ..silent() }, 1);
     let mut driven = with_client(&proxy);
     let mut server = ConnectionId::new(1, 0);
@@ -69,12 +69,12 @@ fn asks_until_denied(percent: u32, requests_max: u32) -> (u32, Proxy) {
 
 #[test]
 fn retries_follow_the_budget() {
-    let (denied_at, proxy) = asks_until_denied(20, 1_000);
+    let (denied_at, proxy) = requests_until_denied(20, 1_000);
     let counts = proxy.counts();
     // A hundred are accumulated, and each further request earns a fifth of a retry.
     assert_eq!(denied_at, 125);
     assert_eq!((counts.retries, counts.retries_denied, counts.bad_gateway), (u64::from(denied_at) - 1, 1, 1));
-    assert_eq!(asks_until_denied(0, 1_000).0, 1_000, "without a bound");
+    assert_eq!(requests_until_denied(0, 1_000).0, 1_000, "without a bound");
 }
 
 #[test]

@@ -25,7 +25,7 @@ const FIRST_FAILS_AFTER: Duration = Duration::from_secs(1);
 /// Closes each connection when a request has arrived, the first one after a delay; counts them.
 #[derive(Debug, Default)]
 struct Broken {
-    asked: usize,
+    requests: usize,
     first: Option<ConnectionId>,
     timers: Timers,
 }
@@ -41,8 +41,8 @@ impl Node for Broken {
         actions: &mut Actions,
     ) -> usize {
         if received.bytes.ends_with(b"\r\n\r\n") {
-            self.asked += 1;
-            match self.asked {
+            self.requests += 1;
+            match self.requests {
                 1 => {
                     self.first = Some(id);
                     self.timers.set(id.key(), now + FIRST_FAILS_AFTER);
@@ -111,7 +111,7 @@ fn followers_on_all_shards_share_one_retry() {
         let client = simulation.client("client", 1, |_| Client::new(&surroundings, patience, scripts.clone()));
         simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
         assert_eq!(simulation.take(client)[0].failures(), [""; 0], "{}", simulation.trace());
-        assert_eq!(simulation.take(upstream)[0].asked, 2, "{}", simulation.trace());
+        assert_eq!(simulation.take(upstream)[0].requests, 2, "{}", simulation.trace());
         assert_eq!((proxy.counts().exchanges_open, cache.statistics().fills), (0, 0));
     });
 }

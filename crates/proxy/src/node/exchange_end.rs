@@ -111,8 +111,8 @@ impl Context<'_> {
     /// if only a reset distinguishes abortion from the regular end, it is necessary.
     pub(super) fn abort_response(&mut self, client: ClientKey) {
         self.node.counts.answers_cut.add();
-        let tells = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());
-        self.close_client(client, if tells { Close::Graceful } else { Close::Abort });
+        let is_end_detectable = self.client(client).is_some_and(|client| client.http.is_response_end_detectable());
+        self.close_client(client, if is_end_detectable { Close::Graceful } else { Close::Abort });
     }
 
     /// Sends an error response with Proxy-Status (RFC 9209).

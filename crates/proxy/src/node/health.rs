@@ -59,7 +59,7 @@ impl Context<'_> {
         let mut endpoint = Endpoint::tcp(check.address);
         if check.tls {
             let Some(client) = self.shared.tls_clients.client(&check.name) else {
-                return self.tell(&check, CheckOutcome::ConnectFailed);
+                return self.report_outcome(&check, CheckOutcome::ConnectFailed);
             };
             endpoint.tls = Some(client);
         }
@@ -71,7 +71,7 @@ impl Context<'_> {
 
     pub(super) fn handle_check_connected<E>(&mut self, number: CheckNumber, outcome: Result<Connected, E>) {
         match (self.node.checks.position(number), outcome) {
-            (Some(position), Ok(connected)) => self.ask_how_it_is(position, connected.connection),
+            (Some(position), Ok(connected)) => self.send_check(position, connected.connection),
             (Some(_), Err(_)) => self.end_check(number, CheckOutcome::ConnectFailed, Close::Abort),
             // The check timed out before it was connected.
             (None, Ok(connected)) => self.actions.close(connected.connection, Close::Abort),
@@ -79,7 +79,7 @@ impl Context<'_> {
         }
     }
 
-    fn ask_how_it_is(&mut self, position: usize, id: ConnectionId) {
+    fn send_check(&mut self, position: usize, id: ConnectionId) {
         let settings = self.group().and_then(Group::health_settings);
         let check = &mut self.node.checks.running[position];
         check.connection = Some(id);
@@ -128,10 +128,10 @@ impl Context<'_> {
             self.actions.close(id, how);
             self.node.clear_owner(id);
         }
-        self.tell(&check, outcome);
+        self.report_outcome(&check, outcome);
     }
 
-    fn tell(&mut self, check: &Check, outcome: CheckOutcome) {
+    fn report_outcome(&mut self, check: &Check, outcome: CheckOutcome) {
         if let Some(group) = self.group() {
             group.check_done(self.now, check.id, outcome);
             self.plan_checks(group);

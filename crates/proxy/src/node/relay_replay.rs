@@ -122,10 +122,10 @@ impl Context<'_> {
             (replay.needs_host, replay.key_hash, Some(known_key));
         let mut request = self.node.buffers.pop().unwrap_or_default();
         request.extend_from_slice(&replay.front);
-        let asker = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let client_info = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
         let mut writer = FieldWriter::resume(&mut request);
         // It was valid when the entry was inserted, and addresses consist of digits, dots and colons.
-        let _ = write_client(&self.shared.settings.identity, replay.authority.as_deref(), &asker, &mut writer);
+        let _ = write_client(&self.shared.settings.identity, replay.authority.as_deref(), &client_info, &mut writer);
         writer.leave_open();
         exchange.request = request;
         let cookies = replay.cookies.clone();
@@ -173,9 +173,9 @@ impl Context<'_> {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let identity = &self.shared.settings.identity;
         let mut said = Vec::new();
-        let asker = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let client_info = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
         let mut writer = FieldWriter::resume(&mut said);
-        let written = write_client(identity, head.authority, &asker, &mut writer);
+        let written = write_client(identity, head.authority, &client_info, &mut writer);
         writer.leave_open();
         if written.is_err() {
             return;

@@ -84,12 +84,12 @@ impl Context<'_> {
         if self.purge(key, client, head)? {
             return Ok(());
         }
-        let asking = if head.method == Method::Connect {
+        let lookup = if head.method == Method::Connect {
             CacheLookup::Upstream { conditions: None }
         } else {
             self.look_up_cache(key, client, head)
         };
-        let conditions = match asking {
+        let conditions = match lookup {
             CacheLookup::Responded => return Ok(()),
             CacheLookup::Wait => {
                 self.write_request(key, client, head, hops_left, None)?;

@@ -25,7 +25,7 @@ use visitor::Visitor;
 const THEN: u64 = 784_111_777;
 const VISITORS: usize = 8;
 const QUESTIONS: u64 = 40;
-const PAGES_ASKED: usize = 5;
+const PAGES_REQUESTED: usize = 5;
 const SHARDS: usize = 3;
 
 /// The result of a world.
@@ -48,7 +48,7 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
         lines: HashMap::new(),
     });
     // A few of all pages, so that each is requested often.
-    let pages: Vec<_> = (0..PAGES_ASKED).map(|_| random.below(PAGES.len() as u64) as usize).collect();
+    let pages: Vec<_> = (0..PAGES_REQUESTED).map(|_| random.below(PAGES.len() as u64) as usize).collect();
     let cache = Cache::new(breme_cache::CacheSettings {
         stale_on_failure: Duration::ZERO,
         ..breme_cache::CacheSettings::new(if random.chance(0.3) { 100_000 } else { 4 << 20 })
@@ -93,9 +93,9 @@ fn responses_are_correct_without_losses() {
         let network = if seed % 2 == 0 { Network::calm() } else { Network::rough() };
         let Outcome { answered, hits, failed } = play(seed, network, 0.0, false);
         // Some leave by themselves.
-        let asked = VISITORS as u64 * QUESTIONS;
-        assert!(answered + failed == asked && failed < asked / 10, "seed {seed}: {answered}, {failed}");
-        all = (all.0 + asked, all.1 + hits);
+        let requests = VISITORS as u64 * QUESTIONS;
+        assert!(answered + failed == requests && failed < requests / 10, "seed {seed}: {answered}, {failed}");
+        all = (all.0 + requests, all.1 + hits);
     });
     assert!(all.1 > all.0 / 10, "{} hits of {} say too little", all.1, all.0);
 }

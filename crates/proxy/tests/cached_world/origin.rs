@@ -61,8 +61,8 @@ impl Origin {
         }
         let rules = &PAGES[page];
         let kind = if rules.has_kinds { field("x-kind").unwrap_or_default() } else { String::new() };
-        let asker = if rules.is_shared { String::new() } else { field("x-asker").unwrap() };
-        let edition = Edition { page, kind, version: truth.version(page), asker };
+        let client = if rules.is_shared { String::new() } else { field("x-asker").unwrap() };
+        let edition = Edition { page, kind, version: truth.version(page), client };
         for line in rules.says.split_terminator("\r\n") {
             let (name, value) = line.split_once(": ").unwrap();
             lines.push((name, value.to_owned()));

@@ -51,19 +51,19 @@ pub struct Edition {
     pub kind: String,
     pub version: usize,
     /// The client that requested it; empty if irrelevant.
-    pub asker: String,
+    pub client: String,
 }
 
 impl Edition {
     pub fn content(&self) -> Vec<u8> {
-        let line = format!("{} {:?} {} {:?}\n", self.page, self.kind, self.version, self.asker);
+        let line = format!("{} {:?} {} {:?}\n", self.page, self.kind, self.version, self.client);
         let mixed = line.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
         line.repeat(5 + (mixed % REPEATS_MAX) as usize).into_bytes()
     }
 
     /// None if each response is different.
     pub fn tag(&self) -> Option<String> {
-        self.asker.is_empty().then(|| format!("\"{}.{}.{}\"", self.page, self.kind, self.version))
+        self.client.is_empty().then(|| format!("\"{}.{}.{}\"", self.page, self.kind, self.version))
     }
 
     /// Parses a tag.
@@ -71,7 +71,7 @@ impl Edition {
         let mut parts = tag.trim_matches('"').split('.');
         let page = parts.next()?.parse().ok()?;
         let kind = parts.next()?.to_owned();
-        Some(Self { page, kind, version: parts.next()?.parse().ok()?, asker: String::new() })
+        Some(Self { page, kind, version: parts.next()?.parse().ok()?, client: String::new() })
     }
 }
 
@@ -104,8 +104,8 @@ impl Truth {
     }
 
     /// The same after a purge: the oldest allowed version is that at the time of the request.
-    pub fn forbid_older_than(&mut self, page: usize, purge_asked: Instant, now: Instant) {
-        let version = self.versions[page].iter().rposition(|&began| began <= purge_asked).unwrap_or(0);
+    pub fn forbid_older_than(&mut self, page: usize, purge_requested: Instant, now: Instant) {
+        let version = self.versions[page].iter().rposition(|&began| began <= purge_requested).unwrap_or(0);
         self.forbid_older(page, version, now);
     }
 
@@ -115,17 +115,19 @@ impl Truth {
         (age_s > oldest_s + slack_s).then(|| format!("age {age_s}, but the version began {oldest_s} s ago"))
     }
 
-    /// Why a request sent at `asked` may not get this version, with `grace` after a change.
-    pub fn fault(&self, page: usize, version: usize, asked: Instant, grace: Duration) -> Option<String> {
+    /// Why a request sent at `requested` may not get this version, with `grace` after a change.
+    pub fn fault(&self, page: usize, version: usize, requested: Instant, grace: Duration) -> Option<String> {
         let versions = &self.versions[page];
         if version >= versions.len() {
             return Some(format!("version {version} does not exist"));
         }
-        if let Some((at, floor)) = self.floors[page].iter().find(|(at, floor)| *at < asked && version < *floor) {
-            return Some(format!("version {version}, asked for at {asked:?}, must not be below {floor} since {at:?}"));
+        if let Some((at, floor)) = self.floors[page].iter().find(|(at, floor)| *at < requested && version < *floor) {
+            return Some(format!(
+                "version {version}, asked for at {requested:?}, must not be below {floor} since {at:?}"
+            ));
         }
         let superseded = *versions.get(version + 1)?;
-        (asked > superseded + grace)
-            .then(|| format!("version {version}, asked for at {asked:?}, was superseded at {superseded:?}"))
+        (requested > superseded + grace)
+            .then(|| format!("version {version}, asked for at {requested:?}, was superseded at {superseded:?}"))
     }
 }

@@ -59,7 +59,7 @@ struct Question {
     range: Option<(usize, usize)>,
     condition: Option<String>,
     wish: Option<&'static str>,
-    asked: Instant,
+    requested: Instant,
     /// It leaves after this many bytes of content.
     leaves_after: Option<usize>,
     answer: Answer,
@@ -121,7 +121,7 @@ impl Visitor {
             range: None,
             condition: None,
             wish: None,
-            asked: now,
+            requested: now,
             leaves_after: random.chance(0.06).then(|| random.below(9_000) as usize),
             answer: Answer::default(),
         };
@@ -163,7 +163,7 @@ impl Visitor {
         }
     }
 
-    fn ask(&mut self, now: Instant, actions: &mut Actions) {
+    fn send_request(&mut self, now: Instant, actions: &mut Actions) {
         if self.random.chance(0.04) {
             self.purge(now);
         }
@@ -218,7 +218,7 @@ impl Visitor {
 
     /// Whether it is a response at all, and a correct one.
     fn judge(&mut self, question: &Question, now: Instant) -> Result<bool, String> {
-        let Question { method, page, asked, answer, .. } = question;
+        let Question { method, page, requested, answer, .. } = question;
         match (*method, answer.status) {
             ("POST", 200) => {
                 let version = answer.version.ok_or("no version")?;
@@ -226,7 +226,7 @@ impl Visitor {
                 Ok(true)
             }
             ("PURGE", 200) => {
-                self.truth.lock().unwrap().forbid_older_than(*page, *asked, now);
+                self.truth.lock().unwrap().forbid_older_than(*page, *requested, now);
                 Ok(true)
             }
             ("GET", 504) if question.wish == Some("only-if-cached") => Ok(true),
@@ -237,7 +237,7 @@ impl Visitor {
     }
 
     fn judge_content(&mut self, question: &Question, now: Instant) -> Result<(), String> {
-        let Question { method, page, kind, range, condition, wish, asked, answer, .. } = question;
+        let Question { method, page, kind, range, condition, wish, requested, answer, .. } = question;
         let rules = &PAGES[*page];
         let is_hit = answer.said.contains("hit");
         self.hits += u64::from(is_hit);
@@ -268,7 +268,7 @@ impl Visitor {
         }
         let grace = if matches!(wish, Some("no-cache" | "max-age=0")) { Duration::ZERO } else { rules.grace };
         let truth = self.truth.lock().unwrap();
-        if let Some(fault) = truth.fault(*page, edition.version, *asked, grace) {
+        if let Some(fault) = truth.fault(*page, edition.version, *requested, grace) {
             return Err(fault);
         }
         match answer.age_s {
@@ -283,7 +283,7 @@ impl Visitor {
     fn own(&self, question: &Question) -> Result<Edition, String> {
         let Question { page, method, answer, .. } = question;
         let version = self.truth.lock().unwrap().version(*page);
-        let own = |version| Edition { page: *page, kind: String::new(), version, asker: self.name.clone() };
+        let own = |version| Edition { page: *page, kind: String::new(), version, client: self.name.clone() };
         let is_it = |edition: &Edition| *method == "HEAD" || edition.content() == answer.content;
         let found = (0..=version).rev().map(own).find(is_it);
         found.ok_or_else(|| format!("somebody else's: {}", String::from_utf8_lossy(&answer.content[..40])))
@@ -324,7 +324,7 @@ impl Node for Visitor {
             Ok(connected) => {
                 let http = ClientConnection::new();
                 self.line = Some(Line { id: connected.connection, http, question: None });
-                self.ask(now, actions);
+                self.send_request(now, actions);
             }
             Err(_) => {
                 self.left -= 1; // so that this ends
@@ -398,7 +398,7 @@ impl Node for Visitor {
             _ if self.left == 0 && !waits => actions.exit(),
             // A silent connection is not reported.
             Some(id) if waits => self.leave(now, id, Close::Abort, actions),
-            Some(_) => self.ask(now, actions),
+            Some(_) => self.send_request(now, actions),
             None => actions.connect(ConnectTicket(0), self.server),
         }
     }

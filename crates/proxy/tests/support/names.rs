@@ -20,7 +20,7 @@ impl Names {
     }
 
     pub fn resolver(&self, upstreams: Vec<SocketAddr>) -> Table {
-        Table { names: self.clone(), upstreams, asked: Mutex::default() }
+        Table { names: self.clone(), upstreams, queries: Mutex::default() }
     }
 }
 
@@ -28,12 +28,12 @@ impl Names {
 pub struct Table {
     names: Names,
     upstreams: Vec<SocketAddr>,
-    asked: Mutex<Vec<(String, u16)>>,
+    queries: Mutex<Vec<(String, u16)>>,
 }
 
 impl Resolver for Table {
     fn resolve(&self, host: &str, port: u16, _requester: Requester) -> Resolution {
-        self.asked.lock().unwrap().push((host.to_owned(), port));
+        self.queries.lock().unwrap().push((host.to_owned(), port));
         match self.names.names.iter().find(|(name, _)| name == host) {
             Some((_, addresses)) if addresses.is_empty() => Resolution::Known(self.upstreams.clone()),
             Some((_, addresses)) => {
