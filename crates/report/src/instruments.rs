@@ -168,7 +168,7 @@ impl Instruments {
     }
 
     /// Whether there were more sources than the limit.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_truncated(&self) -> bool {
         !self.sources_left_out.is_empty()
     }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_of_two_boots_are_told_apart() {
+    fn trials_of_two_boots_are_distinguished() {
         let mut instruments = Instruments::new(&[trial(1, 5_000, 60.0), trial(2, 5_010, 60.0)]);
         instruments.add(&sample(1, 5_020.0, "site", 1.0));
         instruments.add(&sample(2, 5_020.0, "site", 2.0));
@@ -258,6 +258,6 @@ mod tests {
         assert_eq!(instruments.point_count(), BINS_PER_TRIAL_MAX);
         (0..200).for_each(|process| instruments.add(&sample(1, 5.0, &format!("process {process}"), 1.0)));
         assert_eq!(instruments.sources.len(), SOURCES_MAX);
-        assert!(instruments.is_crowded());
+        assert!(instruments.is_truncated());
     }
 }

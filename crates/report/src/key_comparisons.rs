@@ -35,7 +35,7 @@ pub(crate) fn order(judgement: &Judgement, comparison: &Comparison) -> impl Ord 
 }
 
 /// Whether a hypothesis refers to a measure.
-pub(crate) fn is_asked(judgement: &Judgement, measure: &str) -> bool {
+pub(crate) fn is_in_hypothesis(judgement: &Judgement, measure: &str) -> bool {
     judgement.hypotheses.iter().any(|hypothesis| hypothesis.expect.contains(measure))
 }
 
@@ -54,7 +54,7 @@ fn is_named(comparison: &Comparison) -> bool {
 
 fn rank(judgement: &Judgement, comparison: &Comparison) -> (bool, usize) {
     let place = judgement.tables.iter().position(|table| table.measure == comparison.measure);
-    (!is_asked(judgement, &comparison.measure), place.unwrap_or(usize::MAX))
+    (!is_in_hypothesis(judgement, &comparison.measure), place.unwrap_or(usize::MAX))
 }
 
 /// The position of its levels in the plan's order.

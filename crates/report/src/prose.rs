@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_back_quotes_is_code() {
+    fn text_between_back_quotes_is_code() {
         let part = |text, is_code| Part { text, is_code };
         assert_eq!(
             parts("`a` is 2 times `b`."),

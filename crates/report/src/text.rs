@@ -134,12 +134,12 @@ impl Page {
     /// The last output of failed trials, each reason once. The warnings contain the number of uncounted trials and the
     /// reasons.
     fn failed(&mut self, run: &Run<'_>) {
-        let mut told = BTreeSet::new();
+        let mut shown = BTreeSet::new();
         for trial in run.trials {
             let TrialEnd::Failed { who, what, printed } = &trial.end else { continue };
             let printed = words::printed(printed);
             let Some(last) = printed.lines().rfind(|line| !line.trim().is_empty()) else { continue };
-            if told.len() < FAILED_MAX && told.insert((who, what)) {
+            if shown.len() < FAILED_MAX && shown.insert((who, what)) {
                 let line = format!("{}, trial {}, printed last: ", words::one_line(who), trial.number);
                 self.paragraph(&(line + &words::short(last, 200)), RED, "  ");
             }

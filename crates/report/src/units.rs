@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_tells_its_unit() {
+    fn a_claim_determines_its_unit() {
         let vocabulary = Vocabulary { workloads: vec![String::from("user")], ..Vocabulary::default() };
         assert_eq!(of_claim("mean(user) < 0.25 * p99(user)", &vocabulary), Unit::Seconds);
         assert_eq!(of_claim("rate(user) / rate(user) > 1.5", &vocabulary), Unit::Plain);

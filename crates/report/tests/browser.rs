@@ -54,12 +54,12 @@ const MARKS: &str = "(() => {
         const svg = plot.querySelector('svg');
         const option = charts[plot.id]?.option;
         const hidden = option?.legend?.selected ?? {};
-        const asked = (option?.series ?? [{ type: 'line', data: [1] }])
+        const expected = (option?.series ?? [{ type: 'line', data: [1] }])
             .filter((series) => hidden[series.name] !== false)
             .map((series) => series.type === 'line' ? 1 : (series.data ?? []).length)
             .reduce((sum, one) => sum + one, 0);
         const wide = [...svg.querySelectorAll('text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length;
-        return { id: plot.id, asked, drawn: svg.querySelectorAll('path, circle, rect').length, texts: svg.querySelectorAll('text').length, wide };
+        return { id: plot.id, expected, drawn: svg.querySelectorAll('path, circle, rect').length, texts: svg.querySelectorAll('text').length, wide };
     });
 })()";
 
@@ -72,7 +72,10 @@ fn check_charts(page: &mut Page) -> usize {
     let charts = page.browser.evaluate(MARKS);
     let charts = charts.as_array().unwrap();
     for chart in charts {
-        assert!(chart["asked"].as_u64() > Some(0) && chart["drawn"].as_u64() >= chart["asked"].as_u64(), "{chart}");
+        assert!(
+            chart["expected"].as_u64() > Some(0) && chart["drawn"].as_u64() >= chart["expected"].as_u64(),
+            "{chart}"
+        );
         assert!(chart["texts"].as_u64() > Some(1), "no words at the axes: {chart}");
         assert_eq!(chart["wide"], 0, "{chart}");
     }

@@ -78,7 +78,7 @@ fn with_errors(made_up: &mut MadeUp) {
 }
 
 #[test]
-fn what_is_nothing_everywhere_is_a_line_and_no_share_has_an_axis_below_nothing() {
+fn a_measure_that_is_zero_everywhere_is_a_line_and_no_axis_of_shares_begins_below_zero() {
     let mut made_up = made_up::verdicts();
     with_errors(&mut made_up);
     let page = breme_report::html(&made_up.run());

@@ -35,10 +35,10 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     let unit = |measure: &str| units::of_measure(measure, run.judgement, &vocabulary);
     let is_open = |index: usize, measure: &str| match run.judgement.hypotheses.as_slice() {
         [] => index == 0,
-        _ => key_comparisons::is_asked(run.judgement, measure),
+        _ => key_comparisons::is_in_hypothesis(run.judgement, measure),
     };
     Some(html! {
-        p.lead { "Every pair of levels of each factor, the other factors being equal. " (told(&run.judgement.comparisons)) }
+        p.lead { "Every pair of levels of each factor, the other factors being equal. " (verdict_counts(&run.judgement.comparisons)) }
         (forest::key())
         @for (index, measure) in measures.iter().take(MEASURES_MAX).enumerate() {
             (of_measure(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().copied().filter(|comparison| comparison.measure == *measure).collect(), gallery))
@@ -47,7 +47,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     })
 }
 
-fn told(comparisons: &[Comparison]) -> String {
+fn verdict_counts(comparisons: &[Comparison]) -> String {
     let count =
         |wanted: &str| comparisons.iter().filter(|pair| words::pair_verdict(pair.verdict).class == wanted).count();
     format!(

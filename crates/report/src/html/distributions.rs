@@ -267,15 +267,15 @@ pub(crate) fn at(histogram: &Histogram, quantile: f64) -> String {
 }
 
 fn says(workload: &str, curves: &[Curve<'_>]) -> String {
-    const TOLD_MAX: usize = 4;
-    let tell = |curve: &Curve<'_>| {
+    const DESCRIBED_MAX: usize = 4;
+    let describe = |curve: &Curve<'_>| {
         let name = words::levels_or(curve.levels, "all trials");
         format!("{name}: median {}, 99 % {}", at(&curve.histogram, 0.5), at(&curve.histogram, 0.99))
     };
-    let told: Vec<String> = curves.iter().take(TOLD_MAX).map(tell).collect();
+    let described: Vec<String> = curves.iter().take(DESCRIBED_MAX).map(describe).collect();
     words::one_line(&format!(
         "Percentile curves of the response time of {workload}, {} combinations. {}.",
         curves.len(),
-        told.join("; ")
+        described.join("; ")
     ))
 }

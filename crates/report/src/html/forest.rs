@@ -86,7 +86,7 @@ impl<'a> Row<'a> {
         self.finding.map(|finding| finding.bound).filter(|bound| Some(*bound) != neutral(self.kind()))
     }
 
-    fn told(&self, value: f64) -> String {
+    fn formatted(&self, value: f64) -> String {
         match self.kind() {
             FindingKind::Ratio => figures::ratio(value),
             FindingKind::Difference | FindingKind::Value => figures::figure(value, self.unit),
@@ -243,7 +243,7 @@ fn blocks(rows: &[&Row<'_>], axis: &Axis) -> Value {
     let mut data = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         for (block, value) in row.blocks().filter(|(_, value)| !axis.place(*value).is_null()) {
-            let name = format!("block {block}: {}", row.told(value));
+            let name = format!("block {block}: {}", row.formatted(value));
             data.push(json!({ "name": name, "value": [axis.place(value), number(index as f64 + 0.28)] }));
         }
     }
@@ -329,9 +329,13 @@ fn caption(rows: &[&Row<'_>], sides: &str) -> String {
 
 fn says(rows: &[&Row<'_>], what: &str) -> String {
     /// Limit of the rows read to screen readers; the table has all.
-    const TOLD_MAX: usize = 6;
-    let tell = |row: &&Row<'_>| format!("{}: {}", row.name, row.says());
-    let told: Vec<String> = rows.iter().take(TOLD_MAX).map(tell).collect();
-    let more = if rows.len() > TOLD_MAX { format!("; and {} more rows", rows.len() - TOLD_MAX) } else { String::new() };
-    format!("Interval plot of {what}. {}{more}.", words::one_line(&told.join("; ")))
+    const DESCRIBED_MAX: usize = 6;
+    let describe = |row: &&Row<'_>| format!("{}: {}", row.name, row.says());
+    let described: Vec<String> = rows.iter().take(DESCRIBED_MAX).map(describe).collect();
+    let more = if rows.len() > DESCRIBED_MAX {
+        format!("; and {} more rows", rows.len() - DESCRIBED_MAX)
+    } else {
+        String::new()
+    };
+    format!("Interval plot of {what}. {}{more}.", words::one_line(&described.join("; ")))
 }

@@ -58,7 +58,7 @@ pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -
 fn is_open(run: &Run<'_>, measure: &MeasureTable, index: usize) -> bool {
     const OPEN_MIN: usize = 2;
     index < OPEN_MIN && run.judgement.hypotheses.is_empty()
-        || key_comparisons::is_asked(run.judgement, &measure.measure)
+        || key_comparisons::is_in_hypothesis(run.judgement, &measure.measure)
 }
 
 /// One chart: lines over the numbers of a factor, or a row for each combination.
@@ -170,7 +170,7 @@ fn points_option(rows: &[&MeasureRow], axis: &Axis, unit: Unit, points_max: usiz
     let coloured = |row: &MeasureRow| json!({ "color": palette.line(&row.levels).colour() });
     let mark = |value: f64, index: usize, name: String| json!({ "name": name, "value": [axis.place(value), index] });
     let centers: Vec<Value> = numbered(rows, |row, index| {
-        let mut mark = mark(row.center?, index, told(row, unit));
+        let mut mark = mark(row.center?, index, describe(row, unit));
         mark["itemStyle"] = coloured(row);
         Some(mark)
     });
@@ -208,7 +208,7 @@ fn numbered(rows: &[&MeasureRow], of: impl Fn(&MeasureRow, usize) -> Option<Valu
     rows.iter().enumerate().filter_map(|(index, row)| of(row, index)).collect()
 }
 
-fn told(row: &MeasureRow, unit: Unit) -> String {
+fn describe(row: &MeasureRow, unit: Unit) -> String {
     let center = format!("median {}", figure_or_dash(row.center, unit));
     range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center}, interval {range}"))
 }
@@ -408,9 +408,9 @@ fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis, trials_max: us
 }
 
 fn lines_say(measure: &MeasureTable, factor: &str, lines: &[Line<'_>]) -> String {
-    const TOLD_MAX: usize = 4;
+    const DESCRIBED_MAX: usize = 4;
     let unit = Unit::parse(&measure.unit);
-    let told = lines.iter().take(TOLD_MAX).filter_map(|line| {
+    let described = lines.iter().take(DESCRIBED_MAX).filter_map(|line| {
         let ((first, from), (last, to)) = (line.points.first()?, line.points.last()?);
         Some(format!(
             "{}: from {} at {first} to {} at {last}",
@@ -423,7 +423,7 @@ fn lines_say(measure: &MeasureTable, factor: &str, lines: &[Line<'_>]) -> String
         "Line chart of {} over {factor}, {} lines. {}.",
         measure.measure,
         lines.len(),
-        told.collect::<Vec<_>>().join("; ")
+        described.collect::<Vec<_>>().join("; ")
     )
 }
 

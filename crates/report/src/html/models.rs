@@ -159,15 +159,15 @@ fn points_table(group: &[&ModelOutcome], unit: Unit) -> Table {
 }
 
 fn model_says(group: &[&ModelOutcome], first: &ModelOutcome) -> String {
-    let tell = |model: &&ModelOutcome| {
+    let describe = |model: &&ModelOutcome| {
         let error = model.prediction_error.map_or_else(
             || String::from("no level omitted"),
             |error| format!("error {} at omitted levels", figure(error, Unit::Share)),
         );
         format!("{}{}: {error}", model.name, if model.is_best { " (best)" } else { "" })
     };
-    let told: Vec<String> = group.iter().map(tell).collect();
-    words::one_line(&format!("Models of {} over {}. {}.", first.measure, first.factor, told.join("; ")))
+    let described: Vec<String> = group.iter().map(describe).collect();
+    words::one_line(&format!("Models of {} over {}. {}.", first.measure, first.factor, described.join("; ")))
 }
 
 pub(crate) fn searches(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
@@ -194,7 +194,8 @@ fn search_chart(search: &SearchOutcome) -> Option<Chart> {
     }
     let ends = [search.holds_at, search.fails_at].into_iter().flatten();
     let y = Axis::fit(search.steps.iter().map(|step| step.level).chain(ends), Counting::In(Unit::Plain));
-    let told = |level: Option<f64>| level.map_or_else(|| String::from("nowhere"), |level| figure(level, Unit::Plain));
+    let level_text =
+        |level: Option<f64>| level.map_or_else(|| String::from("nowhere"), |level| figure(level, Unit::Plain));
     Some(Chart {
         caption: String::from(
             "Each trial of the search, from left to right. Circle: passed; cross: failed; hollow: does not count; large: a longer trial that confirms. Lines: the highest level that passed and the lowest that failed.",
@@ -203,8 +204,8 @@ fn search_chart(search: &SearchOutcome) -> Option<Chart> {
             "Search over {} in {} trials: passes at {}, fails at {}.",
             search.factor,
             search.steps.len(),
-            told(search.holds_at),
-            told(search.fails_at)
+            level_text(search.holds_at),
+            level_text(search.fails_at)
         )),
         height_px: 260,
         option: search_option(search, &y),

@@ -73,7 +73,7 @@ fn body(run: &Run<'_>, trials: &[&TrialRecord]) -> Markup {
             figcaption #time-caption { "Rate and errors; median (line) and 99th percentile (dashed) of the response time; the instrument. Shaded: warm-up, not used. Vertical lines: faults." }
             details.data #time-data { summary { "The same as a table" } div.scroll role="region" aria-label="The trial over time" tabindex="0" {} }
         }
-        @if run.instruments.is_crowded() { p.remark { "Only the first " (SOURCES_MAX) " processes are shown; all are in instruments.csv." } }
+        @if run.instruments.is_truncated() { p.remark { "Only the first " (SOURCES_MAX) " processes are shown; all are in instruments.csv." } }
     }
 }
 

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_up_is_shown_as_it_grows() {
+    fn cumulative_values_are_shown_as_rates() {
         let instruments = read(
             "1000000000,0,1,process,site,7,100000000,0,4096,2,10,100,5,0,\n\
              1000000000,0,1,total,site,,100000000,0,4096,2,10,,5,0,\n\
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_one_name_are_told_apart() {
+    fn processes_of_one_name_are_distinguished() {
         let instruments = read(
             "1000000000,0,1,process,\"a,\"\"b\",7,0,0,1,2,10,100,5,0,\n\
              1000000000,0,1,process,\"a,\"\"b\",8,0,0,2,2,50,100,5,0,\n",

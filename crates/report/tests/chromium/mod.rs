@@ -163,8 +163,8 @@ impl Browser {
 
     /// Requested addresses.
     pub fn requests(&self) -> Vec<&str> {
-        let asked = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
-        asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
+        let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        requests.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
     }
 }
 
