@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_more_is_met_better() {
+    fn a_heavier_point_is_fitted_better() {
         let mut points = levels(&[(1.0, 10.0), (4.0, 36.0), (16.0, 100.0), (64.0, 160.0)]);
         let even = fit(Law::Amdahl, &points).unwrap();
         points[0].weight = 1e6;

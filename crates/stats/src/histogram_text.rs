@@ -68,7 +68,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(samples in proptest::collection::vec(0..TIME_NS_MAX, 0..200)) {
+        fn an_encoded_histogram_decodes_to_the_same(samples in proptest::collection::vec(0..TIME_NS_MAX, 0..200)) {
             let mut histogram = Histogram::new();
             samples.iter().for_each(|&sample| histogram.record(sample));
             let back = Histogram::decode(&histogram.encode()).unwrap();

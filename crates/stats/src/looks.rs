@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn all_looks_together_are_wrong_as_seldom_as_asked() {
+    fn all_looks_together_keep_the_error_rate() {
         for (least, most) in [(6, 24), (6, 6), (12, 12), (5, 200), (1, 1), (10, 10_000)] {
             let looks = Looks::new(least, most);
             for outside in [0.05, 0.01, 0.05 / 30.0] {

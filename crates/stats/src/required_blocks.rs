@@ -64,12 +64,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clear_needs_no_more() {
+    fn a_clear_effect_needs_no_more_blocks() {
         assert_eq!(needed(&[1.0, 1.1, 1.2, 1.1, 0.9, 1.0], 0.0), Some(0));
     }
 
     #[test]
-    fn what_lies_at_the_bound_never_gets_clear() {
+    fn an_effect_at_the_bound_never_gets_clear() {
         assert_eq!(needed(&[-1.0, 1.0, -2.0, 2.0, 0.5, -0.5], 0.0), None);
         assert_eq!(needed(&[-1.0, 1.0, -2.0, 2.0, 0.5, -0.4], 0.0), None);
         assert_eq!(needed(&[1.0], 0.0), None);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stricter_level_asks_for_more() {
+    fn a_stricter_level_needs_more_blocks() {
         let values = [1.0, -0.5, 2.0, 0.7, 1.4, -0.3, 1.1];
         let strict = more_blocks(&values, Trim::Eighth, 0.0, |_| 0.001).unwrap();
         assert!(strict > needed(&values, 0.0).unwrap(), "{strict}");

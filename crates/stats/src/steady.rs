@@ -447,7 +447,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stays_in_bounds_and_asks_for_no_unit(
+        fn stays_in_bounds_and_depends_on_no_unit(
             values in prop::collection::vec(prop_oneof![0.0_f64..2.0, Just(1.0), 0.0_f64..1e6], 0..150), unit in -20_i32..20,
         ) {
             let part = find_steady(&values);

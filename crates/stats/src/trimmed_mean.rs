@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_leaves_nothing_to_chance() {
+    fn constant_values_leave_nothing_to_chance() {
         let same = TrimmedMean::of(&[1.0; 6], Trim::Eighth).unwrap();
         assert_eq!((same.interval(0.05), same.p_above(0.0), same.p_below(1.0)), ((1.0, 1.0), 0.0, 0.5));
         let exception = TrimmedMean::of(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0], Trim::Eighth).unwrap();

@@ -55,14 +55,14 @@ fn round(way: Way, content_bytes: usize) -> Outcome<f64> {
         servers.push(listener.accept()?.0);
     }
     let answer_bytes = HEAD_BYTES + content_bytes;
-    let client = thread::spawn(move || ask(clients, answer_bytes));
+    let client = thread::spawn(move || run_client(clients, answer_bytes));
     let spent = serve(servers, way, content_bytes);
     client.join().map_err(|_| "the client panicked")??;
     Ok(spent?.as_secs_f64() * 1e6 / REQUESTS as f64)
 }
 
 /// Every connection has a request outstanding all the time.
-fn ask(mut connections: Vec<TcpStream>, answer_bytes: usize) -> Outcome<()> {
+fn run_client(mut connections: Vec<TcpStream>, answer_bytes: usize) -> Outcome<()> {
     pin_current_thread(&[1])?;
     let mut answer = vec![0; answer_bytes];
     for connection in &mut connections {

@@ -77,11 +77,11 @@ mod tests {
         let (before, now, after) = (shared(), clock.now(), shared());
         let requested = Monotonic::now();
         let found = clock.monotonic(now);
-        let asking = requested.elapsed();
+        let elapsed = requested.elapsed();
         let since_boot = |time: rustix::time::Timespec| Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
         // The clocks are read one after the other.
         assert!(
-            found <= since_boot(after) && found + asking >= since_boot(before),
+            found <= since_boot(after) && found + elapsed >= since_boot(before),
             "{found:?}, {before:?} to {after:?}"
         );
     }

@@ -309,8 +309,8 @@ impl ScriptRun {
         context: &mut CallContext<'_>,
     ) -> Result<bool, String> {
         let begins = !std::mem::replace(&mut self.progress.begun, true);
-        let asks_for_bytes = begins && step.receives() && !context.is_offered && !self.connection_state.is_paused;
-        if asks_for_bytes && let Ok(connection) = self.connection_state.open() {
+        let resumes = begins && step.receives() && !context.is_offered && !self.connection_state.is_paused;
+        if resumes && let Ok(connection) = self.connection_state.open() {
             context.actions.resume(connection);
         }
         match step {

@@ -67,7 +67,7 @@ impl Echo {
         }
     }
 
-    fn ask_for_rest(&mut self, now: Instant, connection: ConnectionId, actions: &mut Actions) {
+    fn resume(&mut self, now: Instant, connection: ConnectionId, actions: &mut Actions) {
         match self.pace {
             ResumePolicy::Never => {}
             ResumePolicy::AtOnce => actions.resume(connection),
@@ -111,7 +111,7 @@ impl Node for Echo {
             actions.send_received(connection, received.bytes, second);
         }
         if consumed < received.bytes.len() {
-            self.ask_for_rest(now, connection, actions);
+            self.resume(now, connection, actions);
         } else if received.ended {
             actions.close(connection, Close::Graceful);
         }

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_as_the_same() {
+    fn a_written_tree_reads_as_the_same() {
         let text = "z = 1\na = [1.5, 'x\"y', \"two\\nlines\", true]\n\n[factor]\nz = [1]\n\"1.0\" = { from = 1 }\n\n[s.b]\nx = { \"\" = {} }\n\n[s.a]\ny = \"\\u0001\"\n\n[[h]]\nq = 1\n\n[[h]]\nq = 2\n";
         let written = parse(text).to_toml();
         assert_eq!(parse(&written).to_toml(), written);

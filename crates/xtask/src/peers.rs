@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_of_the_folder_is_asked() {
+    fn every_experiment_of_the_folder_is_measured() {
         let entries = fs::read_dir(root().join(FOLDER)).unwrap().flatten();
         let found: BTreeSet<String> =
             entries.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned)).collect();

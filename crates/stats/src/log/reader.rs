@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_log_is_read_back() {
         let mut random = Random::new(11);
         let samples: Vec<u64> = (0..5_000).map(|_| random.below(40_000_000_000) + 1).collect();
         let log =
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_is_told_to_the_millisecond() {
+    fn the_start_is_read_to_the_millisecond() {
         let log = written(vec![interval(0, None, &[5])]);
         let mut reader = Reader::new(log.as_slice());
         assert!(reader.by_ref().all(|interval| interval.is_ok()));

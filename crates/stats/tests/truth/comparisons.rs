@@ -62,7 +62,7 @@ fn share_found(noise: Noise, ratio: f64, experiments: usize, judge: impl Fn(&[Bl
 }
 
 #[test]
-fn what_is_the_same_is_called_different_in_one_of_twenty_at_most() {
+fn equal_servers_are_called_different_in_one_of_twenty_at_most() {
     for noise in Noise::ALL {
         let mut random = Random::new(17);
         let (mut by_single, mut by_all, mut by_chance) = (0, 0, 0);

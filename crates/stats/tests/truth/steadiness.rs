@@ -63,7 +63,7 @@ fn freezes_that_come_again_are_part_of_it() {
 }
 
 #[test]
-fn what_changes_is_refused() {
+fn a_changing_series_is_refused() {
     let check = |name: &str, count: usize, least: f64, make: &dyn Fn(usize, &mut Random) -> Vec<f64>| {
         let (never, _) = judged(count, make);
         assert!(never as f64 >= least * SERIES as f64, "{name}, {count} values: {never} of {SERIES}");

@@ -32,7 +32,7 @@ pub fn probe_uring() -> Result<(), UringUnavailable> {
         Err(error) => Err(unavailable(&error)),
     };
     trial(receives_again_and_again(&mut ring), "multishot receive into buffers of a ring")?;
-    trial(tells_a_short_send(&mut ring), "reporting a short send")
+    trial(reports_a_short_send(&mut ring), "reporting a short send")
 }
 
 /// Maps an error of the setup.
@@ -70,7 +70,7 @@ fn receives_again_and_again(ring: &mut Ring) -> io::Result<bool> {
 }
 
 /// Only a send to a full socket is reported.
-fn tells_a_short_send(ring: &mut Ring) -> io::Result<bool> {
+fn reports_a_short_send(ring: &mut Ring) -> io::Result<bool> {
     let (ours, mut theirs) = UnixStream::pair()?;
     SockRef::from(&ours).set_send_buffer_size(SEND_BYTES_MAX)?; // so that few sends fill it
     let bytes = [7; SEND_BYTES_MAX];

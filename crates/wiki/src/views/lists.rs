@@ -244,7 +244,7 @@ pub(crate) fn search(
 ) -> String {
     let Search { words, path, value } = wanted;
     let by_field = !path.is_empty();
-    let has_asked = by_field || !words.is_empty();
+    let has_query = by_field || !words.is_empty();
     let main = html! {
         (plain_heading("Search"))
         form.narrow action="/search" role="search" aria-label="Names and texts" {
@@ -264,7 +264,7 @@ pub(crate) fn search(
                 }
             }
         }
-        @if has_asked && titles.is_empty() && texts.is_empty() {
+        @if has_query && titles.is_empty() && texts.is_empty() {
             p.notice role="status" { "Nothing was found." }
         }
         @if !by_field && !words.is_empty() && !exists && frame.is_writable {

@@ -246,10 +246,10 @@ async fn conditions_of_changes() {
     assert_eq!(put(&[(IF_MATCH, &tag)], "ONE\ntwo\nthree\n").await.status, 200);
     // The tag is outdated now: the response contains what is stored, and the merge of both.
     let conflict = put(&[(IF_MATCH, &tag)], "one\ntwo\nTHREE\n").await;
-    let told = conflict.json();
-    assert_eq!((conflict.status.as_u16(), &told["current"]["revision"]), (412, &json!(2)));
-    assert_eq!(told["merge"], json!({"clean": true, "text": "ONE\ntwo\nTHREE\n"}));
-    let current = told["current"]["etag"].as_str().unwrap();
+    let problem = conflict.json();
+    assert_eq!((conflict.status.as_u16(), &problem["current"]["revision"]), (412, &json!(2)));
+    assert_eq!(problem["merge"], json!({"clean": true, "text": "ONE\ntwo\nTHREE\n"}));
+    let current = problem["current"]["etag"].as_str().unwrap();
     assert_eq!(put(&[(IF_MATCH, current)], "ONE\ntwo\nTHREE\n").await.status, 200);
     // The tag of any representation names its revision; a weak one does not count.
     let html = site.get("/wiki/A", &[]).await.header(ETAG).to_owned();

@@ -105,7 +105,7 @@ async fn a_later_schema_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_named() {
+async fn a_database_that_cannot_be_opened_is_named() {
     let fixture = Fixture::new().await;
     let read = PostgresDatabase::open_to_read(&fixture.url).await.err().unwrap().to_string();
     assert!(read.contains("the database has no wiki"), "{read}");
