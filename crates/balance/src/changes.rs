@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn describes_changes() {
-        let told = |event| Change { at: Instant::ZERO, upstream: Some(Arc::from("a:1")), event }.to_string();
+        let text = |event| Change { at: Instant::ZERO, upstream: Some(Arc::from("a:1")), event }.to_string();
         let reason = EjectionReason::FailureShare { failed: 7, of: 10 };
         let ejected = Event::Ejected { reason, duration: Duration::from_millis(1_500) };
-        assert_eq!(told(ejected), "upstream a:1 is ejected for 1.5 s: 7 of 10 requests failed");
+        assert_eq!(text(ejected), "upstream a:1 is ejected for 1.5 s: 7 of 10 requests failed");
         let down = Event::Down(CheckOutcome::Responded { status: 503 });
-        assert_eq!(told(down), "upstream a:1 is down: its health check returned status 503");
+        assert_eq!(text(down), "upstream a:1 is down: its health check returned status 503");
         assert_eq!(
-            told(Event::Ejected { reason: EjectionReason::FailuresInRow(5), duration: Duration::from_secs(10) }),
+            text(Event::Ejected { reason: EjectionReason::FailuresInRow(5), duration: Duration::from_secs(10) }),
             "upstream a:1 is ejected for 10 s: 5 failures in a row"
         );
     }

@@ -235,20 +235,20 @@ mod tests {
 
     #[test]
     fn rejects_invalid_lists_with_remedy() {
-        let told = |upstreams: &[UpstreamSettings]| check_upstreams(upstreams).unwrap_err().to_string();
-        assert_eq!(told(&[]), "a group needs at least one upstream");
+        let message = |upstreams: &[UpstreamSettings]| check_upstreams(upstreams).unwrap_err().to_string();
+        assert_eq!(message(&[]), "a group needs at least one upstream");
         assert_eq!(
-            told(&[upstream("a:1"), upstream("b:1"), upstream("a:1")]),
+            message(&[upstream("a:1"), upstream("b:1"), upstream("a:1")]),
             "the upstream a:1 is listed twice; give it a larger weight instead"
         );
         let heavy = UpstreamSettings { weight: 257, ..upstream("a:1") };
-        assert!(told(&[heavy]).contains("a:1 has weight 257"));
+        assert!(message(&[heavy]).contains("a:1 has weight 257"));
         let light = UpstreamSettings { weight: 0, ..upstream("a:1") };
-        assert!(told(&[light]).contains("drain it"));
+        assert!(message(&[light]).contains("drain it"));
         let routed = |name| UpstreamSettings { route: Some("n1".to_owned()), ..upstream(name) };
-        assert!(told(&[routed("a:1"), routed("b:1")]).contains("the route \"n1\""));
+        assert!(message(&[routed("a:1"), routed("b:1")]).contains("the route \"n1\""));
         let many: Vec<_> = (0..=UPSTREAMS_MAX).map(|port| upstream(&format!("a:{port}"))).collect();
-        assert!(told(&many).contains("at most 1024"));
+        assert!(message(&many).contains("at most 1024"));
         assert_eq!(check_upstreams(&many[1..]), Ok(()));
         let secured = UpstreamSettings { tls: true, ..upstream("a:1") };
         assert_eq!(check_upstreams(&[upstream("a:1"), secured]), Ok(()), "http and https are two servers");

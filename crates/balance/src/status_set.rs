@@ -106,7 +106,7 @@ mod tests {
         {
             assert!(text.parse::<StatusSet>().is_err(), "{text:?}");
         }
-        let told = "200,abc".parse::<StatusSet>().unwrap_err().to_string();
-        assert!(told.starts_with("\"abc\" names no statuses; write 200"), "{told}");
+        let message = "200,abc".parse::<StatusSet>().unwrap_err().to_string();
+        assert!(message.starts_with("\"abc\" names no statuses; write 200"), "{message}");
     }
 }

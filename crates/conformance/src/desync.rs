@@ -53,7 +53,7 @@ mod tests {
     /// Rejected requests are rejected for what is invalid in them, not because they are incomplete: the hidden request
     /// is complete.
     #[test]
-    fn what_is_hidden_is_whole() {
+    fn hidden_requests_are_complete() {
         let hiding = attacks().into_iter().filter(|attack| attack.send.windows(6).any(|part| part == b"hidden"));
         let whole = format!("GET {HIDDEN_TARGET} HTTP/1.1");
         assert!(hiding.into_iter().all(|attack| attack.send.windows(whole.len()).any(|part| part == whole.as_bytes())));

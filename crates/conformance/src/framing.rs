@@ -200,9 +200,9 @@ fn trailers() -> Vec<Case> {
 /// Unexpected content: a front-end that ignores it would parse it as requests.
 fn content_without_meaning() -> Vec<Case> {
     const READING: &str = "RFC 9110, 9.3.1";
-    let ask = |method: &str, fields: &str| format!("{method} /bytes/3 HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
-    let hidden = ask("GET", "X: y");
-    let with_hidden = |method| ask(method, &format!("Content-Length: {}", hidden.len())) + &hidden + &hidden;
+    let request = |method: &str, fields: &str| format!("{method} /bytes/3 HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+    let hidden = request("GET", "X: y");
+    let with_hidden = |method| request(method, &format!("Content-Length: {}", hidden.len())) + &hidden + &hidden;
     let closed = |name, heads, send: String, content: &str| {
         let expect = Expect::ServedThenClosed(vec![(200, Some(content.as_bytes().to_vec()))]);
         Case { name, section: READING, send: send.into(), heads, expect }
@@ -210,31 +210,36 @@ fn content_without_meaning() -> Vec<Case> {
     vec![
         closed("a request inside the content of GET", &[], with_hidden("GET"), "012"),
         closed("a request inside the content of HEAD", &[0], with_hidden("HEAD"), ""),
-        closed("GET whose content does not come", &[], ask("GET", "Content-Length: 5"), "012"),
-        served("GET with content of no length", READING, ask("GET", "Content-Length: 0"), "012"),
-        refused_with("GET with chunks", READING, ask("GET", "Transfer-Encoding: chunked") + "0\r\n\r\n", BAD),
-        refused_with("GET whose chunks do not come", READING, ask("GET", "Transfer-Encoding: chunked"), BAD),
+        closed("GET whose content does not come", &[], request("GET", "Content-Length: 5"), "012"),
+        served("GET with content of no length", READING, request("GET", "Content-Length: 0"), "012"),
+        refused_with("GET with chunks", READING, request("GET", "Transfer-Encoding: chunked") + "0\r\n\r\n", BAD),
+        refused_with("GET whose chunks do not come", READING, request("GET", "Transfer-Encoding: chunked"), BAD),
         Case {
             name: "a request inside the content of a method that is not implemented",
             section: "RFC 9112, 9.3",
-            send: (ask("PUT", &format!("Content-Length: {}", hidden.len())) + &hidden + &hidden).into(),
+            send: (request("PUT", &format!("Content-Length: {}", hidden.len())) + &hidden + &hidden).into(),
             heads: &[],
             expect: Expect::Served(vec![(501, None), (200, Some(b"012".to_vec()))]),
         },
         Case {
             name: "chunks that nobody wanted",
             section: "RFC 9112, 9.3",
-            send: (ask("PUT", "Transfer-Encoding: chunked") + "3\r\nabc\r\n0\r\n\r\n" + &hidden).into(),
+            send: (request("PUT", "Transfer-Encoding: chunked") + "3\r\nabc\r\n0\r\n\r\n" + &hidden).into(),
             heads: &[],
             expect: Expect::Served(vec![(501, None), (200, Some(b"012".to_vec()))]),
         },
         refused_with(
             "bad chunks that nobody wanted",
             "RFC 9112, 7.1",
-            ask("PUT", "Transfer-Encoding: chunked") + "zz\r\n",
+            request("PUT", "Transfer-Encoding: chunked") + "zz\r\n",
             BAD,
         ),
-        refused_with("TRACE with content", "RFC 9110, 9.3.8", ask("TRACE", "Content-Length: 3") + "abc", &[400, 501]),
+        refused_with(
+            "TRACE with content",
+            "RFC 9110, 9.3.8",
+            request("TRACE", "Content-Length: 3") + "abc",
+            &[400, 501],
+        ),
         refused_with(
             "CONNECT with content",
             "RFC 9110, 9.3.6",

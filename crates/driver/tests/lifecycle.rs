@@ -15,7 +15,7 @@ use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
 use common::{Event, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, run, serve, settings};
 
 /// Sends, half-closes and returns the echo.
-fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
+fn exchange(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
     stream.write_all(text).unwrap();
     let mut answer = vec![0; text.len()];
     stream.read_exact(&mut answer).unwrap();
@@ -73,7 +73,7 @@ fn drain_serves_backlog_and_refuses_new() {
         let running = started;
         running.stopper().drain();
         for client in &mut early {
-            assert_eq!(ask(client, b"in time"), b"in time", "{kind}");
+            assert_eq!(exchange(client, b"in time"), b"in time", "{kind}");
             client.shutdown(Shutdown::Write).unwrap();
         }
         drop(early);
@@ -97,11 +97,11 @@ fn drain_notifies_once_and_waits() {
             }
         });
         let mut client = connect(address);
-        assert_eq!(ask(&mut client, b"before"), b"before");
+        assert_eq!(exchange(&mut client, b"before"), b"before");
         running.stopper().drain();
         running.stopper().drain();
         reports.next();
-        assert_eq!(ask(&mut client, b"after"), b"after", "{kind}");
+        assert_eq!(exchange(&mut client, b"after"), b"after", "{kind}");
         drop(client);
         assert!(running.join().iter().all(Result::is_ok));
         drop(say);
@@ -125,7 +125,7 @@ fn stop_timeout_and_abort_drop_connections() {
                 }
             });
             let mut client = connect(address);
-            assert_eq!(ask(&mut client, b"before"), b"before");
+            assert_eq!(exchange(&mut client, b"before"), b"before");
             let stopper = running.stopper();
             match is_abort {
                 true => stopper.abort(),
@@ -215,7 +215,7 @@ fn pool_survives_thread_panic() {
     assert!(read_all(&mut unlucky).is_empty());
     for _ in 0..10 {
         let mut client = connect(address);
-        assert_eq!(ask(&mut client, b"alive"), b"alive");
+        assert_eq!(exchange(&mut client, b"alive"), b"alive");
     }
     running.stopper().drain();
     let panicked = running.join().iter().filter(|outcome| outcome.is_err()).count();

@@ -33,7 +33,7 @@ fn yielding(may: impl Fn(ShardId) -> bool) -> impl FnMut(&mut Context<'_>, Event
     }
 }
 
-fn ask(stream: &mut TcpStream, text: &[u8]) {
+fn exchange(stream: &mut TcpStream, text: &[u8]) {
     stream.write_all(text).unwrap();
     let mut answer = vec![0; text.len()];
     stream.read_exact(&mut answer).unwrap();
@@ -43,7 +43,7 @@ fn ask(stream: &mut TcpStream, text: &[u8]) {
 /// Clients that are being served and stay connected.
 fn served(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut clients: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
-    clients.iter_mut().for_each(|client| ask(client, b"first"));
+    clients.iter_mut().for_each(|client| exchange(client, b"first"));
     clients
 }
 
@@ -59,7 +59,7 @@ fn waiting_connection_replaces_evicted() {
     let mut newcomers = served(address, 2);
     // An orderly close, without data.
     holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
-    newcomers.iter_mut().for_each(|client| ask(client, b"again"));
+    newcomers.iter_mut().for_each(|client| exchange(client, b"again"));
     drop((holding, newcomers));
     drain(running);
 }
@@ -70,12 +70,12 @@ fn backlog_connection_replaces_evicted() {
     for kind in kinds().filter(|&kind| kind != DriverKind::Threads) {
         let (say, reports) = event_channel();
         let bounded = DriverSettings { connections_max: 2, ..settings(1) };
-        let (running, address) = serve(kind, &bounded, || telling(say.clone()));
+        let (running, address) = serve(kind, &bounded, || reporting(say.clone()));
         let mut holding = served(address, 2);
         let mut newcomers = [connect(address), connect(address)];
         holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
         drop(holding);
-        newcomers.iter_mut().for_each(|client| ask(client, b"newcomer"));
+        newcomers.iter_mut().for_each(|client| exchange(client, b"newcomer"));
         drop(newcomers);
         drain(running);
         drop(say);
@@ -195,7 +195,7 @@ enum Report {
 }
 
 /// Evicts under pressure, and reports its events.
-fn telling(say: Sender<Report>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
+fn reporting(say: Sender<Report>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
     let mut yielding = yielding(|_| true);
     move |context, event| {
         match event {
@@ -213,7 +213,7 @@ fn telling(say: Sender<Report>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> us
 #[test]
 fn pressure_end_precedes_next_connection() {
     let (say, reports) = event_channel();
-    let (running, address) = serve(DriverKind::Threads, &endless(1), || telling(say.clone()));
+    let (running, address) = serve(DriverKind::Threads, &endless(1), || reporting(say.clone()));
     let first = served(address, 1);
     let second = served(address, 1);
     drop((first, second));
@@ -233,7 +233,7 @@ fn no_pressure_while_capacity_remains() {
             DriverKind::Threads => settings(8),
             _ => DriverSettings { connections_max: 8, ..settings(1) },
         };
-        let (running, address) = serve(kind, &bounded, || telling(say.clone()));
+        let (running, address) = serve(kind, &bounded, || reporting(say.clone()));
         let clients = served(address, 8);
         drop(clients);
         drain(running);

@@ -45,26 +45,26 @@ fn peer_end_is_reported_once_with_retained_bytes() {
         let (say, reports) = event_channel();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
-            let mut asked = 0;
+            let mut calls = 0;
             move |context, event| {
                 let Event::Received(id, received) = event else { return 0 };
                 if !received.ended {
                     return 0;
                 }
                 say.send((received.bytes.to_vec(), received.ended)).unwrap();
-                asked += 1;
+                calls += 1;
                 context.actions.resume(id);
-                match asked {
+                match calls {
                     1 => 0, // not yet: the end comes again on Resume
                     2 => 3, // a part
                     3 => received.bytes.len(),
                     _ => unreachable!("nothing was left to lend"),
                 };
-                if asked == 3 {
+                if calls == 3 {
                     context.actions.send(id).extend_from_slice(b"bye");
                     context.actions.close(id, Close::Graceful);
                 }
-                [0, 3, received.bytes.len()][asked - 1]
+                [0, 3, received.bytes.len()][calls - 1]
             }
         });
         let mut client = connect(address);

@@ -108,9 +108,9 @@ fn small_sends_after_full_socket_stay_in_order() {
 
 #[test]
 fn shared_segments_survive_slow_readers() {
-    const ASKED: usize = 1_500;
+    const PIECE_COUNT: usize = 1_500;
     const PIECE: usize = 1_000;
-    let content = Bytes::from(pattern(ASKED * PIECE));
+    let content = Bytes::from(pattern(PIECE_COUNT * PIECE));
     for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             let (content, mut places) = (content.clone(), std::collections::HashMap::new());
@@ -129,7 +129,7 @@ fn shared_segments_survive_slow_readers() {
         });
         let mut clients: Vec<_> =
             (0..if kind == breme_driver::DriverKind::Threads { 1 } else { 4 }).map(|_| connect(address)).collect();
-        for _ in 0..ASKED {
+        for _ in 0..PIECE_COUNT {
             clients.iter_mut().for_each(|client| client.write_all(b"?").unwrap());
         }
         for mut client in clients {

@@ -547,18 +547,18 @@ fn unsent_records_are_sent_later() {
             }
         });
         let mut client = stranger(&laboratory, address);
-        let mut asked = 0;
-        while asked == 0 || reports.next() == "answered" {
+        let mut requests = 0;
+        while requests == 0 || reports.next() == "answered" {
             client.write_all(b"x").unwrap();
-            asked += 1;
+            requests += 1;
         }
         client.conn.send_close_notify();
         client.conn.write_tls(&mut client.sock).unwrap();
         let mut answers = Vec::new();
         client.read_to_end(&mut answers).unwrap();
-        assert_eq!(answers.len(), asked * ANSWER_BYTES, "{kind}");
+        assert_eq!(answers.len(), requests * ANSWER_BYTES, "{kind}");
         for (number, answer) in (1_usize..).zip(answers.chunks(ANSWER_BYTES)) {
-            assert!(answer.iter().all(|&byte| byte == number as u8), "{kind}: answer {number} of {asked}");
+            assert!(answer.iter().all(|&byte| byte == number as u8), "{kind}: answer {number} of {requests}");
         }
         drain(running);
     }

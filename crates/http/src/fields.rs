@@ -227,8 +227,8 @@ mod tests {
         let headers = names.map(|name| Field { name, value: name.as_bytes() });
         let fields = Fields::new(&headers);
         for name in names {
-            for asked in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
-                assert_eq!(fields.first(&asked), Some(name.as_bytes()), "{asked}");
+            for wanted in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
+                assert_eq!(fields.first(&wanted), Some(name.as_bytes()), "{wanted}");
             }
         }
         for absent in ["", "Hos", "Hosts", "Tsoh", "Range", "If-Match", "Via", "Cookie2"] {

@@ -408,7 +408,7 @@ mod tests {
 
     const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nraw";
 
-    fn asked() -> ClientConnection {
+    fn upgrade_requested() -> ClientConnection {
         let mut client = ClientConnection::new();
         client.sent_with_upgrade(Method::Get);
         client
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn requested_upgrade_ends_http() {
-        let (mut client, limits) = (asked(), Limits::default());
+        let (mut client, limits) = (upgrade_requested(), Limits::default());
         assert!(!client.can_send(Method::Get), "what is sent behind it may be read by another protocol");
         let mut storage = FieldStorage::new();
         let Ok(ClientProgress::Switched { fields, taken }) = client.receive(SWITCH, false, &limits, &mut storage)
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn server_may_decline_upgrade() {
-        let (mut client, limits) = (asked(), Limits::default());
+        let (mut client, limits) = (upgrade_requested(), Limits::default());
         let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
         let mut storage = FieldStorage::new();
         let progress = client.receive(answer, false, &limits, &mut storage);

@@ -369,7 +369,7 @@ mod tests {
     }
 
     /// A server that has received `request`.
-    fn asked(request: &str) -> ServerConnection {
+    fn received(request: &str) -> ServerConnection {
         let mut server = ServerConnection::new();
         let (limits, mut storage) = (Limits::default(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &limits, &mut storage);
@@ -385,7 +385,7 @@ mod tests {
         let mut storage = FieldStorage::new();
         let progress = client.receive(answer, false, &Limits::default(), &mut storage);
         let Ok(ClientProgress::Head { head, .. }) = progress else { panic!("{progress:?}") };
-        let (mut server, mut out) = (asked("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Vec::new());
+        let (mut server, mut out) = (received("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Vec::new());
         let mut writer = server.relay(head.status, head.framing, &mut out);
         writer.relay(head.fields, |_| true);
         assert_eq!(writer.end(), crate::ResponseBody::Expected);
@@ -395,12 +395,12 @@ mod tests {
     #[test]
     fn http10_clients_get_no_interim_responses() {
         let mut out = Vec::new();
-        let mut server = asked("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut server = received("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut writer = server.interim(103, &mut out).unwrap();
         writer.field("Link", b"<x>").unwrap();
         writer.end();
         assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n");
-        assert!(asked("GET / HTTP/1.0\r\n\r\n").interim(103, &mut out).is_none());
+        assert!(received("GET / HTTP/1.0\r\n\r\n").interim(103, &mut out).is_none());
         let _ = server.respond(200, Framing::Length(1), DATE, &mut out).end();
         assert!(server.interim(103, &mut out).is_none(), "behind the final answer's head");
     }
@@ -415,7 +415,7 @@ mod tests {
                 "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\r\n",
             ),
         ] {
-            let (mut server, mut out) = (asked(request), Vec::new());
+            let (mut server, mut out) = (received(request), Vec::new());
             server.begin_tunnel(status, &mut out).end();
             assert_eq!(String::from_utf8(out).unwrap(), expected);
             let mut storage = FieldStorage::new();

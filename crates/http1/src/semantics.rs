@@ -230,14 +230,14 @@ fn is_coding(coding: &[u8]) -> bool {
 /// RFC 9110, 10.1.1: whether the client waits for 100 (Continue); an error for any other expectation.
 fn meets_expectations(headers: &[Field<'_>], framing: Framing) -> Result<bool, RefusalReason> {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Expect"));
-    let mut asked = false;
+    let mut is_expected = false;
     for expectation in lines.flat_map(|header| members(header.value)) {
         if !expectation.eq_ignore_ascii_case(b"100-continue") {
             return Err(RefusalReason::UnknownExpectation);
         }
-        asked = true;
+        is_expected = true;
     }
-    Ok(asked && !matches!(framing, Framing::None | Framing::Length(0)))
+    Ok(is_expected && !matches!(framing, Framing::None | Framing::Length(0)))
 }
 
 /// Framing and persistence of a response.

@@ -9,7 +9,7 @@ use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
 use transcript::{DATE, small_limits};
 
 /// A connection that has just parsed this head; the input contains nothing else.
-fn asked(head: &str, limits: &Limits) -> ServerConnection {
+fn received(head: &str, limits: &Limits) -> ServerConnection {
     let mut connection = ServerConnection::new();
     step(&mut connection, head.as_bytes(), limits);
     assert!(connection.has_response_due());
@@ -33,7 +33,7 @@ fn step(connection: &mut ServerConnection, input: &[u8], limits: &Limits) -> Str
 #[test]
 fn trailers_require_chunked_coding() {
     for (request, expected) in [(GET, "2\r\nok\r\n0\r\nX-A: b\r\n\r\n"), (OLD, "ok")] {
-        let mut connection = asked(request, &Limits::default());
+        let mut connection = received(request, &Limits::default());
         let mut out = Vec::new();
         assert_eq!(connection.relay(200, Framing::Chunked, &mut out).end(), ResponseBody::Expected);
         out.clear();
@@ -55,7 +55,7 @@ const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[track_caller]
 fn check(request: &str, limits: &Limits, status: u16, framing: Framing, expected: &str, content: ResponseBody) {
-    let mut connection = asked(request, limits);
+    let mut connection = received(request, limits);
     let mut out = Vec::new();
     assert_eq!(connection.respond(status, framing, DATE, &mut out).end(), content);
     let head = String::from_utf8(out).unwrap();
@@ -114,7 +114,7 @@ fn frames_each_response() {
 
 #[test]
 fn writes_response_fields() {
-    let mut connection = asked(GET, &Limits::default());
+    let mut connection = received(GET, &Limits::default());
     let mut block = FieldBlock::new();
     block.push("Server", b"breme").unwrap();
     let mut out = Vec::new();
@@ -137,7 +137,7 @@ fn writes_response_fields() {
 #[test]
 fn writes_chunks() {
     let chunks = |request: &str| {
-        let mut connection = asked(request, &Limits::default());
+        let mut connection = received(request, &Limits::default());
         let mut out = Vec::new();
         assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), ResponseBody::Expected);
         out.clear();
@@ -156,7 +156,7 @@ fn writes_chunks() {
 #[test]
 fn next_request_waits_for_the_response() {
     let limits = Limits::default();
-    let mut connection = asked(GET, &limits);
+    let mut connection = received(GET, &limits);
     let mut out = Vec::new();
     assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "blocked");
     assert_eq!(connection.respond(200, Framing::Length(1), DATE, &mut out).end(), ResponseBody::Expected);
@@ -178,7 +178,7 @@ fn drains_unread_content_up_to_a_limit() {
     let limits = small_limits(); // drains 32 bytes
     let post = |length| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
 
-    let mut connection = asked(&post(10), &limits);
+    let mut connection = received(&post(10), &limits);
     assert_eq!(step(&mut connection, b"01", &limits), "content 01 2");
     assert_eq!(connection.content_received(), 2);
     assert!(!answer_at_once(&mut connection).contains("close"));
@@ -187,23 +187,23 @@ fn drains_unread_content_up_to_a_limit() {
     let rest = format!("56789{GET}");
     assert_eq!(step(&mut connection, rest.as_bytes(), &limits), format!("head {}", rest.len()));
 
-    let mut connection = asked(&post(33), &limits);
+    let mut connection = received(&post(33), &limits);
     assert!(answer_at_once(&mut connection).contains("\r\nConnection: close\r\n"));
     assert!(connection.will_close());
     assert_eq!(step(&mut connection, b"0", &limits), "over");
 
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let mut connection = asked(chunked, &limits);
+    let mut connection = received(chunked, &limits);
     assert!(!answer_at_once(&mut connection).contains("close"));
     let rest = format!("3\r\nabc\r\n0\r\nX: y\r\n\r\n{GET}");
     assert_eq!(step(&mut connection, rest.as_bytes(), &limits), format!("head {}", rest.len()));
 
-    let mut connection = asked(chunked, &limits);
+    let mut connection = received(chunked, &limits);
     answer_at_once(&mut connection);
     assert_eq!(step(&mut connection, b"3\r\nabc\r\n", &limits), "more 8");
     assert_eq!(step(&mut connection, b"20\r\n01234567890123456789012345678901\r\n", &limits), "over");
 
-    let mut connection = asked(chunked, &limits);
+    let mut connection = received(chunked, &limits);
     answer_at_once(&mut connection);
     assert_eq!(step(&mut connection, b"bad", &limits), "more 3"); // a size so far
     assert_eq!(step(&mut connection, b"!", &limits), "over");
@@ -215,7 +215,7 @@ fn drains_unread_content_up_to_a_limit() {
 #[test]
 fn drain_limit_counts_unread_content_only() {
     let limits = small_limits(); // drains 32 bytes
-    let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n", &limits);
+    let mut connection = received("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n", &limits);
     assert_eq!(step(&mut connection, b"01234567", &limits), "content 01234567 8");
     assert!(!answer_at_once(&mut connection).contains("close"));
     assert!(connection.awaiting_content());
@@ -229,7 +229,7 @@ fn tunnel_ends_http() {
     let limits = Limits::default();
     check(connect, &limits, 200, Framing::Length(3), "HTTP/1.1 200 OK\r\nConnection: close\r\n", ResponseBody::Omitted);
     // Without one, what follows may still be meant for it.
-    let mut connection = asked(connect, &limits);
+    let mut connection = received(connect, &limits);
     assert!(answer_at_once(&mut connection).contains("Connection: close\r\n"));
     assert_eq!(step(&mut connection, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &limits), "over");
 }
@@ -237,7 +237,7 @@ fn tunnel_ends_http() {
 #[test]
 fn requests_share_no_state() {
     let limits = Limits::default();
-    let mut connection = asked(HEAD, &limits);
+    let mut connection = received(HEAD, &limits);
     answer_at_once(&mut connection);
     let mut out = Vec::new();
     connection.refuse(Refusal::new(RefusalReason::HeadTimeout), DATE, &mut out);
@@ -247,7 +247,7 @@ fn requests_share_no_state() {
 #[test]
 fn receives_content_while_response_streams() {
     let limits = Limits::default();
-    let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", &limits);
+    let mut connection = received("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", &limits);
     let mut out = Vec::new();
     assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), ResponseBody::Expected);
     assert_eq!(step(&mut connection, b"ab", &limits), "content ab 2");
@@ -265,31 +265,31 @@ fn sends_100_continue_at_most_once() {
     let waiting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     let mut out = Vec::new();
 
-    let mut connection = asked(waiting, &limits);
+    let mut connection = received(waiting, &limits);
     connection.send_continue(&mut out);
     connection.send_continue(&mut out);
     assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
     assert!(!answer_at_once(&mut connection).contains("close"), "it was told to send: its content can be drained");
 
     out.clear();
-    let mut connection = asked(waiting, &limits);
+    let mut connection = received(waiting, &limits);
     assert_eq!(step(&mut connection, b"", &limits), "more 0");
     assert_eq!(step(&mut connection, b"a", &limits), "content a 1");
     connection.send_continue(&mut out);
     assert_eq!(out, b"", "it did not wait");
 
-    let mut connection = asked(waiting, &limits);
+    let mut connection = received(waiting, &limits);
     assert!(answer_at_once(&mut connection).contains("\r\nConnection: close\r\n"));
     connection.send_continue(&mut out);
     assert_eq!(out, b"");
     assert_eq!(step(&mut connection, b"ab", &limits), "over");
 
-    let mut connection = asked(waiting, &limits);
+    let mut connection = received(waiting, &limits);
     assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut Vec::new()).end(), ResponseBody::Expected);
     connection.send_continue(&mut out);
     assert_eq!(out, b"", "the final answer has begun");
 
-    let mut connection = asked(GET, &limits);
+    let mut connection = received(GET, &limits);
     connection.send_continue(&mut out);
     assert_eq!(out, b"");
 }
@@ -321,7 +321,7 @@ fn refusal_is_a_complete_response() {
 #[test]
 fn no_refusal_after_response_began() {
     let limits = Limits::default();
-    let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", &limits);
+    let mut connection = received("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", &limits);
     let mut out = Vec::new();
     assert_eq!(connection.respond(200, Framing::Length(9), DATE, &mut out).end(), ResponseBody::Expected);
     out.clear();

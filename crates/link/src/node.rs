@@ -388,13 +388,13 @@ impl Node for LinkNode {
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         self.settle(now, actions);
         self.counters.connections.add();
-        let asked = now + self.lines[Direction::ToServer.index()].draw_delay();
+        let opens_at = now + self.lines[Direction::ToServer.index()].draw_delay();
         let mut flows = [Flow::new(), Flow::new()];
-        flows[Direction::ToServer.index()].opens_at = asked;
+        flows[Direction::ToServer.index()].opens_at = opens_at;
         let pair = Pair { client: Peer::Open(connection), server: Peer::Awaited, flows, server_index: 0 };
         let index = self.pairs.insert(pair);
         self.set_place(Place { connection, pair: index, sends: Direction::ToServer });
-        self.timers.set(timer_key(index, Direction::ToServer), asked);
+        self.timers.set(timer_key(index, Direction::ToServer), opens_at);
         self.settle(now, actions);
     }
 

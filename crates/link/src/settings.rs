@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn invalid_settings_are_refused() {
         assert_eq!(settings().check(), Ok(()));
         let wrong = [
             (Settings { servers: Vec::new(), ..settings() }, SettingsError::NoServer),

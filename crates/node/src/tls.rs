@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn names_alerts() {
-        let told = TlsFailure::Alert(48).to_string();
-        assert!(told.contains("alert 48, unknown_ca"), "{told}");
+        let message = TlsFailure::Alert(48).to_string();
+        assert!(message.contains("alert 48, unknown_ca"), "{message}");
         assert!(TlsFailure::Alert(255).to_string().contains("no known name"));
     }
 }

@@ -8,7 +8,7 @@ use breme_balance::{
 };
 use breme_base::Instant;
 
-use crate::world::{ANSWERED, World, told, upstream};
+use crate::world::{ANSWERED, World, formatted, upstream};
 
 const GOOD: CheckOutcome = CheckOutcome::Responded { status: 200 };
 const BAD: CheckOutcome = CheckOutcome::Responded { status: 500 };
@@ -44,11 +44,11 @@ fn checks_remove_and_restore_upstream() {
     world.group.check_done(world.now, checks[0].id, BAD);
     world.group.check_done(world.now, checks[1].id, GOOD);
     assert_eq!(world.changes(), ["upstream a is down: its health check returned status 500"]);
-    assert_eq!(told(&world.shares(10)), "b 10");
+    assert_eq!(formatted(&world.shares(10)), "b 10");
     let end = world.now + seconds(12);
     check_until(&mut world, end, |_| GOOD);
     assert_eq!(world.changes(), ["upstream a is up"]);
-    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+    assert_eq!(formatted(&world.shares(10)), "a 5, b 5");
     let state = world.state("a");
     assert_eq!((state.checks.failed, state.status.name()), (1, "up"));
 }
@@ -105,9 +105,9 @@ fn ejection_ends() {
     let mut world = World::new(GroupSettings::default(), &[1, 1, 1]);
     world.fail_at("b", Outcome::ConnectionLost);
     assert_eq!(world.changes(), ["upstream b is ejected for 10 s: 5 failures in a row"]);
-    assert_eq!(told(&world.shares(10)), "a 5, c 5");
+    assert_eq!(formatted(&world.shares(10)), "a 5, c 5");
     world.wait(seconds(10));
-    assert_eq!(told(&world.shares(9)), "a 3, b 3, c 3");
+    assert_eq!(formatted(&world.shares(9)), "a 3, b 3, c 3");
     assert_eq!(world.changes(), ["upstream b is back after its ejection"]);
     world.fail_at("b", Outcome::Responded { status: 503, latency: Duration::ZERO });
     assert_eq!(world.changes(), ["upstream b is ejected for 20 s: 5 failures in a row"]);
@@ -171,13 +171,13 @@ fn uses_all_upstreams_if_none_is_healthy() {
     for check in &checks {
         world.group.check_done(world.now, check.id, CheckOutcome::ConnectFailed);
     }
-    assert_eq!(told(&world.shares(10)), "a 5, b 5", "but who is drained is not");
+    assert_eq!(formatted(&world.shares(10)), "a 5, b 5", "but who is drained is not");
     assert!(
         world.changes().contains(&"no upstream is healthy: all upstreams that are not drained get requests".to_owned())
     );
     let end = world.now + seconds(12);
     check_until(&mut world, end, |check| if &*check.name == "b" { GOOD } else { BAD });
-    assert_eq!(told(&world.shares(10)), "b 10");
+    assert_eq!(formatted(&world.shares(10)), "b 10");
     let healthy_again = "there is a healthy upstream again: only healthy, undrained upstreams get new clients";
     assert!(world.changes().contains(&healthy_again.to_owned()));
 }
@@ -187,19 +187,19 @@ fn slow_start_grows_by_tenths() {
     let settings =
         GroupSettings { slow_start: seconds(10), health: Some(HealthSettings::default()), ..GroupSettings::default() };
     let mut world = World::new(settings, &[1, 1]);
-    assert_eq!(told(&world.shares(10)), "a 5, b 5", "who is there from the beginning has the whole share");
+    assert_eq!(formatted(&world.shares(10)), "a 5, b 5", "who is there from the beginning has the whole share");
     world.group.replace(world.now, vec![upstream("a", 1), upstream("b", 1), upstream("c", 1)]).unwrap();
     for (share, at) in [("a 10, b 10, c 1", 0), ("a 10, b 10, c 5", 4), ("a 10, b 10, c 9", 8)] {
         let total = share.split(", ").map(|part| part.split(' ').nth(1).unwrap().parse::<usize>().unwrap()).sum();
         let start = world.now;
         world.wait(seconds(at) + Duration::from_millis(1));
-        assert_eq!(told(&world.shares(total)), share);
+        assert_eq!(formatted(&world.shares(total)), share);
         world.now = start;
     }
     world.wait(seconds(5) + Duration::from_millis(1));
     assert_eq!(world.state("c").weight_percent, 60);
     world.wait(seconds(5));
-    assert_eq!(told(&world.shares(30)), "a 10, b 10, c 10");
+    assert_eq!(formatted(&world.shares(30)), "a 10, b 10, c 10");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn restored_upstream_is_reset_and_starts_slowly() {
     let mut world = World::new(settings, &[1, 1, 1]);
     world.fail_at("b", Outcome::ConnectionLost);
     world.wait(seconds(10));
-    assert_eq!(told(&world.shares(21)), "a 10, b 1, c 10");
+    assert_eq!(formatted(&world.shares(21)), "a 10, b 1, c 10");
     world.fail_at("b", Outcome::ConnectionLost);
     world.changes();
     world.wait(seconds(20));
@@ -264,7 +264,7 @@ fn successful_checks_end_ejection() {
     check_for(&mut world, 20, BAD);
     assert_eq!(world.status("a"), UpstreamStatus::Down);
     check_for(&mut world, 20, GOOD);
-    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+    assert_eq!(formatted(&world.shares(10)), "a 5, b 5");
 }
 
 /// A drain spares an upstream that works; it must not cause an outage when the others fail.
@@ -272,21 +272,21 @@ fn successful_checks_end_ejection() {
 fn drained_upstreams_take_over_if_others_fail() {
     let mut world = checked(&[1, 1, 1]);
     assert!(world.group.drain(world.now, "b") && world.group.drain(world.now, "c"));
-    assert_eq!(told(&world.shares(10)), "a 10");
+    assert_eq!(formatted(&world.shares(10)), "a 10");
     world.changes();
     let end = world.now + seconds(20);
     check_until(&mut world, end, |check| if &*check.name == "b" { GOOD } else { BAD });
-    assert_eq!(told(&world.shares(10)), "b 10", "the only healthy one");
+    assert_eq!(formatted(&world.shares(10)), "b 10", "the only healthy one");
     let expected = "only drained upstreams are healthy: they get all requests until another upstream is healthy";
     assert!(world.changes().contains(&expected.to_owned()));
     let end = world.now + seconds(20);
     check_until(&mut world, end, |_| BAD);
-    assert_eq!(told(&world.shares(10)), "a 10", "none is healthy, and a is not drained");
+    assert_eq!(formatted(&world.shares(10)), "a 10", "none is healthy, and a is not drained");
     let expected = "no upstream is healthy: all upstreams that are not drained get requests";
     assert!(world.changes().contains(&expected.to_owned()));
     let end = world.now + seconds(20);
     check_until(&mut world, end, |_| GOOD);
-    assert_eq!(told(&world.shares(10)), "a 10", "the drained ones are spared again");
+    assert_eq!(formatted(&world.shares(10)), "a 10", "the drained ones are spared again");
     let expected = "there is a healthy upstream again: only healthy, undrained upstreams get new clients";
     assert!(world.changes().contains(&expected.to_owned()));
 }

@@ -6,7 +6,7 @@ use breme_balance::{
     GroupError, GroupSettings, Hints, ListChange, NoChoice, Outcome, Policy, UpstreamSettings, UpstreamStatus,
 };
 
-use crate::world::{ANSWERED, World, told, upstream, upstreams};
+use crate::world::{ANSWERED, World, formatted, upstream, upstreams};
 
 fn world(weights: &[u32]) -> World {
     World::new(GroupSettings::default(), weights)
@@ -23,7 +23,7 @@ fn kept_upstreams_keep_ids_and_history() {
     let now = world.state("b");
     assert_eq!((now.id, now.outstanding, now.weight), (b.id, 2, 4));
     assert_eq!(world.status("a"), UpstreamStatus::Leaving);
-    assert_eq!(told(&world.shares(10)), "b 8, d 2");
+    assert_eq!(formatted(&world.shares(10)), "b 8, d 2");
     for choice in &choices {
         world.finish(choice, ANSWERED);
     }
@@ -57,7 +57,7 @@ fn invalid_list_changes_nothing() {
     assert_eq!(world.group.replace(world.now, Vec::new()), Err(GroupError::NoUpstream));
     let wrong = GroupSettings { hash_load_percent_max: 1, ..GroupSettings::default() };
     assert!(world.group.reconfigure(world.now, wrong, upstreams(&[1, 1, 1])).is_err());
-    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+    assert_eq!(formatted(&world.shares(10)), "a 5, b 5");
     assert!(world.changes().is_empty());
 }
 
@@ -68,12 +68,12 @@ fn addresses_may_change() {
     world.group.replace(world.now, vec![upstream("a", 1), unknown]).unwrap();
     world.changes();
     assert_eq!(world.status("c"), UpstreamStatus::Unresolved);
-    assert_eq!(told(&world.shares(10)), "a 10");
+    assert_eq!(formatted(&world.shares(10)), "a 10");
     let address = "10.0.0.7:80".parse().unwrap();
     assert!(world.group.move_to(world.now, "c", &[address]));
     assert!(!world.group.move_to(world.now, "x", &[address]));
     assert_eq!(world.changes(), ["upstream c has new addresses"]);
-    assert_eq!(told(&world.shares(10)), "a 5, c 5");
+    assert_eq!(formatted(&world.shares(10)), "a 5, c 5");
     assert!(world.group.move_to(world.now, "a", &[]));
     assert_eq!(world.choose(&Hints::default()).unwrap().address, address);
     assert!(world.group.move_to(world.now, "c", &[]));
@@ -108,7 +108,7 @@ fn disabling_ejection_restores_upstreams() {
     world.fail_at("a", Outcome::ConnectionLost);
     let settings = GroupSettings { ejection: None, ..GroupSettings::default() };
     world.group.reconfigure(world.now, settings, upstreams(&[1, 1])).unwrap();
-    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+    assert_eq!(formatted(&world.shares(10)), "a 5, b 5");
 }
 
 #[test]

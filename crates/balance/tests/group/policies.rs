@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use breme_balance::{GroupSettings, Hints, NoChoice, Policy, UPSTREAMS_MAX, UpstreamSettings};
 use breme_base::Random;
 
-use crate::world::{ANSWERED, World, told, upstreams};
+use crate::world::{ANSWERED, World, formatted, upstreams};
 
 fn world(policy: Policy, weights: &[u32]) -> World {
     World::new(GroupSettings { policy, ..GroupSettings::default() }, weights)
@@ -16,18 +16,18 @@ fn round_robin_is_exact_in_every_window() {
     let mut world = world(Policy::RoundRobin, &[5, 1, 1]);
     for _ in 0..3 {
         world.chosen();
-        assert_eq!(told(&world.shares(7)), "a 5, b 1, c 1");
+        assert_eq!(formatted(&world.shares(7)), "a 5, b 1, c 1");
     }
-    assert_eq!(told(&world.shares(7_000)), "a 5000, b 1000, c 1000");
+    assert_eq!(formatted(&world.shares(7_000)), "a 5000, b 1000, c 1000");
 }
 
 #[test]
 fn round_robin_uses_remaining_upstreams() {
     let mut world = world(Policy::RoundRobin, &[2, 2, 1]);
     world.group.drain(world.now, "a");
-    assert_eq!(told(&world.shares(300)), "b 200, c 100");
+    assert_eq!(formatted(&world.shares(300)), "b 200, c 100");
     world.group.undrain(world.now, "a");
-    assert_eq!(told(&world.shares(500)), "a 200, b 200, c 100");
+    assert_eq!(formatted(&world.shares(500)), "a 200, b 200, c 100");
 }
 
 #[test]

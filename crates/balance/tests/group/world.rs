@@ -100,6 +100,6 @@ impl World {
 }
 
 /// `a 5, b 1`: shares as text, for comparisons.
-pub(crate) fn told(shares: &BTreeMap<String, usize>) -> String {
+pub(crate) fn formatted(shares: &BTreeMap<String, usize>) -> String {
     shares.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }

@@ -149,7 +149,7 @@ fn failure(follower: &mut Follower, world: &World) -> Option<&'static str> {
     }
 }
 
-fn tell(text: &'static str) -> FailureInfo {
+fn failure_info(text: &'static str) -> FailureInfo {
     Arc::new(text)
 }
 
@@ -158,7 +158,7 @@ fn unreachable_upstream_fails_all_followers() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers = [(); 3].map(|()| world.follow("GET /", ""));
-    world.fail_with(forward, FetchError::Unreachable(tell("down")));
+    world.fail_with(forward, FetchError::Unreachable(failure_info("down")));
     assert_eq!(world.take_wakes(), 3);
     for follower in &mut followers {
         assert_eq!(failure(follower, &world), Some("down"));
@@ -172,7 +172,7 @@ fn two_failures_fail_followers() {
     let mut world = World::new();
     let forward = world.miss("GET /", "");
     let mut followers: Vec<Follower> = (0..4).map(|_| world.follow("GET /", "")).collect();
-    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    world.fail_with(forward, FetchError::NoResponse(failure_info("first")));
     let now = world.now;
     assert!(followers.iter_mut().all(|follower| failure(follower, &world).is_none()));
     let CacheDecision::Forward(second) = followers.remove(0).retry(now) else { panic!("one asks again") };
@@ -182,7 +182,7 @@ fn two_failures_fail_followers() {
     };
     let mut followers: Vec<Follower> = followers.drain(..).map(follow_again).collect();
     let mut late = world.follow("GET /", "");
-    world.fail_with(second, FetchError::NoResponse(tell("second")));
+    world.fail_with(second, FetchError::NoResponse(failure_info("second")));
     for follower in &mut followers {
         assert_eq!(failure(follower, &world), Some("second"));
     }
@@ -199,12 +199,12 @@ fn late_follower_gets_second_failure() {
     let forward = world.miss("GET /", "");
     let [mut awake, mut follows, mut late, mut latest] = [(); 4].map(|()| world.follow("GET /", ""));
     let now = world.now;
-    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    world.fail_with(forward, FetchError::NoResponse(failure_info("first")));
     assert_eq!(failure(&mut awake, &world), None);
     let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
     assert_eq!(failure(&mut follows, &world), None);
     let CacheDecision::Wait(mut follows) = follows.retry(now) else { panic!("this one waits") };
-    world.fail_with(second, FetchError::NoResponse(tell("second")));
+    world.fail_with(second, FetchError::NoResponse(failure_info("second")));
     assert_eq!(failure(&mut follows, &world), Some("second"));
     drop(follows);
     assert_eq!(failure(&mut late, &world), None, "of the first it learns now");
@@ -223,13 +223,13 @@ fn late_follower_retries_after_request_failure() {
     let forward = world.miss("GET /", "");
     let [mut awake, mut late, mut latest] = [(); 3].map(|()| world.follow("GET /", ""));
     let now = world.now;
-    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    world.fail_with(forward, FetchError::NoResponse(failure_info("first")));
     assert_eq!(failure(&mut awake, &world), None);
     let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
     world.fail_with(second, FetchError::Request);
     assert_eq!(failure(&mut late, &world), None);
     let CacheDecision::Forward(third) = late.retry(now) else { panic!("no other request is in flight") };
-    world.fail_with(third, FetchError::NoResponse(tell("third")));
+    world.fail_with(third, FetchError::NoResponse(failure_info("third")));
     assert_eq!(failure(&mut latest, &world), None);
     let CacheDecision::Wait(mut latest) = latest.retry(now) else {
         panic!("it has waited for the first and the third")
@@ -255,11 +255,11 @@ fn late_follower_ignores_failure_of_other_variant() {
     let other = world.miss("GET /", "Accept-Encoding: br");
     let mut other_late = world.follow("GET /", "Accept-Encoding: br");
     for forward in [forward, other] {
-        world.fail_with(forward, FetchError::NoResponse(tell("first")));
+        world.fail_with(forward, FetchError::NoResponse(failure_info("first")));
     }
     assert_eq!(failure(&mut awake, &world), None);
     let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
-    world.fail_with(second, FetchError::NoResponse(tell("second")));
+    world.fail_with(second, FetchError::NoResponse(failure_info("second")));
     for follower in [&mut late, &mut other_late] {
         assert_eq!(failure(follower, &world), None);
     }
@@ -273,7 +273,7 @@ fn follower_after_purge_does_not_get_older_fill() {
     let now = world.now;
     let forward = world.miss("GET /", "");
     let [mut awake, mut late] = [(); 2].map(|()| world.follow("GET /", ""));
-    world.fail_with(forward, FetchError::NoResponse(tell("first")));
+    world.fail_with(forward, FetchError::NoResponse(failure_info("first")));
     assert_eq!(failure(&mut awake, &world), None);
     let CacheDecision::Forward(second) = awake.retry(now) else { panic!("one asks again") };
     world.cache.purge(&breme_cache::Purge::All, breme_cache::PurgeMode::Hard, now.instant).unwrap();
@@ -293,10 +293,10 @@ fn restricted_request_failure_is_not_shared() {
     world.wait(2);
     let forward = world.miss("GET /", "Cache-Control: no-cache");
     let mut follower = world.follow("GET /", "");
-    assert!(world.fail_with(forward, FetchError::Unreachable(tell("down"))).is_none());
+    assert!(world.fail_with(forward, FetchError::Unreachable(failure_info("down"))).is_none());
     assert_eq!(failure(&mut follower, &world), None);
     let CacheDecision::Forward(forward) = follower.retry(world.now) else { panic!("it asks") };
-    let received_from = world.fail_with(forward, FetchError::Unreachable(tell("down"))).unwrap();
+    let received_from = world.fail_with(forward, FetchError::Unreachable(failure_info("down"))).unwrap();
     assert_eq!(received_from.body, "abc", "stale, since upstream is down");
 }
 

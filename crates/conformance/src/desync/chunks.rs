@@ -176,7 +176,7 @@ fn last_chunks() -> Vec<Attack> {
         "0_\r\n\r\n",
     ];
     let proper = ["0\r\n\r\n", "000\r\n\r\n", "0;a\r\n\r\n", "0;a=\"b\"\r\n\r\n", "0\r\nX: x\r\n\r\n"];
-    let asked = |reading| {
+    let accepted = |reading| {
         move |end: &str| {
             let content = format!("3\r\nabc\r\n{end}{}", "GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n");
             Attack {
@@ -190,7 +190,7 @@ fn last_chunks() -> Vec<Attack> {
         let content = format!("3\r\nabc\r\n{end}{}", hidden());
         refused(format!("content ended by {}", shown(end.as_bytes())), post(CHUNKED, content))
     });
-    refused.chain(proper.into_iter().map(asked(Reading::Requests(2)))).collect()
+    refused.chain(proper.into_iter().map(accepted(Reading::Requests(2)))).collect()
 }
 
 /// Trailers that a recipient might merge into the head, or parse as a request.

@@ -184,7 +184,7 @@ fn fields() -> Vec<Attack> {
 
 /// The host of a request.
 fn hosts() -> Vec<Attack> {
-    let ask = |fields: &[u8]| [b"GET /bytes/3 HTTP/1.1\r\n", fields, b"\r\n\r\n"].concat();
+    let request = |fields: &[u8]| [b"GET /bytes/3 HTTP/1.1\r\n", fields, b"\r\n\r\n"].concat();
     let odd = [
         "X: x",
         "Host:",
@@ -246,8 +246,9 @@ fn hosts() -> Vec<Attack> {
         "Host: a\r",
         "Host: a\nHost: b",
     ];
-    let listed =
-        odd.into_iter().map(|fields| refused(format!("the host {}", shown(fields.as_bytes())), ask(fields.as_bytes())));
+    let listed = odd
+        .into_iter()
+        .map(|fields| refused(format!("the host {}", shown(fields.as_bytes())), request(fields.as_bytes())));
     let made = odd_bytes().flat_map(|odd| {
         [
             (&b"Host: "[..], &b"a"[..], is_blank(odd)),
@@ -261,7 +262,7 @@ fn hosts() -> Vec<Attack> {
     });
     let made = made.map(move |(line, is_proper)| {
         let name = format!("the host {}", shown(&line));
-        if is_proper { one_request(name, ask(&line)) } else { refused(name, ask(&line)) }
+        if is_proper { one_request(name, request(&line)) } else { refused(name, request(&line)) }
     });
     listed.chain(made).collect()
 }
