@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_reads_as_the_same() {
+    fn a_printed_configuration_reads_as_the_same() {
         let line = "proxy --upstream https://a.example,weight=2 --upstream http://[::1]:8080 --max-body 1GiB --trusted 10.0.0.0/8";
         let printed = in_force(line, None).unwrap();
         assert_eq!(in_force("proxy", Some(&printed)).unwrap(), printed);
     }
 
     #[test]
-    fn all_faults_are_told_with_their_places() {
+    fn all_faults_are_reported_with_their_places() {
         let file = "upstream = \"127.0.0.1:8080\"\nhead-timout = \"5s\"\nidle_timeout = 5\nthreads = \"many\"\n\
             no-via = \"yes\"\nthreads-of = 1\ndriver = \"fibers\"\nlog-format = \"jsn\"\nconfig = \"x\"\ncpus = [1, 2]\n\
             retries = 1000\nbody-timeout = true\n";
@@ -242,14 +242,14 @@ line 12, column 16: `body-timeout` takes a text such as "10s" or a number of sec
 
     #[test]
     fn there_are_no_tables() {
-        let told = in_force("proxy", Some("[cache]\nmemory = \"1GiB\"\n")).unwrap_err();
+        let message = in_force("proxy", Some("[cache]\nmemory = \"1GiB\"\n")).unwrap_err();
         let expected =
             "line 1, column 2: there is no table `cache`; write every key at the top level, under the name of its flag";
-        assert!(told.contains(expected), "{told}");
+        assert!(message.contains(expected), "{message}");
     }
 
     #[test]
-    fn what_is_no_toml_is_pointed_at() {
+    fn invalid_toml_is_reported_with_its_place() {
         let problem = in_force("proxy", Some("upstream = [\nretries 2\n")).unwrap_err();
         assert!(problem.contains("invalid TOML: ") && problem.contains("line 2, column "), "{problem}");
         let problem = in_force("proxy", Some("retries = 1\nretries = 2\n")).unwrap_err();

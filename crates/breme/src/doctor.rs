@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_reported_is_left_out() {
+    fn unknown_facts_are_left_out() {
         let facts = Facts { governor: None, has_turbo: None, ..fit() };
         assert!(findings(&facts).iter().all(|finding| !["frequency governor", "turbo"].contains(&finding.name)));
     }

@@ -42,7 +42,7 @@ use upstreams::Upstreams;
 use crate::admin::{Admin, AdminListener, Api, Maintenance, ProcessMetrics, Readiness, Token, registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen, obey, panics, tell_handshakes};
+use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen, obey, panics, report_handshakes};
 
 /// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
@@ -84,7 +84,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     let kind = args.serving.driver.resolve(ROLE);
     let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
-    parts.names.iter().for_each(|names| names.tell_by(running.waker()));
+    parts.names.iter().for_each(|names| names.wake_by(running.waker()));
     if let Some(upstreams) = &parts.upstreams {
         upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
     }
@@ -135,7 +135,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     log.into_iter().for_each(Writer::finish);
     upstreams.iter().for_each(Upstreams::end);
     if has_tls {
-        tell_handshakes(ROLE, &counting);
+        report_handshakes(ROLE, &counting);
     }
     panics(ended)
 }

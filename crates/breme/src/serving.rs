@@ -42,18 +42,18 @@ pub struct Descriptors {
 
 impl Descriptors {
     /// The configured number of connections per shard, or else as many as the limit of descriptors permits.
-    pub fn connections_max(self, asked: Option<usize>, default: usize) -> Result<usize, Failure> {
+    pub fn connections_max(self, configured: Option<usize>, default: usize) -> Result<usize, Failure> {
         let shards = self.shards as u64;
         let admin = if self.has_admin { admin::DESCRIPTORS } else { 0 };
         let of_shards = shards * (DESCRIPTORS_OF_SHARD + self.listeners as u64);
         let besides = DESCRIPTORS_BESIDES + admin + self.kept as u64 + of_shards;
         let of_each = shards * self.of_connection;
         let allowed = breme_sys::raise_descriptor_limit().soft;
-        let least = asked.map_or(CONNECTIONS_MIN, |asked| asked as u64);
+        let least = configured.map_or(CONNECTIONS_MIN, |configured| configured as u64);
         breme_sys::ensure_descriptor_limit(besides + of_each * least)
             .map_err(|error| Failure::run(error.to_string()))?;
         let room = usize::try_from((allowed - besides) / of_each).unwrap_or(usize::MAX);
-        Ok(asked.unwrap_or_else(|| default.min(room)))
+        Ok(configured.unwrap_or_else(|| default.min(room)))
     }
 }
 
@@ -148,7 +148,7 @@ pub fn panics<N>(ended: Vec<Result<N, ShardPanic>>) -> Result<(), Failure> {
 }
 
 /// Reports TLS handshakes, which no request shows.
-pub fn tell_handshakes(role: &str, counters: &CounterReader) {
+pub fn report_handshakes(role: &str, counters: &CounterReader) {
     let shards = counters.all();
     let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
     eprintln!(

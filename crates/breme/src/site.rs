@@ -19,8 +19,8 @@ use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness,
 use crate::failure::{Failure, exit};
 use crate::files::{known, read_bounded};
 use crate::serving::{
-    Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, secured_listeners,
-    tell_handshakes,
+    Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, report_handshakes,
+    secured_listeners,
 };
 
 const KEY_BYTES_MAX: u64 = 4096;
@@ -76,7 +76,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);
     if has_tls {
-        tell_handshakes("site", &counting);
+        report_handshakes("site", &counting);
     }
     panics(ended)
 }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_is_for_those_who_ask_for_it() {
+    fn openmetrics_is_sent_if_the_client_prefers_it() {
         let prometheus_2 = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,\
             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.2,*/*;q=0.1\r\n";
         for (accept, expected) in [

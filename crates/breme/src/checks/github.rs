@@ -55,10 +55,13 @@ mod tests {
     #[test]
     fn failures_are_errors_and_missing_verdicts_warnings() {
         use CheckResult::{Failed, NoVerdict, Passed};
-        let told = commands(&checks(&[Passed, NoVerdict, Failed]));
-        assert_eq!(told.len(), 2);
-        assert!(told[0].starts_with("::error title=p99(user) < 2 ms & <more>::5 ms%0Aand \"more\" 10 %25"), "{told:?}");
-        assert!(told[1].starts_with("::warning title="), "{told:?}");
+        let lines = commands(&checks(&[Passed, NoVerdict, Failed]));
+        assert_eq!(lines.len(), 2);
+        assert!(
+            lines[0].starts_with("::error title=p99(user) < 2 ms & <more>::5 ms%0Aand \"more\" 10 %25"),
+            "{lines:?}"
+        );
+        assert!(lines[1].starts_with("::warning title="), "{lines:?}");
         assert_eq!(commands(&checks(&[Passed])), ["::notice title=a|b::So it is."]);
         assert_eq!(commands(&checks(&[Failed; 30])).len(), ANNOTATIONS_MAX);
     }

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_an_experiment() {
+    fn the_written_file_is_an_experiment() {
         let urls = |count: usize| (1..=count).map(|port| format!("http://127.0.0.1:{port}")).collect();
         for found in [Found::Running(urls(1)), Found::Running(urls(2)), Found::Nginx, Found::Node, Found::Nothing] {
             let text = found.experiment();

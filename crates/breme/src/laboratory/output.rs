@@ -8,10 +8,10 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
     write(|out| out.write_all(text.as_bytes()))
 }
 
-/// Writes the output of `tell`.
-pub(super) fn write(tell: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) -> Result<(), Failure> {
+/// Writes the output of `write_to`.
+pub(super) fn write(write_to: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match tell(&mut out).and_then(|()| out.flush()) {
+    match write_to(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::run(format!("standard output cannot be written: {error}")))
         }

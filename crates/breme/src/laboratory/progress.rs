@@ -48,7 +48,7 @@ impl Show {
         }
     }
 
-    pub(super) fn tell(&self, progress: Progress<'_>) {
+    pub(super) fn update(&self, progress: Progress<'_>) {
         match progress {
             Progress::Begins { number, trial, repeat } => {
                 if repeat > 0 {

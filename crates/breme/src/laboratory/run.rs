@@ -286,14 +286,14 @@ fn carry_out(
     status: Option<&RunStatus>,
 ) -> Result<u8, Failure> {
     let launcher = launcher()?;
-    let interruption = Interruption::heed(&launcher.cancelled)?;
+    let interruption = Interruption::catch_signals(&launcher.cancelled)?;
     let show = Show::new(plan, &recorded, args.quiet);
     let folder = journal.folder().to_owned();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut follower = status.map(|status| status.follow(&name, plan, &recorded));
     let end = conduct(plan, recorded, &mut journal, &launcher, &mut |progress| {
-        show.tell(progress);
-        follower.iter_mut().for_each(|follower| follower.tell(progress));
+        show.update(progress);
+        follower.iter_mut().for_each(|follower| follower.update(progress));
     });
     drop(show);
     let end =
@@ -305,7 +305,7 @@ fn carry_out(
     }
     let judged = stored_run::judged(plan, run);
     let checks = judged.checks(args.allow_undecided);
-    tell(args, &judged, &checks, end)?;
+    print_result(args, &judged, &checks, end)?;
     Ok(match end {
         RunEnd::Interrupted => interruption.exit_code(),
         RunEnd::Failing { .. } => FAILED,
@@ -315,7 +315,7 @@ fn carry_out(
 }
 
 /// Prints the result, writes the rest to the folder, and prints where that is.
-fn tell(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
+fn print_result(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
@@ -363,7 +363,7 @@ struct Interruption(Arc<AtomicUsize>);
 
 impl Interruption {
     /// The first signal ends the run cleanly; a second one exits at once (its child processes end with it).
-    fn heed(cancelled: &Arc<AtomicBool>) -> Result<Self, Failure> {
+    fn catch_signals(cancelled: &Arc<AtomicBool>) -> Result<Self, Failure> {
         let signal_seen = Arc::new(AtomicUsize::new(0));
         let failed = |error: io::Error| Failure::run(format!("cannot catch signals: {error}"));
         for signal in [SIGINT, SIGTERM] {

@@ -33,11 +33,11 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     if runs.is_empty() {
         eprintln!("no run in {}", args.folder.display());
     }
-    output::write(|out| runs.iter().try_for_each(|(folder, head)| tell(out, folder, head, args.json)))?;
+    output::write(|out| runs.iter().try_for_each(|(folder, head)| print_run(out, folder, head, args.json)))?;
     Ok(0)
 }
 
-fn tell(out: &mut impl Write, folder: &Path, head: &RunHead, is_json: bool) -> io::Result<()> {
+fn print_run(out: &mut impl Write, folder: &Path, head: &RunHead, is_json: bool) -> io::Result<()> {
     if is_json {
         serde_json::to_writer(&mut *out, head)?;
         return writeln!(out);

@@ -86,7 +86,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn tell(&mut self, progress: Progress<'_>) {
+    pub(super) fn update(&mut self, progress: Progress<'_>) {
         match progress {
             Progress::Begins { number, trial, .. } => self.begin(number, trial),
             Progress::Recorded(record) => self.take(record),

@@ -58,7 +58,7 @@ impl Attendant {
     ) -> Result<Self, Failure> {
         let signals =
             Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
-        let (notices, told) = channel();
+        let (notices, received) = channel();
         let display = Display::new(&run, watched.progress);
         let started = Instant::now();
         let watch = Watch {
@@ -76,14 +76,14 @@ impl Attendant {
         let cannot_start = |error| Failure::run(format!("cannot start a thread: {error}"));
         if watches_input {
             let notices = notices.clone();
-            let tell_end = move || {
+            let notify_end = move || {
                 stdin::wait_for_end();
                 let _ = notices.send(Notice::InputEnded); // the run may be over
             };
-            Builder::new().name("stdin".to_owned()).spawn(tell_end).map_err(cannot_start)?;
+            Builder::new().name("stdin".to_owned()).spawn(notify_end).map_err(cannot_start)?;
         }
         let thread =
-            Builder::new().name("attendant".to_owned()).spawn(move || watch.run(&told)).map_err(cannot_start)?;
+            Builder::new().name("attendant".to_owned()).spawn(move || watch.run(&received)).map_err(cannot_start)?;
         Ok(Self { notices, thread: Some(thread) })
     }
 
@@ -169,7 +169,7 @@ impl Watch {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Notice::RunEnded) | Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.heed_signals();
+            self.handle_signals();
             self.take_intervals();
             self.show(&mut last);
         }
@@ -181,7 +181,7 @@ impl Watch {
 
     /// The first signal requests the shards to end, a second one ends them at once. The first does not count as an
     /// interruption if the run has no other end.
-    fn heed_signals(&mut self) {
+    fn handle_signals(&mut self) {
         let is_regular = self.run.plan().settings().until_stopped;
         for signal in self.signals.pending() {
             let is_second = std::mem::replace(&mut self.has_seen_signal, true);

@@ -185,7 +185,7 @@ impl Writer {
         };
         let sink = destination.open().map_err(fault)?;
         let log = Arc::new(Log::new(format));
-        let writing = Writing { log: Arc::clone(&log), destination, sink, has_told: false };
+        let writing = Writing { log: Arc::clone(&log), destination, sink, is_error_reported: false };
         let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writing.run());
         let thread = thread.map_err(|error| format!("cannot start a thread for the access log: {error}"))?;
         Ok(Self { log, thread })
@@ -208,7 +208,7 @@ struct Writing {
     destination: Destination,
     sink: Box<dyn Write + Send>,
     /// Each kind of error is printed once.
-    has_told: bool,
+    is_error_reported: bool,
 }
 
 impl Writing {
@@ -231,7 +231,7 @@ impl Writing {
         match self.destination.open() {
             Ok(sink) => {
                 self.sink = sink;
-                self.has_told = false;
+                self.is_error_reported = false;
             }
             Err(error) => {
                 eprintln!(
@@ -250,7 +250,7 @@ impl Writing {
             Ok(()) => drop(self.log.counts.written.fetch_add(lines, Ordering::Relaxed)),
             Err(error) => {
                 self.log.counts.failed.fetch_add(lines, Ordering::Relaxed);
-                if !std::mem::replace(&mut self.has_told, true) {
+                if !std::mem::replace(&mut self.is_error_reported, true) {
                     eprintln!(
                         "breme proxy: --access-log {}: cannot write to it: {error}; lines are lost until it can be written again",
                         self.destination
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted() {
+    fn lines_that_do_not_fit_are_dropped_and_counted() {
         let log = log();
         let line = [b'x'; 1024];
         for _ in 0..WAITING_BYTES_MAX / line.len() + 3 {

@@ -55,7 +55,7 @@ impl Api for ProxyApi {
 
 fn list(upstreams: &Upstreams, call: &Call<'_>) -> Page {
     match call.method {
-        "GET" | "HEAD" => Page::json(200, &told(upstreams)),
+        "GET" | "HEAD" => Page::json(200, &states(upstreams)),
         "PUT" => replace(upstreams, call.content),
         _ => Page::not_allowed("GET, HEAD, PUT"),
     }
@@ -70,7 +70,7 @@ fn replace(upstreams: &Upstreams, content: &[u8]) -> Page {
     };
     let list: Result<Vec<Upstream>, String> = texts.iter().map(|text| text.parse()).collect();
     match list.and_then(|list| upstreams.replace(list, None).map_err(|error| error.to_string())) {
-        Ok(_) => Page::json(200, &told(upstreams)),
+        Ok(_) => Page::json(200, &states(upstreams)),
         Err(problem) => Page::fault(422, problem),
     }
 }
@@ -82,13 +82,13 @@ fn drain(upstreams: &Upstreams, name: &str, deed: &str, call: &Call<'_>) -> Page
     let name = decoded(name);
     let is_there = if deed == "drain" { upstreams.drain(&name) } else { upstreams.undrain(&name) };
     if is_there {
-        return Page::json(200, &told(upstreams));
+        return Page::json(200, &states(upstreams));
     }
     let names: Vec<String> = upstreams.states().iter().map(|state| state.name.to_string()).collect();
     Page::fault(404, format!("there is no upstream {name}; the upstreams are {}", names.join(", ")))
 }
 
-fn told(upstreams: &Upstreams) -> Value {
+fn states(upstreams: &Upstreams) -> Value {
     Value::Array(upstreams.states().iter().map(state).collect())
 }
 
@@ -161,20 +161,20 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_are_told_drained_and_exchanged() {
+    fn upstreams_are_listed_drained_and_exchanged() {
         let api = api();
-        let (status, told) = call(&api, "GET", "/upstreams", "");
-        assert_eq!((status, &told[1]["name"], &told[1]["draining"]), (200, &json!("[::1]:2"), &json!(false)));
-        let (status, told) = call(&api, "POST", "/upstreams/%5b::1%5D:2/drain", "");
-        assert_eq!((status, &told[0]["draining"], &told[1]["draining"]), (200, &json!(false), &json!(true)));
-        let (_, told) = call(&api, "POST", "/upstreams/[::1]:2/undrain", "");
-        assert_eq!(told[1]["draining"], json!(false));
-        let (status, told) = call(&api, "PUT", "/upstreams", r#"["http://127.0.0.1:3,weight=2"]"#);
-        assert_eq!((status, &told[0]["weight"], told.as_array().map(Vec::len)), (200, &json!(2), Some(1)));
+        let (status, answer) = call(&api, "GET", "/upstreams", "");
+        assert_eq!((status, &answer[1]["name"], &answer[1]["draining"]), (200, &json!("[::1]:2"), &json!(false)));
+        let (status, answer) = call(&api, "POST", "/upstreams/%5b::1%5D:2/drain", "");
+        assert_eq!((status, &answer[0]["draining"], &answer[1]["draining"]), (200, &json!(false), &json!(true)));
+        let (_, answer) = call(&api, "POST", "/upstreams/[::1]:2/undrain", "");
+        assert_eq!(answer[1]["draining"], json!(false));
+        let (status, answer) = call(&api, "PUT", "/upstreams", r#"["http://127.0.0.1:3,weight=2"]"#);
+        assert_eq!((status, &answer[0]["weight"], answer.as_array().map(Vec::len)), (200, &json!(2), Some(1)));
     }
 
     #[test]
-    fn what_cannot_be_done_is_told() {
+    fn invalid_requests_are_rejected_with_a_reason() {
         let api = api();
         for (method, path, content, status, words) in [
             ("POST", "/upstreams/x:1/drain", "", 404, "the upstreams are 127.0.0.1:1, [::1]:2"),
@@ -182,9 +182,9 @@ mod tests {
             ("PUT", "/upstreams", "[]", 422, "at least one upstream"),
             ("PUT", "/upstreams", "[\"127.0.0.1:9\"]", 422, "the scheme is missing"),
         ] {
-            let (found, told) = call(&api, method, path, content);
-            let told = told["error"].as_str().unwrap_or_default();
-            assert!(found == status && told.contains(words), "{method} {path} {content}: {found} {told}");
+            let (found, message) = call(&api, method, path, content);
+            let message = message["error"].as_str().unwrap_or_default();
+            assert!(found == status && message.contains(words), "{method} {path} {content}: {found} {message}");
         }
         for (method, path, status) in [
             ("DELETE", "/upstreams", 405),

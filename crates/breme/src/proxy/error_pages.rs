@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_named() {
+    fn files_that_are_no_error_pages_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let problem = |name: &str, content: &[u8]| {

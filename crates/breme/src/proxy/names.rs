@@ -42,7 +42,7 @@ pub struct Names {
 
 struct Shared {
     state: Mutex<State>,
-    asked: Condvar,
+    changed: Condvar,
     lookup: Lookup,
     wake: OnceLock<Wake>,
 }
@@ -75,7 +75,7 @@ struct End(Arc<Shared>);
 impl Drop for End {
     fn drop(&mut self) {
         self.0.lock().is_over = true;
-        self.0.asked.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
@@ -85,7 +85,8 @@ impl Names {
     }
 
     fn start_with(lookup: Lookup) -> io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::default(), asked: Condvar::new(), lookup, wake: OnceLock::new() });
+        let shared =
+            Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), lookup, wake: OnceLock::new() });
         let names = Self { _end: Arc::new(End(Arc::clone(&shared))), shared };
         for index in 0..THREADS {
             let shared = Arc::clone(&names.shared);
@@ -95,11 +96,11 @@ impl Names {
     }
 
     /// Sets how shards are woken. Until then, results wait.
-    pub fn tell_by(&self, waker: Waker) {
-        self.tell_with(Box::new(move |requester| waker.wake(requester.shard, requester.message).is_ok()));
+    pub fn wake_by(&self, waker: Waker) {
+        self.wake_with(Box::new(move |requester| waker.wake(requester.shard, requester.message).is_ok()));
     }
 
-    fn tell_with(&self, wake: Wake) {
+    fn wake_with(&self, wake: Wake) {
         let _ = self.shared.wake.set(wake); // it is set once
     }
 }
@@ -123,7 +124,7 @@ impl Shared {
 
     fn next_question(&self) -> Option<String> {
         let is_idle = |state: &mut State| state.questions.is_empty() && !state.is_over;
-        let mut state = self.asked.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
         if state.is_over { None } else { state.questions.pop_front() }
     }
 }
@@ -133,7 +134,7 @@ impl State {
         self.known.get(name).filter(|known| known.until > now).map(|known| &known.outcome)
     }
 
-    fn ask(&mut self, name: &str, port: u16, requester: Requester) -> bool {
+    fn enqueue(&mut self, name: &str, port: u16, requester: Requester) -> bool {
         if let Some(waiting) = self.waiting.get_mut(name) {
             waiting.push((requester, port));
             return true;
@@ -172,11 +173,11 @@ impl Resolver for Names {
         if let Some(outcome) = state.known(&name, Instant::now()) {
             return with_port(outcome, port).map_or_else(Resolution::Failed, Resolution::Known);
         }
-        if !state.ask(&name, port, requester) {
+        if !state.enqueue(&name, port, requester) {
             return Resolution::Failed(ResolveError::Busy);
         }
         drop(state);
-        self.shared.asked.notify_one();
+        self.shared.changed.notify_one();
         Resolution::Pending
     }
 
@@ -245,14 +246,14 @@ mod tests {
             if name == "here.example" { Ok(vec![ADDRESS]) } else { Err(ResolveError::NoSuchName) }
         };
         let names = Names::start_with(Box::new(lookup)).unwrap();
-        let (told, woken) = channel();
-        let told = Mutex::new(told);
-        names.tell_with(Box::new(move |requester| told.lock().unwrap().send(requester).is_ok()));
+        let (wakes, woken) = channel();
+        let wakes = Mutex::new(wakes);
+        names.wake_with(Box::new(move |requester| wakes.lock().unwrap().send(requester).is_ok()));
         (names, woken)
     }
 
     #[test]
-    fn a_name_is_asked_for_once_and_then_known() {
+    fn a_name_is_looked_up_once_and_then_known() {
         let (permit, permissions) = channel();
         let (names, woken) = names(permissions);
         for message in 0..3 {
@@ -261,9 +262,9 @@ mod tests {
         assert_eq!(names.fetch(requester(0)), None);
         names.forget(requester(2));
         permit.send(()).unwrap();
-        let mut told = [woken.recv().unwrap().message, woken.recv().unwrap().message];
-        told.sort_unstable();
-        assert_eq!(told, [0, 1]);
+        let mut messages = [woken.recv().unwrap().message, woken.recv().unwrap().message];
+        messages.sort_unstable();
+        assert_eq!(messages, [0, 1]);
         assert_eq!(names.fetch(requester(1)), Some(Ok(vec![SocketAddr::new(ADDRESS, 81)])));
         assert_eq!(names.fetch(requester(1)), None, "it is told once");
         let known = Resolution::Known(vec![SocketAddr::new(ADDRESS, 443)]);
@@ -287,8 +288,8 @@ mod tests {
     fn questions_and_answers_are_bounded() {
         let (_permit, permissions) = channel();
         let (names, _woken) = names(permissions);
-        let asked = |number: usize| names.resolve(&format!("{number}.example"), 80, requester(number as u64));
-        let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(asked).filter(|outcome| *outcome != Resolution::Pending);
+        let outcome_of = |number: usize| names.resolve(&format!("{number}.example"), 80, requester(number as u64));
+        let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(outcome_of).filter(|outcome| *outcome != Resolution::Pending);
         let busy: Vec<Resolution> = busy.collect();
         assert!((THREADS..=2 * THREADS).contains(&busy.len()), "{}", busy.len());
         assert_eq!(busy[0], Resolution::Failed(ResolveError::Busy));

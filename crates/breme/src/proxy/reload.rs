@@ -143,7 +143,7 @@ impl Reloading {
         }
         let settings = self.files.args.settings(&self.secrets)?;
         self.proxy.reload(settings, self.cache.clone()).map_err(|error| locate(&error))?;
-        self.tell_shards();
+        self.notify_shards();
         Ok(())
     }
 
@@ -178,13 +178,13 @@ impl Reloading {
             *cache = cache.with_settings(settings).map_err(|error| locate_in_cache(&error))?;
         }
         self.proxy.reload(settings, self.cache.clone()).map_err(|error| locate(&error))?;
-        self.tell_shards();
+        self.notify_shards();
         let report = report(&live, &late);
         self.matches = matches;
         Ok(report)
     }
 
-    fn tell_shards(&self) {
+    fn notify_shards(&self) {
         for shard in 0..self.shard_count {
             // A mailbox is full for a moment only.
             while self.waker.wake(ShardId(shard), Proxy::RELOADED).is_err() {
@@ -215,7 +215,7 @@ mod tests {
     use crate::configuration::keys;
 
     #[test]
-    fn what_needs_a_restart_is_a_key() {
+    fn each_setting_that_needs_a_restart_is_a_key() {
         let command = command();
         for late in AT_START_ONLY {
             assert!(
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_told() {
+    fn a_reload_reports_the_changed_keys() {
         assert_eq!(report(&[], &[]), "reloaded the configuration: nothing has changed");
         let both = report(&["upstream", "retries"], &["listen"]);
         assert_eq!(both, "reloaded the configuration: now in force: upstream, retries; needs a restart: listen");

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_upstream_reads_as_the_same() {
         for (text, expected) in [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080,weight=1"),
             ("HTTPS://B.example/", "https://b.example:443,weight=1"),

@@ -124,7 +124,7 @@ impl Upstreams {
     pub fn end(&self) {
         self.shared.lock().is_over = true;
         self.shared.called.notify_all();
-        self.shared.tell_changes();
+        self.shared.print_changes();
     }
 
     /// Rejects upstreams that are the proxy itself, which listens here: those in the list, and in every later one.
@@ -219,7 +219,7 @@ impl Shared {
                 looked = Instant::now();
                 self.learn(&list, look_up_all(&list));
             }
-            self.tell_changes();
+            self.print_changes();
         }
     }
 
@@ -236,7 +236,7 @@ impl Shared {
         self.lock().known.retain(|host, _| list.iter().any(|upstream| upstream.host == *host));
     }
 
-    fn tell_changes(&self) {
+    fn print_changes(&self) {
         for change in self.group.take_changes() {
             eprintln!("breme proxy: {change}");
         }
@@ -297,7 +297,7 @@ mod tests {
             .unwrap()
     }
 
-    fn standings(upstreams: &Upstreams) -> Vec<(String, &'static str, bool)> {
+    fn statuses(upstreams: &Upstreams) -> Vec<(String, &'static str, bool)> {
         let states = upstreams.states().into_iter();
         states.map(|state| (state.name.to_string(), state.status.name(), state.is_draining)).collect()
     }
@@ -309,9 +309,9 @@ mod tests {
         let replaced = upstreams.replace(list(&["http://127.0.0.1:1", "http://127.0.0.1:3"]), None);
         assert_eq!(replaced, Ok(ListChange { added: 1, removed: 1, kept: 1 }));
         let expected = [("127.0.0.1:1".to_owned(), "up", true), ("127.0.0.1:3".to_owned(), "up", false)];
-        assert_eq!(standings(&upstreams), expected);
+        assert_eq!(statuses(&upstreams), expected);
         assert!(upstreams.undrain("127.0.0.1:1"));
-        assert!(!standings(&upstreams)[0].2);
+        assert!(!statuses(&upstreams)[0].2);
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         let state = upstreams.shared.lock();
         assert_eq!((state.known.len(), state.interval), (0, Duration::ZERO), "nothing of it is kept");
         drop(state);
-        assert_eq!(standings(&upstreams).len(), 1);
+        assert_eq!(statuses(&upstreams).len(), 1);
     }
 
     #[test]
@@ -356,14 +356,14 @@ mod tests {
         upstreams.refuse_own(vec!["127.0.0.1:81".parse().unwrap()]).unwrap();
         let circle = list(&["http://127.0.0.1:82", "http://127.0.0.1:81"]);
         assert_eq!(upstreams.replace(circle, None), Err(ListError::Own("127.0.0.1:81".to_owned())));
-        assert_eq!(standings(&upstreams).len(), 1, "the old list stays");
+        assert_eq!(statuses(&upstreams).len(), 1, "the old list stays");
         assert!(upstreams.replace(list(&["http://127.0.0.1:82"]), None).is_ok());
     }
 
     #[test]
     fn a_name_without_an_address_is_waited_for() {
         let upstreams = upstreams(&["http://nowhere.invalid", "http://localhost:8"]);
-        let found = standings(&upstreams);
+        let found = statuses(&upstreams);
         assert_eq!([found[0].1, found[1].1], ["unresolved", "up"]);
         let addresses = vec!["127.0.0.1".parse().unwrap()];
         let found = BTreeMap::from([("nowhere.invalid".to_owned(), Ok(addresses))]);

@@ -148,8 +148,8 @@ impl ProcessFlags {
 }
 
 /// The configured number of threads; else the pool of the driver `threads`, or one per CPU.
-pub fn parallelism_of(asked: Option<usize>, flags: &ListenFlags, pool: usize) -> usize {
-    asked.unwrap_or_else(|| match &flags.process.cpus {
+pub fn parallelism_of(configured: Option<usize>, flags: &ListenFlags, pool: usize) -> usize {
+    configured.unwrap_or_else(|| match &flags.process.cpus {
         _ if flags.driver.is_threads() => pool,
         Some(cpus) => cpus.0.len(),
         None => DriverSettings::default().threads,

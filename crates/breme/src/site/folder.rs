@@ -19,18 +19,18 @@ impl Folder {
 
 impl Root for Folder {
     fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
-        let (file, metadata) = self.0.open(name).map_err(|error| told(&error))?;
+        let (file, metadata) = self.0.open(name).map_err(|error| open_error(&error))?;
         let content = if metadata.is_dir() { FileContent::Directory } else { FileContent::File(Arc::new(file)) };
         Ok(OpenedFile { stamp: FileStamp::of(&metadata), content })
     }
 
     fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
-        let found = self.0.list(name, entries_max).map_err(|error| told(&error))?;
+        let found = self.0.list(name, entries_max).map_err(|error| open_error(&error))?;
         Ok(DirectoryListing { entries: found.entries.into_iter().map(listed).collect(), truncated: found.truncated })
     }
 }
 
-fn told(error: &RootError) -> OpenError {
+fn open_error(error: &RootError) -> OpenError {
     match error {
         RootError::NotFound => OpenError::NotFound,
         RootError::Forbidden => OpenError::Forbidden,

@@ -90,8 +90,11 @@ impl ConnectionFlags {
 impl Peers {
     /// All peers through one Unix socket. The address is a placeholder that nothing else uses.
     fn behind(path: &std::path::Path, count: usize) -> Self {
-        let stand_in = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 1));
-        Self { addresses: vec![vec![stand_in]; count], unix_sockets: BTreeMap::from([(stand_in, path.to_owned())]) }
+        let placeholder = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 1));
+        Self {
+            addresses: vec![vec![placeholder]; count],
+            unix_sockets: BTreeMap::from([(placeholder, path.to_owned())]),
+        }
     }
 }
 

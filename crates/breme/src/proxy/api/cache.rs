@@ -170,20 +170,20 @@ mod tests {
             (r#"{"uri": "http://a/"}"#, 400, "unknown field `uri`"),
             (r#"{"url": "/x"}"#, 422, "not an absolute URL"),
         ] {
-            let (found, told) = call(&kept, "POST", "purge", None, content).unwrap();
-            let told = told["error"].as_str().unwrap();
-            assert!(found == status && told.contains(words), "{content}: {found} {told}");
+            let (found, message) = call(&kept, "POST", "purge", None, content).unwrap();
+            let message = message["error"].as_str().unwrap();
+            assert!(found == status && message.contains(words), "{content}: {found} {message}");
         }
     }
 
     #[test]
-    fn what_is_kept_is_told() {
+    fn statistics_of_the_cache_are_reported() {
         let kept = kept();
-        let (status, told) = call(&kept, "GET", "statistics", None, "").unwrap();
-        assert_eq!((status, &told["objects"]), (200, &json!(0)));
-        assert!(told["bytes_max"].as_u64().unwrap() > 0);
+        let (status, statistics) = call(&kept, "GET", "statistics", None, "").unwrap();
+        assert_eq!((status, &statistics["objects"]), (200, &json!(0)));
+        assert!(statistics["bytes_max"].as_u64().unwrap() > 0);
         let nothing = json!({ "hit": 0, "stale": 0, "revalidated": 0, "collapsed": 0, "miss": 0, "bypass": 0 });
-        assert_eq!(told["requests"], nothing);
+        assert_eq!(statistics["requests"], nothing);
         assert_eq!(call(&kept, "GET", "hottest", Some("count=5"), ""), Some((200, json!([]))));
         assert_eq!(call(&kept, "GET", "hottest", Some("n=5"), "").unwrap().0, 400);
         assert_eq!(call(&kept, "POST", "statistics", None, "").unwrap().0, 405);

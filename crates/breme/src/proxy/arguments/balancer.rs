@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_make_no_sense_are_told_by_their_flags() {
+    fn invalid_settings_are_reported_by_their_flags() {
         let health = |change: fn(&mut HealthSettings)| {
             let mut health = HealthSettings::default();
             change(&mut health);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_mean_nothing_is_refused_with_what_it_needs() {
+    fn a_flag_without_effect_is_refused_with_the_flag_that_it_needs() {
         for (alone, needed) in [
             ("--allow-port 8080", "--forward"),
             ("--cache-variants 8", "--cache-memory 1MiB"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_default_harms_nobody() {
+    fn defaults_need_no_other_flag() {
         for line in ["--upstream http://a:1", "--forward"] {
             assert_eq!(problem(line), None);
         }
