@@ -95,7 +95,7 @@ fn metrics_at_rest(admin: SocketAddr) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn what_was_served_is_counted() {
+fn served_responses_are_counted() {
     let (_folder, root) = pages(&[("page.html", &[b'x'; 1_000])]);
     for driver in DRIVERS.iter().copied() {
         let site = Site::start(&[&[root.to_str().unwrap(), "--visitors", "--driver", driver], &ADMIN[..]].concat());
@@ -167,7 +167,7 @@ fn every_byte_that_leaves_is_counted_once() {
 }
 
 #[test]
-fn the_process_is_told_of_under_the_usual_names() {
+fn the_metrics_of_the_process_have_the_usual_names() {
     let site = Site::start(&[&["--lab"], &ADMIN[..]].concat());
     let metrics = metrics(site.admin.unwrap());
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
@@ -218,7 +218,7 @@ fn clients_that_say_nothing_keep_nobody_out() {
 }
 
 #[test]
-fn a_scraper_may_keep_its_connection_and_others_are_told_what_is_wrong() {
+fn a_scraper_may_keep_its_connection_and_invalid_requests_are_rejected() {
     let site = Site::start(&[&["--lab"], &ADMIN[..]].concat());
     let mut stream = connect(site.admin.unwrap());
     let requests = b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\nPOST /ready HTTP/1.1\r\nHost: a\r\n\r\n\

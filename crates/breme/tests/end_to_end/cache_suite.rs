@@ -101,7 +101,7 @@ fn unexpected(ended: &[Ended]) -> Vec<String> {
     failed.symmetric_difference(&deviations()).map(|&name| name.to_owned()).collect()
 }
 
-fn run_and_ask_again(suite: &Path, proxy: SocketAddr, driver: &str) -> Vec<Ended> {
+fn run_and_retry(suite: &Path, proxy: SocketAddr, driver: &str) -> Vec<Ended> {
     let mut ended = run_suite(suite, proxy, &[]);
     for _ in 1..ATTEMPTS {
         let names = unexpected(&ended);
@@ -153,7 +153,7 @@ fn the_public_suite_passes_but_for_what_is_written_down() {
     // Most of its time is waiting for responses to become stale.
     let of = |driver: &str| {
         let proxy = start(&origin, driver);
-        check(driver, &run_and_ask_again(&suite, proxy.address, driver))
+        check(driver, &run_and_retry(&suite, proxy.address, driver))
     };
     let failures: Vec<String> = std::thread::scope(|scope| {
         let running: Vec<_> = DRIVERS.iter().map(|driver| scope.spawn(|| of(driver))).collect();

@@ -81,7 +81,7 @@ fn sigterm_under_load_leaves_nothing_unanswered() {
 }
 
 #[test]
-fn an_interrupted_load_still_tells_what_it_saw() {
+fn an_interrupted_load_still_reports_its_result() {
     let site = Site::lab("events");
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut generator = breme()

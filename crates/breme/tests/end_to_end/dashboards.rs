@@ -150,11 +150,11 @@ fn prometheus_has_what_the_dashboards_show() {
     wait_until("Prometheus has no quantile", || prometheus.value(&times).is_some_and(|time| time > 0.0));
     for (name, _) in &boards {
         for query in queries(&dashboard(name)) {
-            let asked = query.replace("$__rate_interval", "1m").replace("$instance", ".*");
+            let filled = query.replace("$__rate_interval", "1m").replace("$instance", ".*");
             // Some charts omit what has not occurred.
             let may_be_empty = query.ends_with(" > 0");
             wait_until(&format!("{name}: {query} shows nothing"), || {
-                !prometheus.query(&asked).is_empty() || may_be_empty
+                !prometheus.query(&filled).is_empty() || may_be_empty
             });
         }
     }

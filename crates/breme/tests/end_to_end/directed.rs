@@ -93,7 +93,7 @@ fn a_background_load_does_not_outlive_who_started_it() {
 }
 
 #[test]
-fn what_no_other_program_holds_ends_nothing() {
+fn an_input_that_no_other_program_holds_ends_nothing() {
     let site = Site::lab("events");
     let mut child = breme()
         .args(["load", "--json", "--until-stopped", "-c", "1", &site.url("/bytes/1")])
@@ -108,7 +108,7 @@ fn what_no_other_program_holds_ends_nothing() {
 }
 
 #[test]
-fn a_run_starts_when_it_is_told() {
+fn a_run_starts_when_the_line_arrives() {
     let site = Site::lab("events");
     let mut child = breme()
         .args(["load", "--json", "--start-on-line", "-n", "200", "-c", "2", &site.url("/bytes/1")])
@@ -122,7 +122,7 @@ fn a_run_starts_when_it_is_told() {
     require_complete(&result(&mut child));
     assert_eq!(site.counter(), 201, "with the question before");
 
-    for (arguments, code, told) in [
+    for (arguments, code, expected) in [
         (&["--start-on-line", "-n", "1"][..], 1, "ended without the line"),
         (&["--start-on-line", "-n", "1", "-b", "@-"], 2, "both read standard input"),
         (&["--until-stopped", "-n", "1"], 2, "--requests"),
@@ -133,7 +133,7 @@ fn a_run_starts_when_it_is_told() {
         let output = load(&[arguments, &["http://127.0.0.1:9/"]].concat());
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
-        assert!(message.contains(told), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }
 

@@ -7,12 +7,12 @@ use crate::harness::breme;
 
 fn refused(arguments: &[&str], code: i32, words: &[&str]) {
     let output: Output = breme().args(arguments).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
     for word in words {
-        assert!(told.contains(word), "{arguments:?} does not mention {word:?}:\n{told}");
+        assert!(stderr.contains(word), "{arguments:?} does not mention {word:?}:\n{stderr}");
     }
-    assert!(!told.contains("panicked"), "{told}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn of_too_few_file_descriptors() {
     for (arguments, needed) in [(load, "1064"), (&["site", "--lab", "--listen", "127.0.0.1:0"], "are needed")] {
         let limited = format!("ulimit -Sn 40 && ulimit -Hn 40 && exec {} \"$@\"", env!("CARGO_BIN_EXE_breme"));
         let output = Command::new("sh").args(["-c", &limited, "sh"]).args(arguments).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
         for word in [needed, "40 are allowed", "ulimit -n"] {
-            assert!(told.contains(word), "{arguments:?} does not mention {word:?}:\n{told}");
+            assert!(stderr.contains(word), "{arguments:?} does not mention {word:?}:\n{stderr}");
         }
     }
 }

@@ -34,11 +34,11 @@ pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) fate: Fate,
     /// Sends the response. Returns whether the connection stays open.
-    answer: fn(&mut TcpStream, &Asked) -> io::Result<bool>,
+    answer: fn(&mut TcpStream, &Request) -> io::Result<bool>,
 }
 
 /// A request as read by the origin.
-pub(crate) struct Asked {
+pub(crate) struct Request {
     is_head: bool,
     content: Vec<u8>,
 }
@@ -49,45 +49,45 @@ pub(crate) fn content_of(number: u64, length: usize) -> Vec<u8> {
     line.bytes().cycle().take(length).collect()
 }
 
-const fn fault(name: &'static str, fate: Fate, answer: fn(&mut TcpStream, &Asked) -> io::Result<bool>) -> Fault {
+const fn fault(name: &'static str, fate: Fate, answer: fn(&mut TcpStream, &Request) -> io::Result<bool>) -> Fault {
     Fault { name, fate, answer }
 }
 
 /// All of them; the first ones are no faults.
 pub(crate) const FAULTS: &[Fault] = &[
-    fault("plain", CONTENT, |to, asked| whole(to, asked, "")),
-    fault("chunked", CONTENT, |to, asked| {
+    fault("plain", CONTENT, |to, request| whole(to, request, "")),
+    fault("chunked", CONTENT, |to, request| {
         head(to, "Transfer-Encoding: chunked\r\n")?;
-        chunks(to, asked, true)?;
+        chunks(to, request, true)?;
         Ok(true)
     }),
-    fault("until-the-end", CONTENT, |to, asked| {
+    fault("until-the-end", CONTENT, |to, request| {
         head(to, "Connection: close\r\n")?;
-        body(to, asked, asked.content.len())?;
+        body(to, request, request.content.len())?;
         Ok(false)
     }),
-    fault("http-1.0", CONTENT, |to, asked| {
+    fault("http-1.0", CONTENT, |to, request| {
         to.write_all(b"HTTP/1.0 200 OK\r\nCache-Control: no-store\r\n\r\n")?;
-        body(to, asked, asked.content.len())?;
+        body(to, request, request.content.len())?;
         Ok(false)
     }),
-    fault("byte-by-byte", CONTENT, |to, asked| {
+    fault("byte-by-byte", CONTENT, |to, request| {
         let text =
-            format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {}\r\n\r\n", asked.content.len());
+            format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {}\r\n\r\n", request.content.len());
         text.bytes().try_for_each(|byte| to.write_all(&[byte]))?;
-        body(to, asked, asked.content.len())?;
+        body(to, request, request.content.len())?;
         Ok(true)
     }),
-    fault("interim-answers", CONTENT, |to, asked| {
+    fault("interim-answers", CONTENT, |to, request| {
         to.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n")?;
-        whole(to, asked, "")
+        whole(to, request, "")
     }),
-    fault("says-close", CONTENT, |to, asked| whole(to, asked, "Connection: close\r\n").map(|_| false)),
+    fault("says-close", CONTENT, |to, request| whole(to, request, "Connection: close\r\n").map(|_| false)),
     // The connection ends just when it would be reused: the request is retried on another one.
-    fault("closes-silently", CONTENT, |to, asked| whole(to, asked, "").map(|_| false)),
+    fault("closes-silently", CONTENT, |to, request| whole(to, request, "").map(|_| false)),
     // A reset may overtake earlier data.
-    fault("resets-silently", ALL_BUT_PART, |to, asked| {
-        whole(to, asked, "")?;
+    fault("resets-silently", ALL_BUT_PART, |to, request| {
+        whole(to, request, "")?;
         reset(to);
         Ok(false)
     }),
@@ -105,59 +105,59 @@ pub(crate) const FAULTS: &[Fault] = &[
         reset(to);
         Ok(false)
     }),
-    fault("content-cut", ERROR_OR_CUT, |to, asked| {
-        head(to, &format!("Content-Length: {}\r\n", asked.content.len() + 1))?;
-        body(to, asked, asked.content.len())?;
+    fault("content-cut", ERROR_OR_CUT, |to, request| {
+        head(to, &format!("Content-Length: {}\r\n", request.content.len() + 1))?;
+        body(to, request, request.content.len())?;
         Ok(false)
     }),
-    fault("content-reset", ERROR_OR_CUT, |to, asked| {
-        head(to, &format!("Content-Length: {}\r\n", asked.content.len() + 1))?;
-        body(to, asked, asked.content.len() / 2)?;
+    fault("content-reset", ERROR_OR_CUT, |to, request| {
+        head(to, &format!("Content-Length: {}\r\n", request.content.len() + 1))?;
+        body(to, request, request.content.len() / 2)?;
         reset(to);
         Ok(false)
     }),
-    fault("chunk-cut", ERROR_OR_CUT, |to, asked| {
+    fault("chunk-cut", ERROR_OR_CUT, |to, request| {
         head(to, "Transfer-Encoding: chunked\r\n")?;
         // Nothing after the response to a HEAD: if it is late, it is indistinguishable from the next response.
-        if !asked.is_head {
-            to.write_all(format!("{:x}\r\n", asked.content.len() + 1).as_bytes())?;
+        if !request.is_head {
+            to.write_all(format!("{:x}\r\n", request.content.len() + 1).as_bytes())?;
         }
-        body(to, asked, asked.content.len())?;
+        body(to, request, request.content.len())?;
         Ok(false)
     }),
-    fault("last-chunk-lacks", ERROR_OR_CUT, |to, asked| {
+    fault("last-chunk-lacks", ERROR_OR_CUT, |to, request| {
         head(to, "Transfer-Encoding: chunked\r\n")?;
-        chunks(to, asked, false)?;
+        chunks(to, request, false)?;
         Ok(false)
     }),
-    fault("chunk-size-is-none", ERROR_OR_CUT, |to, asked| {
+    fault("chunk-size-is-none", ERROR_OR_CUT, |to, request| {
         head(to, "Transfer-Encoding: chunked\r\n")?;
-        to.write_all(if asked.is_head { b"" } else { b"0x5\r\nhello\r\n0\r\n\r\n" })?;
+        to.write_all(if request.is_head { b"" } else { b"0x5\r\nhello\r\n0\r\n\r\n" })?;
         Ok(true)
     }),
     fault("garbage", ERROR, |to, _| {
         to.write_all(b"\x16\x03\x01 this is no HTTP\r\n\r\n")?;
         Ok(true)
     }),
-    fault("folded-field", ERROR, |to, asked| whole(to, asked, "X-A: b\r\n c\r\n")),
-    fault("nul-in-field", ERROR, |to, asked| whole(to, asked, "X-A: b\0c\r\n")),
-    fault("two-lengths", ERROR, |to, asked| whole(to, asked, "Content-Length: 7\r\n")),
-    fault("length-and-chunks", ERROR, |to, asked| whole(to, asked, "Transfer-Encoding: chunked\r\n")),
-    fault("endless-head", ERROR, |to, asked| whole(to, asked, &format!("X-A: {}\r\n", "a".repeat(500_000)))),
-    fault("too-many-fields", ERROR, |to, asked| whole(to, asked, &"X-A: b\r\n".repeat(5_000))),
+    fault("folded-field", ERROR, |to, request| whole(to, request, "X-A: b\r\n c\r\n")),
+    fault("nul-in-field", ERROR, |to, request| whole(to, request, "X-A: b\0c\r\n")),
+    fault("two-lengths", ERROR, |to, request| whole(to, request, "Content-Length: 7\r\n")),
+    fault("length-and-chunks", ERROR, |to, request| whole(to, request, "Transfer-Encoding: chunked\r\n")),
+    fault("endless-head", ERROR, |to, request| whole(to, request, &format!("X-A: {}\r\n", "a".repeat(500_000)))),
+    fault("too-many-fields", ERROR, |to, request| whole(to, request, &"X-A: b\r\n".repeat(5_000))),
     // An unsolicited second response must not reach any client. It is sent together with the first; later, it would be
     // indistinguishable from the response to the next request.
-    fault("two-answers", CONTENT, |to, asked| {
-        followed(to, asked, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+    fault("two-answers", CONTENT, |to, request| {
+        followed(to, request, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
     }),
-    fault("too-much-content", CONTENT, |to, asked| followed(to, asked, "poison")),
+    fault("too-much-content", CONTENT, |to, request| followed(to, request, "poison")),
     fault("switches-unasked", ERROR, |to, _| {
         to.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: poison\r\n\r\npoison")?;
         Ok(true)
     }),
-    fault("cut-until-the-end", PART, |to, asked| {
+    fault("cut-until-the-end", PART, |to, request| {
         head(to, "Connection: close\r\n")?;
-        body(to, asked, asked.content.len() / 2)?;
+        body(to, request, request.content.len() / 2)?;
         Ok(false)
     }),
 ];
@@ -185,9 +185,9 @@ impl FaultyOrigin {
 fn serve(mut stream: TcpStream, count: &AtomicU64) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = BufReader::new(stream.try_clone()?);
-    while let Some((asked, fault)) = read_request(&mut input)? {
+    while let Some((request, fault)) = read_request(&mut input)? {
         count.fetch_add(1, Ordering::Relaxed);
-        if !(fault.answer)(&mut stream, &asked)? {
+        if !(fault.answer)(&mut stream, &request)? {
             break;
         }
     }
@@ -195,7 +195,7 @@ fn serve(mut stream: TcpStream, count: &AtomicU64) -> io::Result<()> {
 }
 
 /// None at the end of the connection, or if it is not one of ours.
-fn read_request(input: &mut impl BufRead) -> io::Result<Option<(Asked, &'static Fault)>> {
+fn read_request(input: &mut impl BufRead) -> io::Result<Option<(Request, &'static Fault)>> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     let mut words = line.split(' ');
@@ -209,7 +209,7 @@ fn read_request(input: &mut impl BufRead) -> io::Result<Option<(Asked, &'static 
     let sent = read_fields(input)?;
     io::copy(&mut input.take(sent), &mut io::sink())?;
     let content = content_of(number, length as usize);
-    Ok(Some((Asked { is_head: method == "HEAD", content }, fault)))
+    Ok(Some((Request { is_head: method == "HEAD", content }, fault)))
 }
 
 /// The length of the content after them.
@@ -233,33 +233,33 @@ fn head(to: &mut TcpStream, fields: &str) -> io::Result<()> {
     to.write_all(format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n{fields}\r\n").as_bytes())
 }
 
-fn body(to: &mut TcpStream, asked: &Asked, length: usize) -> io::Result<()> {
-    if asked.is_head { Ok(()) } else { to.write_all(&asked.content[..length]) }
+fn body(to: &mut TcpStream, request: &Request, length: usize) -> io::Result<()> {
+    if request.is_head { Ok(()) } else { to.write_all(&request.content[..length]) }
 }
 
 /// With a length, and these additional fields.
-fn whole(to: &mut TcpStream, asked: &Asked, fields: &str) -> io::Result<bool> {
-    head(to, &format!("Content-Length: {}\r\n{fields}", asked.content.len()))?;
-    body(to, asked, asked.content.len())?;
+fn whole(to: &mut TcpStream, request: &Request, fields: &str) -> io::Result<bool> {
+    head(to, &format!("Content-Length: {}\r\n{fields}", request.content.len()))?;
+    body(to, request, request.content.len())?;
     Ok(true)
 }
 
 /// With a length, and with more data than that.
-fn followed(to: &mut TcpStream, asked: &Asked, more: &str) -> io::Result<bool> {
-    let length = asked.content.len();
+fn followed(to: &mut TcpStream, request: &Request, more: &str) -> io::Result<bool> {
+    let length = request.content.len();
     let mut bytes =
         format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {length}\r\n\r\n").into_bytes();
-    bytes.extend_from_slice(if asked.is_head { &[] } else { &asked.content });
+    bytes.extend_from_slice(if request.is_head { &[] } else { &request.content });
     bytes.extend_from_slice(more.as_bytes());
     to.write_all(&bytes)?;
     Ok(true)
 }
 
-fn chunks(to: &mut TcpStream, asked: &Asked, has_last: bool) -> io::Result<()> {
-    if asked.is_head {
+fn chunks(to: &mut TcpStream, request: &Request, has_last: bool) -> io::Result<()> {
+    if request.is_head {
         return Ok(());
     }
-    for piece in asked.content.chunks(1_000) {
+    for piece in request.content.chunks(1_000) {
         to.write_all(format!("{:x}\r\n", piece.len()).as_bytes())?;
         to.write_all(piece)?;
         to.write_all(b"\r\n")?;

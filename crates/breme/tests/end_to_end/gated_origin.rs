@@ -44,7 +44,7 @@ impl GatedOrigin {
     }
 
     /// Waits for this many requests in total.
-    pub(crate) fn wait_asked(&self, requests: u64) {
+    pub(crate) fn wait_for_requests(&self, requests: u64) {
         let state = self.gate.state.lock().unwrap();
         let waited = self.gate.changed.wait_timeout_while(state, PATIENCE, |state| state.requests < requests).unwrap();
         assert!(!waited.1.timed_out(), "{} requests came instead of {requests}", waited.0.requests);

@@ -68,11 +68,11 @@ pub(crate) struct Site {
 impl Site {
     /// Starts `breme site` with these arguments on a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Self::start_telling(arguments, Stdio::inherit())
+        Self::start_with_stderr(arguments, Stdio::inherit())
     }
 
     /// The same, with its standard error if required.
-    pub(crate) fn start_telling(arguments: &[&str], stderr: Stdio) -> Self {
+    pub(crate) fn start_with_stderr(arguments: &[&str], stderr: Stdio) -> Self {
         Self::start_role("site", arguments, stderr)
     }
 

@@ -151,8 +151,8 @@ fn comparisons_of_a_run_with_itself(laboratory: &Laboratory) {
     assert_eq!(code(&["compare", "slower", "one"]), Some(0));
     // Times inconsistent with the rate are measured wrongly, which Little's law shows.
     let is_warned = |run: &str| {
-        let told = json(&laboratory.breme(&["report", run, "--format", "json"]).stdout);
-        told["judgement"]["warnings"].to_string().contains("N = X·(R+Z+H) does not hold")
+        let report = json(&laboratory.breme(&["report", run, "--format", "json"]).stdout);
+        report["judgement"]["warnings"].to_string().contains("N = X·(R+Z+H) does not hold")
     };
     assert!(is_warned("slower") && !is_warned("one"));
 }
@@ -254,13 +254,13 @@ import http.server, os, sys
 lives = os.path.join(sys.argv[2], "lives")
 with open(lives, "a") as file:
     file.write("x")
-life, asked = os.path.getsize(lives), 0
+life, requests = os.path.getsize(lives), 0
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
-        global asked
-        asked += 1
-        if life == 3 and asked == 5:
+        global requests
+        requests += 1
+        if life == 3 and requests == 5:
             print("out of cheese", file=sys.stderr, flush=True)
             os._exit(7)
         self.send_response(200)
@@ -301,17 +301,17 @@ fn a_crash_costs_its_trial_and_not_the_run() {
     let laboratory = Laboratory::new(CRASHING);
     fs::write(laboratory.folder().join("mortal.py"), MORTAL).unwrap();
     let output = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
-    let (told, noted) = (text_of(&output.stdout), text_of(&output.stderr));
+    let (stdout, stderr) = (text_of(&output.stdout), text_of(&output.stderr));
     let trials = laboratory.trials("one");
     let failed: Vec<&Value> = trials.iter().filter(|trial| trial["end"]["how"] != "complete").collect();
-    assert_eq!((trials.len(), failed.len()), (8, 1), "{noted}");
+    assert_eq!((trials.len(), failed.len()), (8, 1), "{stderr}");
     assert_eq!(
         (failed[0]["end"]["who"].as_str(), failed[0]["levels"]["to"].as_str()),
         (Some("server"), Some("server"))
     );
     assert_eq!(failed[0]["end"]["printed"].as_str().map(str::trim), Some("out of cheese"));
-    assert!(noted.contains("out of cheese") && noted.contains("status 7"), "{noted}");
-    assert!(told.contains("7 of 8 trials count") && told.contains("1 failed"), "{told}");
+    assert!(stderr.contains("out of cheese") && stderr.contains("status 7"), "{stderr}");
+    assert!(stdout.contains("7 of 8 trials count") && stdout.contains("1 failed"), "{stdout}");
     // A subject that is idle because its own trial is another of the block used nothing in this one.
     for trial in trials.iter().filter(|trial| trial["end"]["how"] == "complete") {
         let subjects: Vec<&String> = trial["subjects"].as_object().unwrap().keys().collect();

@@ -13,7 +13,7 @@ const HYPOTHESIS: &str = "[[hypothesis]]\nsays = \"No request fails.\"\nexpect =
 const BLOCK: usize = 3;
 
 #[test]
-fn progress_trials_and_verdicts_are_told() {
+fn progress_trials_and_verdicts_are_exported() {
     let laboratory = held_with(HYPOTHESIS);
     allow(&laboratory, BLOCK);
     let mut run = laboratory.start(&["run", "experiment.toml", "--name", "one", "--admin", "127.0.0.1:0"]);

@@ -96,12 +96,12 @@ fn a_token_of_the_users_own_does_it_too_and_is_written_nowhere() {
 }
 
 #[test]
-fn what_cannot_be_emptied_is_told() {
+fn a_cache_that_cannot_be_emptied_is_reported() {
     let without = Laboratory::new(&EDGE.replace(MEMORY, ""));
     let output = without.breme(&["run", "--check", "experiment.toml"]);
-    let told = text_of(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("`edge.cache` needs `cache_memory` in subject `edge`"), "{told}");
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("`edge.cache` needs `cache_memory` in subject `edge`"), "{stderr}");
 
     // The contents of a configuration file are known once the proxy runs.
     let configured = EDGE.replace(MEMORY, "config = \"edge.toml\"\nadmin_token_file = \"token\"");

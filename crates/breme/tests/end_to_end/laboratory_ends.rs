@@ -104,9 +104,9 @@ fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
     laboratory.wait_trials("one", 9);
     allow_another(&laboratory, 9);
     send_signal(&run, Signal::INT);
-    let told = stderr_of(&mut run);
-    assert_eq!(wait(&mut run).code(), Some(130), "{told}");
-    assert!(told.contains("breme run --resume runs/one"), "{told}");
+    let stderr = stderr_of(&mut run);
+    assert_eq!(wait(&mut run).code(), Some(130), "{stderr}");
+    assert!(stderr.contains("breme run --resume runs/one"), "{stderr}");
     assert!(laboratory.folder().join("runs/one/report.html").is_file());
     laboratory.wait_deserted();
     damage_the_end(&laboratory);
@@ -148,7 +148,7 @@ fn every_sample_can_be_read(laboratory: &Laboratory) {
 }
 
 #[test]
-fn what_was_spent_before_counts_when_a_run_goes_on() {
+fn time_spent_before_counts_when_a_run_is_resumed() {
     // A block takes longer: three trials of ten responses after 5 ms each, to one user or to two.
     let laboratory = Laboratory::new(&SHORT.replace("blocks = 4", "blocks = 4\nbudget = \"120ms\""));
     let first = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
@@ -182,7 +182,7 @@ fn a_second_signal_ends_at_once_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_with_its_remedy() {
+fn an_impossible_command_is_reported_with_its_remedy() {
     let laboratory = Laboratory::new(&SHORT.replace("blocks", "blocs"));
     fs::write(laboratory.folder().join("file"), "").unwrap();
     fs::write(laboratory.folder().join("good.toml"), SHORT).unwrap();
@@ -201,9 +201,9 @@ fn what_cannot_be_done_is_told_with_its_remedy() {
         (&["runs", "nothing"], 1, &["nothing"]),
     ] {
         let output = laboratory.breme(arguments);
-        let told = text_of(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(said.iter().all(|text| told.contains(text)), "{arguments:?}: {told}");
+        let stderr = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(said.iter().all(|text| stderr.contains(text)), "{arguments:?}: {stderr}");
     }
     assert!(!laboratory.folder().join("x").exists());
 }

@@ -141,8 +141,8 @@ fn a_path_that_is_cut_is_a_gap_until_it_is_healed_or_the_trial_ends() {
     let users = &cut["workloads"]["users"];
     assert!(users["errors"]["timeout"].as_u64() > Some(0), "{cut}");
     assert_eq!(users["availability"]["recovery_ns"], Value::Null, "it never came back");
-    let told = laboratory.breme(&["report", "one"]);
-    assert!(text_of(&told.stdout).contains("gap.user(users)"), "{}", text_of(&told.stdout));
+    let report = laboratory.breme(&["report", "one"]);
+    assert!(text_of(&report.stdout).contains("gap.user(users)"), "{}", text_of(&report.stdout));
     let page = fs::read_to_string(laboratory.folder().join("runs/one/report.html")).unwrap();
     assert!(page.contains("\"partition path\"") && page.contains("\"heal path\""));
 }

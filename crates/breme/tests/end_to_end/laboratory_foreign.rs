@@ -173,8 +173,8 @@ fn a_generator_that_does_not_end_is_killed_with_all_that_it_started() {
 fn a_generator_that_is_not_installed_is_found_before_the_first_trial() {
     let laboratory = Laboratory::new(&experiment(r#"["no-such-tool"]"#, "rate = { pattern = '(x)' }", ""));
     let output = laboratory.breme(&["run", "experiment.toml"]);
-    let told = text_of(&output.stderr);
-    assert!(told.contains("workload tool: there is no program `no-such-tool`"), "{told}");
+    let stderr = text_of(&output.stderr);
+    assert!(stderr.contains("workload tool: there is no program `no-such-tool`"), "{stderr}");
     assert!(!laboratory.folder().join("runs").exists(), "nothing has begun");
 }
 

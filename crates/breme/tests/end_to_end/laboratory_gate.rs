@@ -91,17 +91,17 @@ fn a_gate_passes_only_what_is_not_worse() {
         (&["before", "same", "--gate", "mean(usr)"], 2, "usr"),
         (&["before", "same", "--margin", "0%"], 2, "more than 0%"),
     ] {
-        let (code, told) = compare(arguments);
-        assert_eq!(code, Some(status), "{arguments:?}: {told}");
-        assert!(told.contains(said), "{arguments:?}: {told}");
+        let (code, text) = compare(arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
     }
     // In the order of the plan: 1, 2, 10.
-    let (_, told) = compare(&["before", "slower"]);
-    let rows: Vec<&str> = told.lines().filter(|line| line.contains("WORSE") && line.contains("rate(user)")).collect();
+    let (_, text) = compare(&["before", "slower"]);
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("WORSE") && line.contains("rate(user)")).collect();
     let levels: Vec<bool> =
         ["users=1:", "users=2:", "users=10:"].iter().zip(&rows).map(|(level, row)| row.contains(level)).collect();
-    assert_eq!(levels, [true; 3], "{told}");
-    assert!(told.contains("Gate: 9 rows; to pass, all 9 must"), "{told}");
+    assert_eq!(levels, [true; 3], "{text}");
+    assert!(text.contains("Gate: 9 rows; to pass, all 9 must"), "{text}");
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn the_gate_of_the_experiment_is_that_of_the_comparison() {
     make_run(&laboratory, "slower", 6, 1.3);
     let compare = |arguments: &[&str]| {
         let output = laboratory.breme(&[&["compare", "before", "slower", "--format", "json"], arguments].concat());
-        let told = json(&output.stdout);
-        (output.status.code(), told["verdict"].clone(), told["gate"]["rows"].clone())
+        let result = json(&output.stdout);
+        (output.status.code(), result["verdict"].clone(), result["gate"]["rows"].clone())
     };
     assert_eq!(compare(&[]), (Some(0), "not-worse".into(), 6.into()));
     // The mean has a margin of its own.

@@ -48,10 +48,10 @@ fn everything_that_is_missing_is_reported_before_the_first_trial() {
     ));
     for arguments in [&["run", "experiment.toml"][..], &["run", "--check", "experiment.toml"]] {
         let output = laboratory.breme(arguments);
-        let told = text_of(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{told}");
+        let stderr = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         for expected in ["`no-such-server`", "`no-such-tool`", "no-such-folder", "no-such.pem", "start it first"] {
-            assert!(told.contains(expected), "{expected}: {told}");
+            assert!(stderr.contains(expected), "{expected}: {stderr}");
         }
         assert!(!laboratory.folder().join("runs").exists(), "nothing has begun");
     }
@@ -61,9 +61,9 @@ fn everything_that_is_missing_is_reported_before_the_first_trial() {
 fn a_server_that_never_starts_ends_the_run_with_its_own_words() {
     let laboratory = failing("command = [\"sh\", \"-c\", \"echo port is cursed; exit 7\"]", "");
     let output = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
-    let told = text_of(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("port is cursed") && told.contains("breme run --resume runs/one"), "{told}");
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("port is cursed") && stderr.contains("breme run --resume runs/one"), "{stderr}");
     assert_eq!(laboratory.trials("one").len(), 2, "and not twelve");
     // A repaired combination is tried again: failures of earlier sessions do not count.
     let again = laboratory.breme(&["run", "--resume", "one"]);
@@ -76,10 +76,10 @@ fn a_combination_that_fails_in_two_blocks_running_ends_the_run() {
     let command = format!("command = [{own}, \"$verb\", \"--lab\", \"--listen\", \"127.0.0.1:${{port}}\"]");
     let laboratory = failing(&command, "order = \"fixed\"\naa = false\n[factor]\nverb = [\"site\", \"sight\"]");
     let output = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
-    let told = text_of(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("unrecognized subcommand 'sight'"), "{told}");
+    let stderr = text_of(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("unrecognized subcommand 'sight'"), "{stderr}");
     let trials = laboratory.trials("one");
-    assert_eq!(trials.len(), 4, "two blocks of two: {told}");
+    assert_eq!(trials.len(), 4, "two blocks of two: {stderr}");
     assert!(laboratory.folder().join("runs/one/report.html").is_file(), "what is known is reported");
 }

@@ -71,7 +71,7 @@ impl Drop for RunningLoad {
 }
 
 #[test]
-fn counts_of_a_running_load_are_told() {
+fn counts_of_a_running_load_are_exported() {
     let site = Site::lab("auto");
     let mut load = RunningLoad::start(&["-c", "2", &site.url("/bytes/100")]);
     let ok = "breme_load_responses_total{status=\"2xx\",code=\"200\"}";
@@ -101,7 +101,7 @@ fn counts_of_a_running_load_are_told() {
 }
 
 #[test]
-fn errors_and_the_rate_of_an_open_loop_are_told() {
+fn errors_and_the_rate_of_an_open_loop_are_exported() {
     let site = Site::lab("auto");
     let mut load = RunningLoad::start(&["-c", "2", "-R", "200", "--expect-status", "204", &site.url("/bytes/1")]);
     let metrics = load.metrics_with("breme_load_errors_total{kind=\"status\"}", 1.0);

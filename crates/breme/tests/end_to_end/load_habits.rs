@@ -117,10 +117,10 @@ fn credentials_are_in_no_result_and_no_list_of_processes() {
     let shown = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
     let shown = String::from_utf8_lossy(&shown).into_owned();
     drop(child.stdin.take());
-    let (result, told) = text(&child.wait_with_output().unwrap());
+    let (result, stderr) = text(&child.wait_with_output().unwrap());
     assert!(server.take().iter().all(|request| request.contains("Authorization: Basic YWxhZGRpbjpvcGVuc2VzYW1l")));
     assert!(shown.contains("load\0") && shown.contains("-u\0*****"), "{shown:?}");
-    for text in [&shown, &result, &told] {
+    for text in [&shown, &result, &stderr] {
         assert!(!text.contains(secret) && !text.contains("YWxhZGRpbjpvcGVuc2VzYW1l"), "{text}");
     }
 }
@@ -200,7 +200,7 @@ fn targets_may_be_on_several_hosts() {
 /// Two commands of each tool from the READMEs and usage texts of oha 1, hey 0.1, wrk 4 and wrk2, k6 1, vegeta 12 and
 /// hyperfine 1: with the program's name replaced by `breme load` or `breme versus`, and smaller times and counts.
 #[test]
-fn what_other_programs_are_shown_with_works_or_is_answered() {
+fn commands_of_other_programs_work_or_are_answered() {
     let server = Server::start();
     let url = server.url("/index.html");
     let works: &[(&str, &[&str])] = &[
@@ -241,9 +241,9 @@ fn what_other_programs_are_shown_with_works_or_is_answered() {
     ];
     for (original, arguments, answer) in answered {
         let output = breme().args(*arguments).stdin(Stdio::null()).output().unwrap();
-        let (_, told) = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{original}: {told}");
-        assert!(told.contains(answer), "{original}: {told}");
+        let (_, stderr) = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{original}: {stderr}");
+        assert!(stderr.contains(answer), "{original}: {stderr}");
     }
     // In the style of vegeta, with two dashes.
     let mut child = breme()
@@ -258,7 +258,7 @@ fn what_other_programs_are_shown_with_works_or_is_answered() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_flags_are_named() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", free.local_addr().unwrap());
     let cases: &[(&[&str], &str)] = &[
@@ -276,8 +276,8 @@ fn what_is_not_supported_is_named() {
     ];
     for (flags, answer) in cases {
         let output = load(&[flags, &[url.as_str()][..]].concat());
-        let (_, told) = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
-        assert!(told.contains(answer), "{flags:?}: {told}");
+        let (_, stderr) = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+        assert!(stderr.contains(answer), "{flags:?}: {stderr}");
     }
 }

@@ -65,7 +65,7 @@ fn the_view_comes_and_goes_and_the_result_stays() {
 }
 
 #[test]
-fn what_has_no_room_or_no_cursor_has_a_line() {
+fn a_terminal_without_room_or_cursor_has_a_line() {
     let site = Site::lab("auto");
     let url = site.url("/bytes/100");
     let dumb: &[(&str, &str)] = &[("TERM", "dumb")];

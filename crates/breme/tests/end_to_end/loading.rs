@@ -54,7 +54,7 @@ fn a_stock_nginx_is_measured() {
 
 /// nginx also accepts the whole URL (RFC 9112, 3.2.2), and reports its host.
 #[test]
-fn a_proxy_is_asked_in_the_place_of_the_server() {
+fn requests_go_to_the_proxy_in_the_place_of_the_server() {
     let whom = "location = /whom { return 200 \"$request $http_host\"; }";
     let nginx = Nginx::start_with("", whom);
     let proxy = format!("--proxy=http://{}", nginx.address);
@@ -98,12 +98,12 @@ fn a_refusing_target_is_an_error_with_its_name() {
     let free = crate::harness::free_address();
     let output = load(&["-n", "10", "-c", "2", &format!("http://{free}/")]);
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains(&free.to_string()) && told.contains("refused"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(&free.to_string()) && stderr.contains("refused"), "{stderr}");
 }
 
 #[test]
-fn templates_ask_for_different_targets() {
+fn templates_request_different_targets() {
     let site = Site::lab("auto");
     let result = load_json(&["-n", "100", "-c", "1", &site.url("/bytes/{seq}")]);
     assert_eq!((answered(&result), errors(&result)), (100, 0));
@@ -137,8 +137,8 @@ fn the_intervals_of_all_files_are_those_of_one_run() {
         let is_next = |pair: &[&log::Interval]| pair[0].start + pair[0].length == pair[1].start;
         assert!(tagged.windows(2).all(is_next) && tagged[0].start.is_zero(), "{tag}");
     }
-    let told = result["started_at_unix_ns"].as_u64().unwrap() as f64 / 1e9;
-    assert!((reader.started().unwrap().as_secs_f64() - told).abs() < 0.05, "{:?} {told}", reader.started());
+    let started_s = result["started_at_unix_ns"].as_u64().unwrap() as f64 / 1e9;
+    assert!((reader.started().unwrap().as_secs_f64() - started_s).abs() < 0.05, "{:?} {started_s}", reader.started());
 
     let table = std::fs::read_to_string(table).unwrap();
     let names: Vec<&str> = table.lines().next().unwrap().split(',').collect();

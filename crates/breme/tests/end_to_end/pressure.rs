@@ -62,16 +62,16 @@ fn require_gone(mut caller: Caller, place: &str) {
 /// Two idle clients, a spare connection, and a client with an incomplete request, with a limit of four.
 fn require_room_is_made(site: &Site, place: &str) {
     let idle = [served(site, "", place), served(site, "", place), Caller::new(site.address)];
-    let mut asking = vec![served(site, BEGUN, place)];
+    let mut active = vec![served(site, BEGUN, place)];
     std::thread::scope(|scope| {
         let count = idle.len();
         for caller in idle {
             scope.spawn(|| require_gone(caller, place));
         }
         // Each of them takes a place, and is not idle.
-        asking.extend((0..count).map(|_| served(site, BEGUN, place)));
+        active.extend((0..count).map(|_| served(site, BEGUN, place)));
     });
-    for caller in &mut asking {
+    for caller in &mut active {
         caller.send(&GET.as_bytes()[BEGUN.len()..]);
         hear(caller, b"01234", place);
     }
@@ -89,26 +89,26 @@ fn idle_clients_make_room_for_who_waits() {
 
 /// With a limit of one: a client that sends requests without pause, and a later one.
 fn require_turns_are_taken(site: &Site, place: &str) {
-    let mut asking = served(site, "", place);
+    let mut active = served(site, "", place);
     let mut waiting = Caller::new(site.address);
     waiting.send(GET.as_bytes());
     let begun = Instant::now();
     loop {
-        asking.send(GET.as_bytes());
-        match asking.hear(false) {
+        active.send(GET.as_bytes());
+        match active.hear(false) {
             Ok(Heard::Answer(answered)) if !answered.is_last => assert!(begun.elapsed() < PATIENCE, "{place}"),
             // If we waited long for the CPU, it counted as idle.
             Ok(Heard::Answer(_) | Heard::Nothing) => break,
             other => panic!("{place}: {other:?}"),
         }
     }
-    drop(asking);
+    drop(active);
     hear(&mut waiting, b"01234", place);
     assert_eq!(evicted(site), 1.0, "{place}");
 }
 
 #[test]
-fn who_asks_without_a_pause_leaves_after_a_turn() {
+fn a_client_that_requests_without_a_pause_leaves_after_a_turn() {
     everywhere(1, require_turns_are_taken);
 }
 
@@ -118,9 +118,9 @@ fn who_waits_for_an_answer_is_not_idle() {
     for driver in DRIVERS.iter().copied() {
         let origin = GatedOrigin::start();
         let proxy = start("proxy", driver, [2, 1], &[&format!("--upstream=http://{}", origin.address)]);
-        let mut asking = Caller::new(proxy.address);
-        asking.send(b"GET /whole/page HTTP/1.1\r\nHost: a\r\n\r\n");
-        origin.wait_asked(1);
+        let mut active = Caller::new(proxy.address);
+        active.send(b"GET /whole/page HTTP/1.1\r\nHost: a\r\n\r\n");
+        origin.wait_for_requests(1);
         for spare_count in 1..=3 {
             let spare = Caller::new(proxy.address);
             std::thread::scope(|scope| {
@@ -131,6 +131,6 @@ fn who_waits_for_an_answer_is_not_idle() {
             assert_eq!(evicted(&proxy), f64::from(spare_count), "{driver}");
         }
         origin.release(u64::MAX);
-        hear(&mut asking, &content_of(1), driver);
+        hear(&mut active, &content_of(1), driver);
     }
 }

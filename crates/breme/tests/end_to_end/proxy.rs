@@ -23,7 +23,7 @@ pub(crate) fn before(upstream: &Site, arguments: &[&str]) -> Site {
     start_proxy(&[&["--upstream", &upstream.url("")], arguments].concat())
 }
 
-fn ask(server: &Site, request: &str) -> Answer {
+fn exchange(server: &Site, request: &str) -> Answer {
     read_answers(&server.exchange(request.as_bytes()), |_| false).unwrap().remove(0)
 }
 
@@ -56,7 +56,7 @@ fn it_relays_counts_and_writes_lines() {
             run("curl", &["-sS", "--fail", "-A", "a \"b\"", "-e", "http://r.example/", &proxy.url("/bytes/13")]);
         assert_eq!(content.len(), 13);
         assert_eq!(run("curl", &["-sS", "--fail", "-d", "0123456789", &proxy.url("/any")]), "0123456789");
-        let missing = ask(&proxy, "GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let missing = exchange(&proxy, "GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(missing.status, 404);
         assert_eq!(missing.field("via"), Some("1.1 breme"));
 
@@ -186,10 +186,10 @@ fn tls_on_both_sides() {
         let curl = |proxy: &Site| run("curl", &["-sS", "--cacert", &ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
         assert_eq!(curl(&proxy), "012 200", "{driver}");
         let strict = start_proxy(&tls);
-        let told = curl(&strict);
+        let answer = curl(&strict);
         assert!(
-            told.ends_with(" 502") && told.contains("the issuer of the certificate is not trusted"),
-            "{driver}: an unknown authority is not believed: {told}"
+            answer.ends_with(" 502") && answer.contains("the issuer of the certificate is not trusted"),
+            "{driver}: an unknown authority is not believed: {answer}"
         );
 
         let replaced = other.server();
@@ -200,8 +200,8 @@ fn tls_on_both_sides() {
         proxy.stderr().read_line(&mut said).unwrap();
         assert!(said.contains("reloaded the certificate"), "{driver}: {said}");
         let other_ca = other.file();
-        let told = run("curl", &["-sS", "--cacert", &other_ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
-        assert_eq!(told, "012 200", "{driver}: the new one is shown, and upstream is believed as before");
+        let answer = run("curl", &["-sS", "--cacert", &other_ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
+        assert_eq!(answer, "012 200", "{driver}: the new one is shown, and upstream is believed as before");
     }
 }
 
@@ -212,7 +212,7 @@ fn proxy_says(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn what_cannot_work_is_told_before_it_starts() {
+fn an_unusable_configuration_is_reported_before_the_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let upstream = ["--upstream", "http://127.0.0.1:9"];
@@ -240,12 +240,12 @@ fn what_cannot_work_is_told_before_it_starts() {
         (checked(&["--admin", "nowhere"]), 2, vec!["--admin nowhere"]),
         (checked(&["--listen", &taken]), 0, vec![]), // it may be the one that this one is to follow
     ] {
-        let (found, _, told) = proxy_says(&arguments);
-        assert_eq!(found, Some(code), "{arguments:?}: {told}");
+        let (found, _, stderr) = proxy_says(&arguments);
+        assert_eq!(found, Some(code), "{arguments:?}: {stderr}");
         for word in words {
-            assert!(told.contains(word), "{arguments:?} does not mention {word:?}:\n{told}");
+            assert!(stderr.contains(word), "{arguments:?} does not mention {word:?}:\n{stderr}");
         }
-        assert!(!told.contains("panicked"), "{told}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }
 
@@ -263,17 +263,17 @@ fn a_file_says_what_flags_say() {
     assert!(printed.contains("\nvia-name = \"other\"\n") && printed.contains("\nmax-body = 5\n"), "{printed}");
 
     let proxy = start_proxy(&config);
-    let answer = ask(&proxy, "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let answer = exchange(&proxy, "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!((answer.status, answer.field("via")), (200, Some("1.1 edge")));
-    let long = ask(&proxy, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nConnection: close\r\n\r\n123456");
+    let long = exchange(&proxy, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nConnection: close\r\n\r\n123456");
     assert_eq!(long.status, 413);
     lines_when(&folder.path().join("log"), 1);
 
     fs::write(&path, "upstraem = 5\nthreads = \"many\"").unwrap();
-    let (code, _, told) = proxy_says(&config);
+    let (code, _, stderr) = proxy_says(&config);
     assert_eq!(code, Some(2));
     for words in ["line 1, column 1: ", "did you mean `upstream`?", "line 2, column 11: \"many\" is not a count"] {
-        assert!(told.contains(words), "{told}");
+        assert!(stderr.contains(words), "{stderr}");
     }
 }
 
@@ -292,9 +292,9 @@ fn a_reader_of_the_log_that_goes_away_ends_nothing() {
     let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
     drop(output);
     assert_eq!(get(address, "/bytes/1").status, 200);
-    let mut told = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
-    assert!(told.contains("--access-log standard output: ") && told.contains("lines are lost"), "{told}");
+    let mut warning = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut warning).unwrap();
+    assert!(warning.contains("--access-log standard output: ") && warning.contains("lines are lost"), "{warning}");
     assert_eq!(get(address, "/bytes/1").status, 200);
     let _ = child.kill();
     let _ = child.wait();
@@ -306,8 +306,8 @@ fn the_examples_work() {
     for name in ["edge", "balancer", "forward"] {
         let path = format!("{}/../../examples/proxies/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let config = ["--config", &path];
-        let (code, said, told) = proxy_says(&[&config[..], &["--check-config"]].concat());
-        assert_eq!((code, said.contains("the configuration is valid")), (Some(0), true), "{name}: {said}{told}");
+        let (code, said, stderr) = proxy_says(&[&config[..], &["--check-config"]].concat());
+        assert_eq!((code, said.contains("the configuration is valid")), (Some(0), true), "{name}: {said}{stderr}");
 
         // Flags take precedence over the file.
         let upstream = format!("--upstream={}", site.url(""));

@@ -66,8 +66,8 @@ fn nothing_is_changed_without_the_token() {
         assert_eq!(call(admin, "POST", &drain, wrong, None).0, 401, "{wrong:?}");
         assert_eq!(call(admin, "PUT", "/upstreams", wrong, Some("[]")).0, 401, "{wrong:?}");
     }
-    let (_, told) = call(admin, "GET", "/upstreams", None, None);
-    assert_eq!(told[0]["draining"], json!(false));
+    let (_, answer) = call(admin, "GET", "/upstreams", None, None);
+    assert_eq!(answer[0]["draining"], json!(false));
     assert_eq!(call(admin, "POST", &drain, Some(TOKEN), None).0, 200);
     // A valid one together with another: an intermediary may have checked that one.
     let [good, bad] = [TOKEN, "0123456789abcdef0123456789abcdeg"].map(|token| format!("Authorization: Bearer {token}"));
@@ -83,8 +83,8 @@ fn nothing_is_changed_without_the_token() {
     assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&long)).0, 413);
 
     let without = Site::start_role("proxy", &open, Stdio::inherit());
-    let (status, told) = call(without.admin.unwrap(), "POST", &drain, Some(TOKEN), None);
-    assert!(status == 403 && told["error"].as_str().unwrap().contains("--admin-token-file"), "{told}");
+    let (status, answer) = call(without.admin.unwrap(), "POST", &drain, Some(TOKEN), None);
+    assert!(status == 403 && answer["error"].as_str().unwrap().contains("--admin-token-file"), "{answer}");
     assert_eq!(
         call(Site::start(&["--lab", "--admin", "127.0.0.1:0"]).admin.unwrap(), "POST", "/upstreams", None, None).0,
         404
@@ -108,14 +108,14 @@ fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
         assert_eq!(call(admin, "POST", &format!("/upstreams/{first}/undrain"), Some(TOKEN), None).0, 200);
         assert_eq!(shares(&proxy, pair, 10), [5, 5], "{driver}: back");
         let list = json!([urls[0]]).to_string();
-        let (status, told) = call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&list));
-        assert_eq!((status, told.as_array().unwrap().len()), (200, 1), "{driver}: {told}");
+        let (status, answer) = call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&list));
+        assert_eq!((status, answer.as_array().unwrap().len()), (200, 1), "{driver}: {answer}");
         assert_eq!(shares(&proxy, pair, 10), [10, 0], "{driver}: exchanged");
         assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some("[]")).0, 422);
         let own = json!([urls[0], proxy.url("")]).to_string();
-        let (status, told) = call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&own));
-        let problem = told["error"].as_str().unwrap_or_default();
-        assert!(status == 422 && problem.contains("is this proxy itself"), "{driver}: {status} {told}");
+        let (status, answer) = call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&own));
+        let problem = answer["error"].as_str().unwrap_or_default();
+        assert!(status == 422 && problem.contains("is this proxy itself"), "{driver}: {status} {answer}");
 
         let metrics = metrics(admin);
         let labels = format!("{{upstream=\"{first}\",scheme=\"http\"");
@@ -138,20 +138,20 @@ fn a_drained_upstream_takes_over_when_the_others_are_down() {
         let health = [&["--health-path", "/bytes/1", "--health-fall", "1", "--health-rise", "1"], &times[..]].concat();
         let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", &token];
         let mut proxy = Site::start_role("proxy", &[&both[..], &health, &admin].concat(), Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         let deed = |name: SocketAddr, deed: &str| {
             let path = format!("/upstreams/{name}/{deed}");
             assert_eq!(call(proxy.admin.unwrap(), "POST", &path, Some(TOKEN), None).0, 200, "{driver}");
         };
         deed(addresses[0], "drain");
         drop(second);
-        line_with(&mut told, "only drained upstreams are healthy");
+        line_with(&mut stderr, "only drained upstreams are healthy");
         assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: the drained one serves");
         let _back = Site::lab_at(addresses[1]);
-        line_with(&mut told, "there is a healthy upstream again");
+        line_with(&mut stderr, "there is a healthy upstream again");
         assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}");
         deed(addresses[1], "drain");
-        line_with(&mut told, "no upstream can be used");
+        line_with(&mut stderr, "no upstream can be used");
         assert_eq!(proxy.get("/bytes/1").0, 503, "{driver}: all are drained");
     }
 }
@@ -173,33 +173,33 @@ fn a_new_upstream_may_speak_tls() {
         let admin = ["--driver", driver, "--admin", "127.0.0.1:0", "--admin-token-file", &token];
         let arguments = [&["--config", path.to_str().unwrap()], &admin[..]].concat();
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         assert_eq!(proxy.get("/bytes/1").0, 200);
-        let (status, told_list) =
+        let (status, answer) =
             call(proxy.admin.unwrap(), "PUT", "/upstreams", Some(TOKEN), Some(&json!([url]).to_string()));
-        assert_eq!(status, 200, "{driver}: {told_list}");
+        assert_eq!(status, 200, "{driver}: {answer}");
         assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}: by the API");
         write(&url);
         proxy.signal(Signal::HUP);
-        line_with(&mut told, "now in force: upstream");
+        line_with(&mut stderr, "now in force: upstream");
         assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}: by the file");
         assert_eq!(metrics(proxy.admin.unwrap())["breme_upstream_errors_total{kind=\"502\"}"], 0.0, "{driver}");
     }
 }
 
 #[test]
-fn a_dead_upstream_is_left_out_and_told() {
+fn a_dead_upstream_is_ejected_and_reported() {
     let site = Site::lab("events");
     let nobody = format!("http://{}", free_address());
     for driver in DRIVERS.iter().copied() {
         let both = ["--driver", driver, "--upstream", &nobody, "--upstream", &site.url("")];
         let arguments = [&both[..], &["--eject-after", "2", "--admin", "127.0.0.1:0"]].concat();
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         for _ in 0..20 {
             assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: another is asked");
         }
-        let line = line_with(&mut told, "is ejected for");
+        let line = line_with(&mut stderr, "is ejected for");
         let name = nobody.strip_prefix("http://").unwrap();
         assert!(line.contains(name), "{driver}: {line}");
         let metrics = metrics(proxy.admin.unwrap());
@@ -221,14 +221,14 @@ fn an_upstream_whose_checks_fail_gets_nothing_until_they_are_good() {
         let times = ["--health-interval", "20ms", "--health-timeout", "60s"];
         let health = [&["--health-path", "/bytes/1", "--health-fall", "1", "--health-rise", "1"], &times[..]].concat();
         let mut proxy = Site::start_role("proxy", &[&both[..], &health].concat(), Stdio::piped());
-        let mut told = proxy.stderr();
-        let line = line_with(&mut told, "is down");
+        let mut stderr = proxy.stderr();
+        let line = line_with(&mut stderr, "is down");
         assert!(line.contains(&absent.to_string()), "{driver}: {line}");
         for _ in 0..10 {
             assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: only the one that is well is asked");
         }
         let late = Site::lab_at(absent);
-        let line = line_with(&mut told, "is up");
+        let line = line_with(&mut stderr, "is up");
         assert!(line.contains(&absent.to_string()), "{driver}: {line}");
         let counted = || get(absent, "/counter").content;
         let before: u64 = String::from_utf8(counted()).unwrap().trim().parse().unwrap();
@@ -242,16 +242,17 @@ fn an_upstream_whose_checks_fail_gets_nothing_until_they_are_good() {
 }
 
 #[test]
-fn a_client_that_asks_for_too_much_is_told_to_wait() {
+fn a_client_that_exceeds_its_rate_gets_429() {
     let site = Site::lab("events");
     for driver in DRIVERS.iter().copied() {
         let before = ["--driver", driver, "--upstream", &site.url("")];
         let limits = ["--client-rate", "1", "--client-burst", "3", "--admin", "127.0.0.1:0"];
         let proxy = Site::start_role("proxy", &[&before[..], &limits].concat(), Stdio::inherit());
         // All at once: on a slow machine, sequential requests may each get a new token.
-        let asking = "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(30);
+        let requests = "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(30);
         let last = "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        let answers = breme_conformance::read_answers(&proxy.exchange((asking + last).as_bytes()), |_| false).unwrap();
+        let answers =
+            breme_conformance::read_answers(&proxy.exchange((requests + last).as_bytes()), |_| false).unwrap();
         let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
         assert!(statuses.starts_with(&[200, 200, 200]) && statuses.contains(&429), "{driver}: {statuses:?}");
         let answer = get(proxy.address, "/bytes/1");
@@ -343,11 +344,11 @@ fn shares_of(proxy: &Site, cookie: &str, sites: &[&Site; 2]) -> [u64; 2] {
 }
 
 /// Reads messages until a line contains these words.
-pub(crate) fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
+pub(crate) fn line_with(stderr: &mut BufReader<ChildStderr>, words: &str) -> String {
     let mut all = String::new();
     loop {
         let mut line = String::new();
-        assert_ne!(told.read_line(&mut line).unwrap(), 0, "{words:?} was never said, but:\n{all}");
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{words:?} was never said, but:\n{all}");
         if line.contains(words) {
             return line;
         }
@@ -368,7 +369,7 @@ fn sighup_reads_the_file_again() {
         write(&sites[0], "");
         let arguments = ["--driver", driver, "--config", path.to_str().unwrap()];
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         let pair = [&sites[0], &sites[1]];
         assert_eq!(shares(&proxy, pair, 4), [4, 0], "{driver}");
 
@@ -377,7 +378,7 @@ fn sighup_reads_the_file_again() {
         assert_eq!(status_on(&mut kept, LONG), 200);
         write(&sites[1], "max-body = 5\nresponse-timeout = \"7s\"\nthreads = 3\n");
         proxy.signal(Signal::HUP);
-        let line = line_with(&mut told, "reloaded the configuration");
+        let line = line_with(&mut stderr, "reloaded the configuration");
         assert!(
             line.contains("now in force: upstream, response-timeout, max-body; needs a restart: threads"),
             "{line}"
@@ -390,14 +391,14 @@ fn sighup_reads_the_file_again() {
         }
 
         proxy.signal(Signal::HUP);
-        let line = line_with(&mut told, "reloaded the configuration");
+        let line = line_with(&mut stderr, "reloaded the configuration");
         assert!(line.contains("nothing has changed; needs a restart: threads"), "still to be done: {line}");
 
         fs::write(&path, "upstraem = 1\n").unwrap();
         proxy.signal(Signal::HUP);
-        let line = line_with(&mut told, "did you mean");
+        let line = line_with(&mut stderr, "did you mean");
         assert!(line.contains("line 1, column 1") && line.contains("`upstream`"), "{line}");
-        assert!(line_with(&mut told, "keeping the old settings").contains("keeping"));
+        assert!(line_with(&mut stderr, "keeping the old settings").contains("keeping"));
         assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}: the old list");
     }
 }
@@ -411,19 +412,19 @@ fn the_cache_and_the_pool_have_new_rules_at_once() {
     write("cache-memory = \"64MiB\"\n");
     let arguments = ["--admin", "127.0.0.1:0", "--config", path.to_str().unwrap()];
     let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-    let (mut told, admin) = (proxy.stderr(), proxy.admin.unwrap());
+    let (mut stderr, admin) = (proxy.stderr(), proxy.admin.unwrap());
     let bytes_max = || call(admin, "GET", "/cache/statistics", None, None).1["bytes_max"].as_u64().unwrap();
     assert_eq!(bytes_max(), 64 << 20);
     write("cache-memory = \"32MiB\"\npool-idle = 3\ncache-follow = \"3s\"\ncache-key-field = \"x-tag\"\n");
     proxy.signal(Signal::HUP);
-    let line = line_with(&mut told, "reloaded the configuration");
+    let line = line_with(&mut stderr, "reloaded the configuration");
     for part in ["now in force: ", "pool-idle", "cache-memory", "cache-follow", "needs a restart: cache-key-field"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(bytes_max(), 32 << 20);
     write("");
     proxy.signal(Signal::HUP);
-    let line = line_with(&mut told, "reloaded the configuration");
+    let line = line_with(&mut stderr, "reloaded the configuration");
     let late = line.split("needs a restart: ").nth(1).unwrap();
     assert!(late.contains("cache-memory"), "whether there is a cache is decided at the start: {line}");
     assert_eq!(bytes_max(), 32 << 20);
@@ -440,7 +441,7 @@ fn a_request_that_came_before_has_the_new_rules_too() {
         fs::write(&path, &upstream).unwrap();
         let arguments = ["--driver", driver, "--config", path.to_str().unwrap()];
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         // The response has the upstream's request as its content.
         let says_via = |stream: &mut std::net::TcpStream| {
             let content = content_on(stream, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -452,7 +453,7 @@ fn a_request_that_came_before_has_the_new_rules_too() {
         }
         fs::write(&path, upstream + "no-via = true\n").unwrap();
         proxy.signal(Signal::HUP);
-        line_with(&mut told, "now in force: no-via");
+        line_with(&mut stderr, "now in force: no-via");
         let begun = Instant::now();
         while says_via(&mut kept) {
             assert!(begun.elapsed() < PATIENCE, "{driver}: the old rule stays");

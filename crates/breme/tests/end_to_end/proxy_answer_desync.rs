@@ -36,7 +36,7 @@ fn lasting(answer: &[u8]) -> Vec<u8> {
     rest.unwrap_or_else(|| answer.to_vec())
 }
 
-fn ask(caller: &mut Caller, target: &str) -> Result<Heard, String> {
+fn exchange(caller: &mut Caller, target: &str) -> Result<Heard, String> {
     caller.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     caller.hear(false)
 }
@@ -57,7 +57,7 @@ fn is_right(reading: AnswerReading, heard: &Heard) -> bool {
 /// The error in one case, if any. On each connection other requests precede and follow it.
 fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut Caller) -> Result<(), String> {
     let mut caller = Caller::new(proxy);
-    let heard = ask(&mut caller, &format!("/{number}"))?;
+    let heard = exchange(&mut caller, &format!("/{number}"))?;
     if !is_right(attack.reading, &heard) {
         return Err(format!("{:?}, but {heard:?}", attack.reading));
     }
@@ -66,7 +66,7 @@ fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut 
     }
     require_own(between, "/another")?;
     // What a cache may have stored of it.
-    match ask(&mut Caller::new(proxy), &format!("/{number}"))? {
+    match exchange(&mut Caller::new(proxy), &format!("/{number}"))? {
         heard if is_right(attack.reading, &heard) => Ok(()),
         heard => Err(format!("{:?}, but then {heard:?}", attack.reading)),
     }
@@ -75,7 +75,7 @@ fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut 
 /// Requests twice, since the unsolicited response may arrive late.
 fn require_own(caller: &mut Caller, target: &str) -> Result<(), String> {
     for _ in 0..2 {
-        match ask(caller, target)? {
+        match exchange(caller, target)? {
             Heard::Answer(answered) if answered.content == target.as_bytes() => {}
             heard => return Err(format!("then {target} got {heard:?}")),
         }

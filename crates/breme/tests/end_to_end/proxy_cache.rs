@@ -19,14 +19,14 @@ fn cacheable() -> Site {
     Site::start(&["--lab", "--cache-control", "max-age=600"])
 }
 
-fn ask(server: &Site, method: &str, path: &str, fields: &str) -> Answer {
+fn exchange(server: &Site, method: &str, path: &str, fields: &str) -> Answer {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: edge.example\r\nConnection: close\r\n{fields}\r\n");
     read_answers(&server.exchange(request.as_bytes()), |_| method == "HEAD").unwrap().remove(0)
 }
 
 /// Whether the response to a request came from the cache.
 fn is_hit(proxy: &Site, path: &str) -> bool {
-    let answer = ask(proxy, "GET", path, "");
+    let answer = exchange(proxy, "GET", path, "");
     let status = answer.field("cache-status").unwrap();
     assert_eq!((answer.status, answer.content.len()), (200, 5), "{status}");
     assert_eq!(answer.field("age").is_some(), status.contains("; hit"), "{status}");
@@ -34,7 +34,7 @@ fn is_hit(proxy: &Site, path: &str) -> bool {
 }
 
 #[test]
-fn what_is_stored_is_answered_without_the_origin() {
+fn a_stored_response_is_sent_without_the_origin() {
     for driver in DRIVERS.iter().copied() {
         let site = cacheable();
         let memory = ["--driver", driver, "--cache-memory", "16MiB", "--cache-bypass-header", "X-Direct"];
@@ -45,7 +45,7 @@ fn what_is_stored_is_answered_without_the_origin() {
             assert!(is_hit(&proxy, "/bytes/5"), "{driver}");
         }
         assert_eq!(site.counter() - counted, 2, "{driver}: the first, and the look at the counter");
-        let direct = ask(&proxy, "GET", "/bytes/5", "X-Direct: 1\r\n");
+        let direct = exchange(&proxy, "GET", "/bytes/5", "X-Direct: 1\r\n");
         assert!(direct.field("cache-status").unwrap().contains("fwd=bypass"), "{:?}", direct.field("cache-status"));
         assert_eq!(site.counter() - counted, 4, "{driver}: past the cache");
 
@@ -75,7 +75,7 @@ const LONG_BYTES: usize = 24 << 20;
 /// The first client's response is fetched for all, at the pace of the origin; and that client gets all of it when it
 /// reads.
 #[test]
-fn who_asks_first_and_does_not_read_holds_nobody_up() {
+fn a_first_client_that_does_not_read_holds_nobody_up() {
     let site = cacheable();
     let path = format!("/bytes/{LONG_BYTES}");
     let expected = site.get(&path).1;
@@ -88,7 +88,7 @@ fn who_asks_first_and_does_not_read_holds_nobody_up() {
         let mut received = vec![0];
         first.read_exact(&mut received).unwrap();
         for _ in 0..2 {
-            let answer = ask(&proxy, "GET", &path, "");
+            let answer = exchange(&proxy, "GET", &path, "");
             assert!(answer.status == 200 && answer.content == expected, "{driver}: {}", answer.content.len());
             let said = answer.field("cache-status").unwrap();
             assert!(said.contains("collapsed") || said.contains("hit"), "{driver}: {said}");
@@ -100,9 +100,9 @@ fn who_asks_first_and_does_not_read_holds_nobody_up() {
 }
 
 fn purge(admin: SocketAddr, wish: &Value) -> u64 {
-    let (status, told) = call(admin, "POST", "/cache/purge", Some(TOKEN), Some(&wish.to_string()));
-    assert_eq!(status, 200, "{told}");
-    told["purged"].as_u64().unwrap()
+    let (status, answer) = call(admin, "POST", "/cache/purge", Some(TOKEN), Some(&wish.to_string()));
+    assert_eq!(status, 200, "{answer}");
+    answer["purged"].as_u64().unwrap()
 }
 
 #[test]
@@ -143,15 +143,15 @@ fn purge_is_for_those_who_may() {
         let memory = ["--driver", driver, "--cache-memory", "16MiB"];
         let mine = before(&site, &[&memory[..], &["--purge-from", "127.0.0.0/8"]].concat());
         assert_eq!([is_hit(&mine, "/bytes/5?x"), is_hit(&mine, "/bytes/5?x")], [false, true], "{driver}");
-        let answer = ask(&mine, "PURGE", "/bytes/5?x", "");
+        let answer = exchange(&mine, "PURGE", "/bytes/5?x", "");
         assert_eq!((answer.status, answer.content.as_slice()), (200, &b"purged: 1\n"[..]), "{driver}");
         assert!(!is_hit(&mine, "/bytes/5?x"), "{driver}");
         let other = before(&site, &[&memory[..], &["--purge-from", "10.0.0.0/8"]].concat());
         assert_eq!([is_hit(&other, "/bytes/5"), is_hit(&other, "/bytes/5")], [false, true], "{driver}");
-        assert_eq!(ask(&other, "PURGE", "/bytes/5", "").status, 403, "{driver}");
+        assert_eq!(exchange(&other, "PURGE", "/bytes/5", "").status, 403, "{driver}");
         assert!(is_hit(&other, "/bytes/5"), "{driver}");
         let passing = before(&site, &memory);
-        assert_eq!(ask(&passing, "PURGE", "/bytes/5", "").status, 501, "{driver}: the origin's own answer");
+        assert_eq!(exchange(&passing, "PURGE", "/bytes/5", "").status, 501, "{driver}: the origin's own answer");
     }
 }
 
@@ -171,7 +171,7 @@ fn parts_of_a_file_become_the_whole() {
     for driver in DRIVERS.iter().copied() {
         let proxy = before(&site, &["--driver", driver, "--cache-memory", "16MiB"]);
         let part = |first: usize, end: usize| {
-            let answer = ask(&proxy, "GET", "/film.bin", &format!("Range: bytes={first}-{}\r\n", end - 1));
+            let answer = exchange(&proxy, "GET", "/film.bin", &format!("Range: bytes={first}-{}\r\n", end - 1));
             assert_eq!(answer.status, 206, "{driver}");
             assert!(answer.content == file[first..end], "{driver}: {first} to {end}");
             let place = format!("bytes {first}-{}/{LENGTH}", end - 1);
@@ -184,7 +184,7 @@ fn parts_of_a_file_become_the_whole() {
         assert!(part(60_000, 190_000).starts_with("breme; hit"), "{driver}");
         assert_eq!(part(0, 50_000), "breme; fwd=partial; stored", "{driver}");
         assert_eq!(part(200_000, LENGTH), "breme; fwd=partial; stored", "{driver}");
-        let whole = ask(&proxy, "GET", "/film.bin", "");
+        let whole = exchange(&proxy, "GET", "/film.bin", "");
         assert!(whole.status == 200 && whole.content == file, "{driver}");
         let status = whole.field("cache-status").unwrap();
         assert!(status.starts_with("breme; hit") && whole.field("content-range").is_none(), "{driver}: {status}");
@@ -195,7 +195,7 @@ fn parts_of_a_file_become_the_whole() {
 fn without_memory_there_is_no_cache() {
     let site = cacheable();
     let proxy = start_proxy(&["--upstream", &site.url(""), "--admin", "127.0.0.1:0"]);
-    assert_eq!(ask(&proxy, "GET", "/bytes/5", "").field("cache-status"), None);
+    assert_eq!(exchange(&proxy, "GET", "/bytes/5", "").field("cache-status"), None);
     assert_eq!(get(proxy.admin.unwrap(), "/cache/statistics").status, 404);
     assert!(!metrics(proxy.admin.unwrap()).keys().any(|key| key.starts_with("breme_cache")));
     for (arguments, words) in [
@@ -210,7 +210,7 @@ fn without_memory_there_is_no_cache() {
             .stdout(Stdio::null())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && told.contains(words), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(words), "{arguments:?}: {stderr}");
     }
 }

@@ -12,11 +12,11 @@ use crate::gated_origin::{GatedOrigin, content_of};
 use crate::harness::{DRIVERS, PATIENCE, Site};
 use crate::proxy_admin::{TOKEN, call, token_file};
 
-const CROWD: usize = 1_000;
+const CLIENTS: usize = 1_000;
 /// If any number of clients is sufficient.
 const SOME: usize = 50;
 
-/// With a cache and an admin address; with one thread for each client of the crowd if a driver needs it.
+/// With a cache and an admin address; with one thread for each client if a driver needs it.
 fn start(origin: &GatedOrigin, driver: &str, more: &[&str]) -> Site {
     let upstream = format!("--upstream=http://{}", origin.address);
     let threads = if driver == "threads" { "1010" } else { "4" };
@@ -25,7 +25,7 @@ fn start(origin: &GatedOrigin, driver: &str, more: &[&str]) -> Site {
     Site::start_role("proxy", &arguments, Stdio::inherit())
 }
 
-fn ask(proxy: SocketAddr, path: &str) -> Caller {
+fn send_request(proxy: SocketAddr, path: &str) -> Caller {
     let mut caller = Caller::new(proxy);
     caller.send(format!("GET {path} HTTP/1.1\r\nHost: edge.example\r\n\r\n").as_bytes());
     caller
@@ -43,8 +43,8 @@ fn wait_in_flight(proxy: &Site, is_enough: impl Fn(usize) -> bool) {
     }
 }
 
-fn crowd(proxy: &Site, size: usize, path: &str) -> Vec<Caller> {
-    let callers: Vec<_> = (0..size).map(|_| ask(proxy.address, path)).collect();
+fn start_clients(proxy: &Site, size: usize, path: &str) -> Vec<Caller> {
+    let callers: Vec<_> = (0..size).map(|_| send_request(proxy.address, path)).collect();
     wait_in_flight(proxy, |count| count >= size);
     callers
 }
@@ -71,13 +71,13 @@ fn a_thousand_misses_at_a_time_are_one_request_upstream_also_when_half_of_them_l
     for driver in DRIVERS.iter().copied() {
         let origin = GatedOrigin::start();
         let proxy = start(&origin, driver, &[]);
-        let mut callers = crowd(&proxy, CROWD, "/whole/page");
+        let mut callers = start_clients(&proxy, CLIENTS, "/whole/page");
         // The first client leaves too: the fetch does not belong to it alone.
-        callers.drain(..CROWD / 2).for_each(Caller::leave);
-        wait_in_flight(&proxy, |count| count <= CROWD / 2 + 1);
+        callers.drain(..CLIENTS / 2).for_each(Caller::leave);
+        wait_in_flight(&proxy, |count| count <= CLIENTS / 2 + 1);
         origin.release(u64::MAX);
         callers.iter_mut().for_each(|caller| assert_eq!(numbered(caller, driver), 1, "{driver}"));
-        assert_eq!(numbered(&mut ask(proxy.address, "/whole/page"), driver), 1, "{driver}");
+        assert_eq!(numbered(&mut send_request(proxy.address, "/whole/page"), driver), 1, "{driver}");
         assert_eq!(origin.requests(), 1, "{driver}");
     }
 }
@@ -93,7 +93,7 @@ fn when_the_upstream_dies_in_the_middle_of_a_content_nobody_takes_half_of_it_for
     for driver in DRIVERS.iter().copied() {
         let origin = GatedOrigin::start();
         let proxy = start(&origin, driver, &[]);
-        let mut callers = crowd(&proxy, SOME, "/half/page");
+        let mut callers = start_clients(&proxy, SOME, "/half/page");
         origin.release(u64::MAX);
         for heard in outcomes(&mut callers, driver) {
             match heard {
@@ -112,11 +112,11 @@ fn when_the_upstream_dies_in_the_middle_of_a_content_nobody_takes_half_of_it_for
 }
 
 #[test]
-fn when_the_upstream_says_nothing_everybody_is_told() {
+fn when_the_upstream_sends_nothing_every_client_gets_an_error() {
     for driver in DRIVERS.iter().copied() {
         let origin = GatedOrigin::start();
         let proxy = start(&origin, driver, &[]);
-        let mut callers = crowd(&proxy, SOME, "/none/page");
+        let mut callers = start_clients(&proxy, SOME, "/none/page");
         origin.release(u64::MAX);
         for heard in outcomes(&mut callers, driver) {
             assert!(matches!(&heard, Heard::Answer(answered) if answered.status == 502), "{driver}: {heard:?}");
@@ -127,7 +127,7 @@ fn when_the_upstream_says_nothing_everybody_is_told() {
 
 /// The old response reaches clients that requested it before the purge, and is never stored.
 #[test]
-fn what_was_being_fetched_when_it_was_purged_is_not_stored() {
+fn a_response_that_is_purged_during_its_fetch_is_not_stored() {
     let (_folder, token) = token_file();
     let url = "http://edge.example/whole/page";
     let wishes = [
@@ -142,9 +142,9 @@ fn what_was_being_fetched_when_it_was_purged_is_not_stored() {
             let origin = GatedOrigin::start();
             let proxy = start(&origin, driver, &["--admin-token-file", &token, "--purge-from", "127.0.0.0/8"]);
             let place = format!("{driver}, {wish:?}");
-            let mut before: Vec<_> = (0..3).map(|_| ask(proxy.address, "/whole/page")).collect();
+            let mut before: Vec<_> = (0..3).map(|_| send_request(proxy.address, "/whole/page")).collect();
             wait_in_flight(&proxy, |count| count >= 3);
-            origin.wait_asked(1);
+            origin.wait_for_requests(1);
             match wish {
                 Some(wish) => {
                     let admin = proxy.admin.unwrap();
@@ -163,7 +163,7 @@ fn what_was_being_fetched_when_it_was_purged_is_not_stored() {
             // The old response is for the client that started the fetch; those that waited for it may get a newer one.
             let contents: Vec<_> = before.iter_mut().map(|caller| numbered(caller, &place)).collect();
             assert!(contents.contains(&1), "{place}: {contents:?}");
-            let then = [(); 2].map(|()| numbered(&mut ask(proxy.address, "/whole/page"), &place));
+            let then = [(); 2].map(|()| numbered(&mut send_request(proxy.address, "/whole/page"), &place));
             assert!(then[0] > 1 && then[1] == then[0], "{place}: the old answer was stored, or no new one: {then:?}");
         }
     }

@@ -145,7 +145,7 @@ fn run_with(
 }
 
 #[test]
-fn what_must_be_refused_is_refused_and_nobody_disagrees_on_where_requests_end() {
+fn invalid_requests_are_refused_and_nobody_disagrees_on_where_requests_end() {
     // Some cases wait for data that never arrives: concurrently they wait together.
     let faults: Vec<String> = std::thread::scope(|scope| {
         let pairs = DRIVERS.iter().flat_map(|driver| Backend::all().into_iter().map(move |backend| (driver, backend)));

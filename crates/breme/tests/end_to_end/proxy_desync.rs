@@ -41,16 +41,16 @@ fn answers(proxy: SocketAddr, attack: &Attack) -> Result<Vec<Answer>, String> {
 /// How many responses came from the upstream; or the error in them.
 fn judge(attack: &Attack, answers: &[Answer]) -> Result<u64, String> {
     let passed_on = answers.iter().filter(|answer| is_passed_on(answer)).count();
-    let told = || answers.iter().map(|answer| (answer.status, is_passed_on(answer))).collect::<Vec<_>>();
+    let statuses = || answers.iter().map(|answer| (answer.status, is_passed_on(answer))).collect::<Vec<_>>();
     let is_right = match attack.reading {
         Reading::Refused => answers.len() == 1 && passed_on == 0 && (400..600).contains(&answers[0].status),
         Reading::Requests(count) => answers.len() == count + 1 && passed_on == answers.len(),
     };
-    if is_right { Ok(passed_on as u64) } else { Err(format!("{:?}, but answered {:?}", attack.reading, told())) }
+    if is_right { Ok(passed_on as u64) } else { Err(format!("{:?}, but answered {:?}", attack.reading, statuses())) }
 }
 
 /// A plain request of another client, which must not be affected.
-fn ask_between(caller: &mut Caller, content: &[u8]) -> Result<(), String> {
+fn request_between(caller: &mut Caller, content: &[u8]) -> Result<(), String> {
     caller.send(PLAIN);
     match caller.hear(false) {
         Ok(Heard::Answer(answered)) if answered.status == 200 && answered.content == content => Ok(()),
@@ -65,7 +65,7 @@ fn share(number: usize, of: usize) -> impl Iterator<Item = Attack> {
 
 fn judge_by_recorder(attack: &Attack, proxy: &Site, recorder: &Recorder, between: &mut Caller) -> Result<(), String> {
     let passed_on = judge(attack, &answers(proxy.address, attack)?)?;
-    ask_between(between, b"/bytes/3")?;
+    request_between(between, b"/bytes/3")?;
     let record = recorder.take();
     if !record.faults.is_empty() {
         return Err(format!("what was passed on can be read in two ways: {:?}", record.faults));
@@ -102,8 +102,8 @@ fn run_before_recorder(driver: &str, time: &str, attacks: Vec<Attack>) -> Vec<Fa
     let mut faults = Vec::new();
     for attack in attacks {
         if let Err(why) = judge_by_recorder(&attack, &proxy, &recorder, &mut between) {
-            let told = format!("{driver}: {}: {why}", attack.name);
-            faults.push((attack, told));
+            let message = format!("{driver}: {}: {why}", attack.name);
+            faults.push((attack, message));
             between = Caller::new(proxy.address);
             recorder.take();
         }
@@ -112,7 +112,7 @@ fn run_before_recorder(driver: &str, time: &str, attacks: Vec<Attack>) -> Vec<Fa
 }
 
 #[test]
-fn what_is_passed_on_can_be_read_in_one_way() {
+fn forwarded_requests_can_be_read_in_one_way() {
     let faults: Vec<String> = std::thread::scope(|scope| {
         let running: Vec<_> = DRIVERS
             .iter()
@@ -142,7 +142,7 @@ fn run_before(
         let named = |why: String| format!("{driver}, {}: {}: {why}", backend.name(), attack.name);
         let mut wrong = None;
         let judged = answers(proxy.address, &attack).and_then(|answers| judge(&attack, &answers));
-        let judged = judged.and_then(|passed_on| ask_between(&mut between, b"012").map(|()| passed_on + 1));
+        let judged = judged.and_then(|passed_on| request_between(&mut between, b"012").map(|()| passed_on + 1));
         // The proxy may have started to forward a rejected request.
         *begun += u64::from(attack.reading == Reading::Refused);
         match judged {

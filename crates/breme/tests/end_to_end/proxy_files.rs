@@ -42,10 +42,10 @@ fn certificates_for_upstreams_are_read_again() {
         // Each request has a handshake of its own.
         let arguments = [&["--driver", driver, "--upstream", &url, "--pool-requests", "1"], &files[..]].concat();
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         let mut reread = |proxy: &Site, words: &str| {
             proxy.signal(Signal::HUP);
-            line_with(&mut told, words)
+            line_with(&mut stderr, words)
         };
         assert_eq!(proxy.get("/fixed").0, 200, "{driver}");
 
@@ -76,17 +76,17 @@ fn the_token_is_read_again() {
     let site = Site::lab("events");
     let arguments = ["--upstream", &site.url(""), "--admin", "127.0.0.1:0", "--admin-token-file", &token];
     let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-    let (mut told, admin) = (proxy.stderr(), proxy.admin.unwrap());
+    let (mut stderr, admin) = (proxy.stderr(), proxy.admin.unwrap());
     let drain = format!("/upstreams/{}/drain", site.address);
     let status = |token: &str| -> (u16, Value) { call(admin, "POST", &drain, Some(token), None) };
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [200, 401]);
     fs::write(&token, NEW_TOKEN).unwrap();
     proxy.signal(Signal::HUP);
-    line_with(&mut told, "reloaded the admin token");
+    line_with(&mut stderr, "reloaded the admin token");
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [401, 200]);
     fs::write(&token, "short").unwrap();
     proxy.signal(Signal::HUP);
-    let line = line_with(&mut told, "keeping the old token");
+    let line = line_with(&mut stderr, "keeping the old token");
     assert!(line.contains(&format!("--admin-token-file {token}")), "{line}");
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [401, 200]);
 }

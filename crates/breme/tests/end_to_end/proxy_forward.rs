@@ -68,8 +68,8 @@ fn load_goes_through_tunnels() {
     let mut tunnels = 0;
     for driver in DRIVERS.iter().copied() {
         let output = load(driver, &format!("https://localhost:{port}/bytes/13"));
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{driver}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{driver}: {stderr}");
         let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(outcome["requests"]["answered"], 50, "{driver}: {outcome:#}");
         assert!(outcome["tls"]["version"].is_string(), "{driver}: {outcome:#}");
@@ -78,8 +78,8 @@ fn load_goes_through_tunnels() {
         assert!((1..=4).contains(&opened), "{driver}: {outcome:#}");
         tunnels += opened;
         let refused = load(driver, "https://localhost:1/");
-        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && told.contains("refused the tunnel with 403"), "{driver}: {told}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && stderr.contains("refused the tunnel with 403"), "{driver}: {stderr}");
     }
     assert!(metrics(proxy.admin.unwrap())["breme_tunnels_total"] >= tunnels as f64);
 }
@@ -111,9 +111,9 @@ fn a_tunnel_carries_tls_untouched() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_understood_is_told() {
+fn an_invalid_host_rule_is_reported() {
     let output = breme().args(["proxy", "--forward", "--allow-host", "a b"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(told.contains("--allow-host: `a b`") && told.contains("*.example.org"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("--allow-host: `a b`") && stderr.contains("*.example.org"), "{stderr}");
 }

@@ -22,7 +22,7 @@ const REQUESTS: [&str; 4] = [
 ];
 const CACHE: &[&str] = &["--cache-memory", "16MiB"];
 /// Concurrent clients.
-const CROWD: usize = 20;
+const CLIENTS: usize = 20;
 
 /// A proxy whose upstream does not exist yet.
 fn start(driver: &str, token: &str, more: &[&str]) -> Site {
@@ -54,17 +54,17 @@ fn point(proxy: &Site, upstream: SocketAddr) {
     assert_eq!(call(proxy.admin.unwrap(), "PUT", "/upstreams", Some(TOKEN), Some(&list)).0, 200);
 }
 
-fn ask(proxy: &Site, request: &str) -> Answer {
+fn exchange(proxy: &Site, request: &str) -> Answer {
     let received = proxy.exchange(request.as_bytes());
     let mut answers = read_answers(&received, |_| request.starts_with("HEAD")).unwrap();
     assert_eq!(answers.len(), 1, "{}", String::from_utf8_lossy(&received));
     answers.remove(0)
 }
 
-fn ask_at_once(proxy: &Site, count: usize) -> Vec<Answer> {
+fn exchange_at_once(proxy: &Site, count: usize) -> Vec<Answer> {
     std::thread::scope(|scope| {
-        let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| ask(proxy, GET))).collect();
-        asking.into_iter().map(|one| one.join().unwrap()).collect()
+        let running: Vec<_> = (0..count).map(|_| scope.spawn(|| exchange(proxy, GET))).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
     })
 }
 
@@ -88,8 +88,8 @@ fn require_quiet(proxy: &Site, place: &str) {
 fn require_loops_found(circle: &[&Site], place: &str) {
     let sent_on = || circle.iter().map(|proxy| sent_upstream(proxy)).sum::<f64>();
     let before = sent_on();
-    let mut answers: Vec<_> = REQUESTS.iter().map(|request| ask(circle[0], request)).collect();
-    answers.extend(ask_at_once(circle[0], CROWD));
+    let mut answers: Vec<_> = REQUESTS.iter().map(|request| exchange(circle[0], request)).collect();
+    answers.extend(exchange_at_once(circle[0], CLIENTS));
     for answer in &answers {
         assert_eq!(answer.status, 508, "{place}");
         assert!(answer.field("proxy-status").is_some_and(|value| value.contains("proxy_loop_detected")), "{place}");
@@ -105,7 +105,7 @@ fn sent_upstream(proxy: &Site) -> f64 {
 }
 
 #[test]
-fn a_loop_is_found_when_a_proxy_is_asked_for_the_second_time() {
+fn a_loop_is_found_when_a_proxy_gets_a_request_for_the_second_time() {
     let (_folder, token) = token_file();
     for driver in DRIVERS.iter().copied() {
         for more in [&[][..], CACHE] {
@@ -149,7 +149,7 @@ fn a_loop_is_found_where_nobody_says_via() {
 
 /// A forward proxy that is requested to connect to itself, and a reverse proxy in front of it.
 #[test]
-fn a_forward_proxy_does_not_ask_itself_for_ever() {
+fn a_forward_proxy_does_not_request_itself_for_ever() {
     let (_folder, token) = token_file();
     for driver in DRIVERS.iter().copied() {
         let reverse = start(driver, &token, &[]);
@@ -162,9 +162,9 @@ fn a_forward_proxy_does_not_ask_itself_for_ever() {
         let forward = Site::start_role("proxy", &[&arguments[..], &listening].concat(), Stdio::inherit());
         point(&reverse, own);
         // It detects itself also in requests that it would not serve: what it forwards is not for a forward proxy.
-        for asked in [own, reverse.address] {
-            let request = format!("GET http://{asked}/ HTTP/1.1\r\nHost: {asked}\r\nConnection: close\r\n\r\n");
-            assert_eq!(ask(&forward, &request).status, 508, "{driver}: {asked}");
+        for target in [own, reverse.address] {
+            let request = format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n\r\n");
+            assert_eq!(exchange(&forward, &request).status, 508, "{driver}: {target}");
         }
         require_quiet(&forward, driver);
         require_quiet(&reverse, driver);
@@ -180,7 +180,7 @@ fn a_loop_that_cannot_be_known_is_answered_by_the_limits_and_ends_with_its_cause
         let limits = ["--no-via", "--response-timeout", "500ms", "--max-connections", "40", "--retries", "0"];
         let proxy = start(driver, &token, &limits);
         point(&proxy, mapped(proxy.address));
-        for answer in ask_at_once(&proxy, 3) {
+        for answer in exchange_at_once(&proxy, 3) {
             assert!([502, 503, 504].contains(&answer.status), "{driver}: {}", answer.status);
         }
         let site = Site::lab("events");
@@ -210,7 +210,7 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     });
     point(&one, two.address);
     point(&two, one.address);
-    for answer in ask_at_once(&one, 8) {
+    for answer in exchange_at_once(&one, 8) {
         assert!([502, 504, 508].contains(&answer.status), "{}", answer.status);
     }
     require_quiet(&one, "the first");
@@ -223,7 +223,7 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
 fn require_loop_found_at_last(proxy: &Site) {
     let begun = Instant::now();
     loop {
-        let status = ask(proxy, GET).status;
+        let status = exchange(proxy, GET).status;
         if status == 508 {
             return;
         }

@@ -30,7 +30,7 @@ fn errors_name_no_upstream_and_have_pages() {
         let arguments =
             ["--driver", driver, "--threads", "8", &upstream, "--error-pages", pages, "--admin", "127.0.0.1:0"];
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-        let mut told = proxy.stderr();
+        let mut stderr = proxy.stderr();
         let answer = get(proxy.address, "/");
         assert_eq!((answer.status, answer.field("content-type")), (502, Some("text/html; charset=utf-8")), "{driver}");
         assert_eq!(answer.content, b"<h1>Back soon</h1>", "{driver}");
@@ -43,7 +43,7 @@ fn errors_name_no_upstream_and_have_pages() {
         wait_until("the reload is not reported", || metrics(admin)["breme_config_last_reload_successful"] == 1.0);
         fs::write(folder.path().join("50x.html"), "").unwrap();
         proxy.signal(Signal::HUP);
-        line_with(&mut told, "50x.html: not the name of an error page");
+        line_with(&mut stderr, "50x.html: not the name of an error page");
         wait_until("the reload did not fail", || metrics(admin)["breme_config_last_reload_successful"] == 0.0);
         assert_eq!(get(proxy.address, "/").content, b"closed", "{driver}");
         let errors = metrics(admin)["breme_request_duration_seconds_count{outcome=\"error\"}"];
@@ -57,7 +57,7 @@ fn errors_name_no_upstream_and_have_pages() {
 /// As in nginx; without a handler, the signal would kill.
 #[test]
 fn sigusr1_reopens_the_log_and_kills_nothing() {
-    let site = Site::start_telling(&["--lab"], Stdio::inherit());
+    let site = Site::start_with_stderr(&["--lab"], Stdio::inherit());
     site.signal(Signal::USR1);
     let folder = tempfile::tempdir().unwrap();
     for driver in DRIVERS.iter().copied() {
@@ -113,7 +113,7 @@ fn a_port_alone_listens_at_every_address() {
 
 /// A request that the proxy accepts must not be too large for a site behind it, with the fields that the proxy adds.
 #[test]
-fn what_the_proxy_takes_the_site_takes_too() {
+fn a_request_that_the_proxy_accepts_is_accepted_by_the_site() {
     let site = Site::lab("events");
     let proxy = Site::proxy(site.address, "events", &["--cdn-loop", "edge.example.org"]);
     for count in [90, 99] {

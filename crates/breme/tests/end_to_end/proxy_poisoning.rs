@@ -34,23 +34,23 @@ fn reflect(stream: TcpStream) -> Option<()> {
         }
         let mut content = vec![0; length];
         input.read_exact(&mut content).ok()?;
-        let told = [head.as_bytes(), &content].concat();
-        let has_field = asked_for(&head, "on").is_some_and(|name| {
+        let reflected = [head.as_bytes(), &content].concat();
+        let has_field = query_value(&head, "on").is_some_and(|name| {
             head.lines().any(|line| line.split_once(':').is_some_and(|(known, _)| known.eq_ignore_ascii_case(name)))
         });
-        let status = asked_for(&head, "say").filter(|_| has_field).unwrap_or("200");
-        let vary = asked_for(&head, "vary").unwrap_or("x-nothing");
-        let length = told.len();
+        let status = query_value(&head, "say").filter(|_| has_field).unwrap_or("200");
+        let vary = query_value(&head, "vary").unwrap_or("x-nothing");
+        let length = reflected.len();
         let answer = format!(
             "HTTP/1.1 {status} x\r\nCache-Control: max-age=600\r\nVary: {vary}\r\nContent-Length: {length}\r\n\r\n"
         );
-        let told = if head.starts_with("HEAD ") { &[] } else { &told[..] };
-        input.get_mut().write_all(&[answer.as_bytes(), told].concat()).ok()?;
+        let reflected = if head.starts_with("HEAD ") { &[] } else { &reflected[..] };
+        input.get_mut().write_all(&[answer.as_bytes(), reflected].concat()).ok()?;
     }
 }
 
 /// The value of `name=` in the target.
-fn asked_for<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+fn query_value<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let query = head.split(' ').nth(1)?.split_once('?')?.1;
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
@@ -196,7 +196,7 @@ const TARGETS: [&str; 40] = [
     "/a/b.c.css?x=1&y=2",
 ];
 
-fn ask(proxy: &Site, method: &str, target: &str, fields: &str, content: &str) -> Result<Answer, String> {
+fn exchange(proxy: &Site, method: &str, target: &str, fields: &str, content: &str) -> Result<Answer, String> {
     let request = format!("{method} {target} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n{content}");
     let received = proxy.exchange(request.as_bytes());
     let answers = read_answers(&received, |_| method == "HEAD").map_err(|unreadable| unreadable.to_string())?;
@@ -207,15 +207,15 @@ fn ask(proxy: &Site, method: &str, target: &str, fields: &str, content: &str) ->
 fn judge(proxy: &Site, probe: &Probe, number: usize) -> Result<(), String> {
     let target = format!("/page?number={number}{}", probe.query);
     let Probe { method, origin, fields, content, others, .. } = probe;
-    ask(proxy, method, &format!("{origin}{target}"), fields, content)?;
+    exchange(proxy, method, &format!("{origin}{target}"), fields, content)?;
     let fields = format!("Host: a.example\r\n{others}");
-    let stored = ask(proxy, "GET", &target, &fields, "")?;
-    let direct = ask(proxy, "GET", &target, &format!("{fields}{DIRECT}"), "")?;
+    let stored = exchange(proxy, "GET", &target, &fields, "")?;
+    let direct = exchange(proxy, "GET", &target, &format!("{fields}{DIRECT}"), "")?;
     if (stored.status, &stored.content) == (direct.status, &direct.content) {
         return Ok(());
     }
-    let told = |answer: &Answer| String::from_utf8_lossy(&answer.content).into_owned();
-    Err(format!("{} {:?} instead of {} {:?}", stored.status, told(&stored), direct.status, told(&direct)))
+    let text = |answer: &Answer| String::from_utf8_lossy(&answer.content).into_owned();
+    Err(format!("{} {:?} instead of {} {:?}", stored.status, text(&stored), direct.status, text(&direct)))
 }
 
 #[test]
@@ -236,11 +236,11 @@ fn no_two_targets_share_what_is_stored() {
         let proxy = Site::proxy(mirror(), driver, &["--cache-memory", "16MiB"]);
         for _ in 0..2 {
             for target in TARGETS {
-                let answer = ask(&proxy, "GET", target, "Host: a.example\r\n", "").unwrap();
-                let told = String::from_utf8_lossy(&answer.content).into_owned();
+                let answer = exchange(&proxy, "GET", target, "Host: a.example\r\n", "").unwrap();
+                let text = String::from_utf8_lossy(&answer.content).into_owned();
                 assert!(
-                    told.starts_with(&format!("GET {target} HTTP/1.1\r\n")),
-                    "{driver}: {target} was answered with {told}"
+                    text.starts_with(&format!("GET {target} HTTP/1.1\r\n")),
+                    "{driver}: {target} was answered with {text}"
                 );
             }
         }

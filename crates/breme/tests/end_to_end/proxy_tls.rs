@@ -53,7 +53,7 @@ fn require_served(proxy: &Site, client: &Arc<ClientConfig>, place: &str) {
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_refused_over_tls_too() {
+fn ambiguous_requests_are_refused_over_tls_too() {
     let authority = Authority::new();
     let client = client_of(&authority);
     let attacks = attacks();
@@ -97,7 +97,7 @@ fn judge(attack: &Attack, proxy: &Site, client: &Arc<ClientConfig>, recorder: &R
 }
 
 #[test]
-fn slow_clients_are_told_so_under_tls() {
+fn slow_clients_get_408_over_tls() {
     let authority = Authority::new();
     let client = client_of(&authority);
     let begun = [
@@ -176,7 +176,7 @@ fn who_reads_a_byte_now_and_then_holds_nobody_up_under_tls() {
 }
 
 /// As many as a pool of threads can serve without making others wait, and a thousand otherwise.
-fn crowd(driver: &str) -> usize {
+fn client_count(driver: &str) -> usize {
     if driver == "threads" { 50 } else { 1_000 }
 }
 
@@ -190,7 +190,7 @@ fn handshakes_that_do_not_go_on_hold_nobody_up() {
     for driver in DRIVERS.iter().copied() {
         let recorder = Recorder::start();
         let proxy = secured(&authority, recorder.address, driver, &[]);
-        let held: Vec<TcpStream> = (0..crowd(driver))
+        let held: Vec<TcpStream> = (0..client_count(driver))
             .map(|number| {
                 let mut stream = connect(proxy.address);
                 stream.write_all(begun[number % begun.len()]).unwrap();
@@ -206,14 +206,14 @@ fn handshakes_that_do_not_go_on_hold_nobody_up() {
 }
 
 #[test]
-fn what_is_no_tls_is_turned_away() {
+fn a_connection_without_tls_is_rejected() {
     let authority = Authority::new();
     let client = client_of(&authority);
     for driver in DRIVERS.iter().copied() {
         let recorder = Recorder::start();
         let proxy = secured(&authority, recorder.address, driver, &[]);
-        let told = String::from_utf8(proxy.exchange(GET)).unwrap();
-        assert!(told.starts_with("HTTP/1.1 400 ") && told.contains("https://"), "{driver}: {told}");
+        let received = String::from_utf8(proxy.exchange(GET)).unwrap();
+        assert!(received.starts_with("HTTP/1.1 400 ") && received.contains("https://"), "{driver}: {received}");
         let garbage: [&[u8]; 5] = [
             b"\0",
             &[0xff; 70_000],
@@ -225,10 +225,10 @@ fn what_is_no_tls_is_turned_away() {
             let mut stream = connect(proxy.address);
             let _ = stream.write_all(bytes);
             let _ = stream.shutdown(std::net::Shutdown::Write);
-            let mut told = Vec::new();
+            let mut received = Vec::new();
             // It may be closed while there was more to read.
-            let _ = stream.read_to_end(&mut told);
-            assert!(!told.starts_with(b"HTTP/1.1 2"), "{driver}: {told:?}");
+            let _ = stream.read_to_end(&mut received);
+            assert!(!received.starts_with(b"HTTP/1.1 2"), "{driver}: {received:?}");
         }
         require_served(&proxy, &client, driver);
         assert!(recorder.take().targets.iter().all(|target| target == "/page"), "{driver}");
@@ -266,19 +266,19 @@ fn odd_wishes_in_a_handshake_harm_nobody() {
             &["-tls1_2", "-no_ticket"],
             &["-tls1_3", "-groups", "P-256"],
         ] {
-            let told = s_client(&proxy, &[&["-ign_eof"], words].concat(), LAST);
-            assert!(told.contains("HTTP/1.1 200 OK"), "{driver} {words:?}: {told}");
+            let output = s_client(&proxy, &[&["-ign_eof"], words].concat(), LAST);
+            assert!(output.contains("HTTP/1.1 200 OK"), "{driver} {words:?}: {output}");
         }
         // None of the offered protocols is supported (RFC 7301, 3.2); only HTTP/1.1 is parsed as such.
-        let told = s_client(&proxy, &["-ign_eof", "-alpn", "h2,spdy/1"], LAST);
-        assert!(!told.contains("HTTP/1.1 200"), "{driver}: {told}");
+        let output = s_client(&proxy, &["-ign_eof", "-alpn", "h2,spdy/1"], LAST);
+        assert!(!output.contains("HTTP/1.1 200"), "{driver}: {output}");
         // Renegotiation is not supported; a client that requests it may be dropped, and others are not affected.
-        let told = s_client(&proxy, &["-tls1_2", "-no_ign_eof"], b"R\n");
-        assert!(told.contains("RENEGOTIATING"), "{driver}: {told}");
+        let output = s_client(&proxy, &["-tls1_2", "-no_ign_eof"], b"R\n");
+        assert!(output.contains("RENEGOTIATING"), "{driver}: {output}");
         require_served(&proxy, &client, driver);
         // Session tickets may be reused.
-        let told = s_client(&proxy, &["-reconnect", "-tls1_2"], LAST);
-        assert!(told.contains("Reused"), "{driver}: {told}");
+        let output = s_client(&proxy, &["-reconnect", "-tls1_2"], LAST);
+        assert!(output.contains("Reused"), "{driver}: {output}");
         require_served(&proxy, &client, driver);
     }
 }
@@ -321,9 +321,9 @@ fn an_upstreams_answer_that_is_cut_is_not_taken_for_whole() {
                     Heard::Cut(_) | Heard::Nothing => assert!(!is_whole, "{place}"),
                 }
             }
-            let asked = metrics(proxy.admin.unwrap())["breme_upstream_connects_total"];
+            let connects = metrics(proxy.admin.unwrap())["breme_upstream_connects_total"];
             assert_eq!(
-                asked,
+                connects,
                 if is_whole { 1.0 } else { 2.0 },
                 "{place}: the second is from the cache only if the first is whole"
             );
@@ -339,10 +339,10 @@ fn the_name_of_the_handshake_is_not_that_of_the_request() {
         let recorder = Recorder::start();
         let proxy = secured(&authority, recorder.address, driver, &[]);
         let url = format!("https://localhost:{}/page", proxy.address.port());
-        let told = run(
+        let output = run(
             "curl",
             &["-sS", "--cacert", &authority.file(), "-H", "Host: other.example", "-w", " %{http_code}", &url],
         );
-        assert_eq!(told, "/page 200", "{driver}");
+        assert_eq!(output, "/page 200", "{driver}");
     }
 }

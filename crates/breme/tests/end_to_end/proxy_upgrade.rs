@@ -18,17 +18,17 @@ fn origin(agrees: bool) -> (SocketAddr, Receiver<String>) {
     (serve_each(move |stream| serve(stream, agrees, &sender)), receiver)
 }
 
-fn serve(mut stream: TcpStream, agrees: bool, told: &Sender<String>) -> io::Result<()> {
+fn serve(mut stream: TcpStream, agrees: bool, sender: &Sender<String>) -> io::Result<()> {
     let mut input = BufReader::new(stream.try_clone()?);
     while let Some(mut head) = read_head(&mut input)? {
         // The buffered data was sent before the upgrade was accepted.
         head += &String::from_utf8_lossy(input.buffer());
-        let _ = told.send(head);
+        let _ = sender.send(head);
         if agrees {
             stream.write_all(SWITCHED)?;
             let mut rest = String::new();
             input.read_to_string(&mut rest)?;
-            let _ = told.send(rest);
+            let _ = sender.send(rest);
             return Ok(());
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")?;
@@ -39,7 +39,7 @@ fn serve(mut stream: TcpStream, agrees: bool, told: &Sender<String>) -> io::Resu
 #[test]
 fn bytes_behind_an_upgrade_wait_for_the_upstreams_word() {
     for driver in DRIVERS.iter().copied() {
-        let (address, told) = origin(true);
+        let (address, received) = origin(true);
         let proxy = Site::proxy(address, driver, &[]);
         let mut client = proxy.connect();
         client.write_all((UPGRADE.to_owned() + "ping").as_bytes()).unwrap();
@@ -51,23 +51,23 @@ fn bytes_behind_an_upgrade_wait_for_the_upstreams_word() {
         }
         assert!(answer.starts_with(b"HTTP/1.1 101 "), "{driver}: {}", answer.escape_ascii());
         client.shutdown(Shutdown::Write).unwrap();
-        let head = told.recv().unwrap();
+        let head = received.recv().unwrap();
         assert!(head.starts_with("GET /chat ") && head.ends_with("\r\n\r\n"), "{driver}: {head:?}");
-        assert_eq!(told.recv().unwrap(), "ping", "{driver}");
+        assert_eq!(received.recv().unwrap(), "ping", "{driver}");
     }
 }
 
 #[test]
 fn bytes_behind_an_upgrade_that_is_declined_are_a_request_of_their_own() {
     for driver in DRIVERS.iter().copied() {
-        let (address, told) = origin(false);
+        let (address, received) = origin(false);
         let proxy = Site::proxy(address, driver, &[]);
         let behind = "GET /behind HTTP/1.1\r\nHost: a\r\nConnection: close, X-Secret\r\nX-Secret: x\r\n\r\n";
         let answers = proxy.exchange((UPGRADE.to_owned() + behind).as_bytes());
         let answers = read_answers(&answers, |_| false).unwrap();
         let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
         assert_eq!(statuses, [200, 200], "{driver}");
-        let [first, second] = [(); 2].map(|()| told.recv().unwrap().to_ascii_lowercase());
+        let [first, second] = [(); 2].map(|()| received.recv().unwrap().to_ascii_lowercase());
         assert!(first.starts_with("get /chat ") && first.ends_with("\r\n\r\n"), "{driver}: {first:?}");
         // It was parsed as a request, and not passed on as data.
         let is_read = second.contains("\r\nvia: ") && !second.contains("x-secret");

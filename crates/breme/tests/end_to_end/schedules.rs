@@ -60,7 +60,7 @@ fn poisson_arrivals_do_not_depend_on_the_threads() {
 }
 
 #[test]
-fn what_a_slow_server_keeps_from_being_sent_is_not_left_out() {
+fn requests_that_a_slow_server_keeps_from_being_sent_are_counted() {
     let site = Site::lab("events");
     // Two connections, 50 ms each: 40 of the 200 per second; nothing may wait longer than 100 ms.
     let arguments = ["-R", "200", "-d", "1", "-c", "2", "--deadline", "100ms"];
@@ -113,8 +113,11 @@ fn a_check_of_a_step_that_fails_is_exit_code_3() {
     std::fs::write(&path, file).unwrap();
     let output = load(&["--scenario", path.to_str().unwrap(), "-n", "3", "-c", "1"]);
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("GET /bytes/5") && told.contains("assertion: 3") && told.contains("x: 3 begun"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        stdout.contains("GET /bytes/5") && stdout.contains("assertion: 3") && stdout.contains("x: 3 begun"),
+        "{stdout}"
+    );
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
     std::fs::write(&path, "[[scenario]]\nname = \"x\"\n[[scenario.step]]\nrequets = \"GET /\"\n").unwrap();
     let path = path.to_str().unwrap();
     let url = "http://127.0.0.1:1/";
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&["--scenario", path, url][..], "line 4, column 1: there is no key `requets` here"),
         (&["--scenario", path, url], "did you mean `request`?"),
         (&["--scenario", "/nowhere", url], "--scenario /nowhere: cannot be read"),
@@ -141,7 +144,7 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
         let output = load(arguments);
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        assert!(message.contains(told), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }
 

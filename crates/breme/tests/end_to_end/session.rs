@@ -16,9 +16,9 @@ fn sessions_outlive_the_program() {
     assert_eq!(text(&answer), "a=1\nc d=ž =\nb=2\n");
     assert_eq!(answer.field("cache-control"), Some("no-store"));
     assert_eq!(user.add(node.address(), "a=3"), "a=3\nc d=ž =\nb=2\n", "a name keeps its place");
-    let told = metrics(node.site.admin.unwrap());
-    assert_eq!(told["breme_session_owned{node=\"n1\"}"], 1.0);
-    assert_eq!(told["breme_session_commit_seconds_count{node=\"n1\",durability=\"quorum\"}"], 4.0);
+    let counts = metrics(node.site.admin.unwrap());
+    assert_eq!(counts["breme_session_owned{node=\"n1\"}"], 1.0);
+    assert_eq!(counts["breme_session_commit_seconds_count{node=\"n1\",durability=\"quorum\"}"], 4.0);
     node.end();
     let node = Cluster::embedded(&folder, &[]);
     assert_eq!(user.pairs(node.address()), "a=3\nc d=ž =\nb=2\n");
@@ -124,8 +124,8 @@ fn several_nodes_in_a_process_share_sessions() {
         for (user, expected) in &mut users {
             add_everywhere(&cluster, user, expected, 11);
         }
-        let told = metrics(cluster.site.admin.unwrap());
-        let owned = (1..=4).map(|node| told[&format!("breme_session_owned{{node=\"n{node}\"}}")]);
+        let counts = metrics(cluster.site.admin.unwrap());
+        let owned = (1..=4).map(|node| counts[&format!("breme_session_owned{{node=\"n{node}\"}}")]);
         assert_eq!(owned.sum::<f64>(), 6.0, "each has one owner");
         cluster.end();
         let cluster = Cluster::start(&["--engine", &engine, "--durability", "quorum"], 2);

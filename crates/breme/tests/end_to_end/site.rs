@@ -7,7 +7,7 @@ use breme_conformance::{Answer, read_answers};
 
 use crate::harness::{DRIVERS, Site, pages};
 
-fn ask(site: &Site, path: &str, fields: &str) -> Answer {
+fn exchange(site: &Site, path: &str, fields: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
     read_answers(&site.exchange(request.as_bytes()), |_| false).unwrap().remove(0)
 }
@@ -24,7 +24,7 @@ fn files_of_every_size_arrive_whole() {
         let site = Site::start(&[root.to_str().unwrap(), "--driver", driver]);
         for _ in 0..2 {
             for (name, content) in &files {
-                let answer = ask(&site, &format!("/{name}"), "");
+                let answer = exchange(&site, &format!("/{name}"), "");
                 assert_eq!(answer.status, 200, "{name}");
                 assert!(answer.content == *content, "{name}: {} bytes came", answer.content.len());
             }
@@ -36,13 +36,13 @@ fn files_of_every_size_arrive_whole() {
 fn a_changed_file_is_noticed() {
     let (_folder, root) = pages(&[("page.html", b"before")]);
     let site = Site::start(&[root.to_str().unwrap()]);
-    let first = ask(&site, "/page.html", "");
+    let first = exchange(&site, "/page.html", "");
     assert_eq!(first.content, b"before");
     fs::write(root.join("page.html"), b"after it").unwrap();
     // The cache does not revalidate an entry for a bounded time; repeat until it does.
     let begun = std::time::Instant::now();
     loop {
-        let answer = ask(&site, "/page.html", "");
+        let answer = exchange(&site, "/page.html", "");
         if answer.content == b"after it" {
             assert_ne!(answer.field("etag"), first.field("etag"));
             return;
@@ -55,20 +55,20 @@ fn a_changed_file_is_noticed() {
 fn validators_and_ranges() {
     let (_folder, root) = pages(&[("page.html", b"0123456789"), ("large.bin", &[7; 200_000])]);
     let site = Site::start(&[root.to_str().unwrap()]);
-    let plain = ask(&site, "/page.html", "");
+    let plain = exchange(&site, "/page.html", "");
     assert_eq!(plain.field("content-type"), Some("text/html; charset=utf-8"));
     let etag = plain.field("etag").unwrap();
     let modified = plain.field("last-modified").unwrap();
-    assert_eq!(ask(&site, "/page.html", &format!("If-None-Match: {etag}\r\n")).status, 304);
-    assert_eq!(ask(&site, "/page.html", &format!("If-Modified-Since: {modified}\r\n")).status, 304);
-    assert_eq!(ask(&site, "/page.html", "If-Match: \"other\"\r\n").status, 412);
-    let part = ask(&site, "/page.html", "Range: bytes=2-4\r\n");
+    assert_eq!(exchange(&site, "/page.html", &format!("If-None-Match: {etag}\r\n")).status, 304);
+    assert_eq!(exchange(&site, "/page.html", &format!("If-Modified-Since: {modified}\r\n")).status, 304);
+    assert_eq!(exchange(&site, "/page.html", "If-Match: \"other\"\r\n").status, 412);
+    let part = exchange(&site, "/page.html", "Range: bytes=2-4\r\n");
     assert_eq!((part.status, part.content.as_slice()), (206, &b"234"[..]));
     assert_eq!(part.field("content-range"), Some("bytes 2-4/10"));
-    assert_eq!(ask(&site, "/page.html", "Range: bytes=10-\r\n").status, 416);
-    let several = ask(&site, "/page.html", "Range: bytes=0-0, -1\r\n");
+    assert_eq!(exchange(&site, "/page.html", "Range: bytes=10-\r\n").status, 416);
+    let several = exchange(&site, "/page.html", "Range: bytes=0-0, -1\r\n");
     assert!(several.field("content-type").unwrap().starts_with("multipart/byteranges; boundary="));
-    let of_large = ask(&site, "/large.bin", "Range: bytes=-1000\r\n");
+    let of_large = exchange(&site, "/large.bin", "Range: bytes=-1000\r\n");
     assert_eq!((of_large.status, of_large.content.len()), (206, 1_000));
 }
 
@@ -101,13 +101,13 @@ fn no_path_leaves_the_root() {
             "/..;/secret.txt",
             "/proc/self/environ",
         ] {
-            let answer = ask(&site, path, "");
+            let answer = exchange(&site, path, "");
             assert!((400..500).contains(&answer.status), "{path} gave {}", answer.status);
             assert!(!answer.content.windows(6).any(|window| window == b"secret") || answer.status != 200, "{path}");
         }
-        assert_eq!(ask(&site, "/inside.txt", "").content, b"inside");
-        assert_eq!(ask(&site, "/sub/", "").content, b"index");
-        assert_eq!(ask(&site, "/sub", "").status, 301);
+        assert_eq!(exchange(&site, "/inside.txt", "").content, b"inside");
+        assert_eq!(exchange(&site, "/sub/", "").content, b"index");
+        assert_eq!(exchange(&site, "/sub", "").status, 301);
     }
 }
 
@@ -118,15 +118,19 @@ fn visitors_get_an_id_of_their_own_and_made_up_ones_are_not_adopted() {
     let cookie = |answer: &Answer| answer.field("set-cookie").map(|value| value.split(';').next().unwrap().to_owned());
     let mut ids = std::collections::BTreeSet::new();
     for _ in 0..300 {
-        let first = ask(&site, "/", "");
+        let first = exchange(&site, "/", "");
         let id = cookie(&first).expect("a new visitor gets a cookie");
         assert!(ids.insert(id.clone()), "{id} was given out twice");
     }
     let known = ids.first().unwrap();
-    assert_eq!(cookie(&ask(&site, "/", &format!("Cookie: {known}\r\n"))), None, "a known visitor keeps the cookie");
+    assert_eq!(
+        cookie(&exchange(&site, "/", &format!("Cookie: {known}\r\n"))),
+        None,
+        "a known visitor keeps the cookie"
+    );
     let (name, value) = known.split_once('=').unwrap();
     let forged = format!("{name}={}{}", if value.starts_with('0') { '1' } else { '0' }, &value[1..]);
-    let answer = ask(&site, "/", &format!("Cookie: {forged}\r\n"));
+    let answer = exchange(&site, "/", &format!("Cookie: {forged}\r\n"));
     assert!(cookie(&answer).is_some_and(|given| given != forged), "a made-up cookie must not be adopted");
 }
 

@@ -61,16 +61,16 @@ fn tiny(study: &str) -> serde_json::Value {
 }
 
 /// The workload in all trials, none of which may have failed.
-fn seen<'a>(told: &'a serde_json::Value, workload: &str) -> Vec<&'a serde_json::Value> {
-    let trials = told["trials"].as_array().unwrap();
+fn seen<'a>(results: &'a serde_json::Value, workload: &str) -> Vec<&'a serde_json::Value> {
+    let trials = results["trials"].as_array().unwrap();
     trials.iter().map(|trial| trial["workloads"].get(workload).unwrap_or_else(|| panic!("{trial}"))).collect()
 }
 
 #[test]
 fn pipelining_has_the_right_answers() {
-    let told = tiny("pipelining/answers.toml");
+    let results = tiny("pipelining/answers.toml");
     for (workload, status) in [("page", "200"), ("missing", "404"), ("unknown", "501")] {
-        let seen = seen(&told, workload);
+        let seen = seen(&results, workload);
         assert_eq!(seen.len(), 3, "a trial for each protocol");
         for one in seen {
             assert_eq!((&one["ok"], &one["statuses"][status]), (&40.into(), &40.into()), "{workload}: {one}");
@@ -80,14 +80,14 @@ fn pipelining_has_the_right_answers() {
 
 #[test]
 fn pipelining_gives_each_visitor_an_id_of_its_own() {
-    let told = tiny("pipelining/visitors.toml");
-    let seen = seen(&told, "users");
+    let results = tiny("pipelining/visitors.toml");
+    let seen = seen(&results, "users");
     assert_eq!(seen.len(), 2, "a trial for each protocol");
     for one in seen {
         assert_eq!((&one["sessions"]["completed"], &one["sessions"]["failed"]), (&3.into(), &0.into()), "{one}");
         assert_eq!(one["ok"], 3 * 257);
     }
-    for trial in told["trials"].as_array().unwrap() {
+    for trial in results["trials"].as_array().unwrap() {
         assert_eq!(trial["subjects"]["site"]["counters"]["breme_visitors"], 3.0);
     }
 }
@@ -95,8 +95,8 @@ fn pipelining_gives_each_visitor_an_id_of_its_own() {
 #[test]
 fn the_proxies_answer_as_the_origin_does() {
     for study in ["proxies/as-then.toml", "proxies/beyond.toml", "proxies/cached.toml"] {
-        let told = tiny(study);
-        for one in seen(&told, "user") {
+        let results = tiny(study);
+        for one in seen(&results, "user") {
             let ok = one["ok"].as_u64().unwrap();
             assert!(ok > 0 && one["errors"].as_object().is_none_or(serde_json::Map::is_empty), "{study}: {one}");
         }
@@ -105,10 +105,10 @@ fn the_proxies_answer_as_the_origin_does() {
 
 #[test]
 fn a_cache_in_front_of_the_wiki_requests_each_page_once() {
-    let told = tiny("wiki/a-reads.toml");
-    assert!(seen(&told, "user").iter().all(|user| user["ok"] == 20), "{told}");
+    let results = tiny("wiki/a-reads.toml");
+    assert!(seen(&results, "user").iter().all(|user| user["ok"] == 20), "{results}");
     let reached = |path: &str| {
-        let trial = told["trials"].as_array().unwrap().iter().find(|trial| trial["levels"]["path"] == path).unwrap();
+        let trial = results["trials"].as_array().unwrap().iter().find(|trial| trial["levels"]["path"] == path).unwrap();
         trial["subjects"]["wiki"]["counters"]["breme_requests_total"].as_f64().unwrap()
     };
     assert_eq!([reached("source"), reached("nocache")], [20.0, 20.0]);
@@ -117,8 +117,8 @@ fn a_cache_in_front_of_the_wiki_requests_each_page_once() {
 
 #[test]
 fn no_reader_of_the_wiki_gets_a_stale_page() {
-    let told = tiny("wiki/d-writes.toml");
-    let readers = seen(&told, "readers");
+    let results = tiny("wiki/d-writes.toml");
+    let readers = seen(&results, "readers");
     assert_eq!(readers.len(), 2, "with writes and without");
     for reader in &readers {
         assert_eq!(reader["errors"], serde_json::json!({}), "{reader}");
@@ -131,10 +131,10 @@ fn no_reader_of_the_wiki_gets_a_stale_page() {
 
 #[test]
 fn an_edge_serves_stale_pages_unless_the_wiki_purges_it() {
-    let told = tiny("wiki/edges.toml");
-    assert!(seen(&told, "users").iter().all(|users| users["errors"] == serde_json::json!({})), "{told}");
+    let results = tiny("wiki/edges.toml");
+    assert!(seen(&results, "users").iter().all(|users| users["errors"] == serde_json::json!({})), "{results}");
     let stale = |edge: &str| {
-        let trial = told["trials"].as_array().unwrap().iter().find(|trial| trial["levels"]["edge"] == edge).unwrap();
+        let trial = results["trials"].as_array().unwrap().iter().find(|trial| trial["levels"]["edge"] == edge).unwrap();
         let stale = &trial["workloads"]["users"]["stale"];
         assert!(stale["judged"].as_u64() > Some(0), "{edge}: {stale}");
         stale["count"].as_u64().unwrap()
@@ -145,8 +145,8 @@ fn an_edge_serves_stale_pages_unless_the_wiki_purges_it() {
 
 #[test]
 fn the_wiki_is_read_and_written_as_its_peers_are() {
-    let told = tiny("wiki/peers.toml");
-    for trial in told["trials"].as_array().unwrap() {
+    let results = tiny("wiki/peers.toml");
+    for trial in results["trials"].as_array().unwrap() {
         let workload = if trial["levels"]["task"] == "read" { "reader" } else { "writer" };
         let seen = &trial["workloads"][workload];
         assert!(seen["ok"].as_u64() > Some(0) && seen["errors"] == serde_json::json!({}), "{trial}");

@@ -87,10 +87,10 @@ fn curl(authority: &Authority, arguments: &[&str]) -> String {
 /// A load that cannot succeed, and its message.
 fn fails(arguments: &[&str], kind: &str, words: &[&str]) {
     let output = load(&[&["-n", "3", "-c", "1"], arguments].concat());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
     for word in [&[kind], words].concat() {
-        assert!(told.contains(word), "{arguments:?} does not mention {word:?}: {told}");
+        assert!(stderr.contains(word), "{arguments:?} does not mention {word:?}: {stderr}");
     }
 }
 
@@ -104,12 +104,12 @@ fn curl_is_served_with_both_versions() {
         let site = signed.site(driver);
         let (bytes, echo) = (site.url("/bytes/13"), site.url("/echo"));
         for version in [["--tlsv1.2", "--tls-max", "1.2"], ["--tlsv1.3", "--tls-max", "1.3"]] {
-            let asked = [&version[..], &["-w", " %{http_version} %{ssl_verify_result}", &bytes]].concat();
-            assert_eq!(curl(&authority, &asked), "0123456789abc 1.1 0", "{driver} {version:?}");
+            let arguments = [&version[..], &["-w", " %{http_version} %{ssl_verify_result}", &bytes]].concat();
+            assert_eq!(curl(&authority, &arguments), "0123456789abc 1.1 0", "{driver} {version:?}");
             let upload = format!("@{}", authority.folder.path().join("large.bin").display());
             let back = authority.folder.path().join("back.bin");
-            let asked = [&version[..], &["--data-binary", &upload, "-o", text(&back), &echo]].concat();
-            curl(&authority, &asked);
+            let arguments = [&version[..], &["--data-binary", &upload, "-o", text(&back), &echo]].concat();
+            curl(&authority, &arguments);
             assert!(std::fs::read(&back).unwrap() == content, "{driver} {version:?}");
         }
         let served = format!("https://localhost:{}/bytes/3", site.address.port());
@@ -187,24 +187,24 @@ fn the_server_counts_handshakes_and_says_so_at_its_end() {
     let signed = authority.server();
     let (certificate, key) = (text(&signed.certificate), text(&signed.key));
     let arguments = ["--lab", "--threads", "1", "--tls-cert", certificate, "--tls-key", key];
-    let mut site = Site::start_telling(&arguments, Stdio::piped());
+    let mut site = Site::start_with_stderr(&arguments, Stdio::piped());
     let url = site.url("/bytes/1");
     let result = load_json(&["-n", "50", "-c", "1", "--no-keepalive", "--cacert", &authority.file(), &url]);
     assert_eq!((answered(&result), result["connections"]["resumed"].as_u64()), (50, Some(49)));
     // openssl creates a session, and resumes it on five connections.
     let session = format!("{}", site.address);
-    let told = Command::new("openssl")
+    let output = Command::new("openssl")
         .args(["s_client", "-connect", &session, "-reconnect", "-tls1_2", "-CAfile", &authority.file()])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&told.stdout).matches("Reused, TLSv1.2").count(), 5);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).matches("Reused, TLSv1.2").count(), 5);
     site.exchange(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut told = site.stderr();
+    let mut stderr = site.stderr();
     site.signal(Signal::TERM);
     assert_eq!(site.wait().0.code(), Some(0));
     let mut all = String::new();
-    told.read_to_string(&mut all).unwrap();
+    stderr.read_to_string(&mut all).unwrap();
     assert!(all.contains("56 TLS handshakes, 54 of them resumed; 1 failed"), "{all}");
 }
 
@@ -215,8 +215,8 @@ fn http_on_a_port_of_tls_gets_a_sentence_and_garbage_an_alert() {
     for driver in DRIVERS.iter().copied() {
         let site = signed.site(driver);
         let clear = format!("http://{}/bytes/1", site.address);
-        let told = run("curl", &["-sS", "-w", " %{http_code}", &clear]);
-        assert!(told.contains("https://") && told.ends_with(" 400"), "{driver}: {told}");
+        let answer = run("curl", &["-sS", "-w", " %{http_code}", &clear]);
+        assert!(answer.contains("https://") && answer.ends_with(" 400"), "{driver}: {answer}");
         assert_eq!(site.exchange(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01x")[0], 21, "{driver}: no hello");
         // A record longer than allowed: the connection ends, with or without an alert.
         let endless = b"\x16\x03\x01\x40\x00garbage that is no hello\r\n\r\n".repeat(3_000);
@@ -255,15 +255,15 @@ fn wrong_certificates_stop_a_load_with_the_reason_and_the_remedy() {
     let clear = Site::lab("events");
     fails(&["-k", &format!("https://{}/", clear.address)], "3 not-tls", &["http://"]);
     let output = load(&["-n", "3", "-k", &format!("http://{}/", site.address)]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("400: 3"), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("400: 3"), "{stdout}");
 }
 
 #[test]
-fn a_self_signed_site_tells_its_fingerprint() {
-    let mut site = Site::start_telling(&["--lab", "--tls-self-signed"], Stdio::piped());
-    let mut told = String::new();
-    site.stderr().read_line(&mut told).unwrap();
+fn a_self_signed_site_prints_its_fingerprint() {
+    let mut site = Site::start_with_stderr(&["--lab", "--tls-self-signed"], Stdio::piped());
+    let mut line = String::new();
+    site.stderr().read_line(&mut line).unwrap();
     let url = site.url("/bytes/9");
     assert_eq!(answered(&load_json(&["-n", "30", "-k", "--expect-bytes", "9", &url])), 30);
     fails(&[&url], "tls-unknown-authority", &[]);
@@ -282,7 +282,7 @@ fn a_self_signed_site_tells_its_fingerprint() {
         .unwrap();
     let shown = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
     let fingerprint = shown.split('=').nth(1).unwrap_or_else(|| panic!("{shown}"));
-    assert!(told.contains(fingerprint), "{told} {shown}");
+    assert!(line.contains(fingerprint), "{line} {shown}");
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         std::fs::write(&signed.certificate, std::fs::read(authority.server().certificate).unwrap()).unwrap();
         let (certificate, key) = (text(&signed.certificate), text(&signed.key));
         let arguments = ["--lab", "--driver", driver, "--threads", "16", "--tls-cert", certificate, "--tls-key", key];
-        let mut site = Site::start_telling(&arguments, Stdio::piped());
-        let mut told = site.stderr();
+        let mut site = Site::start_with_stderr(&arguments, Stdio::piped());
+        let mut stderr = site.stderr();
         let mut generator = breme()
             .args(["load", "--json", "-c", "4", "-d", "120", "--cacert", &authority.file(), &site.url("/bytes/10")])
             .stdout(Stdio::piped())
@@ -306,7 +306,7 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         let mut hear = |words: &str| {
             site.signal(Signal::HUP);
             let mut line = String::new();
-            told.read_line(&mut line).unwrap();
+            stderr.read_line(&mut line).unwrap();
             assert!(line.contains(words), "{driver}: {line}");
         };
         let good = std::fs::read(&signed.key).unwrap();
@@ -354,7 +354,7 @@ fn nginx_is_loaded_over_tls() {
 }
 
 #[test]
-fn a_server_that_asks_for_a_certificate_is_shown_one() {
+fn a_server_that_requests_a_certificate_gets_one() {
     let authority = Authority::new();
     let (signed, client) = (authority.server(), authority.sign("client", |_| {}));
     let file = authority.file();
@@ -436,10 +436,13 @@ fn wrk_and_ab_see_no_error_over_tls() {
     let signed = authority.server();
     for driver in DRIVERS.iter().copied() {
         let site = signed.site(driver);
-        let told = run("wrk", &["-t1", "-c10", "-d1", "--timeout", "60s", &site.url("/bytes/13")]);
-        assert!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
-        let told = run("ab", &["-q", "-k", "-n", "500", "-c", "5", &site.url("/bytes/100")]);
-        assert!(told.contains("Complete requests:      500") && told.contains("Failed requests:        0"), "{told}");
+        let output = run("wrk", &["-t1", "-c10", "-d1", "--timeout", "60s", &site.url("/bytes/13")]);
+        assert!(!output.contains("Socket errors") && !output.contains("Non-2xx"), "{output}");
+        let output = run("ab", &["-q", "-k", "-n", "500", "-c", "5", &site.url("/bytes/100")]);
+        assert!(
+            output.contains("Complete requests:      500") && output.contains("Failed requests:        0"),
+            "{output}"
+        );
     }
 }
 
@@ -462,18 +465,18 @@ fn wrong_files_are_named() {
         let arguments =
             ["site", "--lab", "--listen", "127.0.0.1:0", "--tls-cert", text(certificate), "--tls-key", text(key)];
         let output = breme().args(arguments).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
         for word in words {
-            assert!(told.contains(word), "does not mention {word:?}: {told}");
+            assert!(stderr.contains(word), "does not mention {word:?}: {stderr}");
         }
     }
     let stale = authority.sign("stale", |params| params.not_after = date_time_ymd(2001, 1, 1));
     let (certificate, key) = (text(&stale.certificate), text(&stale.key));
-    let mut site = Site::start_telling(&["--lab", "--tls-cert", certificate, "--tls-key", key], Stdio::piped());
-    let mut told = String::new();
-    site.stderr().read_line(&mut told).unwrap();
-    assert!(told.contains("warning") && told.contains("stale.pem") && told.contains("expired"), "{told}");
+    let mut site = Site::start_with_stderr(&["--lab", "--tls-cert", certificate, "--tls-key", key], Stdio::piped());
+    let mut stderr = String::new();
+    site.stderr().read_line(&mut stderr).unwrap();
+    assert!(stderr.contains("warning") && stderr.contains("stale.pem") && stderr.contains("expired"), "{stderr}");
 }
 
 #[test]
@@ -510,8 +513,8 @@ fn a_visitor_who_comes_over_tls_is_not_named_in_the_clear() {
         assert!(in_the_clear.starts_with("http://"), "{in_the_clear}");
         let jar = authority.folder.path().join(driver);
         let given = |url: &str, jar: &Path| {
-            let told = curl(&authority, &["-o", "/dev/null", "-D", "-", "-b", text(jar), "-c", text(jar), url]);
-            told.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).map(str::to_owned)
+            let headers = curl(&authority, &["-o", "/dev/null", "-D", "-", "-b", text(jar), "-c", text(jar), url]);
+            headers.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).map(str::to_owned)
         };
         let cookie = given(&site.url("/bytes/1"), &jar).expect("a new visitor gets a cookie");
         assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{driver}: {cookie}");

@@ -90,8 +90,8 @@ fn pages_outlive_the_program() {
     let tag = page.field("etag").unwrap().to_owned();
     assert_eq!(send(address, "GET", "/wiki/Ljubljana", &[&format!("If-None-Match: {tag}")], "").status, 304);
     assert_eq!(send(address, "GET", "/wiki/stevec", &[], "").content, b"3\n");
-    let told = metrics(wiki.site.admin.unwrap());
-    assert_eq!(told["breme_wiki_writes_total"], 1.0);
+    let counts = metrics(wiki.site.admin.unwrap());
+    assert_eq!(counts["breme_wiki_writes_total"], 1.0);
     let folder = wiki.end();
     let wiki = Wiki::start_in(folder, &[]);
     assert_eq!(markdown(wiki.site.address, "Ljubljana"), "The *castle*.");
@@ -133,10 +133,10 @@ fn others_may_change_nothing_without_accounts() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("wiki.db").display().to_string();
     let refused = wiki_command(&["--database", &database, "--listen", "0.0.0.0:0"]);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(2) && told.contains("breme wiki user add"), "{told}");
-    let told = upkeep(&["user", "add", "Ana", "--database", &database]);
-    let password = told.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && stderr.contains("breme wiki user add"), "{stderr}");
+    let printed = upkeep(&["user", "add", "Ana", "--database", &database]);
+    let password = printed.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
     let token = upkeep(&["token", "add", "ci", "--scope", "write", "--database", &database]);
     assert!(upkeep(&["user", "list", "--database", &database]).starts_with("Ana\twrite\t"));
     let wiki = Wiki::start_in(folder, &["--listen", "0.0.0.0:0"]);
@@ -160,7 +160,7 @@ fn others_may_change_nothing_without_accounts() {
 }
 
 #[test]
-fn flags_may_stand_in_a_file() {
+fn flags_may_be_set_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wiki.toml");
     fs::write(&file, "title = \"Notes\"\nrequire-condition = true\nmax-page = \"1KiB\"\n").unwrap();
@@ -175,8 +175,8 @@ fn flags_may_stand_in_a_file() {
     assert!(upkeep(&["--print-schema"]).contains("\"require-condition\""));
     fs::write(file, "titel = \"Notes\"\n").unwrap();
     let refused = wiki_command(&["--config", file]);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(2) && told.contains("did you mean `title`?"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && stderr.contains("did you mean `title`?"), "{stderr}");
 }
 
 /// A proxy with a cache in front of a wiki with a delay, so that writes meet fills in progress.
@@ -292,13 +292,13 @@ fn an_edge_that_starts_later_gets_the_purges_too() {
     let admin = free_address().to_string();
     let edge = ["--edge", &admin, "--edge-token-file", &token, "--wait-for-edges", "--edge-timeout", "500ms"];
     let wiki = Wiki::start(&[&edge[..], &["--admin", "127.0.0.1:0"]].concat());
-    let told = |name: &str| metrics(wiki.site.admin.unwrap())[&format!("{name}{{edge=\"{admin}\"}}")];
+    let metric = |name: &str| metrics(wiki.site.admin.unwrap())[&format!("{name}{{edge=\"{admin}\"}}")];
     put(wiki.site.address, "A", "0");
-    wait_until("the edge counts as live", || told("breme_wiki_edge_live") == 0.0);
+    wait_until("the edge counts as live", || metric("breme_wiki_edge_live") == 0.0);
     let cache = ["--cache-memory", "16MiB", "--admin", &admin, "--admin-token-file", &token];
     let _proxy = Site::proxy(wiki.site.address, "events", &cache);
-    wait_until("the edge counts as dead", || told("breme_wiki_edge_live") == 1.0);
-    assert!(told("breme_wiki_purges_total") > 0.0);
+    wait_until("the edge counts as dead", || metric("breme_wiki_edge_live") == 1.0);
+    assert!(metric("breme_wiki_purges_total") > 0.0);
 }
 
 #[test]
@@ -309,6 +309,6 @@ fn a_conflict_has_the_merge_of_both_texts() {
     let condition = format!("If-Match: {}", stored["etag"].as_str().unwrap());
     assert_eq!(send(address, "PUT", "/wiki/A", &[&condition], "one\n2\n3\n").status, 200);
     let conflict = send(address, "PUT", "/wiki/A", &[&condition], "1\n2\nthree\n");
-    let told: Value = serde_json::from_slice(&conflict.content).unwrap();
-    assert_eq!((conflict.status, &told["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
+    let answer: Value = serde_json::from_slice(&conflict.content).unwrap();
+    assert_eq!((conflict.status, &answer["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
 }

@@ -34,8 +34,8 @@ fn a_wiki_over_postgres_outlives_its_program() {
     let condition = format!("If-Match: {}", stored["etag"].as_str().unwrap());
     assert_eq!(send(address, "PUT", "/wiki/%C5%BDale", &[&condition], "one\n2\n3\n").status, 200);
     let conflict = send(address, "PUT", "/wiki/%C5%BDale", &[&condition], "1\n2\nthree\n");
-    let told: Value = serde_json::from_slice(&conflict.content).unwrap();
-    assert_eq!((conflict.status, &told["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
+    let answer: Value = serde_json::from_slice(&conflict.content).unwrap();
+    assert_eq!((conflict.status, &answer["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
 
     assert!(read(address, "/search?q=castles+%C5%BEal", "text/html").contains("Nothing was found"));
     assert!(read(address, "/search?q=castle", "text/html").contains("<mark>castle</mark>"));
@@ -45,8 +45,8 @@ fn a_wiki_over_postgres_outlives_its_program() {
 
     assert_eq!(send(address, "PUT", "/wiki/A/files/plan.bin", &[], "bytes\r\n").status, 201);
 
-    let told = upkeep(&["user", "add", "Ana", "--database", &url]);
-    let password = told.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
+    let printed = upkeep(&["user", "add", "Ana", "--database", &url]);
+    let password = printed.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
     wait_until("the account has no effect", || send(address, "PUT", "/wiki/B", &[], "x").status == 401);
     let signed_in = sign_in(address, &password);
     let cookie = format!("Cookie: {}", signed_in.split(';').next().unwrap());

@@ -104,9 +104,9 @@ fn a_change_during_a_fill_is_read_by_everybody_after_its_acknowledgement() {
                 });
             }
         });
-        let told = metrics(wiki.site.admin.unwrap());
-        assert_eq!(told[&format!("breme_wiki_edge_live{{edge=\"{admin}\"}}")], 1.0, "{driver}");
-        assert_eq!(told["breme_wiki_writes_total"], RACES as f64, "{driver}");
+        let counts = metrics(wiki.site.admin.unwrap());
+        assert_eq!(counts[&format!("breme_wiki_edge_live{{edge=\"{admin}\"}}")], 1.0, "{driver}");
+        assert_eq!(counts["breme_wiki_writes_total"], RACES as f64, "{driver}");
         let (_, statistics) = call(proxy.admin.unwrap(), "GET", "/cache/statistics", Some(TOKEN), None);
         // The second reader after a change gets what the first one's fill has stored, not the previous text.
         assert_eq!(statistics["requests"]["hit"].as_u64(), Some(RACES / 2), "{driver}: {statistics}");

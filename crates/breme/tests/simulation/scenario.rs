@@ -44,7 +44,7 @@ impl Scenario {
             stop_at: None,
             pressures: Vec::new(),
         };
-        ask_for_something(&mut scenario.load, random, &file.0, content_bytes_max);
+        choose_requests(&mut scenario.load, random, &file.0, content_bytes_max);
         if random.chance(0.4) {
             come_by_a_schedule(&mut scenario.load, random);
         }
@@ -134,7 +134,7 @@ fn site(random: &mut Random) -> SiteSettings {
 }
 
 /// One kind of request, and the checks of its responses.
-fn ask_for_something(load: &mut Settings, random: &mut Random, file: &Bytes, content_bytes_max: u64) {
+fn choose_requests(load: &mut Settings, random: &mut Random, file: &Bytes, content_bytes_max: u64) {
     let url = |path: &str| vec![Target::url(&format!("http://origin.example{path}"))];
     let expect_file = Expectations { content_sha256: Some(Sha256::digest(file).into()), ..Expectations::default() };
     match random.below(6) {
