@@ -59,7 +59,7 @@ impl Context<'_> {
         let mut endpoint = Endpoint::tcp(check.address);
         if check.tls {
             let Some(client) = self.shared.tls_clients.client(&check.name) else {
-                return self.report_outcome(&check, CheckOutcome::ConnectFailed);
+                return self.finish_check(&check, CheckOutcome::ConnectFailed);
             };
             endpoint.tls = Some(client);
         }
@@ -128,10 +128,10 @@ impl Context<'_> {
             self.actions.close(id, how);
             self.node.clear_owner(id);
         }
-        self.report_outcome(&check, outcome);
+        self.finish_check(&check, outcome);
     }
 
-    fn report_outcome(&mut self, check: &Check, outcome: CheckOutcome) {
+    fn finish_check(&mut self, check: &Check, outcome: CheckOutcome) {
         if let Some(group) = self.group() {
             group.check_done(self.now, check.id, outcome);
             self.plan_checks(group);
