@@ -83,7 +83,7 @@ fn evicted(site: &Site) -> f64 {
 }
 
 #[test]
-fn idle_clients_make_room_for_who_waits() {
+fn idle_clients_make_room_for_a_waiting_one() {
     everywhere(4, require_room_is_made);
 }
 
@@ -114,12 +114,12 @@ fn a_client_that_requests_without_a_pause_leaves_after_a_turn() {
 
 /// Its response is released by the test, after other clients were served.
 #[test]
-fn who_waits_for_an_answer_is_not_idle() {
+fn a_client_that_waits_for_a_response_is_not_idle() {
     for driver in DRIVERS.iter().copied() {
         let origin = GatedOrigin::start();
         let proxy = start("proxy", driver, [2, 1], &[&format!("--upstream=http://{}", origin.address)]);
-        let mut active = Caller::new(proxy.address);
-        active.send(b"GET /whole/page HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut waiting = Caller::new(proxy.address);
+        waiting.send(b"GET /whole/page HTTP/1.1\r\nHost: a\r\n\r\n");
         origin.wait_for_requests(1);
         for spare_count in 1..=3 {
             let spare = Caller::new(proxy.address);
@@ -131,6 +131,6 @@ fn who_waits_for_an_answer_is_not_idle() {
             assert_eq!(evicted(&proxy), f64::from(spare_count), "{driver}");
         }
         origin.release(u64::MAX);
-        hear(&mut active, &content_of(1), driver);
+        hear(&mut waiting, &content_of(1), driver);
     }
 }
