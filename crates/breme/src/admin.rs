@@ -27,6 +27,8 @@ use breme_driver::{Clock, CounterReader, DriverHandle, DriverKind, DriverSetting
 pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
 pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
+#[cfg(test)]
+pub use metrics::{exposition_of, metric_names};
 use node::Attendant;
 use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;

@@ -77,6 +77,20 @@ pub enum Verdict {
     NoData,
 }
 
+impl Verdict {
+    /// Its name in reports and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Supported => "supported",
+            Self::Refuted => "refuted",
+            Self::PracticallyEqual => "practically-equal",
+            Self::Undecided { .. } => "undecided",
+            Self::NoData => "no-data",
+        }
+    }
+}
+
 /// Result of a hypothesis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HypothesisJudgement {

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::steps::{Outcome, cargo, root, step, target};
 
@@ -49,13 +49,13 @@ fn platform() -> Result<String, String> {
 }
 
 fn run_together(names: &[&str], programs: &Path, folder: &Path, seconds: u32) -> Outcome {
-    let mut running = Vec::new();
-    for name in names {
+    let mut running: Vec<(&str, Child)> = Vec::new();
+    let start = |name: &str| -> Result<Child, String> {
         let (corpus, artifacts) = (folder.join("corpus").join(name), folder.join("artifacts").join(name));
         for folder in [&corpus, &artifacts] {
             fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
-        let child = Command::new(programs.join(name))
+        Command::new(programs.join(name))
             .arg(&corpus)
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg(format!("-max_total_time={seconds}"))
@@ -64,8 +64,16 @@ fn run_together(names: &[&str], programs: &Path, folder: &Path, seconds: u32) ->
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("cannot start fuzz target {name}: {error}"))?;
-        running.push((name, child));
+            .map_err(|error| format!("cannot start fuzz target {name}: {error}"))
+    };
+    for name in names {
+        match start(name) {
+            Ok(child) => running.push((name, child)),
+            Err(error) => {
+                running.iter_mut().for_each(|(_, child)| drop(child.kill().and_then(|()| child.wait())));
+                return Err(error);
+            }
+        }
     }
     // All are waited for before any failure is reported, so that none is left running.
     let ended: Vec<_> = running.into_iter().map(|(name, child)| (name, child.wait_with_output())).collect();

@@ -306,6 +306,29 @@ pub fn refusal_name(reason: RefusalReason) -> String {
     name
 }
 
+/// The exposition of these metrics, as text.
+#[cfg(test)]
+pub fn exposition_of(metrics: impl Collector) -> Result<String, fmt::Error> {
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(metrics));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// The names of its metrics, with the endings of their samples, as documentation gives them.
+#[cfg(test)]
+pub fn metric_names(exposition: &str) -> Vec<String> {
+    let families = exposition.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    families
+        .map(|(name, kind)| match kind {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_owned(),
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,13 @@ use crate::admin::{Families, Label};
 
 /// Of the response time.
 const QUANTILES: [f64; 2] = [0.5, 0.99];
-const VERDICTS: [&str; 5] = ["supported", "refuted", "practically-equal", "undecided", "no-data"];
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Supported,
+    Verdict::Refuted,
+    Verdict::PracticallyEqual,
+    Verdict::Undecided { more_blocks: None },
+    Verdict::NoData,
+];
 const OUTCOMES: [&str; 3] = ["counted", "invalid", "failed"];
 
 /// The current run. Clones share it.
@@ -120,7 +126,7 @@ impl Follower {
 
     fn judge(&self) {
         let judged = judge_hypotheses(&self.question, &self.records);
-        let verdicts = judged.into_iter().map(|hypothesis| (hypothesis.says, verdict(hypothesis.verdict)));
+        let verdicts = judged.into_iter().map(|hypothesis| (hypothesis.says, hypothesis.verdict.name()));
         self.status.lock().verdicts = verdicts.collect();
     }
 }
@@ -141,16 +147,6 @@ fn figures(record: &TrialRecord, workload: &str) -> Figures {
         cpu_s: value(Quantity::CpuPerRequest),
         quantiles_s: QUANTILES
             .map(|quantile| value(Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Quantile(quantile) })),
-    }
-}
-
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Supported => VERDICTS[0],
-        Verdict::Refuted => VERDICTS[1],
-        Verdict::PracticallyEqual => VERDICTS[2],
-        Verdict::Undecided { .. } => VERDICTS[3],
-        Verdict::NoData => VERDICTS[4],
     }
 }
 
@@ -176,8 +172,10 @@ impl Collector for RunStatus {
         families.counters("run_trials", "Finished trials, by outcome.", outcomes)?;
         trials(&mut families, &state)?;
         let verdicts = state.verdicts.iter().flat_map(|(says, verdict)| {
-            VERDICTS
-                .map(|one| ([("hypothesis", says.clone()), ("verdict", one.to_owned())], u64::from(one == *verdict)))
+            VERDICTS.map(|one| {
+                let labels = [("hypothesis", says.clone()), ("verdict", one.name().to_owned())];
+                (labels, u64::from(one.name() == *verdict))
+            })
         });
         let help = "Whether this is the verdict on a hypothesis after the finished blocks: 1, or 0.";
         families.gauges("run_verdict", help, verdicts)
@@ -211,22 +209,20 @@ fn labels((levels, workload): &(String, String)) -> [Label; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::{exposition_of, metric_names};
 
     #[test]
     fn documentation_names_each_metric() {
-        let mut registry = prometheus_client::registry::Registry::default();
-        registry.register_collector(Box::new(RunStatus::default()));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let documentation = include_str!("../../../../docs/EXPERIMENTS.md");
-        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
-            let (name, kind) = line.split_once(' ').unwrap();
-            let ending = match kind {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
-            };
-            assert!(documentation.contains(&format!("`breme_{name}{ending}`")), "{name}{ending}");
+        for name in metric_names(&exposition_of(RunStatus::default()).unwrap()) {
+            assert!(documentation.contains(&format!("`breme_{name}`")), "{name}");
+        }
+    }
+
+    #[test]
+    fn verdicts_have_the_names_of_reports() {
+        for verdict in VERDICTS {
+            assert_eq!(serde_json::to_value(verdict).unwrap()["verdict"], verdict.name());
         }
     }
 }
