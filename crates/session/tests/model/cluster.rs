@@ -290,7 +290,7 @@ impl State {
                 self.call(node, Input::ForwardEnded { request, result });
             }
             Message::HandOverRequested(node, from, call, question) => {
-                self.call(node, Input::HandOverRequested { from, call, question })
+                self.call(node, Input::HandOverRequested { from, call, question });
             }
             Message::Answered(node, call, answer) => {
                 self.has_changed_owner |= matches!(answer, HandOverAnswer::Given { .. });
