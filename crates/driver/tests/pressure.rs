@@ -54,9 +54,10 @@ fn endless(threads: usize) -> DriverSettings {
 
 #[test]
 fn waiting_connection_replaces_evicted() {
-    let (running, address) = serve(DriverKind::Threads, &endless(2), || yielding(|_| true));
-    let mut holding = served(address, 2);
-    let mut newcomers = served(address, 2);
+    // With a second thread, the second newcomer might replace the first.
+    let (running, address) = serve(DriverKind::Threads, &endless(1), || yielding(|_| true));
+    let mut holding = served(address, 1);
+    let mut newcomers = served(address, 1);
     // An orderly close, without data.
     holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
     newcomers.iter_mut().for_each(|client| exchange(client, b"again"));
