@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
@@ -54,10 +55,14 @@ fn endless(threads: usize) -> DriverSettings {
 
 #[test]
 fn waiting_connection_replaces_evicted() {
-    // With a second thread, the second newcomer might replace the first.
-    let (running, address) = serve(DriverKind::Threads, &endless(1), || yielding(|_| true));
-    let mut holding = served(address, 1);
-    let mut newcomers = served(address, 1);
+    // Each thread yields once: the second newcomer must not replace the first.
+    let yielding_once = || {
+        let is_first = Cell::new(true);
+        yielding(move |_| is_first.replace(false))
+    };
+    let (running, address) = serve(DriverKind::Threads, &endless(2), yielding_once);
+    let mut holding = served(address, 2);
+    let mut newcomers = served(address, 2);
     // An orderly close, without data.
     holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
     newcomers.iter_mut().for_each(|client| exchange(client, b"again"));
