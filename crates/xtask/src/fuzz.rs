@@ -49,25 +49,9 @@ fn platform() -> Result<String, String> {
 }
 
 fn run_together(names: &[&str], programs: &Path, folder: &Path, seconds: u32) -> Outcome {
-    let mut running: Vec<(&str, Child)> = Vec::new();
-    let start = |name: &str| -> Result<Child, String> {
-        let (corpus, artifacts) = (folder.join("corpus").join(name), folder.join("artifacts").join(name));
-        for folder in [&corpus, &artifacts] {
-            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        }
-        Command::new(programs.join(name))
-            .arg(&corpus)
-            .arg(format!("-artifact_prefix={}/", artifacts.display()))
-            .arg(format!("-max_total_time={seconds}"))
-            .args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1", "-verbosity=0"])
-            .current_dir(root())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("cannot start fuzz target {name}: {error}"))
-    };
+    let mut running = Vec::new();
     for name in names {
-        match start(name) {
+        match start(name, programs, folder, seconds) {
             Ok(child) => running.push((name, child)),
             Err(error) => {
                 running.iter_mut().for_each(|(_, child)| drop(child.kill().and_then(|()| child.wait())));
@@ -91,6 +75,23 @@ fn run_together(names: &[&str], programs: &Path, folder: &Path, seconds: u32) ->
             }
         }
     })
+}
+
+fn start(name: &str, programs: &Path, folder: &Path, seconds: u32) -> Result<Child, String> {
+    let (corpus, artifacts) = (folder.join("corpus").join(name), folder.join("artifacts").join(name));
+    for folder in [&corpus, &artifacts] {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    Command::new(programs.join(name))
+        .arg(&corpus)
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg(format!("-max_total_time={seconds}"))
+        .args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1", "-verbosity=0"])
+        .current_dir(root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start fuzz target {name}: {error}"))
 }
 
 fn executed(text: &str) -> Option<u64> {
