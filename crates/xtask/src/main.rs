@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `cargo xtask demo` | builds what it needs and runs an experiment with `breme site` and nginx |
 //! | `cargo xtask test` | installs the packages that the tests need, then runs `check` |
-//! | `cargo xtask check` | checks format, width of prose, crate dependencies and documentation, runs lints, all tests and the fuzz targets; installs nothing |
-//! | `cargo xtask arrows`, `width`, `fuzz [SECONDS]` | one of these checks |
+//! | `cargo xtask check` | checks format, width of prose, crate dependencies and documentation, runs lints, all tests and the fuzz targets, counts instructions; installs nothing |
+//! | `cargo xtask arrows`, `width`, `fuzz [SECONDS]`, `instructions` | one of these checks |
 //! | `cargo xtask bench [NAME…] [FLAG…]` | runs experiments of `studies/peers` and prints the results |
 //! | `cargo xtask peers` | runs all of them and writes `docs/PEERS.md`; with names or flags it prints the reports |
 //! | `cargo xtask dist [ARCH…]` | builds what users install: static binaries, packages, checksums |
@@ -15,6 +15,7 @@ mod arrows;
 mod dist;
 mod fuzz;
 mod go;
+mod instructions;
 mod npm;
 mod packages;
 mod peers;
@@ -31,12 +32,13 @@ Usage: cargo xtask COMMAND
 
 Commands:
   demo            Build and run an example experiment with breme site and nginx
-  check           Check format, width of prose, crate dependencies and documentation, run lints, all tests and the
-                  fuzz targets
+  check           Check format, width of prose, crate dependencies, documentation and costs in instructions, run lints,
+                  all tests and the fuzz targets
   test            Install the packages that the tests need, then run `check`
   arrows          Check the dependencies between crates
   width           Check that comments and documents have at most 120 columns
   fuzz [SECONDS]  Build the fuzz targets and run each, for a minute by default
+  instructions    Count the instructions of a request on the hot paths and compare them with their bounds
   packages        Install the packages that tests, benchmarks and studies need
   dist [ARCH…]    Build what users install into target/packages: static binaries, packages, checksums
   bench [NAME…]   Run experiments of studies/peers and print the results; flags are those of `breme run`
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         "arrows" => arrows::check(),
         "width" => width::check(),
         "fuzz" => fuzz::run(rest),
+        "instructions" => instructions::check(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -95,6 +98,7 @@ fn check() -> Outcome {
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     step("documentation", documentation())?;
     fuzz::run(&[])?;
+    instructions::check()?;
     tests_run::run()
 }
 

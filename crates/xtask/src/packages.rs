@@ -32,7 +32,7 @@ pub(crate) const PEERS: &[Package] = &[
 ];
 
 /// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, Node.js for the cache
-/// suite, a database of the wiki, Prometheus for the metrics, and the stylesheet processor.
+/// suite, a database of the wiki, Prometheus for the metrics, the stylesheet processor, and a counter of instructions.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
@@ -41,6 +41,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "postgresql", has: "pg_createcluster", service: Some("postgresql") },
     Package { name: "prometheus", has: "prometheus", service: Some("prometheus") },
     Package { name: "xsltproc", has: "xsltproc", service: None },
+    Package { name: "valgrind", has: "valgrind", service: None },
 ];
 
 /// Needed only by the published comparison.
