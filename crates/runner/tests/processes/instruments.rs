@@ -173,8 +173,8 @@ fn a_generator_that_has_ended_keeps_its_time() {
 #[derive(Clone, Copy, PartialEq)]
 enum Failing {
     Never,
-    /// With an error status, on the first request.
-    AtFirst,
+    /// With an error status, as long as the count is 0.
+    AtZero,
     /// No response from the second request on.
     Later,
 }
@@ -192,8 +192,8 @@ fn counting_server(count: Arc<AtomicU64>, failing: Failing) -> String {
                 // Held open without a response.
                 std::thread::park();
             }
-            let status = if failing == Failing::AtFirst && number == 0 { 500 } else { 200 };
             let count = count.load(Ordering::Relaxed);
+            let status = if failing == Failing::AtZero && count == 0 { 500 } else { 200 };
             let content = format!("# TYPE requests counter\nrequests_total{{a=\"b\"}} {count}\nopen 3\n# EOF\n");
             let _ = write!(
                 stream,
@@ -224,9 +224,11 @@ fn a_subjects_own_counters_are_read_exactly() {
 #[test]
 fn counters_without_a_first_value_have_only_a_fault() {
     let bench = Bench::new();
-    let url = counting_server(Arc::default(), Failing::AtFirst);
+    let count = Arc::new(AtomicU64::new(0));
+    let url = counting_server(Arc::clone(&count), Failing::AtZero);
     bench.instruments.watch_subject("specimen", None, Some(&url)).unwrap();
     bench.instruments.begin(1, FINE);
+    count.store(1, Ordering::Relaxed);
     // Samples within the trial succeed, but too late.
     let path = bench.folder.path().join("instruments.csv");
     until(|| std::fs::read_to_string(&path).unwrap().contains(",metric,specimen"));
