@@ -19,13 +19,16 @@ pub struct FigurePattern {
     regex: Regex,
     /// The factor that converts the number to the base unit; none: the second group is the unit.
     factor: Option<f64>,
+    /// Whether the prefixes of printed units are powers of 1024: `KB` is 1024 bytes.
+    is_binary: bool,
     /// The value if the pattern does not match.
     otherwise: Option<f64>,
 }
 
 impl PartialEq for FigurePattern {
     fn eq(&self, other: &Self) -> bool {
-        let key = |pattern: &Self| (pattern.regex.as_str().to_owned(), pattern.factor, pattern.otherwise);
+        let key =
+            |pattern: &Self| (pattern.regex.as_str().to_owned(), pattern.factor, pattern.is_binary, pattern.otherwise);
         key(self) == key(other)
     }
 }
@@ -63,6 +66,11 @@ impl fmt::Display for FigureFault {
             Self::NotANumber { quantity, text } => {
                 write!(formatter, "measures.{quantity}: {text:?} is not a number; the first group must be one")
             }
+            Self::NotAUnit { quantity, text } if text.starts_with("KB") => write!(
+                formatter,
+                "measures.{quantity}: {text:?} is not a unit of this measure; add binary = true if KB, MB and GB are \
+                 powers of 1024 in this output, as wrk prints them"
+            ),
             Self::NotAUnit { quantity, text } => write!(
                 formatter,
                 "measures.{quantity}: {text:?} is not a unit of this measure; the second group must be one, such as ms"
@@ -116,7 +124,13 @@ impl FigurePattern {
                 }
             },
         };
-        Ok(Self { regex, factor, otherwise })
+        Ok(Self { regex, factor, is_binary: false, otherwise })
+    }
+
+    /// Reads the prefixes of printed units as powers of 1024, as wrk, h2load and ab mean them.
+    #[must_use]
+    pub fn with_binary_prefixes(self, is_binary: bool) -> Self {
+        Self { is_binary, ..self }
     }
 
     /// The value in the base unit. Of several matches, the last counts, since totals are printed at the end.
@@ -137,8 +151,20 @@ impl FigurePattern {
         let not_a_number = || FigureFault::NotANumber { quantity: quantity.to_string(), text: text.to_owned() };
         let number = number.ok_or_else(not_a_number)?;
         let not_a_unit = || FigureFault::NotAUnit { quantity: quantity.to_string(), text: group(2).to_owned() };
-        let factor = self.factor.or_else(|| factor_of(group(2), quantity.unit())).ok_or_else(not_a_unit)?;
+        let factor = self.factor.or_else(|| self.printed_factor(group(2), quantity.unit())).ok_or_else(not_a_unit)?;
         Ok(number * factor)
+    }
+
+    fn printed_factor(&self, unit: &str, base: Unit) -> Option<f64> {
+        let binary = || {
+            let (prefix, rest) = unit.split_at_checked(1)?;
+            let has_prefix = matches!(prefix, "k" | "K" | "M" | "G") && rest.starts_with('B');
+            has_prefix.then(|| format!("{}i{rest}", prefix.to_uppercase()))
+        };
+        match binary().filter(|_| self.is_binary) {
+            Some(unit) => factor_of(&unit, base),
+            None => factor_of(unit, base),
+        }
     }
 }
 
@@ -211,6 +237,14 @@ mod tests {
         let mean = read(MEAN, r"Latency\s+([\d.]+)(\w+)", None, wrk).unwrap();
         assert!((mean - 812.5e-6).abs() < 1e-12);
         assert_eq!(read(Quantity::ByteRate, r"Transfer/sec:\s+([\d.]+)(\w+)", None, wrk), Ok(50.62e6));
+        let binary = |unit: &str| {
+            let pattern = FigurePattern::new(&Quantity::ByteRate, r"([\d.]+)(\S+)", None, None).unwrap();
+            let patterns = vec![pattern.with_binary_prefixes(true)];
+            Figure { quantity: Quantity::ByteRate, patterns }.read(&format!("2.5{unit}"))
+        };
+        let of_wrk = ["B", "KB", "MB", "GB"].map(binary);
+        assert_eq!(of_wrk, [Ok(2.5), Ok(2_560.0), Ok(2_621_440.0), Ok(2_684_354_560.0)]);
+        assert_eq!((binary("kB/s"), binary("KiB")), (Ok(2_560.0), Ok(2_560.0)));
         let jmeter = "summary +    900 in 00:00:09 =  100.0/s Avg:    61 Err:     0 (0.00%)\n\
                       summary =   1000 in 00:00:10 =   98.9/s Avg:    60 Err:     5 (0.50%)\n";
         let rate = read(Quantity::Rate, r"^summary [+=] .* =\s+([\d.]+)(/s)", None, jmeter);
@@ -236,6 +270,8 @@ mod tests {
         );
         assert!(fault(r"mean (\S+) (\w+)", "mean none ms").contains("\"none\" is not a number"));
         assert!(fault(r"mean (\S+) (\w+)", "mean 5 MB").contains("\"MB\" is not a unit"));
+        let fault = read(Quantity::ByteRate, r"(\d+)(\w+)", None, "5KB").unwrap_err().to_string();
+        assert!(fault.contains("\"KB\" is not a unit") && fault.contains("add binary = true"), "{fault}");
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn wrk_prints_its_units() {
     let measures = r#"
 rate = { pattern = 'Requests/sec:\s+([\d.]+)' }
 mean = { pattern = 'Latency\s+([\d.]+)(\w+)' }
-bytes = { pattern = 'Transfer/sec:\s+([\d.]+)(\w+)' }
+bytes = { pattern = 'Transfer/sec:\s+([\d.]+)(\w+)', binary = true }
 count = { pattern = '(\d+) requests in' }
 failed = { pattern = 'Non-2xx or 3xx responses: (\d+)', otherwise = 0 }
 "#;

@@ -354,6 +354,8 @@ pub struct FigurePattern {
     pub(crate) pattern: At<String>,
     /// Unit of the number: `ms`, `/s`, `%`, `kB/s` [default: a plain number, or a number per second].
     pub(crate) unit: Option<At<String>>,
+    /// Whether KB, MB and GB in the second group are powers of 1024, as wrk, h2load and ab mean them [default: false].
+    pub(crate) binary: Option<bool>,
     /// The value if the pattern does not match [default: the trial fails].
     pub(crate) otherwise: Option<Number>,
 }

@@ -163,7 +163,7 @@ impl Resolver<'_, '_> {
         let otherwise = file.otherwise.map(|otherwise| otherwise.0);
         let made = FigurePattern::new(quantity, &file.pattern.value, unit.map(|unit| unit.value.as_str()), otherwise);
         match made {
-            Ok(pattern) => Some(pattern),
+            Ok(pattern) => Some(pattern.with_binary_prefixes(file.binary.unwrap_or(false))),
             Err(PatternFault::Pattern(problem)) => {
                 self.collector.note(&file.pattern.span, problem);
                 None
