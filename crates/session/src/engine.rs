@@ -5,7 +5,7 @@
 //! | read | [`EngineRequest::Read`] | a value that the register had; perhaps not the newest |
 //! | compare and set | [`EngineRequest::CompareAndSet`] | takes effect only if the register's sequence is `expected`; `Committed` after that is durable; all changes of a register have one order, and each has a greater sequence than the one before |
 //! | watch | `Input::Watched` | nothing: changes may arrive late, several times, or not at all |
-//! | time to live | [`EngineRequest::CompareAndSet::time_to_live`] | the value expires after that time at the earliest; the register is then absent |
+//! | time to live | [`EngineRequest::CompareAndSet::time_to_live`] | the value expires after that time at the earliest, better not much later; the register is then absent |
 //!
 //! An absent register has the sequence 0, so `expected` 0 means "must be absent". A compare-and-set that got no
 //! response may take effect later, but not later than `Settings::tombstone`.

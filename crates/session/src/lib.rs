@@ -59,7 +59,7 @@
 //!
 //! Assumed: clocks that differ in speed by at most [`Settings::clock_drift`] (not with `Confirmed`); an engine that
 //! keeps what it has committed, and executes no compare-and-set later than [`Settings::tombstone`] after it was sent.
-//! The wall clock is used for expiry only.
+//! The wall clock decides only whether a session is too old ([`Settings::absolute`]).
 
 mod codec;
 mod engine;

@@ -75,9 +75,10 @@ pub struct Settings {
     pub nodes_max: usize,
     /// How many times a request may be forwarded. The last node takes the session over.
     pub hops_max: u8,
-    /// A session unused for this time expires.
+    /// A session unused for this time expires. If its owner has died, the engine ends it: later, by up to this time and a
+    /// minute.
     pub idle: Duration,
-    /// A session of this age expires.
+    /// A session of this age expires, by the calendar.
     pub absolute: Duration,
     pub body_max: usize,
     /// How long the record of an ended session is kept. A compare-and-set without a response never takes effect after
@@ -157,9 +158,9 @@ impl Settings {
         self.lease + 2 * self.clock_drift.of(self.lease)
     }
 
-    /// After this time the engine may delete the record of an unused session.
-    pub(crate) fn record_lifetime(&self) -> Duration {
-        2 * self.idle + self.lease + self.tombstone
+    /// After this time the engine deletes the record of a session that is not used.
+    pub(crate) fn record_lifetime(&self, idle: Duration) -> Duration {
+        2 * idle + self.lease + self.tombstone
     }
 
     pub(crate) fn pause(&self, tries: u32) -> Duration {

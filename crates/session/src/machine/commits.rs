@@ -1,5 +1,6 @@
 //! Commits: one compare-and-set at a time for each session, repeated until its outcome is known.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
@@ -114,15 +115,18 @@ impl Machine {
 
     fn start_commit(&mut self, at: Moment, key: SessionKey, kind: Kind) {
         let operation = self.operation();
-        let lifetime = match kind {
-            Kind::End | Kind::Rotate => self.settings.tombstone,
-            Kind::Save | Kind::HandOver { .. } | Kind::Free => self.settings.record_lifetime(),
-        };
-        let give_up = at.now + self.settings.tombstone;
+        let settings = Arc::clone(&self.settings);
+        let give_up = at.now + settings.tombstone;
         let Some(tenure) = self.tenure_mut(key) else { return };
+        let lifetime = match kind {
+            Kind::End | Kind::Rotate => settings.tombstone,
+            Kind::Save | Kind::HandOver { .. } => settings.record_lifetime(tenure.record.idle),
+            // Without an owner, only the engine ends it when it is not used. Its outcome may have to be looked up.
+            Kind::Free => tenure.expires().since(at.now).max(settings.tombstone),
+        };
         let mut record = SessionRecord { body: tenure.body.clone(), ..tenure.record.clone() };
         record.advance(operation);
-        record.accessed = tenure.used.wall.max(record.accessed);
+        record.accessed = tenure.used.wall;
         match kind {
             Kind::Save => {}
             Kind::HandOver { to, .. } => {
@@ -137,6 +141,7 @@ impl Machine {
         let (covers, earlier) = (tenure.change, tenure.commits_sent);
         tenure.commits_sent += 1;
         tenure.wants_commit = false;
+        tenure.note_commit(at.now);
         let stage = Stage::Pausing { until: at.now };
         tenure.commit = Some(Box::new(Commit {
             kind,
@@ -171,7 +176,7 @@ impl Machine {
     }
 
     fn pause_commit(&mut self, at: Moment, key: SessionKey) {
-        let settings = std::sync::Arc::clone(&self.settings);
+        let settings = Arc::clone(&self.settings);
         let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_mut()) else { return };
         commit.tries += 1;
         commit.stage = Stage::Pausing { until: at.now + settings.pause(commit.tries) };
@@ -186,7 +191,11 @@ impl Machine {
     /// Handles a deadline of a session that this node serves.
     pub(crate) fn ring_tenure(&mut self, at: Moment, key: SessionKey) {
         self.look_at_hand_over(at, key);
-        let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_ref()) else { return };
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        if !tenure.is_idle() {
+            tenure.touch_if_due(at);
+        }
+        let Some(commit) = &tenure.commit else { return };
         if commit.until() > at.now {
             return;
         }

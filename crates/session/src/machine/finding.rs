@@ -122,7 +122,8 @@ impl Machine {
         }
     }
 
-    /// The session has no owner: this node claims it, unless it has expired or the node drains.
+    /// The session has no owner: this node claims it, unless it has expired or the node drains. That it was not used for
+    /// too long, only the engine knows, by the lifetime of its record: calendars of nodes may be wrong by hours.
     fn take_up(&mut self, at: Moment, key: SessionKey, sequence: Sequence, record: SessionRecord) {
         if record.has_expired(at.wall) {
             self.bury(at, key, sequence, &record);
@@ -141,7 +142,7 @@ impl Machine {
         record.state = SessionState::Owned(me);
         record.epoch += 1;
         record.advance(self.operation());
-        let (value, lifetime) = (record.encode(&key), self.settings.record_lifetime());
+        let (value, lifetime) = (record.encode(&key), self.settings.record_lifetime(record.idle));
         let (ticket, until) = self.request_write(at, key, expected, value, lifetime);
         self.set_phase(key, Phase::Claiming { ticket, until, record: Box::new(record) });
     }

@@ -190,7 +190,7 @@ impl Machine {
         let Some(tenure) = self.tenure_mut(key) else { return };
         let change = if has_written { tenure.change } else { snapshot.change };
         let is_committed = !has_written && change <= tenure.committed;
-        tenure.wants_commit |= tenure.must_touch() && tenure.sequence != Sequence::ABSENT;
+        tenure.touch_if_due(at);
         // A new session without changes shows nothing.
         let is_empty = is_committed && tenure.sequence == Sequence::ABSENT;
         if is_memory || is_empty {

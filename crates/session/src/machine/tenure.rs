@@ -33,6 +33,8 @@ pub(crate) struct Tenure {
     /// A commit is needed though nothing has changed: to confirm a read, or to store the time of use.
     pub(crate) wants_commit: bool,
     pub(crate) used: Moment,
+    /// When the record must be written again if the session is in use, so that the engine keeps it.
+    touch_at: Instant,
     /// When it expires by age.
     pub(crate) absolute_end: Instant,
     /// The session that this one replaces; no client knows it yet.
@@ -84,7 +86,6 @@ impl Tenure {
         at: Moment,
         release_delay: Duration,
     ) -> Self {
-        let age = Duration::from_millis(at.wall.0.saturating_sub(record.created.0));
         Self {
             number,
             sequence,
@@ -98,7 +99,9 @@ impl Tenure {
             leaving: None,
             wants_commit: false,
             used: at,
-            absolute_end: at.now + record.absolute.saturating_sub(age),
+            // The record has just been written: by a claim, or by the former owner.
+            touch_at: at.now + touch_interval(&record),
+            absolute_end: at.now + record.absolute.saturating_sub(record.age(at.wall)),
             successor_of: None,
             release_delay,
             record,
@@ -186,10 +189,22 @@ impl Tenure {
         }
     }
 
-    /// Whether the time of use in the record is old enough to be written again.
-    pub(crate) fn must_touch(&self) -> bool {
-        let behind = Duration::from_millis(self.used.wall.0.saturating_sub(self.record.accessed.0));
-        behind >= self.record.idle / 10
+    /// When the record must be written again; never if nothing is stored, or a commit under way does it.
+    fn touch_due(&self) -> Instant {
+        let is_due_later = self.sequence == Sequence::ABSENT || self.commit.is_some();
+        if is_due_later { Instant::FAR } else { self.touch_at }
+    }
+
+    /// Keeps the record of a session that is in use: at the end of a request, and while a long one runs.
+    pub(crate) fn touch_if_due(&mut self, at: Moment) {
+        if at.now >= self.touch_due() {
+            self.used = at;
+            self.wants_commit = true;
+        }
+    }
+
+    pub(crate) fn note_commit(&mut self, now: Instant) {
+        self.touch_at = now + touch_interval(&self.record);
     }
 
     /// When the session must be advanced next if nothing else happens.
@@ -200,6 +215,11 @@ impl Tenure {
             _ => Instant::FAR,
         };
         let expiry = if self.leaving.is_none() { self.expires() } else { Instant::FAR };
-        commit.min(leaving).min(expiry)
+        let touch = if self.is_idle() { Instant::FAR } else { self.touch_due() };
+        commit.min(leaving).min(expiry).min(touch)
     }
+}
+
+fn touch_interval(record: &SessionRecord) -> Duration {
+    record.idle / 10
 }

@@ -11,12 +11,16 @@ use bytes::Bytes;
 
 pub const KEY: SessionKey = SessionKey::from_bytes([1; 16]);
 pub const NEW: SessionKey = SessionKey::from_bytes([2; 16]);
+/// Where calendars begin.
+const CALENDAR: UnixMillis = UnixMillis(1_800_000_000_000);
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 pub struct Lab {
     pub engine: Registers,
     pub nodes: Vec<Machine>,
     pub now: Instant,
+    /// What the calendars of all nodes showed when the clock began.
+    calendar: UnixMillis,
     pub is_engine_away: bool,
     /// Nodes that do nothing.
     pub stopped: Vec<usize>,
@@ -49,6 +53,7 @@ impl Lab {
             engine: Registers::default(),
             nodes: (0..nodes).map(machine).collect(),
             now: Instant::from_nanos(1),
+            calendar: CALENDAR,
             is_engine_away: false,
             stopped: Vec::new(),
             commits: 0,
@@ -62,7 +67,12 @@ impl Lab {
     }
 
     pub fn moment(&self) -> Moment {
-        Moment { now: self.now, wall: UnixMillis(1_000_000 + self.now.as_nanos() / 1_000_000) }
+        Moment { now: self.now, wall: UnixMillis(self.calendar.0 + self.now.as_nanos() / 1_000_000) }
+    }
+
+    /// Sets all calendars, to so many hours after the right time.
+    pub fn set_calendars(&mut self, hours_ahead: i64) {
+        self.calendar = UnixMillis(CALENDAR.0.saturating_add_signed(hours_ahead * 3_600_000));
     }
 
     pub fn input(&mut self, node: usize, input: Input) {

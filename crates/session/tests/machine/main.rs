@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+mod calendars;
 mod lab;
+mod long_requests;
 
 use std::time::Duration;
 
