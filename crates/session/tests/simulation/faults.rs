@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use breme_base::Random;
 use breme_session::Input;
 
 use crate::host::Host;
@@ -27,7 +28,12 @@ pub enum Fault {
     /// A node hands its sessions over, and continues.
     Drain(usize),
     Leave(usize),
+    /// The calendar of a node jumps, to so many hours ahead of the right time.
+    SetCalendar(usize, i64),
 }
+
+/// Limit of the hours by which a calendar is wrong.
+const CALENDAR_HOURS_MAX: i64 = 30;
 
 impl World {
     pub fn plan_faults(&mut self) {
@@ -54,6 +60,18 @@ impl World {
             };
             self.agenda.after(Duration::from_millis(at), Event::Fault(begin));
             self.agenda.after(Duration::from_millis(at + lasts), Event::Fault(end));
+        }
+    }
+
+    /// Calendars are wrong from the start, and jump. The protocol does not notice, so nothing else depends on them.
+    pub fn plan_calendars(&mut self, seed: u64) {
+        let mut random = Random::stream(seed, 3);
+        let end = self.scenario.duration.as_millis() as u64;
+        for _ in 0..random.between(0, 4) {
+            let node = random.below(self.hosts.len() as u64) as usize;
+            let hours = random.below(2 * CALENDAR_HOURS_MAX as u64 + 1) as i64 - CALENDAR_HOURS_MAX;
+            let at = if random.chance(0.3) { 0 } else { random.below(end) };
+            self.agenda.after(Duration::from_millis(at), Event::Fault(Fault::SetCalendar(node, hours)));
         }
     }
 
@@ -85,6 +103,7 @@ impl World {
             Fault::PowerLoss => self.engine.lose_power(),
             Fault::Drain(node) => self.input_now(node, Input::Drain),
             Fault::Leave(node) => self.input_now(node, Input::Leave),
+            Fault::SetCalendar(node, hours) => self.hosts[node].calendar_ahead_ms = hours * 3_600_000,
         }
     }
 

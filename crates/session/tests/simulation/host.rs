@@ -27,6 +27,8 @@ pub struct Host {
     /// The process's clock: its offset at the start, and its speed in parts per million.
     offset: Duration,
     speed: u64,
+    /// How far the calendar is ahead of the right time.
+    pub calendar_ahead_ms: i64,
 }
 
 pub struct Taken {
@@ -54,6 +56,7 @@ impl Host {
             offset: Duration::from_millis(random.below(100_000)),
             // Two clocks differ by at most 1 %.
             speed: random.between(995_000, 1_005_000),
+            calendar_ahead_ms: 0,
         }
     }
 
@@ -70,9 +73,10 @@ impl Host {
 
     pub fn moment(&self, now: Instant) -> Moment {
         let local = now.as_nanos() / 1_000 * self.speed / 1_000;
+        let right = 1_800_000_000_000 + now.as_nanos() / 1_000_000;
         Moment {
             now: Instant::from_nanos(local) + self.offset,
-            wall: UnixMillis(1_800_000_000_000 + now.as_nanos() / 1_000_000),
+            wall: UnixMillis(right.saturating_add_signed(self.calendar_ahead_ms)),
         }
     }
 

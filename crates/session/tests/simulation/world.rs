@@ -178,6 +178,7 @@ impl World {
             world.start(node);
         }
         world.plan_faults();
+        world.plan_calendars(seed);
         world.plan_clients();
         if world.scenario.bug == Some(Bug::CommitsBeforeSync) {
             world.agenda.after(Duration::ZERO, Event::Sync);
