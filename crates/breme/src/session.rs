@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `arguments` | the flags |
-//! | `engine`, `secrets` | the store of sessions; keys of cookies, and authentication among nodes |
+//! | `engine`, `secrets`, `peer_identity` | the store of sessions; keys of cookies, and authentication among nodes |
 //! | `host` | a node with its listeners and applications |
 //! | `cluster`, `supervised` | `--nodes`: several nodes and a director; a node that is one of its processes |
 //! | `metrics` | metrics at `--admin` |
@@ -13,6 +13,7 @@ mod cluster;
 mod engine;
 mod host;
 mod metrics;
+mod peer_identity;
 mod secrets;
 mod supervised;
 
@@ -25,6 +26,7 @@ use breme_driver::Clock;
 use engine::{EngineChoice, Opened};
 use host::{Ending, Host, Part};
 use metrics::SessionMetrics;
+use peer_identity::PeerIdentity;
 use prometheus_client::registry::Registry;
 use secrets::Secrets;
 use supervised::Supervisor;
@@ -49,7 +51,7 @@ fn carry_out(args: &Args) -> Result<(), Failure> {
     let runtime = runtime(ROLE, args.threads)?;
     let ended = match (args.nodes, &args.engine) {
         _ if args.supervised => runtime.block_on(supervised::serve(&args)),
-        (None, _) => runtime.block_on(async { serve_node(&args, Secrets::new(&args)?, None).await }),
+        (None, _) => runtime.block_on(serve_alone(&args)),
         (Some(count), EngineChoice::Embedded(_)) => runtime.block_on(cluster::serve_together(&args, count)),
         (Some(count), EngineChoice::Nats(_)) => {
             let configuration = configuration::print(&command(), &matches);
@@ -68,8 +70,20 @@ impl Args {
     }
 }
 
+/// Serves as a node that nothing supervises.
+async fn serve_alone(args: &Args) -> Result<(), Failure> {
+    let peer_identity = PeerIdentity::new(args)?;
+    let secrets = Secrets::new(args, peer_identity.as_ref())?;
+    serve_node(args, secrets, peer_identity, None).await
+}
+
 /// Serves as one node, possibly started by a supervisor.
-async fn serve_node(args: &Args, secrets: Secrets, supervisor: Option<Supervisor>) -> Result<(), Failure> {
+async fn serve_node(
+    args: &Args,
+    secrets: Secrets,
+    peer_identity: Option<PeerIdentity>,
+    supervisor: Option<Supervisor>,
+) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.places()?;
     let tls = Tls::of(ROLE, &args.tls, &places)?;
@@ -83,7 +97,7 @@ async fn serve_node(args: &Args, secrets: Secrets, supervisor: Option<Supervisor
     if supervisor.is_some() {
         Supervisor::introduce(host.node());
     }
-    let registry = registry(process, host::maintain(tls)?, vec![host.node().clone()]);
+    let registry = registry(process, host::maintain(tls, peer_identity)?, vec![host.node().clone()]);
     let admin_address = admin.as_ref().map(AdminListener::address);
     let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
     announce(admin_address, host.places());

@@ -34,7 +34,12 @@ impl IdentityFiles<'_> {
     pub fn identity(&self) -> Result<Identity, String> {
         let certificates = read(self.certificate_flag, self.certificate)?;
         let key = self.key.map(|key| read(self.key_flag, key)).transpose()?;
-        Identity::from_pem(&certificates, key.as_deref().unwrap_or(&certificates)).map_err(|error| self.locate(&error))
+        self.parse(&certificates, key.as_deref().unwrap_or(&certificates))
+    }
+
+    /// Parses their contents.
+    pub fn parse(&self, certificates: &[u8], key: &[u8]) -> Result<Identity, String> {
+        Identity::from_pem(certificates, key).map_err(|error| self.locate(&error))
     }
 
     fn locate(&self, error: &IdentityError) -> String {
@@ -47,10 +52,15 @@ impl IdentityFiles<'_> {
     /// Reads them and prints a warning about the certificate, if any.
     pub fn identity_with_warning(&self, command: &str) -> Result<Identity, String> {
         let identity = self.identity()?;
-        if let Some(problem) = self.problem(&identity) {
+        self.warn(command, &identity);
+        Ok(identity)
+    }
+
+    /// Prints a warning about the certificate, if it can be used, but peers will refuse it.
+    pub fn warn(&self, command: &str, identity: &Identity) {
+        if let Some(problem) = self.problem(identity) {
             eprintln!("breme {command}: warning: {problem}");
         }
-        Ok(identity)
     }
 
     /// A defect of a certificate that can be used nevertheless.

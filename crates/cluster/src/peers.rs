@@ -7,10 +7,13 @@
 mod connection;
 mod listener;
 mod message;
+mod reports;
 mod tls;
 
+use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use breme_session::{ForwardResult, HandOver, HandOverAnswer, NodeName};
@@ -24,6 +27,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use self::connection::Connector;
 pub use self::listener::{CONNECTIONS_MAX, serve};
 pub(crate) use self::listener::{Hops, RanOn};
+use self::reports::Reports;
 pub use self::tls::PeerTls;
 
 /// Minimum length of the secret of nodes on one machine.
@@ -58,6 +62,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 pub struct Peers {
     trust: Trust,
     client: Client<Connector, Full<Bytes>>,
+    reports: Arc<Reports>,
 }
 
 /// How nodes authenticate.
@@ -85,13 +90,17 @@ impl Peers {
         let mut value = HeaderValue::try_from(STANDARD.encode(secret))
             .map_err(|error| PeersError(format!("the nodes' secret cannot be sent: {error}")))?;
         value.set_sensitive(true);
-        Ok(Self { trust: Trust::Secret(value), client: client(Connector::plain()) })
+        Ok(Self::new(Trust::Secret(value), Connector::plain()))
     }
 
     /// Nodes on any machines, which authenticate with certificates.
     #[must_use]
     pub fn over_tls(tls: PeerTls) -> Self {
-        Self { client: client(Connector::tls(&tls)), trust: Trust::Tls(tls) }
+        Self::new(Trust::Tls(tls.clone()), Connector::tls(tls))
+    }
+
+    fn new(trust: Trust, connector: Connector) -> Self {
+        Self { trust, client: client(connector), reports: Arc::default() }
     }
 
     /// Rejects addresses to which sessions would be sent in plain text over a network.
@@ -168,12 +177,20 @@ impl Peers {
         if let Trust::Secret(secret) = &self.trust {
             request.headers_mut().insert(SECRET, secret.clone());
         }
-        let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
-            true => ForwardResult::Unreachable,
-            false => ForwardResult::Broken,
+        let response = self.client.request(request).await.map_err(|error| {
+            self.report_distrust(&format!("the node at {address}"), &error);
+            let is_unsent = error.is_connect() || tls::is_refusal(&error);
+            if is_unsent { ForwardResult::Unreachable } else { ForwardResult::Broken }
         })?;
         let is_refused = response.headers().get(MESSAGE) == Some(&STRANGER);
         if is_refused { Err(ForwardResult::Unreachable) } else { Ok(response) }
+    }
+
+    /// Prints why a connection to or from another node failed, if one of them does not trust the other.
+    fn report_distrust(&self, other: &str, error: &(dyn Error + 'static)) {
+        if let Some(text) = tls::describe_distrust(other, error) {
+            self.reports.report(&text);
+        }
     }
 }
 
@@ -217,4 +234,4 @@ impl fmt::Display for PeersError {
     }
 }
 
-impl std::error::Error for PeersError {}
+impl Error for PeersError {}

@@ -16,7 +16,7 @@ use super::metrics::Families;
 #[derive(Debug, Default)]
 pub struct Maintenance {
     pub reloads: ReloadStatus,
-    /// Each with its side: `clients` or `upstreams`.
+    /// Each with its side: `clients`, `upstreams`, or `nodes` of a session cluster.
     pub certificates: Vec<(&'static str, CertificateExpiry)>,
 }
 

@@ -94,7 +94,7 @@ pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Fail
     }
     drop(opened);
     let nodes = hosts.iter().map(|host| host.node().clone()).collect();
-    let registry = registry(process, maintain(tls)?, nodes);
+    let registry = registry(process, maintain(tls, None)?, nodes);
     let is_ending = end_signal(readiness.clone())?;
     let places: Vec<_> = hosts.iter().filter_map(Host::node_place).collect();
     let (stop_nodes, nodes_stop) = watch::channel(false);

@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::arguments::Args;
 use super::cluster::NodePlace;
 use super::engine::Opened;
+use super::peer_identity::PeerIdentity;
 use super::secrets::Secrets;
 use crate::admin::{Maintenance, Readiness, ReloadStatus};
 use crate::failure::Failure;
@@ -210,23 +211,37 @@ async fn watch(node: Node, readiness: Readiness) {
     }
 }
 
-/// Reports the certificate for clients, and reloads it on SIGHUP.
-pub(super) fn maintain(tls: Option<Tls>) -> Result<Maintenance, Failure> {
+/// Reports the certificates for clients and for other nodes, and reloads them on SIGHUP.
+pub(super) fn maintain(tls: Option<Tls>, peer_identity: Option<PeerIdentity>) -> Result<Maintenance, Failure> {
     let mut maintenance = Maintenance::default();
-    let Some(Tls { expiry, reloading, .. }) = tls else { return Ok(maintenance) };
-    maintenance.certificates.push(("clients", expiry));
-    if let Some(reloading) = reloading {
-        reload_on_hangup(reloading, maintenance.reloads.clone())?;
+    let mut for_clients = None;
+    if let Some(Tls { expiry, reloading, .. }) = tls {
+        maintenance.certificates.push(("clients", expiry));
+        for_clients = reloading;
+    }
+    if let Some(peer_identity) = &peer_identity {
+        maintenance.certificates.push(("nodes", peer_identity.expiry.clone()));
+    }
+    if for_clients.is_some() || peer_identity.is_some() {
+        reload_on_hangup(for_clients, peer_identity, maintenance.reloads.clone())?;
     }
     Ok(maintenance)
 }
 
-fn reload_on_hangup(reloading: Reloading, status: ReloadStatus) -> Result<(), Failure> {
+fn reload_on_hangup(
+    for_clients: Option<Reloading>,
+    for_nodes: Option<PeerIdentity>,
+    status: ReloadStatus,
+) -> Result<(), Failure> {
     let hangups = signal(SignalKind::hangup());
     let mut hangups = hangups.map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            status.record(reloading.reload());
+            let succeeded = [
+                for_clients.as_ref().is_none_or(Reloading::reload),
+                for_nodes.as_ref().is_none_or(PeerIdentity::reload),
+            ];
+            status.record(succeeded == [true; 2]);
         }
     });
     Ok(())

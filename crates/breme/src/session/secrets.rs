@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use breme_cluster::peers::{PeerTls, Peers};
+use breme_cluster::peers::Peers;
 use breme_session::{CookieKeys, SECRET_MIN};
 
 use super::arguments::Args;
 use super::engine::EngineChoice;
+use super::peer_identity::PeerIdentity;
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::serving::random_bits;
@@ -25,10 +26,11 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Those named by the flags.
-    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+    /// Those named by the flags; with the certificate for other nodes, if there is one.
+    pub(super) fn new(args: &Args, peer_identity: Option<&PeerIdentity>) -> Result<Self, Failure> {
         let keys = cookie_keys(args)?;
-        Ok(Self { peers: peers(args)?, keys })
+        let peers = peer_identity.map_or_else(|| peers_with_secret(args), |peer| Ok(Peers::over_tls(peer.tls.clone())));
+        Ok(Self { peers: peers?, keys })
     }
 }
 
@@ -79,14 +81,8 @@ pub(super) fn random_secret() -> Result<String, Failure> {
     Ok(format!("{:032x}{:032x}", random_bits()?, random_bits()?))
 }
 
-/// How this node authenticates others.
-fn peers(args: &Args) -> Result<Peers, Failure> {
-    if let (Some(certificate), Some(key), Some(authority)) = (&args.peer_cert, &args.peer_key, &args.peer_ca) {
-        let files = [("--peer-cert", certificate), ("--peer-key", key), ("--peer-ca", authority)];
-        let [certificate, key, authority] = files.map(|(flag, path)| read(flag, path));
-        let tls = PeerTls::from_pem(&certificate?, &key?, &authority?);
-        return tls.map(Peers::over_tls).map_err(|error| Failure::usage(error.to_string()));
-    }
+/// How this node authenticates others without certificates.
+fn peers_with_secret(args: &Args) -> Result<Peers, Failure> {
     let secret = match (&args.peer_secret_file, &args.engine) {
         (Some(path), _) => read("--peer-secret-file", path)?.trim_ascii().to_vec(),
         // There are no others.
@@ -100,7 +96,8 @@ fn peers(args: &Args) -> Result<Peers, Failure> {
     peers_of(&secret)
 }
 
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+/// Reads a file named by a flag.
+pub(super) fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     let fault = |error| Failure::usage(format!("{flag} {}: cannot be read: {error}", path.display()));
     read_bounded(path, FILE_BYTES_MAX).map_err(fault)
 }

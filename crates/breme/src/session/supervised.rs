@@ -65,7 +65,7 @@ pub(super) async fn serve(args: &Args) -> Result<(), Failure> {
     let mut lines = read_lines()?;
     let line = lines.recv().await.unwrap_or_default();
     let secrets = secrets_of(args, &line)?;
-    serve_node(args, secrets, Some(Supervisor(lines))).await
+    serve_node(args, secrets, None, Some(Supervisor(lines))).await
 }
 
 /// The lines of standard input, until it ends.

@@ -70,6 +70,7 @@ mod schedules;
 mod session;
 mod session_cluster;
 mod session_faults;
+mod session_trust;
 mod site;
 mod slow_clients;
 mod stale;

@@ -43,7 +43,7 @@ impl Authority {
         self.folder.path().join("authority.pem").display().to_string()
     }
 
-    fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Signed {
+    pub(crate) fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Signed {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
         change(&mut params);

@@ -10,7 +10,6 @@ use std::time::Duration;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -25,26 +24,30 @@ const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 /// Connects to the host and port of a URI.
 #[derive(Clone)]
-pub(super) struct Connector(Option<Arc<ClientConfig>>);
+pub(super) struct Connector(Option<PeerTls>);
 
 impl Connector {
     pub(super) const fn plain() -> Self {
         Self(None)
     }
 
-    pub(super) fn tls(tls: &PeerTls) -> Self {
-        Self(Some(Arc::clone(&tls.client)))
+    pub(super) const fn tls(tls: PeerTls) -> Self {
+        Self(Some(tls))
     }
 
     async fn connect(self, uri: Uri) -> io::Result<TokioIo<Stream>> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let host = uri.host().ok_or_else(|| invalid("no host"))?.trim_matches(['[', ']']);
         let port = uri.port_u16().ok_or_else(|| invalid("no port"))?;
+        let credentials = self.0.map(|tls| tls.current());
+        if let Some(credentials) = &credentials {
+            credentials.check_dates()?;
+        }
         let stream = TcpStream::connect((host, port)).await?;
         let _ = stream.set_nodelay(true); // it would only be slower
-        let Some(config) = self.0 else { return Ok(TokioIo::new(Stream(Box::new(stream)))) };
+        let Some(credentials) = credentials else { return Ok(TokioIo::new(Stream(Box::new(stream)))) };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| invalid("no name for a certificate"))?;
-        let stream = TlsConnector::from(config).connect(name, stream).await?;
+        let stream = TlsConnector::from(Arc::clone(&credentials.client)).connect(name, stream).await?;
         Ok(TokioIo::new(Stream(Box::new(stream))))
     }
 }

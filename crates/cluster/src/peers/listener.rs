@@ -1,6 +1,7 @@
 //! The server for other nodes.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,28 +50,30 @@ pub async fn serve(listener: TcpListener, node: Node, application: Router) {
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
         while connections.try_join_next().is_some() {}
         let (node, application) = (node.clone(), application.clone());
         connections.spawn(async move {
-            greet(stream, node, application).await;
+            greet(stream, peer, node, application).await;
             drop(place);
         });
     }
 }
 
-async fn greet(stream: TcpStream, node: Node, application: Router) {
+async fn greet(stream: TcpStream, peer: SocketAddr, node: Node, application: Router) {
     let _ = stream.set_nodelay(true); // it would only be slower
     match &node.peers().trust {
         Trust::Secret(_) => serve_connection(stream, node, application).await,
         Trust::Tls(tls) => {
-            let accept = TlsAcceptor::from(Arc::clone(&tls.server)).accept(stream);
+            let accept = TlsAcceptor::from(Arc::clone(&tls.current().server)).accept(stream);
             // A node without a valid certificate fails in the handshake.
-            if let Ok(Ok(stream)) = timeout(HANDSHAKE_TIME, accept).await {
-                serve_connection(stream, node, application).await;
+            match timeout(HANDSHAKE_TIME, accept).await {
+                Ok(Ok(stream)) => serve_connection(stream, node, application).await,
+                Ok(Err(error)) => node.peers().report_distrust(&format!("the node at {}", peer.ip()), &error),
+                Err(_) => {}
             }
         }
     }

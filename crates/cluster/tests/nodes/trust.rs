@@ -1,5 +1,6 @@
 //! Authentication of nodes.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,19 +31,24 @@ impl Authority {
     }
 
     /// A node with a certificate of this authority, which trusts `other`.
-    fn node(&self, years: std::ops::Range<i32>, other: &Self) -> Peers {
+    fn node(&self, years: Range<i32>, other: &Self) -> Peers {
+        Peers::over_tls(self.tls(years, other))
+    }
+
+    fn tls(&self, years: Range<i32>, other: &Self) -> PeerTls {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let tls = PeerTls::from_pem(certificate.pem().as_bytes(), key.serialize_pem().as_bytes(), other.pem.as_bytes());
-        Peers::over_tls(tls.unwrap())
+        PeerTls::from_pem(certificate.pem().as_bytes(), key.serialize_pem().as_bytes(), other.pem.as_bytes()).unwrap()
     }
 }
 
-const VALID: std::ops::Range<i32> = 2000..4000;
+const VALID: Range<i32> = 2000..4000;
+const EXPIRED: Range<i32> = 2000..2001;
+const NOT_YET_VALID: Range<i32> = 3000..3001;
 
 #[tokio::test]
 async fn sessions_and_requests_go_over_tls() {
@@ -68,7 +74,7 @@ async fn strangers_get_nothing() {
     let secret = |secret: &str| Peers::on_this_machine(secret.as_bytes()).unwrap();
     let strangers: [[Peers; 2]; 4] = [
         [ours.node(VALID, &ours), theirs.node(VALID, &ours)],
-        [ours.node(VALID, &ours), ours.node(2000..2001, &ours)],
+        [ours.node(VALID, &ours), ours.node(EXPIRED, &ours)],
         [theirs.node(VALID, &ours), ours.node(VALID, &ours)],
         [secret("the nodes' secret"), secret("another secret of nodes")],
     ];
@@ -87,6 +93,47 @@ async fn strangers_get_nothing() {
             let response = client.send(stranger.address, "append/2").await.unwrap();
             assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(tokens(&client.send(owner.address, "read").await.unwrap().body), [1]);
+        }
+    }
+}
+
+/// Nodes that do not trust each other serve what they own; what needs both gets a 503, until the certificate is replaced.
+#[tokio::test]
+async fn a_certificate_is_replaced_while_its_node_runs() {
+    let authority = Authority::new();
+    for (years, invalid) in [(EXPIRED, 0), (EXPIRED, 1), (NOT_YET_VALID, 0), (NOT_YET_VALID, 1)] {
+        for route in [Route::Pull, Route::Forward { pull_after: None }] {
+            let folder = tempfile::tempdir().unwrap();
+            let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::open(folder.path(), Durability::Quorum).unwrap());
+            let years_of = |place| if place == invalid { years.clone() } else { VALID };
+            let tls = [0, 1].map(|place| authority.tls(years_of(place), &authority));
+            let settings = Settings { wait_max: Duration::from_millis(500), ..settings(route) };
+            let start =
+                |place: usize, name| Host::start(name, &engine, settings.clone(), Peers::over_tls(tls[place].clone()));
+            let [owner, other] = [start(0, "owner"), start(1, "other")];
+            let [client, client_of_other] = [(); 2].map(|()| Client::new());
+            for (host, client) in [(&owner, &client), (&other, &client_of_other)] {
+                host.node.joined().await;
+                assert_eq!(tokens(&client.send(host.address, "begin/1").await.unwrap().body), [1]);
+            }
+            let refused = client.send(other.address, "append/2").await.unwrap();
+            assert_eq!(
+                (refused.status, refused.outcome.as_deref()),
+                (StatusCode::SERVICE_UNAVAILABLE, Some("refused"))
+            );
+            for (host, client) in [(&owner, &client), (&other, &client_of_other)] {
+                assert_eq!(tokens(&client.send(host.address, "read").await.unwrap().body), [1]);
+            }
+
+            tls[invalid].replace(&authority.tls(VALID, &authority));
+            let shown = loop {
+                let response = client.send(other.address, "read").await.unwrap();
+                match response.status {
+                    StatusCode::SERVICE_UNAVAILABLE => {}
+                    _ => break response.body,
+                }
+            };
+            assert_eq!(tokens(&shown), [1]);
         }
     }
 }

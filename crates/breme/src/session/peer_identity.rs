@@ -1,0 +1,77 @@
+//! The certificate by which other nodes know this one, and its replacement while the node runs.
+
+use std::path::{Path, PathBuf};
+
+use breme_cluster::peers::PeerTls;
+use breme_driver::Identity;
+
+use super::ROLE;
+use super::arguments::Args;
+use super::secrets::read;
+use crate::admin::CertificateExpiry;
+use crate::failure::Failure;
+use crate::tls::{IdentityFiles, fingerprint};
+
+/// The files, to be read again.
+pub(super) struct PeerIdentity {
+    pub(super) tls: PeerTls,
+    pub(super) expiry: CertificateExpiry,
+    files: Files,
+}
+
+/// The paths of `--peer-cert`, `--peer-key` and `--peer-ca`.
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    authority: PathBuf,
+}
+
+impl PeerIdentity {
+    /// The one named by the flags, if any.
+    pub(super) fn new(args: &Args) -> Result<Option<Self>, Failure> {
+        let (Some(certificate), Some(key), Some(authority)) = (&args.peer_cert, &args.peer_key, &args.peer_ca) else {
+            return Ok(None);
+        };
+        let files = Files { certificate: certificate.clone(), key: key.clone(), authority: authority.clone() };
+        let (tls, identity) = files.read().map_err(Failure::usage)?;
+        let expiry = CertificateExpiry::default();
+        expiry.set(&identity);
+        Ok(Some(Self { tls, expiry, files }))
+    }
+
+    /// Reads the files again, for new connections. Returns whether they are valid; if not, the old ones stay in use.
+    pub(super) fn reload(&self) -> bool {
+        match self.files.read() {
+            Ok((tls, identity)) => {
+                self.tls.replace(&tls);
+                self.expiry.set(&identity);
+                let print = fingerprint(identity.certificate());
+                eprintln!("breme {ROLE}: reloaded the certificate for other nodes, SHA-256 {print}");
+                true
+            }
+            Err(problem) => {
+                eprintln!("breme {ROLE}: {problem}; keeping the old certificate for other nodes");
+                false
+            }
+        }
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<(PeerTls, Identity), String> {
+        let read = |flag, path: &Path| read(flag, path).map_err(|failure| failure.message);
+        let certificates = read("--peer-cert", &self.certificate)?;
+        let key = read("--peer-key", &self.key)?;
+        let authority = read("--peer-ca", &self.authority)?;
+        let files = IdentityFiles {
+            certificate_flag: "--peer-cert",
+            certificate: &self.certificate,
+            key_flag: "--peer-key",
+            key: Some(&self.key),
+        };
+        let identity = files.parse(&certificates, &key)?;
+        let tls = PeerTls::from_pem(&certificates, &key, &authority).map_err(|error| error.to_string())?;
+        files.warn(ROLE, &identity);
+        Ok((tls, identity))
+    }
+}
