@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, State};
+use axum::response::Redirect;
 use axum::routing::{get, post};
 use breme_cluster::layer::{Session, SessionLayer};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// Messages of handlers to the test.
 #[derive(Clone)]
 pub struct Application {
-    /// A handler that never ends has begun.
+    /// A handler that never ends, or that waits for the test, has begun.
     pub hanging: mpsc::UnboundedSender<()>,
+    /// A handler that waits for the test takes one permit.
+    pub permits: Arc<Semaphore>,
 }
 
 type Response = Result<Bytes, (StatusCode, String)>;
@@ -28,6 +31,8 @@ pub fn router(application: Application, sessions: SessionLayer) -> Router {
         .route("/logout", post(log_out))
         .route("/panic/{token}", post(panic))
         .route("/hang/{token}", post(hang))
+        .route("/hold/{token}", post(hold))
+        .route("/save/{token}", post(save))
         .route("/fill/{size}", post(fill))
         .route("/echo", post(echo))
         .route("/count", post(count))
@@ -82,6 +87,21 @@ async fn hang(State(application): State<Arc<Application>>, session: Session, Pat
     write(&session, token);
     application.hanging.send(()).unwrap();
     std::future::pending::<()>().await;
+}
+
+/// Appends, and responds when the test permits it.
+async fn hold(State(application): State<Arc<Application>>, session: Session, Path(token): Path<u64>) -> Response {
+    existing(&session)?;
+    let body = write(&session, token);
+    application.hanging.send(()).unwrap();
+    application.permits.acquire().await.unwrap().forget();
+    Ok(body)
+}
+
+/// Appends, and sends the client to where it sees the list (post, redirect, get).
+async fn save(session: Session, Path(token): Path<u64>) -> Redirect {
+    write(&session, token);
+    Redirect::to("/app/read")
 }
 
 async fn fill(session: Session, Path(size): Path<usize>) -> String {

@@ -7,7 +7,7 @@ use breme_base::Instant;
 use breme_cluster::layer::OUTCOME;
 use breme_session::history::{Action, Operation, Outcome};
 use bytes::Bytes;
-use http::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
+use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client as Http;
@@ -26,6 +26,7 @@ pub struct Response {
     pub body: Bytes,
     /// Of a 503.
     pub outcome: Option<String>,
+    pub location: Option<String>,
     /// The complete Set-Cookie.
     pub set_cookie: Option<String>,
     /// It has a header that is for nodes only.
@@ -45,6 +46,11 @@ impl Client {
 
     pub fn cookie(&self) -> Option<String> {
         self.cookie.lock().unwrap().clone()
+    }
+
+    /// The same client with a cookie jar of its own.
+    pub fn fork(&self) -> Self {
+        Self { http: self.http.clone(), cookie: Arc::new(Mutex::new(self.cookie())) }
     }
 
     pub fn set_cookie(&self, cookie: Option<String>) {
@@ -91,7 +97,8 @@ impl Client {
             self.set_cookie((cookie != "session=").then_some(cookie));
         }
         let names_node = head.headers.keys().any(|name| name.as_str().starts_with("breme-node"));
-        Ok(Response { status: head.status, body, outcome: text(OUTCOME), set_cookie, names_node })
+        let (outcome, location) = (text(OUTCOME), text(LOCATION));
+        Ok(Response { status: head.status, body, outcome, location, set_cookie, names_node })
     }
 }
 

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::application::{self, Application};
 
@@ -43,6 +43,8 @@ pub struct Host {
     /// For other nodes.
     pub internal: SocketAddr,
     pub hanging: mpsc::UnboundedReceiver<()>,
+    /// For handlers that wait for the test.
+    pub permits: Arc<Semaphore>,
     runtime: Option<Runtime>,
 }
 
@@ -59,11 +61,12 @@ impl Host {
         // No test waits for it to pass.
         let hour = Duration::from_secs(3_600);
         let layer = SessionLayer::new(node.clone(), Cookies::new(keys(), false)).with_forward_time(hour);
-        let router = application::router(Application { hanging }, layer);
+        let permits = Arc::new(Semaphore::new(0));
+        let router = application::router(Application { hanging, permits: Arc::clone(&permits) }, layer);
         tokio::spawn(peers::serve(nodes, node.clone(), router.clone()));
         tokio::spawn(serve(clients, router));
         drop(entered);
-        Self { node, address, internal, hanging: is_hanging, runtime: Some(runtime) }
+        Self { node, address, internal, hanging: is_hanging, permits, runtime: Some(runtime) }
     }
 
     pub fn kill(&mut self) {

@@ -5,6 +5,7 @@
 
 mod application;
 mod client;
+mod held;
 mod host;
 mod one;
 mod several;

@@ -22,7 +22,7 @@ use crate::host::{Host, name, on_this_machine, settings};
 
 pub struct Cluster {
     pub hosts: Vec<Host>,
-    engine: Arc<dyn Engine>,
+    pub engine: Arc<dyn Engine>,
     _folder: tempfile::TempDir,
 }
 
@@ -46,6 +46,10 @@ impl Cluster {
         self.hosts.iter().map(|host| what(host.node.statistics())).sum()
     }
 }
+
+/// The tokens of each session, and of each of its clients.
+const SESSION_TOKENS: u64 = 100_000_000;
+const SHARER_TOKENS: u64 = 1_000_000;
 
 /// Clients that send each request to a random node, until each has had `rounds` good responses.
 struct RoamingClients {
@@ -72,9 +76,15 @@ impl RoamingClients {
     }
 
     async fn run(self: Arc<Self>, session: u64) {
-        let (client, mut random) = (Client::new(), Random::new(session));
+        self.share(Client::new(), session, 0).await;
+    }
+
+    /// Sends as one of the clients of a session.
+    async fn share(self: Arc<Self>, client: Client, session: u64, sharer: u64) {
+        let first = session * SESSION_TOKENS + sharer * SHARER_TOKENS;
+        let mut random = Random::new(first);
         let mut good = 0;
-        for token in session * 1_000_000..(session + 1) * 1_000_000 {
+        for token in first..first + SHARER_TOKENS {
             let to = self.addresses[random.below(self.addresses.len() as u64) as usize];
             let action = if good > 0 && random.below(4) == 0 { Action::Read } else { Action::Append(token) };
             let outcome = self.history.send(&client, to, (session, session), action).await;
@@ -91,7 +101,7 @@ impl RoamingClients {
                 return;
             }
         }
-        panic!("no session after a million requests");
+        panic!("no session after {SHARER_TOKENS} requests");
     }
 
     async fn wait_for(&self, done: usize) {
@@ -144,6 +154,26 @@ async fn others_take_over_from_a_node_that_is_killed() {
         assert_eq!(tokens(&quiet.send(roaming_clients.addresses[2], "append/2").await.unwrap().body), [1, 2]);
         assert!(cluster.sum(|statistics| statistics.fenced_others) >= 1);
         assert!(cluster.sum(|statistics| statistics.claimed) >= 1);
+    }
+}
+
+/// Each list that any of them gets is a state of the same session.
+#[tokio::test]
+async fn ten_clients_share_a_session_whose_owner_is_killed() {
+    for route in [Route::Forward { pull_after: Some(3) }, Route::Pull] {
+        let mut cluster = Cluster::start(3, route, |_| on_this_machine()).await;
+        let roaming_clients = RoamingClients::new(&cluster, 30);
+        let client = Client::new();
+        let begun = Action::Append(SESSION_TOKENS - 1);
+        roaming_clients.history.send(&client, roaming_clients.addresses[1], (0, 0), begun).await;
+        let mut clients = JoinSet::new();
+        for sharer in 0..10 {
+            clients.spawn(Arc::clone(&roaming_clients).share(client.clone(), 0, sharer));
+        }
+        roaming_clients.wait_for(10 * 10).await;
+        drop(cluster.hosts.remove(1));
+        clients.join_all().await;
+        roaming_clients.check(1 + 10 * 30);
     }
 }
 
@@ -299,7 +329,7 @@ async fn failures_are_forwarded_too() {
 }
 
 /// Acts like another node when the lease has expired.
-async fn fence(engine: &dyn Engine, node: NodeName) {
+pub async fn fence(engine: &dyn Engine, node: NodeName) {
     let register = Register::Node(node);
     loop {
         let read = engine.execute(EngineRequest::Read { register }).await;
