@@ -52,7 +52,9 @@ pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Route
         let transform = move |session, parameters| transformation::respond(transformer.clone(), session, parameters);
         routes = routes.route("/xsl", get(transform.clone()).post(transform));
     }
-    routes.layer(sessions.with_access(access)).layer(from_fn(gather))
+    // Bodies are in memory by then, so those of forwarded requests need no smaller limit.
+    let sessions = sessions.with_access(access).with_forward_body_max(BODY_BYTES_MAX);
+    routes.layer(sessions).layer(from_fn(gather))
 }
 
 /// Reads the body before the request takes its turn: a slow client must not block other requests of its session.

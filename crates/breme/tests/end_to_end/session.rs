@@ -83,6 +83,26 @@ fn too_large_values_change_nothing() {
     assert_eq!(user.pairs(node.address()), "a=1\n");
 }
 
+/// Through the node that has the session, and through another one. Encoded, a character may have three bytes.
+#[test]
+fn a_value_may_have_a_megabyte() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = format!("embedded:{}", folder.path().display());
+    let cluster = Cluster::start(&["--engine", &engine, "--durability", "quorum", "--max-session", "1047552"], 2);
+    let [owner, other] = &cluster.nodes[..] else { panic!() };
+    let mut user = User::default();
+    assert_eq!(user.add(owner.address, "a=1"), "a=1\n");
+    for (to, character, encoded) in [(other, "x", "x"), (owner, "y", "%79"), (other, "z", "%7A")] {
+        let form = format!("name=b&value={}", encoded.repeat(1_000_000));
+        let expected = format!("a=1\nb={}\n", character.repeat(1_000_000));
+        assert!(text(&user.send(to.address, "POST", "/session", &form)) == expected, "{encoded}");
+        for node in &cluster.nodes {
+            assert!(user.pairs(node.address) == expected, "{encoded}");
+        }
+    }
+    cluster.end();
+}
+
 #[test]
 fn login_renews_and_logout_ends() {
     let folder = tempfile::tempdir().unwrap();

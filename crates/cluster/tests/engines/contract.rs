@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use breme_base::UnixMillis;
 use breme_cluster::engine::Engine;
-use breme_session::{EngineRequest, EngineResponse, NodeName, Register, Sequence, SessionKey};
+use breme_session::{
+    BODY_MAX, EngineRequest, EngineResponse, Incarnation, NAME_MAX, NodeName, OPERATIONS_MAX, OperationId, Owner,
+    Register, Sequence, SessionKey, SessionRecord, SessionState,
+};
 use bytes::Bytes;
 
 /// Time limit for delayed operations, on busy machines.
@@ -51,7 +55,7 @@ pub(crate) async fn passes(engine: Arc<dyn Engine>) {
     only_the_expected_sequence_is_replaced(&*engine).await;
     of_many_at_once_one_is_committed(Arc::clone(&engine)).await;
     registers_do_not_share_values(&*engine).await;
-    a_large_value_is_kept(&*engine).await;
+    the_largest_record_is_kept(&*engine).await;
     a_value_goes_after_its_time_and_its_sequence_is_not_used_again(&*engine).await;
     nodes_are_watched(&*engine).await;
 }
@@ -109,10 +113,30 @@ async fn registers_do_not_share_values(engine: &dyn Engine) {
     }
 }
 
-async fn a_large_value_is_kept(engine: &dyn Engine) {
-    let value = Bytes::from(vec![0xfe; breme_session::BODY_MAX]);
-    let sequence = committed(engine, set(session(3), Sequence::ABSENT, value.clone())).await;
-    assert_eq!(read(engine, session(3)).await, Some((sequence, value)));
+async fn the_largest_record_is_kept(engine: &dyn Engine) {
+    let node = NodeName::new(&"n".repeat(NAME_MAX)).unwrap();
+    let record = SessionRecord {
+        state: SessionState::Owned(Owner { node, incarnation: Incarnation { number: u64::MAX, nonce: u64::MAX } }),
+        epoch: u64::MAX,
+        version: u64::MAX,
+        created: UnixMillis(u64::MAX),
+        accessed: UnixMillis(u64::MAX),
+        idle: Duration::from_secs(1 << 30),
+        absolute: Duration::from_secs(1 << 30),
+        operations: vec![OperationId { nonce: u64::MAX, number: u64::MAX }; OPERATIONS_MAX],
+        body: vec![0xfe; BODY_MAX].into(),
+    };
+    let value = record.encode(&SessionKey::from_bytes([3; 16]));
+    let time_to_live = Some(Duration::from_secs(1 << 20));
+    let request = EngineRequest::CompareAndSet {
+        register: session(3),
+        expected: Sequence::ABSENT,
+        value: value.clone(),
+        time_to_live,
+    };
+    let first = committed(engine, request).await;
+    let second = committed(engine, set(session(3), first, value.clone())).await;
+    assert!(read(engine, session(3)).await == Some((second, value)));
 }
 
 async fn a_value_goes_after_its_time_and_its_sequence_is_not_used_again(engine: &dyn Engine) {
