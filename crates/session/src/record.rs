@@ -47,7 +47,7 @@ pub struct SessionRecord {
     /// Number of compare-and-sets of this register. Never decreases.
     pub version: u64,
     pub created: UnixMillis,
-    /// When it was last used, with a precision of a tenth of `idle`, by its owner's calendar: to look at, not to decide.
+    /// When it was last used, with a precision of a tenth of `idle`, by its owner's calendar. Nothing depends on it.
     pub accessed: UnixMillis,
     /// The session expires when unused for this time.
     pub idle: Duration,

@@ -75,8 +75,8 @@ pub struct Settings {
     pub nodes_max: usize,
     /// How many times a request may be forwarded. The last node takes the session over.
     pub hops_max: u8,
-    /// A session unused for this time expires. If its owner has died, the engine ends it: later, by up to this time and a
-    /// minute.
+    /// A session unused for this time expires. If its owner has died, the engine ends it, up to this time and a minute
+    /// later.
     pub idle: Duration,
     /// A session of this age expires, by the calendar.
     pub absolute: Duration,

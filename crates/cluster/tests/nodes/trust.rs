@@ -97,7 +97,8 @@ async fn strangers_get_nothing() {
     }
 }
 
-/// Nodes that do not trust each other serve what they own; what needs both gets a 503, until the certificate is replaced.
+/// Nodes that do not trust each other serve what they own; what needs both gets a 503 until the certificate is
+/// replaced.
 #[tokio::test]
 async fn a_certificate_is_replaced_while_its_node_runs() {
     let authority = Authority::new();

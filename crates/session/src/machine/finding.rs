@@ -122,8 +122,8 @@ impl Machine {
         }
     }
 
-    /// The session has no owner: this node claims it, unless it has expired or the node drains. That it was not used for
-    /// too long, only the engine knows, by the lifetime of its record: calendars of nodes may be wrong by hours.
+    /// The session has no owner: this node claims it, unless it has expired or the node drains. Only the engine knows
+    /// that it was not used for too long, by the lifetime of its record: calendars of nodes may be wrong by hours.
     fn take_up(&mut self, at: Moment, key: SessionKey, sequence: Sequence, record: SessionRecord) {
         if record.has_expired(at.wall) {
             self.bury(at, key, sequence, &record);
