@@ -35,7 +35,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::node::{Forwarded, Node, Running, Turn};
-use crate::peers::{Hops, RanOn};
+use crate::peers::Hops;
 
 pub use self::cookies::Cookies;
 use self::session::Wish;
@@ -220,7 +220,7 @@ impl Settings {
                     body = Body::from(whole.clone());
                     match self.forward(&mut forwarded, &head, whole, hops).await {
                         Ok(response) => {
-                            forwarded.responded(response.extensions().get().map(|RanOn(node)| *node));
+                            forwarded.responded(response.extensions().get().copied());
                             return Ok(Placed::Elsewhere(response));
                         }
                         Err(result) => waiting = forwarded.failed(result),
@@ -244,6 +244,7 @@ impl Settings {
         S::Response: IntoResponse,
     {
         let session = Session::new(running.body().clone());
+        let ran_on = running.ran_on();
         let mut response = handler.run(request, &session).await?;
         let mut cookie = (route != self.node.name()).then(|| self.cookies.set(id, &self.node.name()));
         let change = match session.close() {
@@ -266,7 +267,7 @@ impl Settings {
         if let Some(cookie) = cookie {
             set_cookie(&mut response, cookie);
         }
-        response.extensions_mut().insert(RanOn(self.node.name()));
+        response.extensions_mut().insert(ran_on);
         Ok(response)
     }
 

@@ -360,7 +360,9 @@ impl State {
     /// Delivers an output to a request, or to a requesting node.
     fn deliver(&mut self, output: &mut Output) -> bool {
         let (request, signal) = match output {
-            Output::Run { request, body } => (*request, Signal::Run(std::mem::take(body))),
+            Output::Run { request, body, count } => {
+                (*request, Signal::Run { body: std::mem::take(body), count: *count })
+            }
             Output::Absent { request } => (*request, Signal::Absent),
             Output::Refuse { request, why, retry_after } => {
                 (*request, Signal::Refuse { why: *why, retry_after: *retry_after })

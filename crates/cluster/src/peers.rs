@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_session::{ForwardResult, HandOver, HandOverAnswer, NodeName};
+use breme_session::{ForwardResult, HandOver, HandOverAnswer};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -25,8 +25,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use self::connection::Connector;
+pub(crate) use self::listener::Hops;
 pub use self::listener::{CONNECTIONS_MAX, serve};
-pub(crate) use self::listener::{Hops, RanOn};
 use self::reports::Reports;
 pub use self::tls::PeerTls;
 
@@ -38,7 +38,7 @@ const IDLE_MAX: usize = 256;
 const IDLE_TIME: Duration = Duration::from_secs(20);
 /// The request to another node: a hand-over, or the hops of a forwarded request.
 const MESSAGE: HeaderName = HeaderName::from_static("breme-node-message");
-/// In the response to a forwarded request: the node on which it ran on its session.
+/// In the response to a forwarded request: where it ran on its session.
 const RAN_ON: HeaderName = HeaderName::from_static("breme-node-ran-on");
 /// Authenticates nodes of one machine.
 const SECRET: HeaderName = HeaderName::from_static("breme-node-secret");
@@ -155,9 +155,8 @@ impl Peers {
         request.headers_mut().insert(MESSAGE, HeaderValue::from(u16::from(hops)));
         let mut response = self.send(address, request).await?;
         remove_hop_by_hop(response.headers_mut());
-        let node = response.headers_mut().remove(RAN_ON).and_then(|name| NodeName::new(name.to_str().ok()?).ok());
-        if let Some(node) = node {
-            response.extensions_mut().insert(RanOn(node));
+        if let Some(ran_on) = response.headers_mut().remove(RAN_ON).and_then(|value| message::decode_ran_on(&value)) {
+            response.extensions_mut().insert(ran_on);
         }
         Ok(response)
     }

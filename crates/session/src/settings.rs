@@ -31,7 +31,9 @@ pub enum Reads {
 pub enum Route {
     /// Forward it to the owner.
     Forward {
-        /// Take the session over with the request after this many, if the cluster's director seems to prefer this node.
+        /// Take the session over with the request after this many in a row, during which the owner has run no others:
+        /// the cluster's director seems to prefer this node. If all nodes get requests of a session, moving it costs
+        /// commits and saves nothing.
         pull_after: Option<u32>,
     },
     /// Take the session over.

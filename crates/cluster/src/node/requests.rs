@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_session::{Change, ForwardResult, Input, NodeName, Outcome, Refusal, RequestNumber};
+use breme_session::{Change, ForwardResult, Input, NodeName, Outcome, RanOn, Refusal, RequestNumber};
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 
@@ -15,7 +15,7 @@ use super::{Node, State};
 /// An output of the machine for a request.
 #[derive(Debug)]
 pub(super) enum Signal {
-    Run(Bytes),
+    Run { body: Bytes, count: u64 },
     Absent,
     Refuse { why: Refusal, retry_after: Duration },
     Forward { to: NodeName, address: String },
@@ -55,7 +55,7 @@ impl State {
             Stage::Running | Stage::Forwarded => {}
         }
         match &signal {
-            Signal::Run(_) => entry.stage = Stage::Running,
+            Signal::Run { .. } => entry.stage = Stage::Running,
             Signal::Forward { .. } => entry.stage = Stage::Forwarded,
             Signal::Absent | Signal::Refuse { .. } | Signal::Release(_) => {
                 self.requests.remove(&request);
@@ -180,7 +180,7 @@ impl Waiting {
     pub async fn turn(self) -> Turn {
         let Self { place, next } = self;
         match next.await {
-            Ok(Signal::Run(body)) => Turn::Run(Running { place, body }),
+            Ok(Signal::Run { body, count }) => Turn::Run(Running { place, body, count }),
             Ok(Signal::Absent) => Turn::Absent,
             Ok(Signal::Refuse { why, retry_after }) => Turn::Refused { why, retry_after },
             Ok(Signal::Forward { to, address }) => {
@@ -199,6 +199,7 @@ impl Waiting {
 pub struct Running {
     place: Place,
     body: Bytes,
+    count: u64,
 }
 
 impl Running {
@@ -206,6 +207,11 @@ impl Running {
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// Where it runs, for the node that has forwarded it.
+    pub(crate) fn ran_on(&self) -> RanOn {
+        RanOn { node: self.place.node.name(), count: self.count }
     }
 
     /// Ends the request with this change; resolves when its response may be sent, or must be replaced.
@@ -261,7 +267,7 @@ impl Forwarded {
     }
 
     /// The other node has responded; the request ran on `by`, if known.
-    pub fn responded(self, by: Option<NodeName>) {
+    pub fn responded(self, by: Option<RanOn>) {
         let request = self.place.number;
         let result = ForwardResult::Responded { by };
         self.place.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));

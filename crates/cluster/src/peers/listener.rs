@@ -8,8 +8,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use breme_session::{HandOverAnswer, NodeName};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use breme_session::HandOverAnswer;
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -38,10 +38,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The hops of a request, in its extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hops(pub(crate) u8);
-
-/// The node on which a request ran, in the extensions of its response.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RanOn(pub(crate) NodeName);
 
 /// Serves other nodes until the future is dropped: hands sessions over to them, and passes their requests to
 /// `application`, which is the same as for clients.
@@ -101,9 +97,9 @@ async fn respond(mut request: Request<Incoming>, node: &Node, mut application: R
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Hops(hops));
         let Ok(mut response) = application.call(request).await;
-        let node = response.extensions().get().map(|RanOn(node)| *node);
-        if let Some(name) = node.and_then(|node| HeaderValue::from_str(node.as_str()).ok()) {
-            response.headers_mut().insert(RAN_ON, name);
+        let ran_on = response.extensions().get().and_then(message::encode_ran_on);
+        if let Some(ran_on) = ran_on {
+            response.headers_mut().insert(RAN_ON, ran_on);
         }
         response
     } else if message == Some(HAND_OVER) {

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use breme_session::{
-    BODY_MAX, HandOver, HandOverAnswer, Incarnation, NodeName, Owner, Register, Sequence, SessionKey, SessionRecord,
+    BODY_MAX, HandOver, HandOverAnswer, Incarnation, NodeName, Owner, RanOn, Register, Sequence, SessionKey,
+    SessionRecord,
 };
 use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
 
 pub(super) const QUESTION_MAX: usize = 256;
 /// A record and its sequence.
@@ -28,6 +30,16 @@ pub(super) fn decode_question(text: &[u8]) -> Option<HandOver> {
     let [number, nonce] = [words.next()?.parse().ok()?, words.next()?.parse().ok()?];
     let to = Owner { node, incarnation: Incarnation { number, nonce } };
     words.next().is_none().then_some(HandOver { session, to })
+}
+
+/// The node, and its count of requests: `node count`.
+pub(super) fn encode_ran_on(ran_on: &RanOn) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("{} {}", ran_on.node, ran_on.count)).ok()
+}
+
+pub(super) fn decode_ran_on(value: &HeaderValue) -> Option<RanOn> {
+    let (node, count) = value.to_str().ok()?.split_once(' ')?;
+    Some(RanOn { node: NodeName::new(node).ok()?, count: count.parse().ok()? })
 }
 
 /// Empty if the session is not handed over.
@@ -68,6 +80,17 @@ mod tests {
         assert_eq!(decode_question(text.as_bytes()), Some(question));
         for wrong in ["", "n.a n-2 3 4", &text[..text.len() - 22], &format!("{text} 1"), &text.replace('3', "-3")] {
             assert_eq!(decode_question(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_are_read_as_they_were_written() {
+        let ran_on = RanOn { node: NodeName::new("n-2").unwrap(), count: u64::MAX };
+        let value = encode_ran_on(&ran_on).unwrap();
+        assert_eq!(value, "n-2 18446744073709551615");
+        assert_eq!(decode_ran_on(&value), Some(ran_on));
+        for wrong in ["", "n-2", "n-2 ", "n.2 1", "n-2 -1", "n-2 1 1"] {
+            assert_eq!(decode_ran_on(&HeaderValue::from_static(wrong)), None, "{wrong}");
         }
     }
 

@@ -250,6 +250,21 @@ async fn requests_follow_a_session_that_has_moved() {
     assert_eq!((forwarded(first), forwarded(third)), (1, 3), "at once");
 }
 
+/// If all nodes get requests of a session, moving it would cost commits and save nothing.
+#[tokio::test]
+async fn a_session_that_is_used_everywhere_stays_where_it_is() {
+    let cluster = Cluster::start(3, Route::Forward { pull_after: Some(3) }, |_| on_this_machine()).await;
+    let client = Client::new();
+    client.send(cluster.hosts[0].address, "begin/0").await.unwrap();
+    for token in 1..20_usize {
+        let host = &cluster.hosts[[1, 2, 1, 0][token % 4]];
+        let response = client.send(host.address, &format!("append/{token}")).await.unwrap();
+        assert_eq!(response.status, StatusCode::OK);
+    }
+    assert_eq!(cluster.sum(|statistics| statistics.given), 0);
+    assert_eq!(cluster.sum(|statistics| statistics.forwarded), 14);
+}
+
 /// The only node has no other to create its sessions.
 #[tokio::test]
 async fn the_last_node_begins_sessions_until_it_has_left() {

@@ -6,10 +6,12 @@ use std::time::Duration;
 use breme_base::Instant;
 use bytes::Bytes;
 
-use super::messages::{Call, Event, ForwardResult, HandOver, Moment, Outcome, Output, Refusal, RequestNumber, Ticket};
+use super::messages::{
+    Call, Event, ForwardResult, HandOver, Moment, Outcome, Output, RanOn, Refusal, RequestNumber, Ticket,
+};
 use super::nodes::OwnerStatus;
 use super::requests::Stage;
-use super::sessions::{Phase, Session};
+use super::sessions::{Phase, Session, Streak};
 use super::{Machine, Requester};
 use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::id::SessionKey;
@@ -223,7 +225,7 @@ impl Machine {
     }
 
     fn is_preferred_here(&self, key: SessionKey) -> bool {
-        let forwarded = self.sessions.get(&key).map_or(0, |session| session.forwarded);
+        let forwarded = self.sessions.get(&key).map_or(0, |session| session.streak.length);
         match self.settings.route {
             Route::Pull => true,
             Route::Forward { pull_after } => pull_after.is_some_and(|count| forwarded >= count),
@@ -258,7 +260,6 @@ impl Machine {
     fn forward_to_owner(&mut self, at: Moment, key: SessionKey, owner: Owner) {
         let queue = self.take_queue(key);
         if let Some(session) = self.sessions.get_mut(&key) {
-            session.forwarded = session.forwarded.saturating_add(queue.len() as u32);
             session.tries = 0;
         }
         self.set_phase(key, Phase::Elsewhere { owner, until: at.now + self.settings.remember_elsewhere });
@@ -298,7 +299,7 @@ impl Machine {
         match result {
             ForwardResult::Responded { by } => {
                 self.forget(number);
-                self.note_owner(key, to, by);
+                self.note_run(key, to, by);
                 return;
             }
             ForwardResult::Broken | ForwardResult::Unreachable => self.note_unreachable(at, to),
@@ -309,17 +310,21 @@ impl Machine {
         }
     }
 
-    /// A request ran on another node than the one it was sent to: the session has moved, so later requests go to that
-    /// node. If that is wrong, they take one hop more.
-    fn note_owner(&mut self, key: SessionKey, sent_to: NodeName, by: Option<NodeName>) {
-        let Some(by) = by.filter(|by| *by != sent_to && *by != self.me) else { return };
-        let Some(new) = self.life(by) else { return };
+    /// If a request ran on another node than the one it was sent to, the session has moved, and later requests go to
+    /// that node. If that is wrong, they take one hop more.
+    fn note_run(&mut self, key: SessionKey, sent_to: NodeName, by: Option<RanOn>) {
+        let Some(RanOn { node, count }) = by.filter(|by| by.node != self.me) else { return };
+        let Some(life) = self.life(node) else { return };
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        if let Phase::Elsewhere { owner, .. } = &mut session.phase
-            && owner.node == sent_to
-        {
-            *owner = new;
+        let Phase::Elsewhere { owner, .. } = &mut session.phase else { return };
+        if owner.node != sent_to {
+            return;
         }
+        if node != sent_to {
+            *owner = life;
+            session.streak = Streak::default();
+        }
+        session.streak.add(count);
     }
 
     fn wait_again(&mut self, at: Moment, number: RequestNumber) {

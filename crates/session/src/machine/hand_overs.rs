@@ -104,7 +104,7 @@ impl Machine {
             }
             HandOverAnswer::Given { .. } => self.set_phase(key, Phase::Unread),
             HandOverAnswer::Refused => {
-                session.refused_by = Some(owner);
+                session.refuse(owner);
                 self.set_phase(key, Phase::Unread);
             }
         }

@@ -67,12 +67,20 @@ pub enum Change {
 pub enum ForwardResult {
     /// The other node responded, and the driver has passed the response on.
     Responded {
-        /// The node on which the request ran, if the response names one.
-        by: Option<NodeName>,
+        /// Where the request ran, if the response says so.
+        by: Option<RanOn>,
     },
     Unreachable,
     /// The request was sent, but no complete response arrived.
     Broken,
+}
+
+/// Where a forwarded request ran on its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RanOn {
+    pub node: NodeName,
+    /// How many requests that node has run on the session since it owns it, with this one.
+    pub count: u64,
 }
 
 /// A request of one node for a session of another.
@@ -188,6 +196,8 @@ pub enum Output {
         request: RequestNumber,
         /// The session's content; empty if it is new.
         body: Bytes,
+        /// As in [`RanOn`], for the node that has forwarded it.
+        count: u64,
     },
     /// There is no such session (never existed, logged out, expired). The request has ended here; the driver may begin
     /// it again with a new session.

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use breme_base::Instant;
 
 pub use self::messages::{
-    Access, Call, Change, Event, ForwardResult, HandOver, HandOverAnswer, Input, Moment, Outcome, Output, Refusal,
-    RequestNumber, Target, Ticket,
+    Access, Call, Change, Event, ForwardResult, HandOver, HandOverAnswer, Input, Moment, Outcome, Output, RanOn,
+    Refusal, RequestNumber, Target, Ticket,
 };
 pub use self::statistics::{Gauges, Statistics};
 

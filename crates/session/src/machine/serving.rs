@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Machine;
 use super::messages::{Access, Change, Moment, Outcome, Output, RequestNumber};
 use super::requests::{Snapshot, Stage};
-use super::sessions::Phase;
+use super::sessions::{Phase, Streak};
 use super::tenure::{Held, Leaving, Tenure};
 use crate::engine::Sequence;
 use crate::id::SessionKey;
@@ -53,7 +53,7 @@ impl Machine {
         if let Some(session) = self.sessions.get_mut(&key) {
             wanted = session.wanted.take();
             session.seen = (sequence, record.version);
-            session.forwarded = 0;
+            session.streak = Streak::default();
             session.refused_by = None;
             session.tries = 0;
         }
@@ -102,10 +102,10 @@ impl Machine {
             }
             session.queue.pop_front();
             let snapshot = tenure.start(request.access, at);
-            let body = tenure.body.clone();
+            let (body, count) = (tenure.body.clone(), tenure.runs);
             self.set_stage(number, Stage::Running(snapshot), Instant::FAR);
             self.statistics.run += 1;
-            self.outputs.push(Output::Run { request: number, body });
+            self.outputs.push(Output::Run { request: number, body, count });
         }
     }
 

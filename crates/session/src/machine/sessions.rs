@@ -23,8 +23,7 @@ pub(crate) struct Session {
     pub(crate) phase: Phase,
     /// The newest version seen in its register.
     pub(crate) seen: (Sequence, u64),
-    /// Number of requests that this node has forwarded since it last owned the session.
-    pub(crate) forwarded: u32,
+    pub(crate) streak: Streak,
     /// The owner that has refused to hand the session over; do not retry at once.
     pub(crate) refused_by: Option<Owner>,
     /// Another node requests the session, which this node owns but does not have in memory.
@@ -32,6 +31,22 @@ pub(crate) struct Session {
     /// Number of failed attempts.
     pub(crate) tries: u32,
     deadline: Instant,
+}
+
+/// Requests in a row that this node has forwarded, while the owner has run no others.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(crate) struct Streak {
+    pub(crate) length: u32,
+    /// The owner's count with the last of them.
+    last: u64,
+}
+
+impl Streak {
+    pub(crate) fn add(&mut self, count: u64) {
+        let has_run_others = count.checked_sub(1) != Some(self.last);
+        self.length = if has_run_others { 1 } else { self.length.saturating_add(1) };
+        self.last = count;
+    }
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -84,12 +99,18 @@ impl Session {
             queue: VecDeque::new(),
             phase: if is_new { Phase::Fresh } else { Phase::Unread },
             seen: (Sequence::ABSENT, 0),
-            forwarded: 0,
+            streak: Streak::default(),
             refused_by: None,
             wanted: None,
             tries: 0,
             deadline: Instant::FAR,
         }
+    }
+
+    /// The owner does not hand it over: its requests are forwarded, and it is not requested again at once.
+    pub(crate) fn refuse(&mut self, owner: Owner) {
+        self.refused_by = Some(owner);
+        self.streak = Streak::default();
     }
 
     pub(crate) fn request_count(&self) -> usize {
@@ -190,7 +211,8 @@ impl Machine {
                 return;
             }
             Phase::Requesting { owner, .. } => {
-                session.refused_by = Some(*owner);
+                let owner = *owner;
+                session.refuse(owner);
                 self.drop_question(key);
             }
             Phase::Elsewhere { .. } => {

@@ -26,6 +26,8 @@ pub(crate) struct Tenure {
     pub(crate) change: u64,
     pub(crate) committed: u64,
     pub(crate) commits_sent: u64,
+    /// Number of requests that have begun to run.
+    pub(crate) runs: u64,
     pub(crate) running: Running,
     pub(crate) held: Vec<Held>,
     pub(crate) commit: Option<Box<Commit>>,
@@ -93,6 +95,7 @@ impl Tenure {
             change: 0,
             committed: 0,
             commits_sent: 0,
+            runs: 0,
             running: Running::Readers(0),
             held: Vec::new(),
             commit: None,
@@ -171,6 +174,7 @@ impl Tenure {
 
     pub(crate) fn start(&mut self, access: Access, at: Moment) -> Snapshot {
         self.used = at;
+        self.runs += 1;
         match (access, &mut self.running) {
             (Access::Shared, Running::Readers(count)) => *count += 1,
             _ => self.running = Running::Writer,

@@ -9,7 +9,7 @@ mod long_requests;
 use std::time::Duration;
 
 use breme_session::{
-    Access, Change, Durability, ForwardResult, Input, NodeState, Outcome, Reads, Refusal, Register, Route,
+    Access, Change, Durability, ForwardResult, Input, NodeState, Outcome, RanOn, Reads, Refusal, Register, Route,
     SessionState, Settings, Target,
 };
 use bytes::Bytes;
@@ -190,7 +190,8 @@ fn a_response_says_where_a_session_has_moved() {
     lab.finish(2, tired, Change::Unchanged);
     assert_eq!(lab.ends(tired), done("x"));
     let mut end = |request, by: Option<usize>| {
-        lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Responded { by: by.map(name) } });
+        let by = by.map(|node| RanOn { node: name(node), count: 1 });
+        lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Responded { by } });
         let next = lab.begin(1);
         let [End::Forwarded(to)] = lab.ends(next)[..] else { panic!() };
         (next, to)
@@ -311,13 +312,34 @@ fn with_memory_a_response_waits_for_nothing() {
     assert_eq!(lab.ends(request), [End::Run("y".into())], "logging out does wait");
 }
 
+/// A request at the second node is forwarded to the first one, which has run so many by then.
+fn forward(lab: &mut Lab, count: u64) {
+    let request = lab.begin(1);
+    assert_eq!(lab.ends(request), [End::Forwarded(name(0))]);
+    let by = Some(RanOn { node: name(0), count });
+    lab.input(1, Input::ForwardEnded { request, result: ForwardResult::Responded { by } });
+}
+
+/// Others get requests as well, so that the session would go to and fro.
+#[test]
+fn a_session_that_is_used_everywhere_stays_where_it_is() {
+    let mut lab = Lab::new(&Settings { route: Route::Forward { pull_after: Some(2) }, ..settings() }, 2);
+    lab.create(0, "x");
+    for count in [2, 4, 7, 9, 11] {
+        forward(&mut lab, count);
+    }
+    assert_eq!(lab.nodes[0].statistics().given, 0);
+    forward(&mut lab, 12);
+    assert_eq!(lab.read(1), done("x"));
+    assert_eq!(lab.nodes[0].statistics().given, 1);
+}
+
 #[test]
 fn a_wrong_node_forwards_and_after_some_requests_takes_over() {
     let mut lab = Lab::new(&Settings { route: Route::Forward { pull_after: Some(2) }, ..settings() }, 2);
     lab.create(0, "x");
-    for _ in 0..2 {
-        let request = lab.begin(1);
-        assert_eq!(lab.ends(request), [End::Forwarded(name(0))]);
+    for count in [2, 3] {
+        forward(&mut lab, count);
     }
     let before = lab.commits;
     assert_eq!(lab.read(1), done("x"));

@@ -214,7 +214,7 @@ impl State {
     fn take_output(&mut self, from: usize, output: Output) {
         let message = match output {
             Output::Engine { ticket, request } => Message::Engine(from, ticket, request),
-            Output::Run { request, body } => Message::Handled(from, request, body),
+            Output::Run { request, body, .. } => Message::Handled(from, request, body),
             Output::Absent { request } => Message::Response(question(request), history::Outcome::Absent),
             Output::Refuse { request, .. } => Message::Response(question(request), history::Outcome::Failed),
             Output::Release { request, outcome } => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixMillis};
-use breme_session::{Machine, Moment, NodeName, Output, RequestNumber};
+use breme_session::{Machine, Moment, NodeName, Output, RanOn, RequestNumber};
 
 use crate::scenario::Scenario;
 use crate::world::{Event, Http, Response};
@@ -36,6 +36,8 @@ pub struct Taken {
     /// The response, once the request has run.
     pub response: Option<Response>,
     pub body: bytes::Bytes,
+    /// Where it ran, if it has.
+    pub ran: Option<RanOn>,
     /// Forwarded to another node, whose response is pending.
     pub is_forwarded: bool,
 }

@@ -6,7 +6,8 @@ use breme_base::{Instant, Random};
 use breme_session::history::{Action, Operation};
 use breme_session::{
     Access, Call, Change, EngineRequest, EngineResponse, Event as MachineEvent, ForwardResult, HandOver,
-    HandOverAnswer, Input, NodeName, Outcome, Output, Register, RequestNumber, SessionKey, Statistics, Target, Ticket,
+    HandOverAnswer, Input, NodeName, Outcome, Output, RanOn, Register, RequestNumber, SessionKey, Statistics, Target,
+    Ticket,
 };
 use bytes::Bytes;
 
@@ -85,8 +86,8 @@ pub enum Inside {
     ForwardReply {
         request: RequestNumber,
         response: Response,
-        /// The node that responded first.
-        by: usize,
+        /// Where it ran.
+        ran: Option<RanOn>,
     },
     ForwardTimeout(RequestNumber),
     /// A node was unreachable, or the connection to it broke.
@@ -237,7 +238,7 @@ impl World {
             Inside::Http(http) => self.take_http(node, http),
             Inside::Handled(request) => self.end_handler(node, request),
             Inside::Leaves(output) => self.perform(node, output),
-            Inside::ForwardReply { request, response, by } => self.end_forward(node, request, response, by),
+            Inside::ForwardReply { request, response, ran } => self.end_forward(node, request, response, ran),
             Inside::ForwardTimeout(request) => self.fail_forward(node, request, ForwardResult::Broken),
             Inside::ForwardFailed { request, result } => self.fail_forward(node, request, result),
         }
@@ -268,8 +269,8 @@ impl World {
             outputs.iter().for_each(|output| eprintln!("             ► {output:?}"));
         }
         for output in outputs {
-            if let Output::Run { request, body } = output {
-                self.run(node, request, body);
+            if let Output::Run { request, body, count } = output {
+                self.run(node, request, body, count);
             } else {
                 let delay = Duration::from_micros(self.random.below(20));
                 self.inside(node, delay, Inside::Leaves(output));
@@ -294,13 +295,14 @@ impl World {
         let hops = http.hops;
         self.hosts[node]
             .requests
-            .insert(request, Taken { http, response: None, body: Bytes::new(), is_forwarded: false });
+            .insert(request, Taken { http, response: None, body: Bytes::new(), ran: None, is_forwarded: false });
         self.call(node, Input::Begin { request, session, access, hops });
     }
 
-    fn run(&mut self, node: usize, request: RequestNumber, body: Bytes) {
+    fn run(&mut self, node: usize, request: RequestNumber, body: Bytes, count: u64) {
+        let ran = RanOn { node: self.hosts[node].name, count };
         if let Some(taken) = self.hosts[node].requests.get_mut(&request) {
-            taken.body = body;
+            (taken.body, taken.ran) = (body, Some(ran));
         }
         let micros = if self.random.chance(self.scenario.slow) { 200_000 } else { 2_000 };
         let micros = self.random.below(micros);
@@ -335,8 +337,8 @@ impl World {
         match output {
             Output::Engine { ticket, request } => self.send_to_engine(node, ticket, request),
             Output::Run { .. } => {}
-            Output::Absent { request } => self.respond(node, request, Response::Absent, node),
-            Output::Refuse { request, .. } => self.respond(node, request, Response::Failed, node),
+            Output::Absent { request } => self.respond(node, request, Response::Absent),
+            Output::Refuse { request, .. } => self.respond(node, request, Response::Failed),
             Output::Release { request, outcome } => {
                 let ran = self.hosts[node].requests.get(&request).and_then(|taken| taken.response.clone());
                 let response = match outcome {
@@ -344,7 +346,7 @@ impl World {
                     Outcome::NotDone | Outcome::TooLarge => Response::Failed,
                     Outcome::Unknown => Response::Unknown,
                 };
-                self.respond(node, request, response, node);
+                self.respond(node, request, response);
             }
             Output::Forward { request, to, .. } => self.forward(node, request, to),
             Output::RequestHandOver { call, to, question, .. } => self.request_hand_over(node, call, to, question),
@@ -455,28 +457,31 @@ impl World {
         }
     }
 
-    fn respond(&mut self, node: usize, request: RequestNumber, response: Response, by: usize) {
+    fn respond(&mut self, node: usize, request: RequestNumber, response: Response) {
         if let Some(taken) = self.hosts[node].requests.remove(&request) {
-            self.reply(node, taken.http.from, response, by);
+            self.reply(node, taken.http.from, response, taken.ran);
         }
     }
 
-    fn reply(&mut self, node: usize, to: Sender, response: Response, by: usize) {
+    fn reply(&mut self, node: usize, to: Sender, response: Response, ran: Option<RanOn>) {
         let delay = self.net_delay();
         match to {
             Sender::Client { operation } => self.agenda.after(delay, Event::ToClient { operation, response }),
             Sender::Node { node: requester, process, request } if self.are_connected(node, requester) => {
-                let what = Inside::ForwardReply { request, response, by };
+                let what = Inside::ForwardReply { request, response, ran };
                 self.agenda.after(delay, Event::Inside { node: requester, process, what });
             }
             Sender::Node { .. } => {}
         }
     }
 
-    fn end_forward(&mut self, node: usize, request: RequestNumber, response: Response, by: usize) {
+    fn end_forward(&mut self, node: usize, request: RequestNumber, response: Response, ran: Option<RanOn>) {
         if self.take_forwarding(node, request) {
-            self.respond(node, request, response, by);
-            let result = ForwardResult::Responded { by: Some(self.hosts[by].name) };
+            if let Some(taken) = self.hosts[node].requests.get_mut(&request) {
+                taken.ran = ran;
+            }
+            self.respond(node, request, response);
+            let result = ForwardResult::Responded { by: ran };
             self.call(node, Input::ForwardEnded { request, result });
         }
     }
