@@ -119,11 +119,13 @@ impl State {
 pub(super) struct Place {
     node: Node,
     number: RequestNumber,
+    /// The entry has been removed.
+    is_over: bool,
 }
 
 impl Place {
     pub(super) fn new(node: Node, number: RequestNumber) -> Self {
-        Self { node, number }
+        Self { node, number, is_over: false }
     }
 
     /// Passes `input` to the machine; the receiver gets the result.
@@ -135,11 +137,18 @@ impl Place {
         });
         next
     }
+
+    /// Spares the node, whose machine has ended the request, a look for its entry.
+    fn close(mut self) {
+        self.is_over = true;
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.node.0.take_in(|state| state.leave(self.number));
+        if !self.is_over {
+            self.node.0.take_in(|state| state.leave(self.number));
+        }
     }
 }
 
@@ -181,13 +190,22 @@ impl Waiting {
         let Self { place, next } = self;
         match next.await {
             Ok(Signal::Run { body, count }) => Turn::Run(Running { place, body, count }),
-            Ok(Signal::Absent) => Turn::Absent,
-            Ok(Signal::Refuse { why, retry_after }) => Turn::Refused { why, retry_after },
+            Ok(Signal::Absent) => {
+                place.close();
+                Turn::Absent
+            }
+            Ok(Signal::Refuse { why, retry_after }) => {
+                place.close();
+                Turn::Refused { why, retry_after }
+            }
             Ok(Signal::Forward { to, address }) => {
                 let over = place.node.0.over.subscribe();
                 Turn::Forward(Forwarded { place, to, address, over })
             }
-            Ok(Signal::Release(outcome)) => Turn::Ended(outcome),
+            Ok(Signal::Release(outcome)) => {
+                place.close();
+                Turn::Ended(outcome)
+            }
             // The machine has failed.
             Err(_) => Turn::Refused { why: Refusal::Busy, retry_after: place.node.settings().response_max },
         }
@@ -222,12 +240,9 @@ impl Running {
         let request = place.number;
         let released = place.step(Stage::Held, Input::Finish { request, change });
         async move {
-            let signal = released.await;
-            drop(place);
-            match signal {
-                Ok(Signal::Release(outcome)) => outcome,
-                _ => Outcome::Unknown,
-            }
+            let Ok(Signal::Release(outcome)) = released.await else { return Outcome::Unknown };
+            place.close();
+            outcome
         }
     }
 }
@@ -268,9 +283,11 @@ impl Forwarded {
 
     /// The other node has responded; the request ran on `by`, if known.
     pub fn responded(self, by: Option<RanOn>) {
-        let request = self.place.number;
+        let Self { place, .. } = self;
+        let request = place.number;
         let result = ForwardResult::Responded { by };
-        self.place.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
+        place.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
+        place.close();
     }
 
     /// The other node has not responded: continues with the request.
