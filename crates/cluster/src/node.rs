@@ -75,6 +75,8 @@ struct Shared {
 
 struct State {
     machine: Machine,
+    /// The machine's life, as last published.
+    life: Option<Incarnation>,
     requests: HashMap<RequestNumber, Entry>,
     /// Other nodes that wait for a response.
     questions: HashMap<Call, oneshot::Sender<HandOverAnswer>>,
@@ -100,6 +102,7 @@ impl Node {
         let machine = Machine::new(settings.clone(), name, nonce).map_err(|error| NodeError(error.to_string()))?;
         let state = State {
             machine,
+            life: None,
             requests: HashMap::new(),
             questions: HashMap::new(),
             last: 0,
@@ -261,7 +264,7 @@ impl Shared {
                 state.timer = deadline;
                 self.wake.notify_one();
             }
-            self.note_membership(&state, &errands);
+            self.note_membership(&mut state, &errands);
             errands
         };
         for errand in errands {
@@ -269,14 +272,17 @@ impl Shared {
         }
     }
 
-    fn note_membership(&self, state: &State, outputs: &[Output]) {
-        self.membership.send_if_modified(|known| {
-            let now = match state.machine.incarnation() {
-                Some(incarnation) => Membership::Member(incarnation),
-                None if *known == Membership::Left || outputs.contains(&Output::Event(Event::Left)) => Membership::Left,
-                None => Membership::Joining,
-            };
-            std::mem::replace(known, now) != now
+    fn note_membership(&self, state: &mut State, outputs: &[Output]) {
+        let life = state.machine.incarnation();
+        if life == state.life {
+            return;
+        }
+        state.life = life;
+        let has_left = outputs.contains(&Output::Event(Event::Left));
+        self.membership.send_replace(match life {
+            Some(incarnation) => Membership::Member(incarnation),
+            None if has_left => Membership::Left,
+            None => Membership::Joining,
         });
     }
 
