@@ -75,6 +75,8 @@ struct Shared {
 
 struct State {
     machine: Machine,
+    /// Empty between inputs; keeps its memory.
+    outputs: Vec<Output>,
     /// The machine's life, as last published.
     life: Option<Incarnation>,
     requests: HashMap<RequestNumber, Entry>,
@@ -102,6 +104,7 @@ impl Node {
         let machine = Machine::new(settings.clone(), name, nonce).map_err(|error| NodeError(error.to_string()))?;
         let state = State {
             machine,
+            outputs: Vec::new(),
             life: None,
             requests: HashMap::new(),
             questions: HashMap::new(),
@@ -357,37 +360,30 @@ impl State {
 
     /// Returns the outputs to be executed without the lock.
     fn handle(&mut self, moment: Moment, input: Input) -> Vec<Output> {
-        let mut outputs = Vec::new();
+        let mut outputs = std::mem::take(&mut self.outputs);
         self.machine.handle(moment, input, &mut outputs);
-        outputs.retain_mut(|output| !self.deliver(output));
-        outputs
+        let errands = outputs.drain(..).filter_map(|output| self.deliver(output)).collect();
+        self.outputs = outputs;
+        errands
     }
 
-    /// Delivers an output to a request, or to a requesting node.
-    fn deliver(&mut self, output: &mut Output) -> bool {
-        let (request, signal) = match output {
-            Output::Run { request, body, count } => {
-                (*request, Signal::Run { body: std::mem::take(body), count: *count })
-            }
-            Output::Absent { request } => (*request, Signal::Absent),
-            Output::Refuse { request, why, retry_after } => {
-                (*request, Signal::Refuse { why: *why, retry_after: *retry_after })
-            }
-            Output::Release { request, outcome } => (*request, Signal::Release(*outcome)),
-            Output::Forward { request, to, address } => {
-                (*request, Signal::Forward { to: *to, address: std::mem::take(address) })
-            }
+    /// Delivers an output to a request, or to a requesting node; returns any other one.
+    fn deliver(&mut self, output: Output) -> Option<Output> {
+        match output {
+            Output::Run { request, body, count } => self.signal(request, Signal::Run { body, count }),
+            Output::Absent { request } => self.signal(request, Signal::Absent),
+            Output::Refuse { request, why, retry_after } => self.signal(request, Signal::Refuse { why, retry_after }),
+            Output::Release { request, outcome } => self.signal(request, Signal::Release(outcome)),
+            Output::Forward { request, to, address } => self.signal(request, Signal::Forward { to, address }),
             Output::Answer { call, answer, .. } => {
-                if let Some(respond) = self.questions.remove(call) {
+                if let Some(respond) = self.questions.remove(&call) {
                     // A node that no longer waits finds the session in the record.
-                    let _ = respond.send(std::mem::replace(answer, HandOverAnswer::Refused));
+                    let _ = respond.send(answer);
                 }
-                return true;
             }
-            Output::Engine { .. } | Output::RequestHandOver { .. } | Output::Event(_) => return false,
-        };
-        self.signal(request, signal);
-        true
+            Output::Engine { .. } | Output::RequestHandOver { .. } | Output::Event(_) => return Some(output),
+        }
+        None
     }
 }
 
