@@ -99,7 +99,7 @@ impl Node {
     /// If the settings contradict each other, sessions would be sent over a network in plain text, or the operating
     /// system has no random numbers.
     pub fn start(settings: Settings, name: NodeName, engine: Arc<dyn Engine>, peers: Peers) -> Result<Self, NodeError> {
-        peers.check_address(&settings.address).map_err(NodeError)?;
+        peers.parse_address(&settings.address).map_err(NodeError)?;
         let nonce = getrandom::u64().map_err(|error| NodeError(format!("no random numbers: {error}")))?;
         let machine = Machine::new(settings.clone(), name, nonce).map_err(|error| NodeError(error.to_string()))?;
         let state = State {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use breme_session::{ForwardResult, HandOver, HandOverAnswer};
 use bytes::Bytes;
+use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -103,22 +104,22 @@ impl Peers {
         Self { trust, client: client(connector), reports: Arc::default() }
     }
 
-    /// Rejects addresses to which sessions would be sent in plain text over a network.
-    pub(crate) fn check_address(&self, address: &str) -> Result<(), String> {
-        let Ok(uri) = format!("http://{address}/").parse::<Uri>() else {
+    /// Parses an address. Rejects those to which sessions would be sent in plain text over a network.
+    pub(crate) fn parse_address(&self, address: &str) -> Result<Authority, String> {
+        let Ok(authority) = address.parse::<Authority>() else {
             return Err(format!("`{address}` is no address of a node: give a host and a port"));
         };
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        if uri.port().is_none() {
+        if authority.port_u16().is_none() {
             return Err(format!("`{address}` is no address of a node: a port is missing"));
         }
+        let host = authority.host().trim_matches(['[', ']']);
         let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         if matches!(self.trust, Trust::Secret(_)) && !is_here {
             return Err(format!(
                 "nodes would send sessions to `{address}` in plain text: give the nodes certificates, or use 127.0.0.1"
             ));
         }
-        Ok(())
+        Ok(authority)
     }
 
     /// Requests a session from a node; none if there was no valid response.
@@ -167,12 +168,12 @@ impl Peers {
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ForwardResult> {
         // A record may contain any address: nodes do not send to addresses that they would not use themselves.
-        if self.check_address(address).is_err() {
-            return Err(ForwardResult::Unreachable);
-        }
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        let uri = format!("http://{address}{path}").parse().map_err(|_| ForwardResult::Unreachable)?;
-        *request.uri_mut() = uri;
+        let authority = self.parse_address(address).map_err(|_| ForwardResult::Unreachable)?;
+        let mut parts = uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = Some(authority);
+        parts.path_and_query = Some(request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
+        *request.uri_mut() = Uri::from_parts(parts).map_err(|_| ForwardResult::Unreachable)?;
         if let Trust::Secret(secret) = &self.trust {
             request.headers_mut().insert(SECRET, secret.clone());
         }
