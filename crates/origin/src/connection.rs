@@ -8,9 +8,10 @@
 //! ```
 
 use breme_base::Instant;
-use breme_http::{FieldBlock, Limits, RefusalReason, Version};
+use breme_http::{FieldBlock, Limits, Version};
 use breme_http1::ServerConnection;
 use breme_node::{ConnectionId, Pressure};
+use breme_server::ContentProgress;
 use std::time::Duration;
 
 use crate::response::Response;
@@ -62,11 +63,7 @@ pub(crate) enum ConnectionState {
 #[derive(Debug)]
 pub(crate) struct RequestContent {
     pub(crate) content_plan: ContentPlan,
-    /// Its start, without the time for which reading was paused.
-    pub(crate) began: Instant,
-    /// When the last byte arrived.
-    pub(crate) last: Instant,
-    pub(crate) bytes: u64,
+    pub(crate) progress: ContentProgress,
 }
 
 /// What to do with the content.
@@ -113,39 +110,13 @@ impl Connection {
 
 impl RequestContent {
     pub(crate) fn new(content_plan: ContentPlan, now: Instant) -> Self {
-        Self { content_plan, began: now, last: now, bytes: 0 }
-    }
-
-    /// As [`deadline`](Self::deadline), also under connection pressure.
-    pub(crate) fn deadline_under_pressure(&self, pressure: &Pressure, limits: &Limits) -> Instant {
-        self.deadline(limits).min(pressure.transfer_deadline(self.began, self.bytes, self.last))
+        Self { content_plan, progress: ContentProgress::new(now) }
     }
 
     /// When the content is too slow, if nothing more arrives.
-    fn deadline(&self, limits: &Limits) -> Instant {
-        let silence = self.last + limits.body_timeout;
-        if limits.receive_rate_min == 0 {
-            return silence;
-        }
-        let nanos = u128::from(self.bytes) * 1_000_000_000 / u128::from(limits.receive_rate_min);
-        let paid_for = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        silence.min(self.began + paid_for.max(limits.body_timeout))
-    }
-
-    /// The refusal when the deadline has passed.
-    pub(crate) fn late_reason(&self, now: Instant, limits: &Limits) -> RefusalReason {
-        if now >= self.last + limits.body_timeout {
-            RefusalReason::ContentTimeout
-        } else {
-            RefusalReason::ReceiveTooSlow
-        }
-    }
-
-    /// Excludes the time since the last byte: the server's own queue was long.
-    pub(crate) fn exclude_pause(&mut self, now: Instant) {
-        let paused = now.since(self.last);
-        self.began = self.began + paused;
-        self.last = now;
+    pub(crate) fn deadline(&self, pressure: &Pressure, limits: &Limits) -> Instant {
+        let ContentProgress { began, last, bytes } = self.progress;
+        self.progress.deadline(limits).min(pressure.transfer_deadline(began, bytes, last))
     }
 }
 
@@ -156,24 +127,5 @@ mod tests {
     #[test]
     fn idle_connection_stays_small() {
         assert!(size_of::<Connection>() <= 160, "{}", size_of::<Connection>());
-    }
-
-    #[test]
-    fn content_has_timeout_and_minimum_rate() {
-        let limits = Limits { body_timeout: Duration::from_secs(20), receive_rate_min: 250, ..Limits::default() };
-        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut content = RequestContent::new(ContentPlan::Hold(Response::error(404), Duration::ZERO), at(0));
-        assert_eq!(content.deadline(&limits), at(20));
-        content.last = at(19);
-        content.bytes = 19;
-        assert_eq!(content.deadline(&limits), at(20));
-        assert_eq!(content.late_reason(at(20), &limits), RefusalReason::ReceiveTooSlow);
-        content.bytes = 250 * 30;
-        assert_eq!(content.deadline(&limits), at(30));
-        content.bytes = 250 * 300;
-        assert_eq!(content.deadline(&limits), at(39));
-        assert_eq!(content.late_reason(at(39), &limits), RefusalReason::ContentTimeout);
-        content.exclude_pause(at(119));
-        assert_eq!((content.began, content.deadline(&limits)), (at(100), at(139)));
     }
 }

@@ -25,7 +25,6 @@ mod conditional;
 mod connection;
 mod cookies;
 mod counters;
-mod date;
 mod directory_page;
 mod encodings;
 mod entry;

@@ -11,10 +11,10 @@ use breme_base::{Instant, Random, Timers};
 use breme_http::{Framing, Method, Refusal, RefusalReason, RequestHead, Version};
 use breme_http1::{FieldStorage, Progress};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
+use breme_server::DateLine;
 
 use crate::connection::{Connection, ConnectionState, ContentPlan, Echo, RequestContent};
 use crate::counters::ShardCounts;
-use crate::date::DateLine;
 use crate::file_cache::RecentEntries;
 use crate::replay_cache::ResponseCache;
 use crate::response::{Body, Response};
@@ -60,14 +60,13 @@ impl Origin {
     /// The context of a connection; None if it is closed.
     fn context<'a>(&'a mut self, now: Instant, index: usize, actions: &'a mut Actions) -> Option<Context<'a>> {
         let connection = self.connections.get_mut(index)?.as_mut().filter(|connection| connection.is_open)?;
-        self.date.advance(now);
         Some(Context {
             id: connection.id,
             connection,
             shared: &self.shared,
             counts: &self.counts,
             timers: &mut self.timers,
-            date: &self.date,
+            date: self.date.at(now),
             recent: &mut self.recent,
             response_cache: &mut self.response_cache,
             random: &mut self.random,
@@ -102,7 +101,7 @@ impl Origin {
                 ConnectionState::Delay(_) | ConnectionState::Pattern { .. } => continue,
                 _ if connection.queue_is_long => continue,
                 ConnectionState::Content(exchange) => {
-                    self.timers.set(key, exchange.deadline_under_pressure(&self.pressure, limits));
+                    self.timers.set(key, exchange.deadline(&self.pressure, limits));
                     continue;
                 }
                 ConnectionState::Idle if self.is_stopping => continue,
@@ -260,16 +259,7 @@ impl Context<'_> {
     fn step(&mut self, input: &[u8], ended: bool) -> ReceiveStep {
         let mut storage = FieldStorage::new();
         let progress = self.connection.http.receive(input, ended, &self.shared.settings.limits, &mut storage);
-        let taken = match &progress {
-            Ok(
-                Progress::NeedMore { taken }
-                | Progress::Head { taken, .. }
-                | Progress::Content { taken, .. }
-                | Progress::Trailer { taken, .. }
-                | Progress::End { taken },
-            ) => *taken,
-            Ok(Progress::Blocked | Progress::Over) | Err(_) => 0,
-        };
+        let taken = progress.as_ref().map_or(0, Progress::taken);
         self.connection.has_pending = taken < input.len();
         match progress {
             Ok(Progress::Head { head, .. }) => self.handle_head(&head, &input[..taken]),
@@ -372,9 +362,8 @@ impl Context<'_> {
         else {
             return;
         };
-        exchange.last = self.now;
-        exchange.bytes += bytes.len() as u64;
-        let is_long = exchange.bytes > self.shared.settings.limits.drain_bytes_max;
+        exchange.progress.add(self.now, bytes.len());
+        let is_long = exchange.progress.bytes > self.shared.settings.limits.drain_bytes_max;
         match exchange.content_plan {
             // Too much content to drain: respond now.
             ContentPlan::Hold(response, _) if is_long => return self.respond_early(response),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use breme_base::{Instant, UnixSeconds};
 use breme_http1::{ReplayCache, ReplayEntry};
+use breme_server::DateLine;
 use bytes::{Bytes, BytesMut};
 
-use crate::date::DateLine;
 use crate::entry::Entry;
 use crate::file_cache::FileCache;
 use crate::response::ReplayLifetime;

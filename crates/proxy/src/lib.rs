@@ -6,7 +6,6 @@
 mod access_log;
 mod client_limits;
 mod counters;
-mod date;
 mod error_pages;
 mod failure;
 mod forwarded;

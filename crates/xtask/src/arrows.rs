@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // pure cores: no node, no driver
     ("http", &[]),
     ("http1", &["http"]),
+    ("server", &["base", "node", "http", "http1"]),
     ("stats", &["base"]),
     ("cache", &["base", "http"]),
     ("balance", &["base"]),
@@ -23,9 +24,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("watch", &["base", "stats", "toml"]),
     ("report", &["base", "experiment", "judge", "stats", "watch"]),
     // roles: never a driver, never the operating system
-    ("origin", &["base", "node", "http", "http1"]),
+    ("origin", &["base", "node", "http", "http1", "server"]),
     ("load", &["base", "node", "http", "http1", "stats", "toml"]),
-    ("proxy", &["base", "node", "http", "http1", "cache", "balance"]),
+    ("proxy", &["base", "node", "http", "http1", "server", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
     ("serving", &[]),

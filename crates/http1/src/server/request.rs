@@ -42,6 +42,22 @@ pub enum Progress<'a, 'f> {
     Over,
 }
 
+impl Progress<'_, '_> {
+    /// Bytes consumed.
+    #[inline]
+    #[must_use]
+    pub const fn taken(&self) -> usize {
+        match self {
+            Self::NeedMore { taken }
+            | Self::Head { taken, .. }
+            | Self::Content { taken, .. }
+            | Self::Trailer { taken, .. }
+            | Self::End { taken } => *taken,
+            Self::Blocked | Self::Over => 0,
+        }
+    }
+}
+
 /// The state of unwanted content.
 enum Drained {
     /// Complete: `taken` bytes of the input belonged to it.

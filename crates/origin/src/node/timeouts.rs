@@ -19,7 +19,7 @@ impl Context<'_> {
         let is_idle = !self.connection.has_pending && self.connection.http.is_idle();
         match &self.connection.state {
             ConnectionState::Content(exchange) => {
-                let deadline = exchange.deadline_under_pressure(self.pressure, &self.shared.settings.limits);
+                let deadline = exchange.deadline(self.pressure, &self.shared.settings.limits);
                 self.set_deadline(deadline);
             }
             _ if is_idle => self.wait_for_request(),
@@ -81,8 +81,8 @@ impl Context<'_> {
             ConnectionState::Head => self.wait_for_head(),
             ConnectionState::Drained => self.set_deadline(self.now + self.pressure.slow_timeout(limits.body_timeout)),
             ConnectionState::Content(exchange) => {
-                exchange.exclude_pause(self.now);
-                let deadline = exchange.deadline_under_pressure(self.pressure, limits);
+                exchange.progress.exclude_pause(self.now);
+                let deadline = exchange.deadline(self.pressure, limits);
                 self.set_deadline(deadline);
             }
             ConnectionState::Delay(_) => {}
@@ -97,7 +97,7 @@ impl Context<'_> {
             ConnectionState::Drained => self.evict(|context| context.close(Close::Graceful)),
             ConnectionState::Head => self.evict(|context| context.refuse(Refusal::new(RefusalReason::HeadTimeout))),
             ConnectionState::Content(exchange) => {
-                let reason = exchange.late_reason(self.now, limits);
+                let reason = exchange.progress.late_reason(self.now, limits);
                 self.evict(|context| context.refuse(Refusal::new(reason)));
             }
             ConnectionState::Delay(_) => self.end_delay(),

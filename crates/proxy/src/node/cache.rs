@@ -109,7 +109,7 @@ impl Context<'_> {
     }
 
     pub(super) fn cache_now(&mut self) -> Now {
-        Now { instant: self.now, wall: self.node.date.second(self.now) }
+        Now { instant: self.now, wall: self.node.date.at(self.now).second() }
     }
 
     pub(super) fn set_cache_state(&mut self, key: ExchangeKey, part: CacheState) {
@@ -203,7 +203,7 @@ impl Context<'_> {
             let _ = added.push("Via", format!("{version} {}", identity.pseudonym).as_bytes());
         }
         if head.fields.first("Date").is_none() {
-            let date = *self.node.date.text(self.now);
+            let date = *self.node.date.at(self.now).text();
             let _ = added.push("Date", &date);
         }
         added

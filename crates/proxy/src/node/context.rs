@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use breme_base::{Instant, Random, Timers};
 use breme_node::{Actions, ConnectionId, Pressure, Shard};
+use breme_server::DateLine;
 use slab::Slab;
 
 use super::health::Checks;
@@ -12,7 +13,6 @@ use super::pool::Pools;
 use super::relay_replay::RelayReplayCache;
 use super::tables::{Client, ClientKey, Connecting, Exchange, ExchangeKey, Owner, UpstreamConnection, UpstreamKey};
 use crate::counters::ShardCounts;
-use crate::date::DateLine;
 use crate::shared::Shared;
 
 /// Request buffers kept for reuse …

@@ -32,7 +32,7 @@ impl Context<'_> {
             ExchangeStage::Connecting => Instant::FAR,
             ExchangeStage::Requesting if exchange.is_request_complete => exchange.sent + head,
             ExchangeStage::Requesting if upstream_is_slow => exchange.progress + between_bytes,
-            ExchangeStage::Requesting => exchange.content_deadline(&self.shared.settings.limits),
+            ExchangeStage::Requesting => exchange.content_progress().deadline(&self.shared.settings.limits),
             // The client must read, and the driver has a timeout for that.
             ExchangeStage::Responding if client_is_slow => Instant::FAR,
             ExchangeStage::Responding => exchange.progress + between_bytes,
@@ -114,7 +114,7 @@ impl Context<'_> {
             ExchangeStage::Requesting if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
             ExchangeStage::Requesting if upstream_is_slow => self.fail(key, &Failure::SendTimeout),
             ExchangeStage::Requesting => {
-                let reason = exchange.content_lateness(now, &self.shared.settings.limits);
+                let reason = exchange.content_progress().late_reason(now, &self.shared.settings.limits);
                 if let Some(client) = client {
                     self.refuse_late_content(client, reason);
                 }

@@ -132,7 +132,7 @@ impl Context<'_> {
             self.node.counts.evicted.add();
         }
         let out = self.actions.send(client.id);
-        let date = self.node.date.text(self.now);
+        let date = self.node.date.at(self.now).text();
         let mut writer = client.http.respond(status, Framing::Length(content.len() as u64), date, out);
         // None of these can be invalid: tokens, and a validated host.
         let _ = writer.field("Content-Type", media_type.as_bytes());

@@ -41,7 +41,7 @@ impl Context<'_> {
 
     /// Sends the error response, if none has begun. Returns the length of its body.
     fn write_refusal(&mut self, key: ClientKey, refusal: Refusal) -> Option<u64> {
-        let date = self.node.date.text(self.now);
+        let date = self.node.date.at(self.now).text();
         let client = self.node.clients.get_mut(key.index())?;
         let out = self.actions.send(client.id);
         let length_before = out.len();

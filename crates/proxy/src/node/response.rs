@@ -201,7 +201,7 @@ impl Context<'_> {
             self.node.counts.evicted.add();
         }
         let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
-        fields(&mut writer, self.node.date.text(self.now));
+        fields(&mut writer, self.node.date.at(self.now).text());
         exchange.response_body = Some(match (writer.end(), framing) {
             (ResponseBody::Omitted, _) => BodyMode::None,
             (ResponseBody::Expected, Framing::Length(_)) => BodyMode::Raw,

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
-use breme_http::{Limits, Method, RefusalReason};
+use breme_http::Method;
 use breme_http1::{ClientConnection, LastChunk, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, Pressure, TlsClientId};
+use breme_server::ContentProgress;
 
 use super::cache::CacheState;
 use super::health::CheckNumber;
@@ -389,24 +390,9 @@ impl Exchange {
         self.upstream.is_some() && matches!(self.stage, ExchangeStage::Requesting | ExchangeStage::Responding)
     }
 
-    /// When the request body is too slow, if nothing more arrives.
-    pub(crate) fn content_deadline(&self, limits: &Limits) -> Instant {
-        let silence = self.progress + limits.body_timeout;
-        if limits.receive_rate_min == 0 {
-            return silence;
-        }
-        let nanos = u128::from(self.received_bytes) * 1_000_000_000 / u128::from(limits.receive_rate_min);
-        let paid_for = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        silence.min(self.content_began + paid_for.max(limits.body_timeout))
-    }
-
-    /// The refusal when that deadline has passed.
-    pub(crate) fn content_lateness(&self, now: Instant, limits: &Limits) -> RefusalReason {
-        if now >= self.progress + limits.body_timeout {
-            RefusalReason::ContentTimeout
-        } else {
-            RefusalReason::ReceiveTooSlow
-        }
+    /// The arrival of the request body.
+    pub(crate) fn content_progress(&self) -> ContentProgress {
+        ContentProgress { began: self.content_began, last: self.progress, bytes: self.received_bytes }
     }
 
     /// The name of the upstream or host.
