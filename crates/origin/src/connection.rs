@@ -1,62 +1,42 @@
-//! The state of a connection between events, and its timeouts.
-//!
-//! ```text
-//!             ┌──────────────────────── response complete ─────────────────────────┐
-//!             ▼                                                                    │
-//!    ──► Idle ──► Head ──► (Content) ──► response ──► (Delay) ──► (Pattern) ───────┤
-//!                                           └──► Drained, if content is left ──────┘
-//! ```
+//! What the origin keeps of each connection.
+
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_http::{FieldBlock, Limits, Version};
-use breme_http1::ServerConnection;
-use breme_node::{ConnectionId, Pressure};
+use breme_node::Pressure;
 use breme_server::ContentProgress;
-use std::time::Duration;
 
 use crate::response::Response;
 
-/// Small, since a server holds ten thousand idle ones.
+pub(crate) type Connection = breme_server::Connection<ClientState>;
+
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) id: ConnectionId,
-    pub(crate) accepted: Instant,
-    pub(crate) http: ServerConnection,
-    pub(crate) state: ConnectionState,
+pub(crate) struct ClientState {
     /// Encrypted.
     pub(crate) is_secured: bool,
-    pub(crate) is_open: bool,
-    /// The driver's send queue is long: the client reads slowly.
-    pub(crate) queue_is_long: bool,
     /// Of the current or last request; None before the first head.
     pub(crate) version: Option<Version>,
     /// A part of the next request had arrived when the previous response was complete.
     pub(crate) has_pipelined: bool,
-    /// Some received bytes were not consumed.
-    pub(crate) has_pending: bool,
-    /// The peer has closed its side.
-    pub(crate) ended: bool,
-    /// It was evicted under pressure, and counted.
-    pub(crate) is_evicted: bool,
+    pub(crate) stage: RequestStage,
 }
 
-/// The state of a connection.
+/// The stage of a request whose response is not complete when a call returns.
+///
+/// ```text
+///   head ──► (Content) ──► (Delay) ──► (Pattern) ──► None
+/// ```
 #[derive(Debug)]
-pub(crate) enum ConnectionState {
-    Idle,
-    /// The rest of a head.
-    Head,
-    /// The rest of content that is being drained.
-    Drained,
-    /// The rest of content.
+pub(crate) enum RequestStage {
+    /// No request is in progress.
+    None,
+    /// The rest of its content is to arrive.
     Content(Box<RequestContent>),
-    /// Waits for the time of this response.
+    /// It waits for the time of this response.
     Delay(Box<Response>),
-    /// Waits for space in the send queue.
-    Pattern {
-        sent: u64,
-        length: u64,
-    },
+    /// It waits for space in the send queue.
+    Pattern { sent: u64, length: u64 },
 }
 
 /// A request whose content is arriving.
@@ -84,27 +64,14 @@ pub(crate) struct Echo {
     pub(crate) has_begun: bool,
 }
 
-impl Connection {
-    pub(crate) fn new(id: ConnectionId, accepted: Instant, is_secured: bool) -> Self {
-        Self {
-            id,
-            accepted,
-            http: ServerConnection::new(),
-            state: ConnectionState::Idle,
-            is_secured,
-            is_open: true,
-            queue_is_long: false,
-            version: None,
-            has_pipelined: false,
-            has_pending: false,
-            ended: false,
-            is_evicted: false,
-        }
+impl ClientState {
+    pub(crate) fn new(is_secured: bool) -> Self {
+        Self { is_secured, version: None, has_pipelined: false, stage: RequestStage::None }
     }
 
     /// Whether further requests must wait for the response in progress.
     pub(crate) const fn is_blocked(&self) -> bool {
-        matches!(self.state, ConnectionState::Delay(_) | ConnectionState::Pattern { .. })
+        matches!(self.stage, RequestStage::Delay(_) | RequestStage::Pattern { .. })
     }
 }
 

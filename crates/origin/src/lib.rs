@@ -13,7 +13,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `node`, `connection` | the contract; states and timeouts of connections |
+//! | `node`, `connection` | the contract; what is kept of each connection |
 //! | `router`, `lab`, `files`, `directory_page` | from a request to its response |
 //! | `path`, `conditional`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, stateless |
 //! | `root`, `entry`, `file_cache` | the site's files, and a bounded cache of them |

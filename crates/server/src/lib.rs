@@ -1,12 +1,39 @@
-//! The server's side of accepted connections, as far as origin, proxy and admin share it.
+//! The server's side of accepted connections, as far as origin, proxy and admin share it: when a client is waited for,
+//! evicted, refused and closed. The roles own what is served: they call a [`Connection`] and their [`ServerShard`], and
+//! are never called by them.
 //!
-//! | module | contents |
-//! |---|---|
-//! | `content_progress` | how fast a request's content must arrive |
-//! | `date_line` | the wall clock, and the Date header |
+//! ```text
+//!                  ┌──────────────── response complete ─────────────────┐
+//!                  ▼                                                    │
+//!   accepted ──► Idle ──► Head ──► Exchange, with the role's deadlines ─┤
+//!                           ▲                                           │
+//!                           └────────────────── Drained ◄───────────────┘ content is left
+//! ```
+//!
+//! | event of the node | here | then the role |
+//! |---|---|---|
+//! | accepted | [`Connection::new`], [`ServerShard::wait_for_more`] | |
+//! | received | [`Connection::begin_receiving`], then [`receive`](Connection::receive) and [`wait_for_more`] | handles the items; [`begin_exchange`](Connection::begin_exchange) at each head |
+//! | a response is to begin | [`ServerShard::announce_close`] | writes it |
+//! | … is complete, later | [`ServerShard::continue_connection`] | |
+//! | sent | [`ServerShard::handle_queue`] | pauses or continues its exchange |
+//! | deadline | [`ServerShard::expire`], [`is_rise_due`](ServerShard::is_rise_due) | handles those of its exchange |
+//! | pressure | [`ServerShard::change_pressure`] | adapts the deadlines of exchanges |
+//! | closed | [`ServerShard::handle_closed`] | |
+//! | stopping | [`ServerShard::stop`], then [`wait_for_more`] | |
+//!
+//! What the role must do next is a [`NextStep`]. It knows neither what is served, nor clocks, sockets and threads.
+//!
+//! [`wait_for_more`]: ServerShard::wait_for_more
 
+mod connection;
+mod connections;
 mod content_progress;
 mod date_line;
+mod shard;
 
+pub use connection::{Connection, ReceiveStep, is_turn_over};
+pub use connections::Connections;
 pub use content_progress::ContentProgress;
 pub use date_line::DateLine;
+pub use shard::{NextStep, ServerShard};

@@ -30,9 +30,9 @@ impl Context<'_> {
             self.counts.count_lookup(Source::Cache);
         }
         if known.response().len() <= COPIED_BYTES_MAX {
-            self.actions.send(self.id).extend_from_slice(known.response());
+            self.actions.send(self.connection.id).extend_from_slice(known.response());
         } else {
-            self.actions.send_shared(self.id, known.response().clone());
+            self.actions.send_shared(self.connection.id, known.response().clone());
         }
         self.counts.repeated.add();
         self.connection.http.replay_exchange();
@@ -45,7 +45,7 @@ impl Context<'_> {
     /// Responds, and inserts the response into the replay cache if the head has come before. `bytes` are those of the
     /// head.
     pub(super) fn respond_and_record(&mut self, response: Response, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_replayable();
+        let may_learn = self.shared.visitors.is_none() && !self.server.is_stopping() && head.is_replayable();
         let replay_lifetime = if may_learn && self.response_cache.should_insert(bytes) {
             response.replay_lifetime()
         } else {
@@ -55,11 +55,11 @@ impl Context<'_> {
             return self.respond(response);
         }
         let (status, content_before) = (response.status, self.content_bytes);
-        self.actions.send(self.id);
+        self.actions.send(self.connection.id);
         let index = self.actions.len() - 1;
         let start = self.actions.bytes(index).len();
         self.respond(response);
-        if self.connection.is_open && self.connection.http.can_replay(&self.shared.settings.limits) {
+        if self.connection.is_open() && self.connection.http.can_replay(&self.shared.settings.limits) {
             let content_bytes = self.content_bytes - content_before;
             let new_replay = NewReplay { status, content_bytes, replay_lifetime };
             let sent = self.sent_since(index, start);

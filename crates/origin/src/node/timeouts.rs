@@ -1,135 +1,97 @@
-//! Timeouts of connections.
+//! Deadlines of connections and of their requests.
 
-use breme_base::Instant;
-use breme_http::{Refusal, RefusalReason};
-use breme_http1::{FieldStorage, Progress};
+use breme_http::Refusal;
 use breme_node::Close;
+use breme_server::NextStep;
 
 use super::Context;
-use crate::connection::ConnectionState;
+use crate::connection::RequestStage;
 use crate::send;
 
 impl Context<'_> {
-    pub(super) fn set_deadline(&mut self, at: Instant) {
-        self.timers.set(self.id.key(), at);
-    }
-
     /// Sets the timeout after all received bytes were consumed.
     pub(super) fn wait_for_more(&mut self) {
-        let is_idle = !self.connection.has_pending && self.connection.http.is_idle();
-        match &self.connection.state {
-            ConnectionState::Content(exchange) => {
-                let deadline = exchange.deadline(self.pressure, &self.shared.settings.limits);
-                self.set_deadline(deadline);
+        match &self.connection.role.stage {
+            RequestStage::None => {
+                let next = self.server.wait_for_more(self.now, self.connection, &self.shared.settings.limits);
+                self.perform(next);
             }
-            _ if is_idle => self.wait_for_request(),
-            ConnectionState::Idle => self.wait_for_head(),
-            // These timeouts count from their start.
-            ConnectionState::Head
-            | ConnectionState::Drained
-            | ConnectionState::Delay(_)
-            | ConnectionState::Pattern { .. } => {}
+            RequestStage::Content(_) => self.wait_for_content(),
+            // These deadlines are not the client's.
+            RequestStage::Delay(_) | RequestStage::Pattern { .. } => {}
         }
     }
 
-    pub(super) fn wait_for_request(&mut self) {
-        self.connection.state = ConnectionState::Idle;
-        let linger = self.shared.settings.stopping_linger;
-        if self.is_stopping && linger.is_zero() {
-            self.close(Close::Graceful);
-        } else if !self.connection.queue_is_long {
-            let patience = self.pressure.idle_timeout(self.shared.settings.limits.idle_timeout);
-            self.set_deadline(self.now + if self.is_stopping { linger } else { patience });
+    fn wait_for_content(&mut self) {
+        if let RequestStage::Content(content) = &self.connection.role.stage {
+            let deadline = content.deadline(self.server.pressure(), &self.shared.settings.limits);
+            self.server.set_client_deadline(self.connection, deadline);
         }
     }
 
-    fn wait_for_head(&mut self) {
-        self.connection.state = ConnectionState::Head;
-        self.set_deadline(self.now + self.pressure.slow_timeout(self.shared.settings.limits.head_timeout));
+    fn perform(&mut self, next: NextStep) {
+        match next {
+            NextStep::Wait => {}
+            NextStep::Close => self.close(Close::Graceful),
+            NextStep::Refuse(refusal) => self.refuse(refusal),
+        }
     }
 
     /// After a response sent outside of [`Context::receive`]: continues with the next request.
     fn continue_connection(&mut self) {
-        if self.connection.is_blocked() {
-            return;
-        }
-        if self.connection.has_pending {
-            self.actions.resume(self.id);
-            return self.wait_for_head();
-        }
-        let limits = &self.shared.settings.limits;
-        match self.connection.http.receive(b"", self.connection.ended, limits, &mut FieldStorage::new()) {
-            Ok(Progress::Over) => self.close(Close::Graceful),
-            Err(refusal) => self.refuse(refusal),
-            Ok(_) => self.wait_for_more(),
+        if !self.connection.role.is_blocked() {
+            let limits = &self.shared.settings.limits;
+            let next = self.server.continue_connection(self.now, self.connection, limits, self.actions);
+            self.perform(next);
         }
     }
 
-    pub(super) fn handle_queue_long(&mut self) {
-        self.connection.queue_is_long = true;
-        // The driver closes a client that does not read.
-        if !matches!(self.connection.state, ConnectionState::Delay(_)) {
-            self.timers.clear(self.id.key());
-        }
-    }
-
-    pub(super) fn handle_queue_empty(&mut self) {
-        self.connection.queue_is_long = false;
-        let limits = &self.shared.settings.limits;
-        match &mut self.connection.state {
-            ConnectionState::Idle => self.wait_for_request(),
-            ConnectionState::Head => self.wait_for_head(),
-            ConnectionState::Drained => self.set_deadline(self.now + self.pressure.slow_timeout(limits.body_timeout)),
-            ConnectionState::Content(exchange) => {
-                exchange.progress.exclude_pause(self.now);
-                let deadline = exchange.deadline(self.pressure, limits);
-                self.set_deadline(deadline);
+    pub(super) fn handle_queue(&mut self, is_long: bool) {
+        self.server.handle_queue(self.now, self.connection, is_long, &self.shared.settings.limits);
+        match &mut self.connection.role.stage {
+            RequestStage::None | RequestStage::Delay(_) => {}
+            // The driver closes a client that does not read.
+            _ if is_long => self.server.clear_deadline(self.connection),
+            RequestStage::Content(content) => {
+                content.progress.exclude_pause(self.now);
+                self.wait_for_content();
             }
-            ConnectionState::Delay(_) => {}
-            ConnectionState::Pattern { .. } => self.send_more_pattern(),
+            RequestStage::Pattern { .. } => self.send_more_pattern(),
         }
     }
 
     pub(super) fn handle_deadline(&mut self) {
-        let limits = &self.shared.settings.limits;
-        match &self.connection.state {
-            ConnectionState::Idle => self.evict(|context| context.close(Close::Graceful)),
-            ConnectionState::Drained => self.evict(|context| context.close(Close::Graceful)),
-            ConnectionState::Head => self.evict(|context| context.refuse(Refusal::new(RefusalReason::HeadTimeout))),
-            ConnectionState::Content(exchange) => {
-                let reason = exchange.progress.late_reason(self.now, limits);
-                self.evict(|context| context.refuse(Refusal::new(reason)));
+        match &self.connection.role.stage {
+            RequestStage::None => {
+                let next = self.server.expire(self.now, self.connection, &self.counts.evicted);
+                self.perform(next);
             }
-            ConnectionState::Delay(_) => self.end_delay(),
-            ConnectionState::Pattern { .. } => self.send_more_pattern(),
-        }
-    }
-
-    /// Closes a client whose timeout has passed. Under pressure the rate of evictions is limited, and they are counted.
-    fn evict(&mut self, end: impl FnOnce(&mut Self)) {
-        if self.pressure.is_high() && !self.is_stopping {
-            if let Err(later) = self.pressure.evict(self.now) {
-                return self.set_deadline(self.now + later);
+            RequestStage::Content(content) => {
+                let refusal = Refusal::new(content.progress.late_reason(self.now, &self.shared.settings.limits));
+                match self.server.evict(self.now, self.connection, &self.counts.evicted) {
+                    Ok(()) => self.refuse(refusal),
+                    Err(later) => self.server.set_deadline(self.connection, self.now + later),
+                }
             }
-            self.counts.evicted.add();
+            RequestStage::Delay(_) => self.end_delay(),
+            RequestStage::Pattern { .. } => self.send_more_pattern(),
         }
-        end(self);
     }
 
     fn end_delay(&mut self) {
-        if let ConnectionState::Delay(response) = std::mem::replace(&mut self.connection.state, ConnectionState::Idle) {
+        if let RequestStage::Delay(response) = self.take_stage() {
             self.respond(*response);
             self.continue_connection();
         }
     }
 
     fn send_more_pattern(&mut self) {
-        let ConnectionState::Pattern { sent, length } = self.connection.state else { return };
-        if self.connection.queue_is_long {
+        let RequestStage::Pattern { sent, length } = self.connection.role.stage else { return };
+        if self.connection.queue_is_long() {
             return;
         }
-        let http = &mut self.connection.http;
-        let progress_of_send = send::send_pattern(sent, length, http, self.id, self.actions);
+        let (http, id) = (&mut self.connection.http, self.connection.id);
+        let progress_of_send = send::send_pattern(sent, length, http, id, self.actions);
         self.advance(200, progress_of_send);
         self.continue_connection();
     }

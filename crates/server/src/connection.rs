@@ -1,0 +1,163 @@
+//! An accepted connection.
+
+use breme_base::Instant;
+use breme_http::{Limits, Refusal};
+use breme_http1::{FieldStorage, Progress, ServerConnection};
+use breme_node::{ConnectionId, Received};
+
+/// Body bytes that one connection may send in one call, before others are served.
+const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// An accepted connection, with the data of its role. Small, since a server holds ten thousand idle ones.
+#[derive(Debug)]
+pub struct Connection<R> {
+    pub id: ConnectionId,
+    pub http: ServerConnection,
+    /// Some received bytes were not consumed.
+    pub has_pending: bool,
+    pub role: R,
+    pub(crate) accepted: Instant,
+    pub(crate) wait: Wait,
+    pub(crate) is_open: bool,
+    /// The driver's send queue is long: the client reads slowly.
+    pub(crate) queue_is_long: bool,
+    /// It was evicted under pressure, and counted.
+    pub(crate) is_evicted: bool,
+    /// The peer has closed its side.
+    ended: bool,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The rest of content that is being drained.
+    Drained,
+    /// The role, whose exchange has deadlines of its own.
+    Exchange,
+}
+
+/// The result of receiving one item of a connection's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveStep {
+    /// Consumed this many bytes; another item may follow.
+    Taken(usize),
+    /// Consumed this many bytes; more are needed.
+    Wait(usize),
+}
+
+impl<R> Connection<R> {
+    #[must_use]
+    pub fn new(id: ConnectionId, accepted: Instant, role: R) -> Self {
+        Self {
+            id,
+            http: ServerConnection::new(),
+            has_pending: false,
+            role,
+            accepted,
+            wait: Wait::Idle,
+            is_open: true,
+            queue_is_long: false,
+            is_evicted: false,
+            ended: false,
+        }
+    }
+
+    /// The driver has lent these bytes.
+    pub fn begin_receiving(&mut self, received: &Received<'_>) {
+        self.ended = received.ended;
+        self.has_pending = !received.bytes.is_empty();
+    }
+
+    /// As [`ServerConnection::receive`]. `input` is the rest of the lent bytes.
+    ///
+    /// # Errors
+    /// As that one.
+    #[inline]
+    pub fn receive<'a, 'f>(
+        &mut self,
+        input: &'a [u8],
+        limits: &Limits,
+        storage: &'f mut FieldStorage<'a>,
+    ) -> Result<Progress<'a, 'f>, Refusal> {
+        let progress = self.http.receive(input, self.ended, limits, storage);
+        self.has_pending = progress.as_ref().map_or(0, Progress::taken) < input.len();
+        progress
+    }
+
+    /// A request has begun. Until its exchange is over, its deadlines are the role's.
+    #[inline]
+    pub fn begin_exchange(&mut self) {
+        self.wait = Wait::Exchange;
+    }
+
+    /// The role has not closed it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The driver's send queue is long: the client reads slowly.
+    #[must_use]
+    pub fn queue_is_long(&self) -> bool {
+        self.queue_is_long
+    }
+
+    /// The peer has closed its side.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What it waits for when no exchange is in progress.
+    pub(crate) fn next_wait(&self) -> Wait {
+        if self.http.awaiting_content() {
+            Wait::Drained
+        } else if self.has_pending || self.http.in_head() {
+            Wait::Head
+        } else {
+            Wait::Idle
+        }
+    }
+}
+
+/// Whether other connections are served before this one continues, after this many responses and bytes of bodies in one
+/// call.
+#[inline]
+#[must_use]
+pub fn is_turn_over(response_count: u64, content_bytes: u64, limits: &Limits) -> bool {
+    response_count >= limits.pipeline_depth_max as u64 || content_bytes >= TURN_CONTENT_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turn_ends_by_responses_or_bytes() {
+        let limits = Limits { pipeline_depth_max: 3, ..Limits::default() };
+        assert!(!is_turn_over(2, TURN_CONTENT_BYTES_MAX - 1, &limits));
+        assert!(is_turn_over(3, 0, &limits) && is_turn_over(0, TURN_CONTENT_BYTES_MAX, &limits));
+    }
+
+    #[test]
+    fn unconsumed_bytes_are_pending() {
+        let mut connection = Connection::new(ConnectionId::new(0, 0), Instant::ZERO, ());
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let input = [&head[..], b"GET"].concat();
+        let received = Received { bytes: &input, ended: true, came: Instant::ZERO };
+        connection.begin_receiving(&received);
+        assert!(connection.has_pending && connection.has_ended());
+        let mut storage = FieldStorage::new();
+        let progress = connection.receive(&input, &Limits::default(), &mut storage);
+        assert!(matches!(progress, Ok(Progress::Head { taken, .. }) if taken == head.len()), "{progress:?}");
+        assert!(connection.has_pending);
+        let mut storage = FieldStorage::new();
+        let progress = connection.receive(&input[head.len()..], &Limits::default(), &mut storage);
+        assert!(matches!(progress, Ok(Progress::Blocked)), "its response is not complete: {progress:?}");
+        assert!(connection.has_pending);
+    }
+}
