@@ -72,7 +72,7 @@ impl Origin {
         let limits = &self.shared.settings.limits;
         self.server.change_pressure(now, limits, self.connections.iter(), change);
         for connection in self.connections.iter() {
-            if let RequestStage::Content(content) = &connection.role.stage {
+            if let RequestStage::Content(content) = &connection.state.stage {
                 let deadline = content.deadline(self.server.pressure(), limits);
                 self.server.set_client_deadline(connection, deadline);
             }
@@ -169,7 +169,7 @@ impl Context<'_> {
     /// Serves requests, up to the limits of one call. Returns the number of bytes consumed.
     fn receive(&mut self, received: Received<'_>) -> usize {
         self.connection.begin_receiving(&received);
-        if self.connection.role.is_blocked() {
+        if self.connection.state.is_blocked() {
             return 0;
         }
         let length = received.bytes.len();
@@ -189,7 +189,7 @@ impl Context<'_> {
             if !self.connection.is_open() {
                 return length;
             }
-            if self.connection.role.is_blocked() {
+            if self.connection.state.is_blocked() {
                 return taken;
             }
             if self.connection.has_pending && self.is_turn_over() {
@@ -225,13 +225,13 @@ impl Context<'_> {
     }
 
     fn take_stage(&mut self) -> RequestStage {
-        std::mem::replace(&mut self.connection.role.stage, RequestStage::None)
+        std::mem::replace(&mut self.connection.state.stage, RequestStage::None)
     }
 
     fn begin_request(&mut self, version: Version) {
         self.connection.begin_exchange();
-        self.connection.role.version = Some(version);
-        if std::mem::take(&mut self.connection.role.has_pipelined) {
+        self.connection.state.version = Some(version);
+        if std::mem::take(&mut self.connection.state.has_pipelined) {
             self.counts.pipelined.add();
         }
     }
@@ -248,7 +248,7 @@ impl Context<'_> {
             random: self.random,
             now: self.now,
             wall: self.date.second(),
-            is_secured: self.connection.role.is_secured,
+            is_secured: self.connection.state.is_secured,
         };
         let reaction = router.route(head);
         if head.has_content() && !is_reading {
@@ -294,7 +294,7 @@ impl Context<'_> {
             RouteDecision::Response(response) => ContentPlan::Hold(response, Duration::ZERO),
             RouteDecision::Delay(response, delay) => ContentPlan::Hold(response, delay),
         };
-        self.connection.role.stage = RequestStage::Content(Box::new(RequestContent::new(content_plan, self.now)));
+        self.connection.state.stage = RequestStage::Content(Box::new(RequestContent::new(content_plan, self.now)));
     }
 
     fn handle_content(&mut self, bytes: &[u8]) {
@@ -307,7 +307,7 @@ impl Context<'_> {
             ContentPlan::Hold(..) => {}
             ContentPlan::Echo(ref mut echo) => self.echo(echo, bytes),
         }
-        self.connection.role.stage = RequestStage::Content(content);
+        self.connection.state.stage = RequestStage::Content(content);
     }
 
     fn handle_end(&mut self) {

@@ -52,6 +52,7 @@ mod tunnels;
 mod upstreams;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{
@@ -60,7 +61,7 @@ use breme_node::{
 };
 use context::{Context, ShardState};
 use health::Checks;
-use tables::{Client, ClientKey, Connecting, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
+use tables::{Client, ClientKey, ClientState, Connecting, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
 
 use crate::client_limits::Admission;
 use crate::reload::{CurrentShared, RELOADED};
@@ -112,16 +113,11 @@ impl Node for ProxyNode {
         if entrance == Admission::Closed {
             return actions.close(id, Close::Abort);
         }
-        let client = Client {
-            is_secured,
-            is_trusted,
-            is_counted: entrance == Admission::Counted,
-            ..Client::new(id, now, accepted)
-        };
-        let key = ClientKey::new(self.state.clients.insert(client));
+        let is_counted = entrance == Admission::Counted;
+        let client = ClientState { is_secured, is_trusted, is_counted, ..ClientState::new(accepted) };
+        let key = ClientKey::new(self.state.clients.insert(Client::new(id, now, client)));
         self.state.set_owner(id, Owner::Client(key));
-        let patience = self.state.pressure.idle_timeout(self.shared.settings.limits.idle_timeout);
-        self.state.client_timers.set(key.timer(), now + patience);
+        self.context(now, actions).wait_for_more(key);
     }
 
     fn handle_connected(
@@ -176,14 +172,16 @@ impl Node for ProxyNode {
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        if self.state.pressure.rises_at().is_some_and(|at| at <= now) {
+        if self.state.server.is_rise_due(now) {
             self.context(now, actions).change_pressure(Pressure::rise);
         }
         while let Some(key) = self.state.exchange_timers.pop_due(now) {
             self.context(now, actions).handle_exchange_deadline(ExchangeKey::new(key as usize));
         }
-        while let Some(key) = self.state.client_timers.pop_due(now) {
-            self.context(now, actions).handle_client_deadline(ClientKey::new(key as usize));
+        while let Some(key) = self.state.server.pop_due(now) {
+            if let Some(client) = self.state.client_at(key) {
+                self.context(now, actions).handle_client_deadline(client);
+            }
         }
         while let Some(key) = self.state.upstream_timers.pop_due(now) {
             self.context(now, actions).drop_upstream(UpstreamKey::new(key as usize), Close::Graceful);
@@ -206,16 +204,17 @@ impl Node for ProxyNode {
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
-        self.state.is_stopping = true;
+        self.state.server.stop(Duration::ZERO);
         let mut context = self.context(now, actions);
         context.stop_checks();
         context.drop_idle_upstreams();
-        context.drop_idle_clients();
+        context.stop_clients();
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let ShardState { exchange_timers, client_timers, upstream_timers, checks, pressure, .. } = &self.state;
-        let timers = [exchange_timers.next(), client_timers.next(), upstream_timers.next()];
-        timers.into_iter().chain([checks.next_deadline(), pressure.rises_at()]).flatten().min()
+        let ShardState { server, exchange_timers, upstream_timers, checks, .. } = &self.state;
+        let deadlines =
+            [server.next_deadline(), exchange_timers.next(), upstream_timers.next(), checks.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 }

@@ -8,14 +8,15 @@ use breme_node::{ConnectionId, Received};
 /// Body bytes that one connection may send in one call, before others are served.
 const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// An accepted connection, with the data of its role. Small, since a server holds ten thousand idle ones.
+/// An accepted connection. Small, since a server holds ten thousand idle ones.
 #[derive(Debug)]
-pub struct Connection<R> {
+pub struct Connection<S> {
     pub id: ConnectionId,
     pub http: ServerConnection,
     /// Some received bytes were not consumed.
     pub has_pending: bool,
-    pub role: R,
+    /// What the role keeps of it.
+    pub state: S,
     pub(crate) accepted: Instant,
     pub(crate) wait: Wait,
     pub(crate) is_open: bool,
@@ -49,14 +50,14 @@ pub enum ReceiveStep {
     Wait(usize),
 }
 
-impl<R> Connection<R> {
+impl<S> Connection<S> {
     #[must_use]
-    pub fn new(id: ConnectionId, accepted: Instant, role: R) -> Self {
+    pub fn new(id: ConnectionId, accepted: Instant, state: S) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
             has_pending: false,
-            role,
+            state,
             accepted,
             wait: Wait::Idle,
             is_open: true,

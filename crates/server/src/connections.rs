@@ -6,21 +6,21 @@ use crate::connection::Connection;
 
 /// A table of connections. One that the role has closed is found by [`remove`](Self::remove) only.
 #[derive(Debug)]
-pub struct Connections<R>(Vec<Option<Connection<R>>>);
+pub struct Connections<S>(Vec<Option<Connection<S>>>);
 
-impl<R> Default for Connections<R> {
+impl<S> Default for Connections<S> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<R> Connections<R> {
+impl<S> Connections<S> {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    pub fn insert(&mut self, connection: Connection<R>) {
+    pub fn insert(&mut self, connection: Connection<S>) {
         let index = connection.id.index();
         if index >= self.0.len() {
             self.0.resize_with(index + 1, || None);
@@ -29,7 +29,7 @@ impl<R> Connections<R> {
     }
 
     /// An open connection.
-    pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection<R>> {
+    pub fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         self.0.get_mut(id.index())?.as_mut().filter(|connection| connection.is_open && connection.id == id)
     }
 
@@ -40,12 +40,12 @@ impl<R> Connections<R> {
     }
 
     /// All open connections.
-    pub fn iter(&self) -> impl Iterator<Item = &Connection<R>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Connection<S>> {
         self.0.iter().flatten().filter(|connection| connection.is_open)
     }
 
     /// Removes a connection, open or closed.
-    pub fn remove(&mut self, id: ConnectionId) -> Option<Connection<R>> {
+    pub fn remove(&mut self, id: ConnectionId) -> Option<Connection<S>> {
         self.0.get_mut(id.index())?.take_if(|connection| connection.id == id)
     }
 }
@@ -66,10 +66,10 @@ mod tests {
         assert!(table.get_mut(old).is_some() && table.get_mut(new).is_none() && table.remove(new).is_none());
         table.insert(Connection::new(new, Instant::ZERO, 'n'));
         table.insert(Connection::new(other, Instant::ZERO, 'x'));
-        assert_eq!((table.get_mut(new).map(|connection| connection.role), table.id_of(3)), (Some('n'), Some(new)));
+        assert_eq!((table.get_mut(new).map(|connection| connection.state), table.id_of(3)), (Some('n'), Some(new)));
         table.get_mut(new).unwrap().is_open = false;
         assert!(table.get_mut(new).is_none() && table.id_of(3).is_none());
         assert!(table.iter().map(|connection| connection.id).eq([other]));
-        assert_eq!(table.remove(new).map(|connection| connection.role), Some('n'));
+        assert_eq!(table.remove(new).map(|connection| connection.state), Some('n'));
     }
 }

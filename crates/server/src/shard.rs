@@ -40,7 +40,7 @@ impl ServerShard {
 
     /// Waits for a request, or for the rest of one without an exchange. To be called for a new connection, after all
     /// received bytes were consumed or must wait, and when the server stops.
-    pub fn wait_for_more<R>(&mut self, now: Instant, connection: &mut Connection<R>, limits: &Limits) -> NextStep {
+    pub fn wait_for_more<S>(&mut self, now: Instant, connection: &mut Connection<S>, limits: &Limits) -> NextStep {
         let wait = connection.next_wait();
         let is_idle = wait == Wait::Idle;
         if is_idle && self.linger.is_some_and(|linger| linger.is_zero()) {
@@ -55,10 +55,10 @@ impl ServerShard {
     }
 
     /// Continues with the next request, after a response that was not sent while requests were received.
-    pub fn continue_connection<R>(
+    pub fn continue_connection<S>(
         &mut self,
         now: Instant,
-        connection: &mut Connection<R>,
+        connection: &mut Connection<S>,
         limits: &Limits,
         actions: &mut Actions,
     ) -> NextStep {
@@ -75,7 +75,7 @@ impl ServerShard {
     }
 
     /// The driver's send queue became long or empty. Timeouts of an exchange are left to the role.
-    pub fn handle_queue<R>(&mut self, now: Instant, connection: &mut Connection<R>, is_long: bool, limits: &Limits) {
+    pub fn handle_queue<S>(&mut self, now: Instant, connection: &mut Connection<S>, is_long: bool, limits: &Limits) {
         connection.queue_is_long = is_long;
         match connection.wait {
             Wait::Exchange => {}
@@ -86,7 +86,7 @@ impl ServerShard {
     }
 
     /// The timer of this connection has expired.
-    pub fn expire<R>(&mut self, now: Instant, connection: &mut Connection<R>, evicted: &Count) -> NextStep {
+    pub fn expire<S>(&mut self, now: Instant, connection: &mut Connection<S>, evicted: &Count) -> NextStep {
         let next = match connection.wait {
             Wait::Exchange => return NextStep::Wait,
             Wait::Idle | Wait::Drained => NextStep::Close,
@@ -102,19 +102,19 @@ impl ServerShard {
     }
 
     /// Sets a deadline of an exchange.
-    pub fn set_deadline<R>(&mut self, connection: &Connection<R>, at: Instant) {
+    pub fn set_deadline<S>(&mut self, connection: &Connection<S>, at: Instant) {
         self.timers.set(connection.id.key(), at);
     }
 
     /// Sets a deadline by which the client must have sent something; none while it reads slowly, since the driver
     /// receives nothing from it then.
-    pub fn set_client_deadline<R>(&mut self, connection: &Connection<R>, at: Instant) {
+    pub fn set_client_deadline<S>(&mut self, connection: &Connection<S>, at: Instant) {
         if !connection.queue_is_long {
             self.set_deadline(connection, at);
         }
     }
 
-    pub fn clear_deadline<R>(&mut self, connection: &Connection<R>) {
+    pub fn clear_deadline<S>(&mut self, connection: &Connection<S>) {
         self.timers.clear(connection.id.key());
     }
 
@@ -128,7 +128,7 @@ impl ServerShard {
         self.timers.next().into_iter().chain(self.pressure.rises_at()).min()
     }
 
-    fn restart<R>(&mut self, now: Instant, connection: &Connection<R>, limits: &Limits) {
+    fn restart<S>(&mut self, now: Instant, connection: &Connection<S>, limits: &Limits) {
         self.set_client_deadline(connection, now + self.timeout(connection.wait, limits));
     }
 
@@ -158,11 +158,11 @@ impl ServerShard {
     /// Adapts the timeout of each client to the new pressure, counted from when its wait began. A client that has sent
     /// nothing is idle since it connected: browsers open spare connections, and a client that holds one without a
     /// request would otherwise hold it the longest.
-    pub fn change_pressure<'c, R: 'c>(
+    pub fn change_pressure<'c, S: 'c>(
         &mut self,
         now: Instant,
         limits: &Limits,
-        connections: impl Iterator<Item = &'c Connection<R>>,
+        connections: impl Iterator<Item = &'c Connection<S>>,
         change: impl FnOnce(&mut Pressure),
     ) {
         let timeouts = |shard: &Self| [Wait::Idle, Wait::Head, Wait::Drained].map(|wait| shard.timeout(wait, limits));
@@ -181,7 +181,7 @@ impl ServerShard {
     ///
     /// # Errors
     /// The rate of evictions is exceeded; evict this client after the returned time.
-    pub fn evict<R>(&mut self, now: Instant, connection: &mut Connection<R>, evicted: &Count) -> Result<(), Duration> {
+    pub fn evict<S>(&mut self, now: Instant, connection: &mut Connection<S>, evicted: &Count) -> Result<(), Duration> {
         if self.pressure.is_high() && !self.is_stopping() {
             self.pressure.evict(now)?;
             connection.is_evicted = true;
@@ -193,13 +193,13 @@ impl ServerShard {
     /// The server is stopping, or the client has had its turn under connection pressure.
     #[inline]
     #[must_use]
-    pub fn should_close<R>(&self, now: Instant, connection: &Connection<R>) -> bool {
+    pub fn should_close<S>(&self, now: Instant, connection: &Connection<S>) -> bool {
         self.is_stopping() || self.pressure.should_close(connection.accepted, now)
     }
 
     /// Announces `Connection: close` in the response that is about to begin, if the client should leave and this is the
     /// last request that has been received from it.
-    pub fn announce_close<R>(&mut self, now: Instant, connection: &mut Connection<R>, evicted: &Count) {
+    pub fn announce_close<S>(&mut self, now: Instant, connection: &mut Connection<S>, evicted: &Count) {
         // While content is awaited, pending bytes belong to it.
         let is_last = !connection.has_pending || connection.http.awaiting_content();
         if !is_last || connection.http.will_close() || !self.should_close(now, connection) {
@@ -215,14 +215,14 @@ impl ServerShard {
 
 /// The end of a connection, and of the server.
 impl ServerShard {
-    pub fn close<R>(&mut self, connection: &mut Connection<R>, how: Close, actions: &mut Actions) {
+    pub fn close<S>(&mut self, connection: &mut Connection<S>, how: Close, actions: &mut Actions) {
         connection.is_open = false;
         self.clear_deadline(connection);
         actions.close(connection.id, how);
     }
 
     /// The driver has closed a connection.
-    pub fn handle_closed<R>(&mut self, connection: &Connection<R>, reason: CloseReason, evicted: &Count) {
+    pub fn handle_closed<S>(&mut self, connection: &Connection<S>, reason: CloseReason, evicted: &Count) {
         if reason == CloseReason::Evicted && !connection.is_evicted {
             evicted.add();
         }

@@ -31,7 +31,7 @@ impl Context<'_> {
         match progress_of_send {
             SendProgress::Complete { content_bytes } => self.finish(status, content_bytes),
             SendProgress::Pattern { sent, length } => {
-                self.connection.role.stage = RequestStage::Pattern { sent, length };
+                self.connection.state.stage = RequestStage::Pattern { sent, length };
                 // If the driver's queue is long, it reports that first.
                 if !self.connection.queue_is_long() {
                     self.server.set_deadline(self.connection, self.now + Duration::from_nanos(1));
@@ -41,15 +41,15 @@ impl Context<'_> {
     }
 
     pub(super) fn finish(&mut self, status: u16, content_bytes: u64) {
-        self.connection.role.stage = RequestStage::None;
+        self.connection.state.stage = RequestStage::None;
         self.content_bytes += content_bytes;
         self.response_count += 1;
-        self.counts.count_response(status, self.connection.role.version.take());
-        self.connection.role.has_pipelined = self.connection.has_pending;
+        self.counts.count_response(status, self.connection.state.version.take());
+        self.connection.state.has_pipelined = self.connection.has_pending;
     }
 
     pub(super) fn delay(&mut self, response: Response, delay: Duration) {
-        self.connection.role.stage = RequestStage::Delay(Box::new(response));
+        self.connection.state.stage = RequestStage::Delay(Box::new(response));
         self.server.set_deadline(self.connection, self.now + delay);
     }
 
@@ -63,13 +63,13 @@ impl Context<'_> {
         let length_before = out.len();
         self.connection.http.refuse(refusal, self.date.text(), out);
         if out.len() > length_before {
-            self.counts.count_response(refusal.status, self.connection.role.version);
+            self.counts.count_response(refusal.status, self.connection.state.version);
         }
         self.close(Close::Graceful);
     }
 
     pub(super) fn close(&mut self, how: Close) {
-        self.connection.role.stage = RequestStage::None;
+        self.connection.state.stage = RequestStage::None;
         self.server.close(self.connection, how, self.actions);
     }
 }
@@ -117,7 +117,7 @@ impl Context<'_> {
     }
 
     fn is_echo_begun(&self) -> bool {
-        match &self.connection.role.stage {
+        match &self.connection.state.stage {
             RequestStage::Content(content) => {
                 matches!(&content.content_plan, ContentPlan::Echo(echo) if echo.has_begun)
             }

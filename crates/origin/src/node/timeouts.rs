@@ -11,7 +11,7 @@ use crate::send;
 impl Context<'_> {
     /// Sets the timeout after all received bytes were consumed.
     pub(super) fn wait_for_more(&mut self) {
-        match &self.connection.role.stage {
+        match &self.connection.state.stage {
             RequestStage::None => {
                 let next = self.server.wait_for_more(self.now, self.connection, &self.shared.settings.limits);
                 self.perform(next);
@@ -23,7 +23,7 @@ impl Context<'_> {
     }
 
     fn wait_for_content(&mut self) {
-        if let RequestStage::Content(content) = &self.connection.role.stage {
+        if let RequestStage::Content(content) = &self.connection.state.stage {
             let deadline = content.deadline(self.server.pressure(), &self.shared.settings.limits);
             self.server.set_client_deadline(self.connection, deadline);
         }
@@ -39,7 +39,7 @@ impl Context<'_> {
 
     /// After a response sent outside of [`Context::receive`]: continues with the next request.
     fn continue_connection(&mut self) {
-        if !self.connection.role.is_blocked() {
+        if !self.connection.state.is_blocked() {
             let limits = &self.shared.settings.limits;
             let next = self.server.continue_connection(self.now, self.connection, limits, self.actions);
             self.perform(next);
@@ -48,7 +48,7 @@ impl Context<'_> {
 
     pub(super) fn handle_queue(&mut self, is_long: bool) {
         self.server.handle_queue(self.now, self.connection, is_long, &self.shared.settings.limits);
-        match &mut self.connection.role.stage {
+        match &mut self.connection.state.stage {
             RequestStage::None | RequestStage::Delay(_) => {}
             // The driver closes a client that does not read.
             _ if is_long => self.server.clear_deadline(self.connection),
@@ -61,7 +61,7 @@ impl Context<'_> {
     }
 
     pub(super) fn handle_deadline(&mut self) {
-        match &self.connection.role.stage {
+        match &self.connection.state.stage {
             RequestStage::None => {
                 let next = self.server.expire(self.now, self.connection, &self.counts.evicted);
                 self.perform(next);
@@ -86,7 +86,7 @@ impl Context<'_> {
     }
 
     fn send_more_pattern(&mut self) {
-        let RequestStage::Pattern { sent, length } = self.connection.role.stage else { return };
+        let RequestStage::Pattern { sent, length } = self.connection.state.stage else { return };
         if self.connection.queue_is_long() {
             return;
         }

@@ -91,14 +91,14 @@ impl Context<'_> {
             Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
             Target::Authority(_) | Target::Asterisk => return None,
         };
-        let is_believed = client.is_some_and(|client| client.is_trusted);
+        let is_believed = client.is_some_and(|client| client.state.is_trusted);
         let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
         if head.requests_upgrade {
             return None;
         }
         Some(Request {
             method: head.method,
-            scheme: self.shared.role.scheme_of(head.target, client.is_some_and(|client| client.is_secured)),
+            scheme: self.shared.role.scheme_of(head.target, client.is_some_and(|client| client.state.is_secured)),
             authority: head.authority?,
             path,
             query,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use breme_base::{Instant, Random, Timers};
-use breme_node::{Actions, ConnectionId, Pressure, Shard};
-use breme_server::DateLine;
+use breme_node::{Actions, ConnectionId, Shard};
+use breme_server::{DateLine, ServerShard};
 use slab::Slab;
 
 use super::health::Checks;
@@ -25,6 +25,7 @@ const BUFFER_BYTES_KEPT: usize = 4096;
 pub(super) struct ShardState {
     pub(super) counts: Arc<ShardCounts>,
     pub(super) shard: Shard,
+    pub(super) server: ServerShard,
     pub(super) date: DateLine,
     pub(super) random: Random,
     pub(super) owners: Vec<Owner>,
@@ -34,7 +35,6 @@ pub(super) struct ShardState {
     pub(super) connecting: Slab<Connecting>,
     pub(super) pools: Pools,
     pub(super) checks: Checks,
-    pub(super) client_timers: Timers,
     pub(super) upstream_timers: Timers,
     pub(super) exchange_timers: Timers,
     pub(super) buffers: Vec<Vec<u8>>,
@@ -42,14 +42,13 @@ pub(super) struct ShardState {
     pub(super) hit_replay: HitReplayCache,
     /// Numbers exchanges, so that a wake-up for an earlier one is recognised.
     pub(super) exchange_count: u32,
-    pub(super) pressure: Pressure,
-    pub(super) is_stopping: bool,
 }
 
 impl ShardState {
     pub(super) fn new(shared: &Shared, shard: Shard) -> Self {
         Self {
             counts: shared.counters.add_shard(),
+            server: ServerShard::new(),
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
             pools: Pools::new(shared.settings.seed),
@@ -60,15 +59,12 @@ impl ShardState {
             upstreams: Slab::new(),
             exchanges: Slab::new(),
             connecting: Slab::new(),
-            client_timers: Timers::new(),
             upstream_timers: Timers::new(),
             exchange_timers: Timers::new(),
             buffers: Vec::new(),
             relay_replay: RelayReplayCache::new(shared.settings.seed),
             hit_replay: HitReplayCache::new(shared.settings.seed),
             exchange_count: 0,
-            pressure: Pressure::default(),
-            is_stopping: false,
         }
     }
 
@@ -82,6 +78,14 @@ impl ShardState {
             Owner::Check(number) => self.checks.owns(number, id),
         };
         if is_same { owner } else { Owner::None }
+    }
+
+    /// The client whose connection has this [key](ConnectionId::key).
+    pub(super) fn client_at(&self, key: u32) -> Option<ClientKey> {
+        match self.owners.get(key as usize) {
+            Some(Owner::Client(client)) => Some(*client),
+            _ => None,
+        }
     }
 
     pub(super) fn set_owner(&mut self, id: ConnectionId, owner: Owner) {

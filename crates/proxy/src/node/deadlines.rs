@@ -6,7 +6,7 @@ use breme_http::RefusalReason;
 use breme_node::Close;
 
 use super::context::Context;
-use super::tables::{Exchange, ExchangeKey, ExchangeStage};
+use super::tables::{Client, Exchange, ExchangeKey, ExchangeStage};
 use crate::failure::Failure;
 use crate::settings::Timeouts;
 
@@ -21,7 +21,7 @@ impl Context<'_> {
         let exchange = self.node.exchanges.get(key.index())?;
         let Timeouts { head, between_bytes, total, tunnel_idle } = self.shared.settings.times;
         let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
-        let client_is_slow = client.is_some_and(|client| client.queue_is_long);
+        let client_is_slow = client.is_some_and(Client::queue_is_long);
         let upstream = exchange.upstream.and_then(|upstream| self.node.upstreams.get(upstream.index()));
         let upstream_is_slow = upstream.is_some_and(|upstream| upstream.queue_is_long);
         let of_stage = match exchange.stage {
@@ -45,7 +45,7 @@ impl Context<'_> {
     /// When the client of an exchange is evicted under pressure: it sends too slowly, or has closed its side and may
     /// have left. The driver evicts clients that read too slowly.
     fn pressure_deadline(&self, key: ExchangeKey) -> Instant {
-        let pressure = &self.node.pressure;
+        let pressure = self.node.server.pressure();
         let Some(exchange) = self.node.exchanges.get(key.index()).filter(|_| pressure.is_high()) else {
             return Instant::FAR;
         };
@@ -54,10 +54,10 @@ impl Context<'_> {
             return Instant::FAR;
         };
         let Exchange { content_began, received_bytes, progress, .. } = *exchange;
-        let waits_for_client = exchange.stage == ExchangeStage::Requesting && !client.is_paused;
+        let waits_for_client = exchange.stage == ExchangeStage::Requesting && !client.state.is_paused;
         match exchange.is_request_complete {
             false if waits_for_client => pressure.transfer_deadline(content_began, received_bytes, progress),
-            true if client.ended && exchange.response_body.is_none() => pressure.half_closed_deadline(progress),
+            true if client.has_ended() && exchange.response_body.is_none() => pressure.half_closed_deadline(progress),
             _ => Instant::FAR,
         }
     }
@@ -68,17 +68,18 @@ impl Context<'_> {
             return false;
         }
         let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
-        let Some(client) = exchange.client else { return false };
-        let is_request_complete = exchange.is_request_complete;
-        if let Err(later) = self.evict() {
+        let (is_request_complete, client_key) = (exchange.is_request_complete, exchange.client);
+        let Some(client_key) = client_key else { return false };
+        let Some(client) = self.node.clients.get_mut(client_key.index()) else { return false };
+        if let Err(later) = self.node.server.evict(self.now, client, &self.node.counts.evicted) {
             self.node.exchange_timers.set(key.timer(), self.now + later);
             return true;
         }
         if is_request_complete {
             self.handle_client_lost(key);
-            self.close_client(client, Close::Graceful);
+            self.close_client(client_key, Close::Graceful);
         } else {
-            self.refuse_late_content(client, RefusalReason::ReceiveTooSlow);
+            self.refuse_late_content(client_key, RefusalReason::ReceiveTooSlow);
         }
         true
     }

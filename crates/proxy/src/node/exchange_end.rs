@@ -43,7 +43,7 @@ impl Context<'_> {
             }
         }
         if let Some(client) = exchange.client.and_then(|client| self.client(client)) {
-            client.exchange = None;
+            client.state.exchange = None;
         }
     }
 
@@ -128,9 +128,7 @@ impl Context<'_> {
             Some(page) => (page.media_type.as_str(), page.content.clone()),
             None => ("text/plain; charset=utf-8", failure.text(name).into()),
         };
-        if client.announce_close(self.node.is_stopping, &mut self.node.pressure, self.now) {
-            self.node.counts.evicted.add();
-        }
+        self.node.server.announce_close(self.now, client, &self.node.counts.evicted);
         let out = self.actions.send(client.id);
         let date = self.node.date.at(self.now).text();
         let mut writer = client.http.respond(status, Framing::Length(content.len() as u64), date, out);

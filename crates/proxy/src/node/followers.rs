@@ -15,7 +15,7 @@ use breme_http::Framing;
 
 use super::cache::{CacheState, write_age, write_cache_status};
 use super::context::Context;
-use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
+use super::tables::{BodyMode, Client, Exchange, ExchangeKey, ExchangeStage, Route};
 use crate::failure::{Failure, SharedFailure};
 use crate::upstream_request;
 
@@ -127,7 +127,7 @@ impl Context<'_> {
     /// Whether the client's send queue is long.
     fn client_is_slow(&self, key: ExchangeKey) -> bool {
         let client = self.node.exchanges.get(key.index()).and_then(|exchange| exchange.client);
-        client.and_then(|client| self.node.clients.get(client.index())).is_some_and(|client| client.queue_is_long)
+        client.and_then(|client| self.node.clients.get(client.index())).is_some_and(Client::queue_is_long)
     }
 
     /// Ends the wait of a follower whose deadline has passed. Returns whether it did.
@@ -167,7 +167,7 @@ impl Context<'_> {
         let client = reading.client;
         self.node.exchanges.insert(reading);
         if let Some(client) = client.and_then(|client| self.client(client)) {
-            client.exchange = Some(reading_key);
+            client.state.exchange = Some(reading_key);
         }
         self.pause_upstream(key, false);
         self.set_exchange_deadline(reading_key);

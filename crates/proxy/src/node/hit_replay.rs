@@ -234,13 +234,14 @@ impl Context<'_> {
         let shared = self.shared;
         let cache = shared.cache.as_ref()?;
         let client = self.node.clients.get_mut(key.index())?;
-        let should_close = client.should_close(self.node.is_stopping, &self.node.pressure, self.now);
+        let should_close = self.node.server.should_close(self.now, client);
         let can_replay = shared.can_replay() && client.http.can_replay(&shared.settings.limits);
-        if should_close || !can_replay || client.exchange.is_some() {
+        if should_close || !can_replay || client.state.exchange.is_some() {
             return None;
         }
         let name = &cache.settings().name;
-        let request = self.node.hit_replay.find(input, client.is_secured, client.is_trusted, self.now, name)?;
+        let request =
+            self.node.hit_replay.find(input, client.state.is_secured, client.state.is_trusted, self.now, name)?;
         let (taken, replay) = (request.head_bytes(), &mut request.value);
         replay.count_hit();
         self.actions.send(client.id).extend_from_slice(replay.response());
@@ -248,12 +249,14 @@ impl Context<'_> {
             self.actions.send_shared(client.id, content);
         }
         client.http.replay_exchange();
+        client.begin_exchange();
+        client.has_pending = taken < input.len();
         let counts = &self.node.counts;
         counts.count_replayed_request(input);
         counts.count_response(replay.status);
         counts.count_replayed(replay.content_bytes());
         if let (Some(log), Some(logged_request)) = (&shared.access_log, &replay.logged_request) {
-            let log_entry = client.log_entry(self.node.date.millis(self.now), logged_request.clone());
+            let log_entry = client.state.log_entry(self.node.date.millis(self.now), logged_request.clone());
             record_hit(&**log, &log_entry, replay.status, replay.content_bytes(), replay.cache_status_text());
         }
         Some(taken)
@@ -289,7 +292,7 @@ impl Context<'_> {
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
-        let (is_secured, is_trusted) = (client.is_secured, client.is_trusted);
+        let (is_secured, is_trusted) = (client.state.is_secured, client.state.is_trusted);
         let logged_request = shared
             .access_log
             .as_ref()
@@ -304,7 +307,7 @@ impl Context<'_> {
 
     /// Whether to capture the response to this request.
     pub(super) fn should_capture_hit(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
-        let may_learn = self.shared.cache.is_some() && self.shared.can_replay() && !self.node.is_stopping;
+        let may_learn = self.shared.cache.is_some() && self.shared.can_replay() && !self.node.server.is_stopping();
         may_learn && head.is_replayable() && self.node.hit_replay.should_insert(bytes, self.now)
     }
 }

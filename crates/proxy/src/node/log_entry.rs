@@ -156,7 +156,9 @@ impl Context<'_> {
     ) -> Option<Box<LogEntry>> {
         self.shared.access_log.as_ref()?;
         let client = self.node.clients.get(client.index())?;
-        Some(Box::new(client.log_entry(self.node.date.millis(self.now), Arc::new(request(client.is_trusted)))))
+        Some(Box::new(
+            client.state.log_entry(self.node.date.millis(self.now), Arc::new(request(client.state.is_trusted))),
+        ))
     }
 
     pub(super) fn log_exchange(&self, exchange: &Exchange, completion: Completion) {

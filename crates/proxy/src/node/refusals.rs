@@ -15,7 +15,7 @@ impl Context<'_> {
     pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, input: &[u8]) {
         self.shared.counters.count_refusal(refusal.reason);
         let Some(client) = self.client(key) else { return };
-        let exchange = client.exchange;
+        let exchange = client.state.exchange;
         let response_began = exchange
             .and_then(|exchange| self.exchange(exchange))
             .is_some_and(|exchange| exchange.response_body.is_some());

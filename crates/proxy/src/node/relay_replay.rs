@@ -17,7 +17,7 @@ use super::context::Context;
 use super::log_entry::LoggedRequest;
 use super::response::write_affinity;
 use super::route::joined_cookies;
-use super::tables::{ClientKey, ClientWait, Exchange, ExchangeKey, ReplayKey, RequestInfo, UpstreamKey};
+use super::tables::{ClientKey, Exchange, ExchangeKey, ReplayKey, RequestInfo, UpstreamKey};
 use crate::access_log::Completion;
 use crate::shared::Role;
 use crate::upstream_request::{ClientInfo, write_client};
@@ -107,14 +107,14 @@ impl Context<'_> {
     #[inline]
     pub(super) fn replay_request(&mut self, client_key: ClientKey, input: &[u8]) -> Option<usize> {
         let client = self.node.clients.get_mut(client_key.index())?;
-        let can_replay = client.exchange.is_none()
-            && !client.is_trusted
+        let can_replay = client.state.exchange.is_none()
+            && !client.state.is_trusted
             && client.http.can_replay(&self.shared.settings.limits)
-            && !self.node.is_stopping;
+            && !self.node.server.is_stopping();
         if !can_replay {
             return None;
         }
-        let (known_key, taken) = self.node.relay_replay.find(input, client.is_secured)?;
+        let (known_key, taken) = self.node.relay_replay.find(input, client.state.is_secured)?;
         let replay = &self.node.relay_replay.replay(known_key)?.request;
         self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
         let mut exchange = Exchange::new(self.node.exchange_count, Some(client_key), self.now, replay.request_info);
@@ -122,7 +122,8 @@ impl Context<'_> {
             (replay.needs_host, replay.key_hash, Some(known_key));
         let mut request = self.node.buffers.pop().unwrap_or_default();
         request.extend_from_slice(&replay.front);
-        let client_info = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let client_info =
+            ClientInfo { address: &client.state.address, is_secured: client.state.is_secured, is_trusted: false };
         let mut writer = FieldWriter::resume(&mut request);
         // It was valid when the entry was inserted, and addresses consist of digits, dots and colons.
         let _ = write_client(&self.shared.settings.identity, replay.authority.as_deref(), &client_info, &mut writer);
@@ -131,17 +132,17 @@ impl Context<'_> {
         let cookies = replay.cookies.clone();
         if let Some(logged_request) = &replay.logged_request {
             let began = self.node.date.millis(self.now);
-            exchange.log_entry = Some(Box::new(client.log_entry(began, logged_request.clone())));
+            exchange.log_entry = Some(Box::new(client.state.log_entry(began, logged_request.clone())));
         }
         client.http.replay_request();
-        client.wait = ClientWait::Exchange;
+        client.begin_exchange();
         client.has_pending = taken < input.len();
         self.node.counts.count_replayed_request(input);
         self.node.counts.requests_repeated.add();
         self.node.counts.exchanges_open.add();
         let key = ExchangeKey::new(self.node.exchanges.insert(exchange));
-        client.exchange = Some(key);
-        self.node.client_timers.clear(client_key.timer());
+        client.state.exchange = Some(key);
+        self.node.server.clear_deadline(client);
         match self.check_rate_limit(client_key, None) {
             Ok(()) => self.forward_with_cookies(key, cookies.as_deref().unwrap_or_default()),
             Err(failure) => self.fail(key, &failure),
@@ -165,7 +166,7 @@ impl Context<'_> {
             && !client.http.will_close()
             && !head.requests_upgrade
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
-            && !client.is_trusted
+            && !client.state.is_trusted
             && !self.has_cache();
         if !may_learn || !self.node.relay_replay.should_insert(bytes) {
             return;
@@ -173,7 +174,8 @@ impl Context<'_> {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let identity = &self.shared.settings.identity;
         let mut said = Vec::new();
-        let client_info = ClientInfo { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let client_info =
+            ClientInfo { address: &client.state.address, is_secured: client.state.is_secured, is_trusted: false };
         let mut writer = FieldWriter::resume(&mut said);
         let written = write_client(identity, head.authority, &client_info, &mut writer);
         writer.leave_open();
@@ -184,7 +186,7 @@ impl Context<'_> {
         exchange.replay = self.node.relay_replay.insert(
             bytes,
             RelayedRequest {
-                is_secured: client.is_secured,
+                is_secured: client.state.is_secured,
                 front: front.into(),
                 authority: head.authority.map(Box::from),
                 request_info: exchange.request_info,
@@ -209,7 +211,7 @@ impl Context<'_> {
         let replay = self.node.relay_replay.replay(exchange.replay?)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
         let is_alike = exchange.set_affinity.is_some() == replay.sets_affinity;
-        let should_close = client.should_close(self.node.is_stopping, &self.node.pressure, self.now);
+        let should_close = self.node.server.should_close(self.now, client);
         if should_close || !is_alike || !client.http.can_replay_response() {
             return None;
         }
@@ -274,7 +276,7 @@ impl Context<'_> {
     pub(super) fn recordable_response(&self, key: ExchangeKey) -> Option<ReplayKey> {
         let exchange = self.node.exchanges.get(key.index())?;
         let client = self.node.clients.get(exchange.client?.index())?;
-        let should_close = client.should_close(self.node.is_stopping, &self.node.pressure, self.now);
+        let should_close = self.node.server.should_close(self.now, client);
         let is_plain = client.http.can_replay_response() && !should_close;
         exchange.replay.filter(|_| is_plain)
     }

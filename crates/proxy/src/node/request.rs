@@ -12,7 +12,7 @@ use super::cache::{CacheLookup, CacheState};
 use super::context::Context;
 use super::log_entry::LoggedRequest;
 use super::reuse::Reuse;
-use super::tables::{BodyMode, ClientKey, ClientWait, Exchange, ExchangeKey, ExchangeStage, MethodClass, RequestInfo};
+use super::tables::{BodyMode, ClientKey, Exchange, ExchangeKey, ExchangeStage, MethodClass, RequestInfo};
 use crate::failure::Failure;
 use crate::settings::HostRule;
 use crate::shared::Role;
@@ -40,15 +40,15 @@ impl Context<'_> {
         exchange.is_request_complete = !head.has_content();
         exchange.awaits_continue = head.expects_continue;
         let shared = self.shared;
-        let is_trusted = self.client(client_key).is_some_and(|client| client.is_trusted);
+        let is_trusted = self.client(client_key).is_some_and(|client| client.state.is_trusted);
         exchange.reuse = Reuse::after(head, !is_trusted && !self.has_cache());
         let logged_request = |is_trusted| LoggedRequest::new(head, shared.forwarded_client(is_trusted, head.fields));
         exchange.log_entry = self.log_entry_of(client_key, logged_request);
         let key = self.add_exchange(exchange);
-        self.node.client_timers.clear(client_key.timer());
-        if let Some(client) = self.client(client_key) {
-            client.exchange = Some(key);
-            client.wait = ClientWait::Exchange;
+        if let Some(client) = self.node.clients.get_mut(client_key.index()) {
+            client.begin_exchange();
+            client.state.exchange = Some(key);
+            self.node.server.clear_deadline(client);
         }
         key
     }
@@ -132,7 +132,7 @@ impl Context<'_> {
         }
         let Some(client) = self.node.clients.get(client.index()) else { return Ok(()) };
         let address = match fields {
-            _ if !client.is_trusted => Some(client.peer.ip()),
+            _ if !client.state.is_trusted => Some(client.state.peer.ip()),
             Some(fields) => shared.forwarded_client(true, fields),
             None => None,
         };
@@ -193,7 +193,7 @@ impl Context<'_> {
         let accepts_trailers =
             self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.request_info.accepts_trailers);
         // The cache key contains the normalised authority, so the upstream must see the same.
-        let scheme = self.shared.role.scheme_of(head.target, client.is_secured);
+        let scheme = self.shared.role.scheme_of(head.target, client.state.is_secured);
         let normalised = head
             .authority
             .filter(|_| self.shared.cache.is_some())
@@ -207,7 +207,7 @@ impl Context<'_> {
         // What the upstream gets must follow from the key: for a forward proxy that contains the scheme of the URL,
         // however the proxy was reached.
         let is_secured = scheme == Scheme::Https;
-        let client = ClientInfo { address: &client.address, is_secured, is_trusted: client.is_trusted };
+        let client = ClientInfo { address: &client.state.address, is_secured, is_trusted: client.state.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.requests_upgrade && !offers_http2(head.fields);
         let own_cookie = self.own_cookie(head.fields);
         let options = ForwardOptions {

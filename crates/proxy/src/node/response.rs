@@ -196,10 +196,7 @@ impl Context<'_> {
         exchange.stage = ExchangeStage::Responding;
         exchange.response_body = Some(BodyMode::None);
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        if client.announce_close(self.node.is_stopping, &mut self.node.pressure, self.now) {
-            exchange.is_evicted = true;
-            self.node.counts.evicted.add();
-        }
+        self.node.server.announce_close(self.now, client, &self.node.counts.evicted);
         let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
         fields(&mut writer, self.node.date.at(self.now).text());
         exchange.response_body = Some(match (writer.end(), framing) {

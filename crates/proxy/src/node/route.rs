@@ -157,7 +157,7 @@ impl Context<'_> {
         let Role::Reverse { group, .. } = &self.shared.role else { return Err(Failure::Unsendable) };
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return Ok(()) };
         let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
-        let is_secured = client.is_some_and(|client| client.is_secured);
+        let is_secured = client.is_some_and(|client| client.state.is_secured);
         let (mut tried, mut named) = (Vec::new(), None);
         if let Route::Upstream { choice, tried: before, .. } = &mut exchange.route {
             before.push(choice.upstream);

@@ -1,15 +1,16 @@
 //! The tables of a shard: clients, upstream connections, exchanges, and pending connections.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
 use breme_http::Method;
-use breme_http1::{ClientConnection, LastChunk, ServerConnection};
-use breme_node::{Accepted, ConnectionId, ListenerId, Pressure, TlsClientId};
-use breme_server::ContentProgress;
+use breme_http1::{ClientConnection, LastChunk};
+use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
+use breme_server::{Connection, ContentProgress};
 
 use super::cache::CacheState;
 use super::health::CheckNumber;
@@ -24,20 +25,21 @@ macro_rules! keys {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            pub(crate) struct $name(u32);
+            // One more than the index: an `Option` of it is as small.
+            pub(crate) struct $name(NonZeroU32);
 
             impl $name {
                 pub(crate) fn new(index: usize) -> Self {
-                    Self(index as u32)
+                    Self(NonZeroU32::MIN.saturating_add(index as u32))
                 }
 
                 pub(crate) fn index(self) -> usize {
-                    self.0 as usize
+                    self.0.get() as usize - 1
                 }
 
                 #[allow(dead_code, reason = "not all of them have deadlines")]
                 pub(crate) fn timer(self) -> u32 {
-                    self.0
+                    self.0.get() - 1
                 }
             }
         )*
@@ -79,12 +81,11 @@ pub(crate) enum Owner {
     Check(CheckNumber),
 }
 
-/// An accepted connection. Small, since a proxy holds ten thousand idle ones.
+/// An accepted connection.
+pub(crate) type Client = Connection<ClientState>;
+
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) id: ConnectionId,
-    pub(crate) since: Instant,
-    pub(crate) http: ServerConnection,
+pub(crate) struct ClientState {
     pub(crate) peer: SocketAddr,
     /// Without a port; IPv4-mapped addresses as IPv4.
     pub(crate) address: Box<str>,
@@ -95,30 +96,11 @@ pub(crate) struct Client {
     pub(crate) is_trusted: bool,
     /// Counted by [`ClientTable`](crate::client_limits::ClientTable).
     pub(crate) is_counted: bool,
-    /// The driver's send queue is long: the client reads slowly.
-    pub(crate) queue_is_long: bool,
     /// Its body is paused, since the upstream reads slowly.
     pub(crate) is_paused: bool,
-    /// Some received bytes were not consumed.
-    pub(crate) has_pending: bool,
-    /// The peer has closed its side.
-    pub(crate) ended: bool,
-    pub(crate) wait: ClientWait,
     pub(crate) exchange: Option<ExchangeKey>,
     /// An idle upstream connection reserved for this client.
     pub(crate) own_upstream: Option<UpstreamKey>,
-}
-
-/// What a client without an exchange waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientWait {
-    Idle,
-    /// The rest of a head.
-    Head,
-    /// The rest of a body that is being drained.
-    Drained,
-    /// Its exchange, which has a deadline of its own.
-    Exchange,
 }
 
 #[derive(Debug)]
@@ -193,8 +175,6 @@ pub(crate) struct Exchange {
     pub(crate) response_began: bool,
     /// The upstream connection had carried requests before.
     pub(crate) is_reused: bool,
-    /// The response closed the connection under pressure, and this was counted.
-    pub(crate) is_evicted: bool,
     /// Use a new connection, since an idle one has just failed.
     pub(crate) wants_fresh: bool,
     pub(crate) retries: u8,
@@ -287,44 +267,24 @@ pub(crate) enum BodyMode {
     Chunks,
 }
 
-impl Client {
-    pub(crate) fn new(id: ConnectionId, since: Instant, accepted: Accepted) -> Self {
+impl ClientState {
+    pub(crate) fn new(accepted: Accepted) -> Self {
         Self {
-            id,
-            since,
-            http: ServerConnection::new(),
             peer: accepted.peer,
             address: accepted.peer.ip().to_canonical().to_string().into(),
             listener: accepted.listener,
             is_secured: false,
             is_trusted: false,
             is_counted: false,
-            queue_is_long: false,
             is_paused: false,
-            has_pending: false,
-            ended: false,
-            wait: ClientWait::Idle,
             exchange: None,
             own_upstream: None,
         }
     }
-}
 
-impl Client {
-    /// The server is stopping, or the client has had its turn under connection pressure.
-    #[inline]
-    pub(crate) fn should_close(&self, is_stopping: bool, pressure: &Pressure, now: Instant) -> bool {
-        is_stopping || pressure.should_close(self.since, now)
-    }
-
-    /// Announces `Connection: close` in the response to the last received request, if the client should leave. Returns
-    /// whether pressure is the reason.
-    pub(crate) fn announce_close(&mut self, is_stopping: bool, pressure: &mut Pressure, now: Instant) -> bool {
-        if self.has_pending || self.http.will_close() || !self.should_close(is_stopping, pressure, now) {
-            return false;
-        }
-        self.http.close_after_response();
-        !is_stopping && pressure.evict(now).is_ok()
+    /// A new log entry for a request of this client.
+    pub(super) fn log_entry(&self, began: UnixMillis, request: Arc<LoggedRequest>) -> LogEntry {
+        LogEntry::new(self.peer, self.listener, self.is_secured, began, request)
     }
 }
 
@@ -368,7 +328,6 @@ impl Exchange {
             response_body: None,
             response_began: false,
             is_reused: false,
-            is_evicted: false,
             wants_fresh: false,
             retries: 0,
             status: 0,
@@ -421,13 +380,6 @@ impl Exchange {
             Completion::UpstreamFailed | Completion::ClientFailed => Some(RequestOutcome::Error),
             Completion::ClientGone | Completion::Stopped => None,
         }
-    }
-}
-
-impl Client {
-    /// A new log entry for a request of this client.
-    pub(super) fn log_entry(&self, began: UnixMillis, request: Arc<LoggedRequest>) -> LogEntry {
-        LogEntry::new(self.peer, self.listener, self.is_secured, began, request)
     }
 }
 

@@ -53,7 +53,7 @@ impl Context<'_> {
 
     /// None: not a tunnel.
     pub(super) fn tunnel_from_client(&mut self, key: ClientKey, received: Received<'_>) -> Option<usize> {
-        let exchange_key = self.client(key)?.exchange?;
+        let exchange_key = self.client(key)?.state.exchange?;
         let now = self.now;
         let exchange = self.exchange(exchange_key)?;
         let ExchangeStage::Tunnel { client_ended, upstream_ended } = exchange.stage else { return None };

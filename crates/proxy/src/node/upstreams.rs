@@ -40,11 +40,11 @@ impl Context<'_> {
 
     /// An idle connection for a request of this client: reserved for it, or from the pool.
     fn take_idle(&mut self, client: Option<ClientKey>, endpoint: EndpointKey) -> Option<UpstreamKey> {
-        let own = client.and_then(|client| self.client(client)).and_then(|client| client.own_upstream);
+        let own = client.and_then(|client| self.client(client)).and_then(|client| client.state.own_upstream);
         match own.filter(|&it| self.upstream(it).is_some_and(|upstream| upstream.endpoint == endpoint)) {
             Some(_) => {
                 self.node.pools.release_own();
-                client.and_then(|client| self.client(client))?.own_upstream.take()
+                client.and_then(|client| self.client(client))?.state.own_upstream.take()
             }
             None => self.node.pools.take(endpoint),
         }
@@ -156,7 +156,7 @@ impl Context<'_> {
         let pool = &self.shared.settings.pool;
         let Some(upstream) = self.node.upstreams.get_mut(key.index()) else { return };
         upstream.exchange = None;
-        let may_stay = !self.node.is_stopping
+        let may_stay = !self.node.server.is_stopping()
             && !upstream.ended
             && !upstream.queue_is_long
             && upstream.request_count < pool.requests_max
@@ -185,7 +185,7 @@ impl Context<'_> {
     /// too many are reserved.
     fn keep_own(&mut self, key: UpstreamKey, client_key: Option<ClientKey>) -> bool {
         let Some(client_key) = client_key else { return false };
-        let before = self.client(client_key).and_then(|client| client.own_upstream);
+        let before = self.client(client_key).and_then(|client| client.state.own_upstream);
         if let Some(before) = before {
             self.drop_upstream(before, Close::Graceful);
         }
@@ -195,7 +195,7 @@ impl Context<'_> {
             return false;
         }
         upstream.own_client = Some(client_key);
-        client.own_upstream = Some(key);
+        client.state.own_upstream = Some(key);
         true
     }
 
@@ -217,7 +217,7 @@ impl Context<'_> {
     pub(super) fn remove_upstream(&mut self, key: UpstreamKey) {
         let Some(upstream) = self.node.upstreams.try_remove(key.index()) else { return };
         let client = upstream.own_client.and_then(|client| self.node.clients.get_mut(client.index()));
-        let is_own = client.is_some_and(|client| client.own_upstream.take_if(|own| *own == key).is_some());
+        let is_own = client.is_some_and(|client| client.state.own_upstream.take_if(|own| *own == key).is_some());
         if is_own {
             self.node.pools.release_own();
         }
