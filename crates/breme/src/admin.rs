@@ -29,7 +29,7 @@ use metrics::ConnectionMetrics;
 pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
 #[cfg(test)]
 pub use metrics::{exposition_of, metric_names};
-use node::Attendant;
+use node::AdminNode;
 use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -106,8 +106,8 @@ impl AdminListener {
         readiness: Readiness,
         api: Option<(Box<dyn Api>, Token)>,
     ) -> Result<Admin, Failure> {
-        let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness, api));
-        let node = |_| attendant.take().expect("there is one shard");
+        let mut admin_node = Some(AdminNode::new(clock.wall_clock(), registry, readiness, api));
+        let node = |_| admin_node.take().expect("there is one shard");
         let running = start(DriverKind::Events, vec![self.0], &settings(cpus), clock, node);
         running.map(Admin).map_err(|error| Failure::run(error.to_string()))
     }
@@ -128,7 +128,7 @@ fn settings(cpus: Vec<usize>) -> DriverSettings {
 
 /// The running admin server.
 #[derive(Debug)]
-pub struct Admin(DriverHandle<Attendant>);
+pub struct Admin(DriverHandle<AdminNode>);
 
 impl Admin {
     /// Stops serving.

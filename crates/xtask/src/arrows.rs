@@ -59,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "judge",
             "report",
             "runner",
+            "server",
             "serving",
             "session",
             "cluster",

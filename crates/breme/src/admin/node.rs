@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use breme_base::{Instant, Timers, WallClock};
-use breme_http::{Framing, Limits, Method, RequestHead, Target, http_date};
-use breme_http1::{FieldStorage, Progress, ResponseBody, ServerConnection};
+use breme_base::{Instant, WallClock};
+use breme_http::{Framing, Limits, Method, RequestHead, Target};
+use breme_http1::{FieldStorage, Progress, ResponseBody};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
+use breme_server::{Connections, DateLine, ServerShard};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
@@ -33,38 +34,42 @@ const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or
 
 /// Serves all connections.
 #[derive(Debug)]
-pub struct Attendant {
-    clock: WallClock,
+pub struct AdminNode {
+    pages: Pages,
+    limits: Limits,
+    date: DateLine,
+    connections: Connections<ClientState>,
+    server: ServerShard,
+}
+
+#[derive(Debug)]
+struct Pages {
     registry: Registry,
     readiness: Readiness,
     /// The pages of the role.
     api: Option<(Box<dyn Api>, Token)>,
-    limits: Limits,
-    connections: Vec<Option<Connection>>,
-    timers: Timers,
 }
 
+type Connection = breme_server::Connection<ClientState>;
+
 #[derive(Debug)]
-struct Connection {
-    id: ConnectionId,
-    http: ServerConnection,
+struct ClientState {
     /// When it was accepted, or had its last response.
     since: Instant,
-    is_open: bool,
     /// A request with incomplete content.
-    begun: Option<Begun>,
+    pending: Option<PendingRequest>,
 }
 
 /// A request that may change something.
 #[derive(Debug)]
-struct Begun {
+struct PendingRequest {
     method: String,
     path: String,
     query: Option<String>,
     content: Vec<u8>,
 }
 
-impl Begun {
+impl PendingRequest {
     fn call(&self) -> Call<'_> {
         let Self { method, path, query, content } = self;
         Call { method, path, query: query.as_deref(), content }
@@ -75,20 +80,10 @@ impl Begun {
 enum Step {
     Answer(Page),
     /// Its content is read first.
-    Read(Begun),
+    Read(PendingRequest),
 }
 
-impl Attendant {
-    pub(super) fn new(
-        clock: WallClock,
-        registry: Registry,
-        readiness: Readiness,
-        api: Option<(Box<dyn Api>, Token)>,
-    ) -> Self {
-        let limits = Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() };
-        Self { clock, registry, readiness, api, limits, connections: Vec::new(), timers: Timers::new() }
-    }
-
+impl Pages {
     fn step(&self, head: &RequestHead<'_, '_>) -> Step {
         let (path, query) = match head.target {
             Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
@@ -106,8 +101,8 @@ impl Attendant {
                 Err(page) => Step::Answer(page),
                 Ok(()) => {
                     let (method, path) = (head.method.as_str().to_owned(), path.to_owned());
-                    let begun = Begun { method, path, query: query.map(str::to_owned), content: Vec::new() };
-                    if head.has_content() { Step::Read(begun) } else { Step::Answer(api.answer(&begun.call())) }
+                    let pending = PendingRequest { method, path, query: query.map(str::to_owned), content: Vec::new() };
+                    if head.has_content() { Step::Read(pending) } else { Step::Answer(api.answer(&pending.call())) }
                 }
             },
         }
@@ -141,119 +136,116 @@ impl Attendant {
             Err(_) => Page::plain(500, "cannot encode the metrics\n"),
         }
     }
+}
 
-    fn date(&self, now: Instant) -> [u8; 29] {
-        http_date(self.clock.at(now).0)
-    }
+/// Received bytes of one connection.
+struct Context<'a> {
+    connection: &'a mut Connection,
+    pages: &'a Pages,
+    date: &'a [u8; 29],
+    now: Instant,
+    actions: &'a mut Actions,
+}
 
-    /// Closes the connection that has been idle longest, if there are too many.
-    fn make_room(&mut self, actions: &mut Actions) {
-        let open = || self.connections.iter().flatten().filter(|connection| connection.is_open);
-        if open().count() < CONNECTIONS_KEPT {
-            return;
-        }
-        if let Some(id) = open().min_by_key(|connection| connection.since).map(|connection| connection.id) {
-            self.close(id, Close::Abort, actions);
-        }
-    }
-
-    fn close(&mut self, id: ConnectionId, how: Close, actions: &mut Actions) {
-        if let Some(connection) = self.connections.get_mut(id.index()).and_then(Option::as_mut)
-            && connection.id == id
-            && connection.is_open
-        {
-            connection.is_open = false;
-            self.timers.clear(id.key());
-            actions.close(id, how);
-        }
-    }
-
-    /// Responds to all complete requests. Returns the number of bytes taken, and whether the connection is closed.
-    fn serve(
-        &self,
-        now: Instant,
-        connection: &mut Connection,
-        received: Received<'_>,
-        actions: &mut Actions,
-    ) -> (usize, bool) {
+impl Context<'_> {
+    /// Responds to all complete requests. Returns the number of bytes taken, and whether the connection is over.
+    fn serve(&mut self, received: Received<'_>, limits: &Limits) -> (usize, bool) {
+        self.connection.begin_receiving(&received);
         let mut taken = 0;
         loop {
             let mut storage = FieldStorage::new();
-            let input = &received.bytes[taken..];
-            match connection.http.receive(input, received.ended, &self.limits, &mut storage) {
-                Ok(Progress::Head { head, taken: step }) => {
-                    taken += step;
-                    self.handle_head(now, connection, &head, actions);
+            let progress = self.connection.receive(&received.bytes[taken..], limits, &mut storage);
+            taken += progress.as_ref().map_or(0, Progress::taken);
+            match progress {
+                Ok(Progress::Head { head, .. }) => self.handle_head(&head),
+                Ok(Progress::Content { bytes, .. }) => {
+                    let pending = self.connection.state.pending.iter_mut();
+                    pending.for_each(|pending| pending.content.extend_from_slice(bytes));
                 }
-                Ok(Progress::Content { taken: step, bytes }) => {
-                    taken += step;
-                    connection.begun.iter_mut().for_each(|begun| begun.content.extend_from_slice(bytes));
-                }
-                Ok(Progress::Trailer { taken: step, .. }) => taken += step,
-                Ok(Progress::End { taken: step }) => {
-                    taken += step;
-                    if let (Some(begun), Some((api, _))) = (connection.begun.take(), &self.api) {
-                        self.answer(now, connection, &api.answer(&begun.call()), actions);
+                Ok(Progress::Trailer { .. }) => {}
+                Ok(Progress::End { .. }) => {
+                    if let (Some(pending), Some((api, _))) = (self.connection.state.pending.take(), &self.pages.api) {
+                        self.answer(&api.answer(&pending.call()));
                     }
                 }
-                Ok(Progress::NeedMore { taken: step }) => return (taken + step, received.ended),
+                Ok(Progress::NeedMore { .. }) => return (taken, received.ended),
                 Ok(Progress::Blocked | Progress::Over) => return (received.bytes.len(), true),
                 Err(refusal) => {
-                    let date = self.date(now);
-                    connection.http.refuse(refusal, &date, actions.send(connection.id));
+                    let out = self.actions.send(self.connection.id);
+                    self.connection.http.refuse(refusal, self.date, out);
                     return (received.bytes.len(), true);
                 }
             }
         }
     }
 
-    fn handle_head(
-        &self,
-        now: Instant,
-        connection: &mut Connection,
-        head: &RequestHead<'_, '_>,
-        actions: &mut Actions,
-    ) {
-        match self.step(head) {
-            Step::Read(begun) => {
-                connection.http.send_continue(actions.send(connection.id));
-                connection.begun = Some(begun);
+    fn handle_head(&mut self, head: &RequestHead<'_, '_>) {
+        match self.pages.step(head) {
+            Step::Read(pending) => {
+                self.connection.http.send_continue(self.actions.send(self.connection.id));
+                self.connection.state.pending = Some(pending);
             }
             Step::Answer(page) => {
                 if head.has_content() {
-                    connection.http.close_after_response(); // nothing of it is wanted
+                    self.connection.http.close_after_response(); // nothing of it is wanted
                 }
-                self.answer(now, connection, &page, actions);
+                self.answer(&page);
             }
         }
     }
 
-    fn answer(&self, now: Instant, connection: &mut Connection, page: &Page, actions: &mut Actions) {
-        connection.since = now;
+    fn answer(&mut self, page: &Page) {
+        let Connection { id, http, state, .. } = &mut *self.connection;
+        state.since = self.now;
         let Page { status, media_type, text, field } = page;
-        let out = actions.send(connection.id);
-        let mut writer = connection.http.respond(*status, Framing::Length(text.len() as u64), &self.date(now), out);
+        let out = self.actions.send(*id);
+        let mut writer = http.respond(*status, Framing::Length(text.len() as u64), self.date, out);
         let fields = [("Content-Type", *media_type), ("Cache-Control", "no-store")];
         for (name, value) in fields.into_iter().chain(*field) {
             let _ = writer.field(name, value.as_bytes()); // constants of ours, which are fields
         }
         if writer.end() == ResponseBody::Expected {
-            actions.send(connection.id).extend_from_slice(text.as_bytes());
-            connection.http.content_sent();
+            self.actions.send(*id).extend_from_slice(text.as_bytes());
+            http.content_sent();
         }
     }
 }
 
-impl Node for Attendant {
+impl AdminNode {
+    pub(super) fn new(
+        clock: WallClock,
+        registry: Registry,
+        readiness: Readiness,
+        api: Option<(Box<dyn Api>, Token)>,
+    ) -> Self {
+        Self {
+            pages: Pages { registry, readiness, api },
+            limits: Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() },
+            date: DateLine::new(clock),
+            connections: Connections::new(),
+            server: ServerShard::new(),
+        }
+    }
+
+    /// Closes the connection that has been idle longest, if there are too many.
+    fn make_room(&mut self, actions: &mut Actions) {
+        if self.connections.iter().count() < CONNECTIONS_KEPT {
+            return;
+        }
+        let longest_idle = self.connections.iter().min_by_key(|connection| connection.state.since);
+        let id = longest_idle.map(|connection| connection.id);
+        if let Some(connection) = id.and_then(|id| self.connections.get_mut(id)) {
+            self.server.close(connection, Close::Abort, actions);
+        }
+    }
+}
+
+impl Node for AdminNode {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         self.make_room(actions);
-        let index = id.index();
-        if index >= self.connections.len() {
-            self.connections.resize_with(index + 1, || None);
-        }
-        self.connections[index] =
-            Some(Connection { id, http: ServerConnection::new(), since: now, is_open: true, begun: None });
-        self.timers.set(id.key(), now + PATIENCE);
+        let connection = Connection::new(id, now, ClientState { since: now, pending: None });
+        self.server.set_deadline(&connection, now + PATIENCE);
+        self.connections.insert(connection);
     }
 
     fn handle_received(
@@ -263,30 +255,28 @@ impl Node for Attendant {
         received: Received<'_>,
         actions: &mut Actions,
     ) -> usize {
-        let place = self.connections.get_mut(id.index());
-        let Some(mut connection) = place.and_then(|place| place.take_if(|one| one.id == id && one.is_open)) else {
-            return received.bytes.len();
-        };
-        let (taken, is_over) = self.serve(now, &mut connection, received, actions);
-        self.timers.set(id.key(), connection.since + PATIENCE);
-        self.connections[id.index()] = Some(connection);
+        let Some(connection) = self.connections.get_mut(id) else { return received.bytes.len() };
+        let (pages, date) = (&self.pages, self.date.at(now).text());
+        let mut context = Context { connection: &mut *connection, pages, date, now, actions: &mut *actions };
+        let (taken, is_over) = context.serve(received, &self.limits);
         if is_over {
-            self.close(id, Close::Graceful, actions);
+            self.server.close(connection, Close::Graceful, actions);
+        } else {
+            self.server.set_deadline(connection, connection.state.since + PATIENCE);
         }
         taken
     }
 
     fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
-        if let Some(place) = self.connections.get_mut(id.index()) {
-            place.take_if(|connection| connection.id == id);
-            self.timers.clear(id.key());
+        if let Some(connection) = self.connections.remove(id) {
+            self.server.clear_deadline(&connection);
         }
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        while let Some(key) = self.timers.pop_due(now) {
-            if let Some(Some(connection)) = self.connections.get(key as usize) {
-                self.close(connection.id, Close::Graceful, actions);
+        while let Some(key) = self.server.pop_due(now) {
+            if let Some(connection) = self.connections.id_of(key).and_then(|id| self.connections.get_mut(id)) {
+                self.server.close(connection, Close::Graceful, actions);
             }
         }
     }
@@ -296,6 +286,6 @@ impl Node for Attendant {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.server.next_deadline()
     }
 }
