@@ -52,7 +52,6 @@ mod tunnels;
 mod upstreams;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{
@@ -204,7 +203,7 @@ impl Node for ProxyNode {
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
-        self.state.server.stop(Duration::ZERO);
+        self.state.server.stop(self.shared.settings.stopping_linger);
         let mut context = self.context(now, actions);
         context.stop_checks();
         context.drop_idle_upstreams();

@@ -31,6 +31,9 @@ pub struct Settings {
     pub clients: ClientLimits,
     /// Requests that wait while every upstream is at its limit.
     pub queue: QueueSettings,
+    /// How long idle connections stay open when the proxy stops, since a request may already be on its way; it gets
+    /// `Connection: close`. Zero closes at once.
+    pub stopping_linger: Duration,
     /// Bytes of one exchange buffered for a slower peer, per direction; past it the faster one is paused. The driver
     /// buffers them, so its `send_queue_high_bytes` must be equal.
     pub relay_bytes_max: usize,
@@ -214,6 +217,7 @@ impl Settings {
             abort_on_close: false,
             clients: ClientLimits::default(),
             queue: QueueSettings::default(),
+            stopping_linger: Duration::from_millis(100),
             relay_bytes_max: 64 * 1024,
             secured_listeners: Vec::new(),
             cache_bypass_header: None,

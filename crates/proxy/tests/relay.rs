@@ -566,6 +566,18 @@ fn finishes_exchanges_when_stopping() {
     Play { stops_at: Some(2 * SECOND), ..Play::new(vec![idle, busy], upstreams) }.run();
 }
 
+/// A request that was on its way when the proxy stopped.
+#[test]
+fn serves_late_requests_when_stopping() {
+    let leaves = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");
+    let late = exchange(client(), GET, HELLO).wait(5 * SECOND / 2).send(text(OTHER)).expect(text(leaves));
+    // The idle connection was closed.
+    let upstreams = [GET, OTHER].map(|request| answers(Acts::new(), request, HELLO).expect_end());
+    let settings = Settings { stopping_linger: SECOND, ..silent() };
+    let play = Play::new(vec![late.part_after_end()], upstreams.into());
+    Play { settings, stops_at: Some(2 * SECOND), ..play }.run();
+}
+
 #[test]
 fn idle_connections_time_out() {
     let mut settings = silent();

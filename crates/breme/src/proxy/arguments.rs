@@ -245,6 +245,7 @@ impl Args {
                 burst: self.client_burst.unwrap_or(self.client_rate),
             },
             queue: self.balancing.queue(),
+            stopping_linger: self.connections.drain_linger,
             cache_bypass_header: self.caching.cache_bypass_header.clone(),
             purge_from: self.caching.purge_from.clone(),
             shows_upstreams: self.show_upstreams,

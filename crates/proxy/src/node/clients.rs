@@ -3,13 +3,13 @@
 use breme_http::Field;
 use breme_http1::{FieldStorage, Progress, push_chunk};
 use breme_node::{Close, CloseReason, Pressure, Received};
-use breme_server::{NextStep, ReceiveStep};
+use breme_server::{NextStep, ReceiveStep, is_turn_over};
 
 use super::context::Context;
 use super::tables::{BodyMode, Client, ClientKey, ExchangeKey};
 
 impl Context<'_> {
-    /// Reads requests, at most `pipeline_depth_max` in one call. Returns the number of bytes consumed.
+    /// Reads requests, up to the limits of one call. Returns the number of bytes consumed.
     pub(super) fn receive_from_client(&mut self, key: ClientKey, received: Received<'_>) -> usize {
         let length = received.bytes.len();
         let Some(client) = self.client(key) else { return length };
@@ -18,7 +18,7 @@ impl Context<'_> {
         if let Some(taken) = self.tunnel_from_client(key, received) {
             return taken;
         }
-        let requests_before = self.request_count(key);
+        let before = self.served(key);
         self.receiving = Some(key);
         let mut taken = 0;
         while self.may_read(key) {
@@ -34,8 +34,7 @@ impl Context<'_> {
             if matches!(step, ReceiveStep::Wait(_)) || !wants_another_step(client) {
                 break;
             }
-            let depth_max = self.shared.settings.limits.pipeline_depth_max as u64;
-            if taken < length && self.request_count(key) - requests_before >= depth_max {
+            if taken < length && self.is_turn_over(key, before) {
                 self.actions.resume(id);
                 break;
             }
@@ -61,8 +60,15 @@ impl Context<'_> {
         }
     }
 
-    fn request_count(&mut self, key: ClientKey) -> u64 {
-        self.client(key).map_or(0, |client| client.http.request_count())
+    /// Requests of this client, and body bytes sent to all clients, so far.
+    fn served(&mut self, key: ClientKey) -> (u64, u64) {
+        let request_count = self.client(key).map_or(0, |client| client.http.request_count());
+        (request_count, self.node.counts.bytes_downstream.load())
+    }
+
+    fn is_turn_over(&mut self, key: ClientKey, before: (u64, u64)) -> bool {
+        let (request_count, sent_bytes) = self.served(key);
+        is_turn_over(request_count - before.0, sent_bytes - before.1, &self.shared.settings.limits)
     }
 
     /// Whether received bytes can be parsed now. A body needs an upstream; a complete request must get its response
@@ -235,7 +241,7 @@ impl Context<'_> {
         }
     }
 
-    /// The proxy is stopping: idle clients are closed.
+    /// The proxy is stopping: idle clients are closed, at once or after a while.
     pub(super) fn stop_clients(&mut self) {
         let clients: Vec<ClientKey> = self.node.clients.iter().map(|(index, _)| ClientKey::new(index)).collect();
         clients.into_iter().for_each(|key| self.wait_for_more(key));
