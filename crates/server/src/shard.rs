@@ -342,6 +342,16 @@ mod tests {
         assert_eq!(evicted.load(), 0);
     }
 
+    /// A client that pipelines without a pause always has pending bytes.
+    #[test]
+    fn head_time_counts_anew_after_each_request() {
+        let mut world = World::new();
+        for now in [5, 9] {
+            assert_eq!(world.receive(at(now), &[GET, "GET /"].concat()), NextStep::Wait);
+            assert_eq!((world.client.wait, world.deadline()), (Wait::Head, Some(at(now + 10))));
+        }
+    }
+
     #[test]
     fn head_after_drained_content_has_its_own_timeout() {
         let mut world = World::new();
