@@ -11,7 +11,7 @@ use breme_base::{Instant, Random};
 use breme_http::{Framing, Method, Refusal, RefusalReason, RequestHead, Version};
 use breme_http1::{FieldStorage, Progress};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
-use breme_server::{Connections, DateLine, ReceiveStep, ServerShard, is_turn_over};
+use breme_server::{Connections, DateLine, ServerShard, is_turn_over};
 
 use crate::connection::{ClientState, Connection, ContentPlan, Echo, RequestContent, RequestStage};
 use crate::counters::ShardCounts;
@@ -39,8 +39,8 @@ impl Origin {
         let seed = shared.settings.seed;
         let counts = shared.counters.add_shard();
         Self {
-            connections: Connections::new(),
-            server: ServerShard::new(),
+            connections: Connections::default(),
+            server: ServerShard::default(),
             date: DateLine::new(shared.clock.clone()),
             recent: RecentEntries::new(seed, counts.clone()),
             response_cache: ResponseCache::new(seed, shared.settings.replay_cache_bytes_max),
@@ -73,7 +73,7 @@ impl Origin {
         self.server.change_pressure(now, limits, self.connections.iter(), change);
         for connection in self.connections.iter() {
             if let RequestStage::Content(content) = &connection.state.stage {
-                let deadline = content.deadline(self.server.pressure(), limits);
+                let deadline = content.deadline(&self.server.pressure, limits);
                 self.server.set_client_deadline(connection, deadline);
             }
         }
@@ -115,10 +115,10 @@ impl Node for Origin {
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        if self.server.is_rise_due(now) {
+        if self.server.pressure.rises_at().is_some_and(|at| at <= now) {
             self.change_pressure(now, Pressure::rise);
         }
-        while let Some(key) = self.server.pop_due(now) {
+        while let Some(key) = self.server.timers.pop_due(now) {
             if let Some(id) = self.connections.id_of(key)
                 && let Some(mut context) = self.context(now, id, actions)
             {
@@ -177,22 +177,20 @@ impl Context<'_> {
         loop {
             let input = &received.bytes[taken..];
             taken += match self.replay(input) {
-                Some(repeated) => repeated,
-                None => match self.step(input) {
-                    ReceiveStep::Taken(count) => count,
-                    ReceiveStep::Wait(count) => {
-                        taken += count;
-                        break;
-                    }
-                },
+                Some(replayed) => replayed,
+                None => self.step(input),
             };
-            if !self.connection.is_open() {
+            if !self.connection.is_open {
                 return length;
             }
             if self.connection.state.is_blocked() {
                 return taken;
             }
-            if self.connection.has_pending && self.is_turn_over() {
+            if self.connection.needs_more {
+                break;
+            }
+            let limits = &self.shared.settings.limits;
+            if self.connection.has_pending && is_turn_over(self.response_count, self.content_bytes, limits) {
                 self.actions.resume(self.connection.id);
                 break;
             }
@@ -201,8 +199,8 @@ impl Context<'_> {
         taken
     }
 
-    /// Parses and handles one item of `input`.
-    fn step(&mut self, input: &[u8]) -> ReceiveStep {
+    /// Parses and handles one item of `input`. Returns the number of bytes consumed.
+    fn step(&mut self, input: &[u8]) -> usize {
         let mut storage = FieldStorage::new();
         let progress = self.connection.receive(input, &self.shared.settings.limits, &mut storage);
         let taken = progress.as_ref().map_or(0, Progress::taken);
@@ -212,16 +210,12 @@ impl Context<'_> {
             // Trailers are not used.
             Ok(Progress::Trailer { .. }) => {}
             Ok(Progress::End { .. }) => self.handle_end(),
-            Ok(Progress::NeedMore { .. }) if self.connection.has_ended() => self.close(Close::Graceful),
-            Ok(Progress::NeedMore { .. } | Progress::Blocked) => return ReceiveStep::Wait(taken),
+            Ok(Progress::NeedMore { .. }) if self.connection.has_ended => self.close(Close::Graceful),
+            Ok(Progress::NeedMore { .. } | Progress::Blocked) => {}
             Ok(Progress::Over) => self.close(Close::Graceful),
             Err(refusal) => self.refuse(refusal),
         }
-        ReceiveStep::Taken(taken)
-    }
-
-    fn is_turn_over(&self) -> bool {
-        is_turn_over(self.response_count, self.content_bytes, &self.shared.settings.limits)
+        taken
     }
 
     fn take_stage(&mut self) -> RequestStage {

@@ -113,7 +113,7 @@ impl Node for ProxyNode {
             return actions.close(id, Close::Abort);
         }
         let is_counted = entrance == Admission::Counted;
-        let client = ClientState { is_secured, is_trusted, is_counted, ..ClientState::new(accepted) };
+        let client = ClientState::new(accepted, is_secured, is_trusted, is_counted);
         let key = ClientKey::new(self.state.clients.insert(Client::new(id, now, client)));
         self.state.set_owner(id, Owner::Client(key));
         self.context(now, actions).wait_for_more(key);
@@ -171,13 +171,13 @@ impl Node for ProxyNode {
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        if self.state.server.is_rise_due(now) {
+        if self.state.server.pressure.rises_at().is_some_and(|at| at <= now) {
             self.context(now, actions).change_pressure(Pressure::rise);
         }
         while let Some(key) = self.state.exchange_timers.pop_due(now) {
             self.context(now, actions).handle_exchange_deadline(ExchangeKey::new(key as usize));
         }
-        while let Some(key) = self.state.server.pop_due(now) {
+        while let Some(key) = self.state.server.timers.pop_due(now) {
             if let Some(client) = self.state.client_at(key) {
                 self.context(now, actions).handle_client_deadline(client);
             }

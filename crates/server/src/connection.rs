@@ -13,19 +13,22 @@ const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Connection<S> {
     pub id: ConnectionId,
     pub http: ServerConnection,
-    /// Some received bytes were not consumed.
-    pub has_pending: bool,
     /// What the role keeps of it.
     pub state: S,
     pub(crate) accepted: Instant,
     pub(crate) wait: Wait,
-    pub(crate) is_open: bool,
+    /// The role has not closed it.
+    pub is_open: bool,
+    /// The peer has closed its side.
+    pub has_ended: bool,
+    /// Some received bytes were not consumed.
+    pub has_pending: bool,
+    /// The last item of its input is incomplete, or must wait.
+    pub needs_more: bool,
     /// The driver's send queue is long: the client reads slowly.
-    pub(crate) queue_is_long: bool,
+    pub queue_is_long: bool,
     /// It was evicted under pressure, and counted.
     pub(crate) is_evicted: bool,
-    /// The peer has closed its side.
-    ended: bool,
 }
 
 /// What a connection waits for.
@@ -41,36 +44,28 @@ pub(crate) enum Wait {
     Exchange,
 }
 
-/// The result of receiving one item of a connection's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReceiveStep {
-    /// Consumed this many bytes; another item may follow.
-    Taken(usize),
-    /// Consumed this many bytes; more are needed.
-    Wait(usize),
-}
-
 impl<S> Connection<S> {
-    #[must_use]
     pub fn new(id: ConnectionId, accepted: Instant, state: S) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
-            has_pending: false,
             state,
             accepted,
             wait: Wait::Idle,
             is_open: true,
+            has_ended: false,
+            has_pending: false,
+            needs_more: false,
             queue_is_long: false,
             is_evicted: false,
-            ended: false,
         }
     }
 
     /// The driver has lent these bytes.
     pub fn begin_receiving(&mut self, received: &Received<'_>) {
-        self.ended = received.ended;
+        self.has_ended = received.ended;
         self.has_pending = !received.bytes.is_empty();
+        self.needs_more = false;
     }
 
     /// As [`ServerConnection::receive`]. `input` is the rest of the lent bytes.
@@ -84,8 +79,9 @@ impl<S> Connection<S> {
         limits: &Limits,
         storage: &'f mut FieldStorage<'a>,
     ) -> Result<Progress<'a, 'f>, Refusal> {
-        let progress = self.http.receive(input, self.ended, limits, storage);
+        let progress = self.http.receive(input, self.has_ended, limits, storage);
         self.has_pending = progress.as_ref().map_or(0, Progress::taken) < input.len();
+        self.needs_more = matches!(progress, Ok(Progress::NeedMore { .. } | Progress::Blocked));
         progress
     }
 
@@ -93,24 +89,6 @@ impl<S> Connection<S> {
     #[inline]
     pub fn begin_exchange(&mut self) {
         self.wait = Wait::Exchange;
-    }
-
-    /// The role has not closed it.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.is_open
-    }
-
-    /// The driver's send queue is long: the client reads slowly.
-    #[must_use]
-    pub fn queue_is_long(&self) -> bool {
-        self.queue_is_long
-    }
-
-    /// The peer has closed its side.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.ended
     }
 
     /// What it waits for when no exchange is in progress.
@@ -128,7 +106,6 @@ impl<S> Connection<S> {
 /// Whether other connections are served before this one continues, after this many responses and bytes of bodies in one
 /// call.
 #[inline]
-#[must_use]
 pub fn is_turn_over(response_count: u64, content_bytes: u64, limits: &Limits) -> bool {
     response_count >= limits.pipeline_depth_max as u64 || content_bytes >= TURN_CONTENT_BYTES_MAX
 }
@@ -151,14 +128,14 @@ mod tests {
         let input = [&head[..], b"GET"].concat();
         let received = Received { bytes: &input, ended: true, came: Instant::ZERO };
         connection.begin_receiving(&received);
-        assert!(connection.has_pending && connection.has_ended());
+        assert!(connection.has_pending && connection.has_ended);
         let mut storage = FieldStorage::new();
         let progress = connection.receive(&input, &Limits::default(), &mut storage);
         assert!(matches!(progress, Ok(Progress::Head { taken, .. }) if taken == head.len()), "{progress:?}");
-        assert!(connection.has_pending);
+        assert!(connection.has_pending && !connection.needs_more);
         let mut storage = FieldStorage::new();
         let progress = connection.receive(&input[head.len()..], &Limits::default(), &mut storage);
         assert!(matches!(progress, Ok(Progress::Blocked)), "its response is not complete: {progress:?}");
-        assert!(connection.has_pending);
+        assert!(connection.has_pending && connection.needs_more);
     }
 }

@@ -15,11 +15,6 @@ impl<S> Default for Connections<S> {
 }
 
 impl<S> Connections<S> {
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     pub fn insert(&mut self, connection: Connection<S>) {
         let index = connection.id.index();
         if index >= self.0.len() {
@@ -34,7 +29,6 @@ impl<S> Connections<S> {
     }
 
     /// The id of the open connection with this [key](ConnectionId::key).
-    #[must_use]
     pub fn id_of(&self, key: u32) -> Option<ConnectionId> {
         self.0.get(key as usize)?.as_ref().filter(|connection| connection.is_open).map(|connection| connection.id)
     }
@@ -60,7 +54,7 @@ mod tests {
     fn finds_open_connections_of_the_same_generation() {
         let [old, new, other] =
             [(3, 0), (3, 1), (5, 0)].map(|(index, generation)| ConnectionId::new(index, generation));
-        let mut table = Connections::new();
+        let mut table = Connections::default();
         assert!(table.get_mut(old).is_none() && table.id_of(3).is_none() && table.remove(old).is_none());
         table.insert(Connection::new(old, Instant::ZERO, 'o'));
         assert!(table.get_mut(old).is_some() && table.get_mut(new).is_none() && table.remove(new).is_none());

@@ -16,7 +16,6 @@ pub struct ContentProgress {
 }
 
 impl ContentProgress {
-    #[must_use]
     pub const fn new(now: Instant) -> Self {
         Self { began: now, last: now, bytes: 0 }
     }
@@ -27,7 +26,6 @@ impl ContentProgress {
     }
 
     /// When the content is too slow, if nothing more arrives.
-    #[must_use]
     pub fn deadline(&self, limits: &Limits) -> Instant {
         let silence = self.last + limits.body_timeout;
         if limits.receive_rate_min == 0 {
@@ -39,7 +37,6 @@ impl ContentProgress {
     }
 
     /// The refusal when the deadline has passed.
-    #[must_use]
     pub fn late_reason(&self, now: Instant, limits: &Limits) -> RefusalReason {
         if now >= self.last + limits.body_timeout {
             RefusalReason::ContentTimeout

@@ -18,7 +18,6 @@ pub struct DateLine {
 }
 
 impl DateLine {
-    #[must_use]
     pub fn new(clock: WallClock) -> Self {
         Self { clock, read_at: None, reading: UnixMillis(0), second: UnixSeconds(0), text: http_date(0) }
     }
@@ -32,18 +31,15 @@ impl DateLine {
         self
     }
 
-    #[must_use]
     pub const fn second(&self) -> UnixSeconds {
         self.second
     }
 
-    #[must_use]
     pub const fn text(&self) -> &[u8; 29] {
         &self.text
     }
 
     /// Between readings, the monotonic clock advances the last one.
-    #[must_use]
     pub fn millis(&mut self, now: Instant) -> UnixMillis {
         let since_ns = self.at(now).read_at.map_or(0, |read_at| now.nanos_since(read_at));
         UnixMillis(self.reading.0 + since_ns / 1_000_000)

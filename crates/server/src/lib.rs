@@ -17,7 +17,7 @@
 //! | a response is to begin | [`ServerShard::announce_close`] | writes it |
 //! | … is complete, later | [`ServerShard::continue_connection`] | |
 //! | sent | [`ServerShard::handle_queue`] | pauses or continues its exchange |
-//! | deadline | [`ServerShard::expire`], [`is_rise_due`](ServerShard::is_rise_due) | handles those of its exchange |
+//! | deadline | [`ServerShard::expire`]; [`Pressure::rise`](breme_node::Pressure::rise) | handles those of its exchange |
 //! | pressure | [`ServerShard::change_pressure`] | adapts the deadlines of exchanges |
 //! | closed | [`ServerShard::handle_closed`] | |
 //! | stopping | [`ServerShard::stop`], then [`wait_for_more`] | |
@@ -32,7 +32,7 @@ mod content_progress;
 mod date_line;
 mod shard;
 
-pub use connection::{Connection, ReceiveStep, is_turn_over};
+pub use connection::{Connection, is_turn_over};
 pub use connections::Connections;
 pub use content_progress::ContentProgress;
 pub use date_line::DateLine;

@@ -9,12 +9,13 @@ use breme_node::{Actions, Close, CloseReason, Pressure};
 
 use crate::connection::{Connection, Wait};
 
-/// The timeouts of a shard's accepted connections, connection pressure, and shutdown. Each connection has one timer,
-/// whose key is that of its id.
+/// The timeouts of a shard's accepted connections, connection pressure, and shutdown.
 #[derive(Debug, Default)]
 pub struct ServerShard {
-    timers: Timers,
-    pressure: Pressure,
+    /// One for each connection, with the key of its id.
+    pub timers: Timers,
+    /// Changed by [`change_pressure`](Self::change_pressure) only.
+    pub pressure: Pressure,
     /// The server is stopping; idle connections stay open this long.
     linger: Option<Duration>,
 }
@@ -33,11 +34,6 @@ pub enum NextStep {
 
 /// Waiting.
 impl ServerShard {
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Waits for a request, or for the rest of one without an exchange. To be called for a new connection, after all
     /// received bytes were consumed or must wait, and when the server stops.
     pub fn wait_for_more<S>(&mut self, now: Instant, connection: &mut Connection<S>, limits: &Limits) -> NextStep {
@@ -80,7 +76,7 @@ impl ServerShard {
         match connection.wait {
             Wait::Exchange => {}
             // The driver closes a client that does not read.
-            _ if is_long => self.clear_deadline(connection),
+            _ if is_long => self.timers.clear(connection.id.key()),
             _ => self.restart(now, connection, limits),
         }
     }
@@ -101,29 +97,14 @@ impl ServerShard {
         }
     }
 
-    /// Sets a deadline of an exchange.
-    pub fn set_deadline<S>(&mut self, connection: &Connection<S>, at: Instant) {
-        self.timers.set(connection.id.key(), at);
-    }
-
     /// Sets a deadline by which the client must have sent something; none while it reads slowly, since the driver
     /// receives nothing from it then.
     pub fn set_client_deadline<S>(&mut self, connection: &Connection<S>, at: Instant) {
         if !connection.queue_is_long {
-            self.set_deadline(connection, at);
+            self.timers.set(connection.id.key(), at);
         }
     }
 
-    pub fn clear_deadline<S>(&mut self, connection: &Connection<S>) {
-        self.timers.clear(connection.id.key());
-    }
-
-    /// A connection whose timer has expired: the key of its id.
-    pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
-        self.timers.pop_due(now)
-    }
-
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.timers.next().into_iter().chain(self.pressure.rises_at()).min()
     }
@@ -144,17 +125,6 @@ impl ServerShard {
 
 /// Pressure.
 impl ServerShard {
-    #[must_use]
-    pub fn pressure(&self) -> &Pressure {
-        &self.pressure
-    }
-
-    /// Whether [`Pressure::rise`] is due.
-    #[must_use]
-    pub fn is_rise_due(&self, now: Instant) -> bool {
-        self.pressure.rises_at().is_some_and(|at| at <= now)
-    }
-
     /// Adapts the timeout of each client to the new pressure, counted from when its wait began. A client that has sent
     /// nothing is idle since it connected: browsers open spare connections, and a client that holds one without a
     /// request would otherwise hold it the longest.
@@ -192,7 +162,6 @@ impl ServerShard {
 
     /// The server is stopping, or the client has had its turn under connection pressure.
     #[inline]
-    #[must_use]
     pub fn should_close<S>(&self, now: Instant, connection: &Connection<S>) -> bool {
         self.is_stopping() || self.pressure.should_close(connection.accepted, now)
     }
@@ -217,7 +186,7 @@ impl ServerShard {
 impl ServerShard {
     pub fn close<S>(&mut self, connection: &mut Connection<S>, how: Close, actions: &mut Actions) {
         connection.is_open = false;
-        self.clear_deadline(connection);
+        self.timers.clear(connection.id.key());
         actions.close(connection.id, how);
     }
 
@@ -226,7 +195,7 @@ impl ServerShard {
         if reason == CloseReason::Evicted && !connection.is_evicted {
             evicted.add();
         }
-        self.clear_deadline(connection);
+        self.timers.clear(connection.id.key());
     }
 
     /// From now on idle connections stay open for `linger`, since a request may already be on its way; it gets
@@ -236,7 +205,6 @@ impl ServerShard {
     }
 
     #[inline]
-    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.linger.is_some()
     }
@@ -277,7 +245,7 @@ mod tests {
                 idle_timeout: Duration::from_secs(75),
                 ..Limits::default()
             };
-            let (shard, client) = (ServerShard::new(), Connection::new(id(), at(0), ()));
+            let (shard, client) = (ServerShard::default(), Connection::new(id(), at(0), ()));
             let mut world = Self { shard, client, limits, evicted: Count::default(), output: Vec::new() };
             assert_eq!(world.wait(at(0)), NextStep::Wait);
             world
@@ -382,7 +350,7 @@ mod tests {
     fn deadline_of_an_exchange_is_the_roles() {
         let mut world = World::new();
         world.client.begin_exchange();
-        world.shard.set_deadline(&world.client, at(500));
+        world.shard.timers.set(id().key(), at(500));
         world.set_pressure(at(1), true);
         let World { shard, client, limits, evicted, .. } = &mut world;
         shard.handle_queue(at(2), client, true, limits);

@@ -222,8 +222,8 @@ impl AdminNode {
             pages: Pages { registry, readiness, api },
             limits: Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() },
             date: DateLine::new(clock),
-            connections: Connections::new(),
-            server: ServerShard::new(),
+            connections: Connections::default(),
+            server: ServerShard::default(),
         }
     }
 
@@ -244,7 +244,7 @@ impl Node for AdminNode {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         self.make_room(actions);
         let connection = Connection::new(id, now, ClientState { since: now, pending: None });
-        self.server.set_deadline(&connection, now + PATIENCE);
+        self.server.timers.set(id.key(), now + PATIENCE);
         self.connections.insert(connection);
     }
 
@@ -262,19 +262,19 @@ impl Node for AdminNode {
         if is_over {
             self.server.close(connection, Close::Graceful, actions);
         } else {
-            self.server.set_deadline(connection, connection.state.since + PATIENCE);
+            self.server.timers.set(id.key(), connection.state.since + PATIENCE);
         }
         taken
     }
 
     fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
-        if let Some(connection) = self.connections.remove(id) {
-            self.server.clear_deadline(&connection);
+        if self.connections.remove(id).is_some() {
+            self.server.timers.clear(id.key());
         }
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
-        while let Some(key) = self.server.pop_due(now) {
+        while let Some(key) = self.server.timers.pop_due(now) {
             if let Some(connection) = self.connections.id_of(key).and_then(|id| self.connections.get_mut(id)) {
                 self.server.close(connection, Close::Graceful, actions);
             }

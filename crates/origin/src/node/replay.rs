@@ -59,7 +59,7 @@ impl Context<'_> {
         let index = self.actions.len() - 1;
         let start = self.actions.bytes(index).len();
         self.respond(response);
-        if self.connection.is_open() && self.connection.http.can_replay(&self.shared.settings.limits) {
+        if self.connection.is_open && self.connection.http.can_replay(&self.shared.settings.limits) {
             let content_bytes = self.content_bytes - content_before;
             let new_replay = NewReplay { status, content_bytes, replay_lifetime };
             let sent = self.sent_since(index, start);

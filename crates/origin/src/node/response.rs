@@ -33,8 +33,8 @@ impl Context<'_> {
             SendProgress::Pattern { sent, length } => {
                 self.connection.state.stage = RequestStage::Pattern { sent, length };
                 // If the driver's queue is long, it reports that first.
-                if !self.connection.queue_is_long() {
-                    self.server.set_deadline(self.connection, self.now + Duration::from_nanos(1));
+                if !self.connection.queue_is_long {
+                    self.server.timers.set(self.connection.id.key(), self.now + Duration::from_nanos(1));
                 }
             }
         }
@@ -50,7 +50,7 @@ impl Context<'_> {
 
     pub(super) fn delay(&mut self, response: Response, delay: Duration) {
         self.connection.state.stage = RequestStage::Delay(Box::new(response));
-        self.server.set_deadline(self.connection, self.now + delay);
+        self.server.timers.set(self.connection.id.key(), self.now + delay);
     }
 
     pub(super) fn refuse(&mut self, refusal: Refusal) {

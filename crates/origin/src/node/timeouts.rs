@@ -24,7 +24,7 @@ impl Context<'_> {
 
     fn wait_for_content(&mut self) {
         if let RequestStage::Content(content) = &self.connection.state.stage {
-            let deadline = content.deadline(self.server.pressure(), &self.shared.settings.limits);
+            let deadline = content.deadline(&self.server.pressure, &self.shared.settings.limits);
             self.server.set_client_deadline(self.connection, deadline);
         }
     }
@@ -51,7 +51,7 @@ impl Context<'_> {
         match &mut self.connection.state.stage {
             RequestStage::None | RequestStage::Delay(_) => {}
             // The driver closes a client that does not read.
-            _ if is_long => self.server.clear_deadline(self.connection),
+            _ if is_long => self.server.timers.clear(self.connection.id.key()),
             RequestStage::Content(content) => {
                 content.progress.exclude_pause(self.now);
                 self.wait_for_content();
@@ -70,7 +70,7 @@ impl Context<'_> {
                 let refusal = Refusal::new(content.progress.late_reason(self.now, &self.shared.settings.limits));
                 match self.server.evict(self.now, self.connection, &self.counts.evicted) {
                     Ok(()) => self.refuse(refusal),
-                    Err(later) => self.server.set_deadline(self.connection, self.now + later),
+                    Err(later) => self.server.timers.set(self.connection.id.key(), self.now + later),
                 }
             }
             RequestStage::Delay(_) => self.end_delay(),
@@ -87,7 +87,7 @@ impl Context<'_> {
 
     fn send_more_pattern(&mut self) {
         let RequestStage::Pattern { sent, length } = self.connection.state.stage else { return };
-        if self.connection.queue_is_long() {
+        if self.connection.queue_is_long {
             return;
         }
         let (http, id) = (&mut self.connection.http, self.connection.id);

@@ -3,7 +3,7 @@
 use breme_http::Field;
 use breme_http1::{FieldStorage, Progress, push_chunk};
 use breme_node::{Close, CloseReason, Pressure, Received};
-use breme_server::{NextStep, ReceiveStep, is_turn_over};
+use breme_server::{NextStep, is_turn_over};
 
 use super::context::Context;
 use super::tables::{BodyMode, Client, ClientKey, ExchangeKey};
@@ -23,15 +23,12 @@ impl Context<'_> {
         let mut taken = 0;
         while self.may_read(key) {
             let input = &received.bytes[taken..];
-            let repeated = self.replay_hit(key, input).or_else(|| self.replay_request(key, input));
-            let step = match repeated {
-                Some(count) => ReceiveStep::Taken(count),
+            taken += match self.replay_hit(key, input).or_else(|| self.replay_request(key, input)) {
+                Some(replayed) => replayed,
                 None => self.step(key, input),
             };
-            let (ReceiveStep::Taken(count) | ReceiveStep::Wait(count)) = step;
-            taken += count;
             let Some(client) = self.client(key) else { return length };
-            if matches!(step, ReceiveStep::Wait(_)) || !wants_another_step(client) {
+            if !wants_another_step(client) {
                 break;
             }
             if taken < length && self.is_turn_over(key, before) {
@@ -52,8 +49,7 @@ impl Context<'_> {
 
     /// Abandons the exchange of a client that has closed its side before its response began.
     fn abandon_client(&mut self, key: ClientKey) {
-        let Some(exchange_key) = self.client(key).and_then(|client| client.state.exchange) else { return };
-        let Some(exchange) = self.exchange(exchange_key) else { return };
+        let Some((exchange_key, exchange, _)) = self.node.exchange_of(key) else { return };
         if exchange.is_request_complete && exchange.response_body.is_none() {
             self.handle_client_lost(exchange_key);
             self.close_client(key, Close::Graceful);
@@ -82,9 +78,9 @@ impl Context<'_> {
         }
     }
 
-    /// Parses and handles one item of `input`.
-    fn step(&mut self, key: ClientKey, input: &[u8]) -> ReceiveStep {
-        let Some(client) = self.node.clients.get_mut(key.index()) else { return ReceiveStep::Wait(0) };
+    /// Parses and handles one item of `input`. Returns the number of bytes consumed.
+    fn step(&mut self, key: ClientKey, input: &[u8]) -> usize {
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return 0 };
         let mut storage = FieldStorage::new();
         let progress = client.receive(input, &self.shared.settings.limits, &mut storage);
         let taken = progress.as_ref().map_or(0, Progress::taken);
@@ -99,25 +95,20 @@ impl Context<'_> {
             Ok(Progress::Content { bytes, .. }) => self.relay_request_body(key, bytes),
             Ok(Progress::Trailer { field, .. }) => self.relay_request_trailer(key, field),
             Ok(Progress::End { .. }) => self.end_request(key),
-            Ok(Progress::NeedMore { .. }) if client.has_ended() => self.close_client(key, Close::Graceful),
-            Ok(Progress::NeedMore { .. } | Progress::Blocked) => return ReceiveStep::Wait(taken),
+            Ok(Progress::NeedMore { .. }) if client.has_ended => self.close_client(key, Close::Graceful),
+            Ok(Progress::NeedMore { .. } | Progress::Blocked) => {}
             Ok(Progress::Over) => self.close_client(key, Close::Graceful),
             Err(refusal) => self.refuse(key, refusal, input),
         }
-        ReceiveStep::Taken(taken)
+        taken
     }
 
     fn relay_request_body(&mut self, key: ClientKey, bytes: &[u8]) {
-        let Some(exchange_key) = self.client(key).and_then(|client| client.state.exchange) else { return };
-        let now = self.now;
-        let Some(exchange) = self.exchange(exchange_key) else { return };
+        let Some((_, exchange, upstream)) = self.node.exchange_of(key) else { return };
         exchange.received_bytes += bytes.len() as u64;
-        exchange.progress = now;
-        let (way, upstream) = (exchange.request_body, exchange.upstream);
-        let Some(id) = upstream.and_then(|upstream| self.upstream(upstream)).map(|upstream| upstream.id) else {
-            return;
-        };
-        match way {
+        exchange.progress = self.now;
+        let Some(id) = upstream else { return };
+        match exchange.request_body {
             BodyMode::Chunks => push_chunk(self.actions.send(id), bytes),
             BodyMode::Raw => self.actions.send_received(id, self.received, bytes),
             BodyMode::None => {}
@@ -126,30 +117,19 @@ impl Context<'_> {
     }
 
     fn relay_request_trailer(&mut self, key: ClientKey, trailer: Field<'_>) {
-        let Some(exchange_key) = self.client(key).and_then(|client| client.state.exchange) else { return };
-        let now = self.now;
-        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
-        exchange.progress = now;
-        let Some(upstream) = exchange.upstream.and_then(|upstream| self.node.upstreams.get(upstream.index())) else {
-            return;
-        };
-        if exchange.request_body == BodyMode::Chunks {
-            exchange.last_chunk.relay(trailer, self.actions.send(upstream.id));
+        let Some((_, exchange, upstream)) = self.node.exchange_of(key) else { return };
+        exchange.progress = self.now;
+        if let (BodyMode::Chunks, Some(id)) = (exchange.request_body, upstream) {
+            exchange.last_chunk.relay(trailer, self.actions.send(id));
         }
     }
 
     fn end_request(&mut self, key: ClientKey) {
-        let Some(exchange_key) = self.client(key).and_then(|client| client.state.exchange) else { return };
-        let now = self.now;
-        let Some(exchange) = self.exchange(exchange_key) else { return };
+        let Some((exchange_key, exchange, upstream)) = self.node.exchange_of(key) else { return };
         exchange.is_request_complete = true;
-        exchange.progress = now;
-        exchange.sent = now;
-        let (way, last_chunk, upstream) = (exchange.request_body, exchange.last_chunk, exchange.upstream);
-        if way == BodyMode::Chunks
-            && let Some(id) = upstream.and_then(|upstream| self.upstream(upstream)).map(|upstream| upstream.id)
-        {
-            last_chunk.end(self.actions.send(id));
+        (exchange.progress, exchange.sent) = (self.now, self.now);
+        if let (BodyMode::Chunks, Some(id)) = (exchange.request_body, upstream) {
+            exchange.last_chunk.end(self.actions.send(id));
         }
         self.set_exchange_deadline(exchange_key);
     }
@@ -263,7 +243,7 @@ impl Context<'_> {
             return;
         }
         if let Some(client) = self.client(key)
-            && (client.has_pending || client.has_ended())
+            && (client.has_pending || client.has_ended)
         {
             let id = client.id;
             self.actions.resume(id);
@@ -274,6 +254,7 @@ impl Context<'_> {
 /// Whether there may be another item: bytes, the end of a body, or the end of the connection, caused by the client or by
 /// the proxy's response.
 fn wants_another_step(client: &Client) -> bool {
-    let is_over = client.has_ended() || client.http.will_close();
-    client.has_pending || client.http.awaiting_content() || (is_over && client.state.exchange.is_none())
+    let is_over = client.has_ended || client.http.will_close();
+    let may_come = client.has_pending || client.http.awaiting_content();
+    !client.needs_more && (may_come || (is_over && client.state.exchange.is_none()))
 }

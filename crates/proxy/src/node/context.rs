@@ -48,7 +48,7 @@ impl ShardState {
     pub(super) fn new(shared: &Shared, shard: Shard) -> Self {
         Self {
             counts: shared.counters.add_shard(),
-            server: ServerShard::new(),
+            server: ServerShard::default(),
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
             pools: Pools::new(shared.settings.seed),
@@ -78,6 +78,17 @@ impl ShardState {
             Owner::Check(number) => self.checks.owns(number, id),
         };
         if is_same { owner } else { Owner::None }
+    }
+
+    /// The exchange of a client, and its connection to an upstream.
+    pub(super) fn exchange_of(
+        &mut self,
+        client: ClientKey,
+    ) -> Option<(ExchangeKey, &mut Exchange, Option<ConnectionId>)> {
+        let key = self.clients.get(client.index())?.state.exchange?;
+        let exchange = self.exchanges.get_mut(key.index())?;
+        let upstream = exchange.upstream.and_then(|upstream| self.upstreams.get(upstream.index()));
+        Some((key, exchange, upstream.map(|upstream| upstream.id)))
     }
 
     /// The client whose connection has this [key](ConnectionId::key).

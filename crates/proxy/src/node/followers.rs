@@ -15,7 +15,7 @@ use breme_http::Framing;
 
 use super::cache::{CacheState, write_age, write_cache_status};
 use super::context::Context;
-use super::tables::{BodyMode, Client, Exchange, ExchangeKey, ExchangeStage, Route};
+use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
 use crate::failure::{Failure, SharedFailure};
 use crate::upstream_request;
 
@@ -88,7 +88,8 @@ impl Context<'_> {
         let mut buffer = self.node.take_buffer();
         let mut copied = 0;
         let reading = loop {
-            if self.client_is_slow(key) || copied >= TURN_BYTES {
+            let exchange = self.node.exchanges.get(key.index());
+            if copied >= TURN_BYTES || exchange.is_some_and(|exchange| self.client_is_slow(exchange)) {
                 break None;
             }
             buffer.clear();
@@ -122,12 +123,6 @@ impl Context<'_> {
             Some(BodyRead::End) => self.finish(key, false),
             Some(BodyRead::Aborted) => self.fail(key, &Failure::ConnectionLost),
         }
-    }
-
-    /// Whether the client's send queue is long.
-    fn client_is_slow(&self, key: ExchangeKey) -> bool {
-        let client = self.node.exchanges.get(key.index()).and_then(|exchange| exchange.client);
-        client.and_then(|client| self.node.clients.get(client.index())).is_some_and(Client::queue_is_long)
     }
 
     /// Ends the wait of a follower whose deadline has passed. Returns whether it did.

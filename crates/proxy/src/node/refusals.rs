@@ -1,6 +1,6 @@
 //! Requests that are malformed, too long or too slow.
 
-use breme_http::{Refusal, RefusalReason};
+use breme_http::Refusal;
 use breme_node::Close;
 use memchr::memmem;
 
@@ -53,9 +53,5 @@ impl Context<'_> {
         let head_bytes = memmem::find(written, b"\r\n\r\n")? + 4;
         self.node.counts.count_response(refusal.status);
         Some((written.len() - head_bytes) as u64)
-    }
-
-    pub(super) fn refuse_late_content(&mut self, key: ClientKey, reason: RefusalReason) {
-        self.refuse(key, Refusal::new(reason), b"");
     }
 }

@@ -142,7 +142,7 @@ impl Context<'_> {
         self.node.counts.exchanges_open.add();
         let key = ExchangeKey::new(self.node.exchanges.insert(exchange));
         client.state.exchange = Some(key);
-        self.node.server.clear_deadline(client);
+        self.node.server.timers.clear(client.id.key());
         match self.check_rate_limit(client_key, None) {
             Ok(()) => self.forward_with_cookies(key, cookies.as_deref().unwrap_or_default()),
             Err(failure) => self.fail(key, &failure),

@@ -48,7 +48,7 @@ impl Context<'_> {
         if let Some(client) = self.node.clients.get_mut(client_key.index()) {
             client.begin_exchange();
             client.state.exchange = Some(key);
-            self.node.server.clear_deadline(client);
+            self.node.server.timers.clear(client.id.key());
         }
         key
     }

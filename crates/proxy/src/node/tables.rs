@@ -268,14 +268,14 @@ pub(crate) enum BodyMode {
 }
 
 impl ClientState {
-    pub(crate) fn new(accepted: Accepted) -> Self {
+    pub(crate) fn new(accepted: Accepted, is_secured: bool, is_trusted: bool, is_counted: bool) -> Self {
         Self {
             peer: accepted.peer,
             address: accepted.peer.ip().to_canonical().to_string().into(),
             listener: accepted.listener,
-            is_secured: false,
-            is_trusted: false,
-            is_counted: false,
+            is_secured,
+            is_trusted,
+            is_counted,
             is_paused: false,
             exchange: None,
             own_upstream: None,
