@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_http::{FieldBlock, Limits, Version};
-use breme_node::Pressure;
+use breme_http::{FieldBlock, Version};
 use breme_server::ContentProgress;
 
 use crate::response::Response;
@@ -78,12 +77,6 @@ impl ClientState {
 impl RequestContent {
     pub(crate) fn new(content_plan: ContentPlan, now: Instant) -> Self {
         Self { content_plan, progress: ContentProgress::new(now) }
-    }
-
-    /// When the content is too slow, if nothing more arrives.
-    pub(crate) fn deadline(&self, pressure: &Pressure, limits: &Limits) -> Instant {
-        let ContentProgress { began, last, bytes } = self.progress;
-        self.progress.deadline(limits).min(pressure.transfer_deadline(began, bytes, last))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::replay_cache::ResponseCache;
 use crate::response::{Body, Response};
 use crate::router::{RouteDecision, Router};
 use crate::shared::Shared;
+use timeouts::wait_for_content;
 
 /// The node of one shard of a [`Site`](crate::Site).
 #[derive(Debug)]
@@ -71,12 +72,7 @@ impl Origin {
     fn change_pressure(&mut self, now: Instant, change: impl FnOnce(&mut Pressure)) {
         let limits = &self.shared.settings.limits;
         self.server.change_pressure(now, limits, self.connections.iter(), change);
-        for connection in self.connections.iter() {
-            if let RequestStage::Content(content) = &connection.state.stage {
-                let deadline = content.deadline(&self.server.pressure, limits);
-                self.server.set_client_deadline(connection, deadline);
-            }
-        }
+        self.connections.iter().for_each(|connection| wait_for_content(&mut self.server, connection, limits));
     }
 }
 

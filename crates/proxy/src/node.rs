@@ -178,7 +178,7 @@ impl Node for ProxyNode {
             self.context(now, actions).handle_exchange_deadline(ExchangeKey::new(key as usize));
         }
         while let Some(key) = self.state.server.timers.pop_due(now) {
-            if let Some(client) = self.state.client_at(key) {
+            if let Some(&Owner::Client(client)) = self.state.owners.get(key as usize) {
                 self.context(now, actions).handle_client_deadline(client);
             }
         }

@@ -177,10 +177,10 @@ impl ServerConnection {
     }
 
     /// Writes a complete error response with `Connection: close`, or nothing if a response has begun. Also for requests
-    /// that time out (408).
-    pub fn refuse(&mut self, refusal: Refusal, date: &[u8; 29], out: &mut Vec<u8>) {
+    /// that time out (408). Returns the length of its content; None: nothing was written.
+    pub fn refuse(&mut self, refusal: Refusal, date: &[u8; 29], out: &mut Vec<u8>) -> Option<u64> {
         let text = [refusal.reason.message(), "\n"].concat();
-        self.refuse_with(refusal, "text/plain; charset=utf-8", text.as_bytes(), date, out);
+        self.refuse_with(refusal, "text/plain; charset=utf-8", text.as_bytes(), date, out)
     }
 
     /// As [`refuse`](Self::refuse), with another body of this media type.
@@ -191,14 +191,14 @@ impl ServerConnection {
         content: &[u8],
         date: &[u8; 29],
         out: &mut Vec<u8>,
-    ) {
+    ) -> Option<u64> {
         let answerable = matches!(self.response_state, ResponseState::Nothing | ResponseState::Due)
             && !matches!(self.request_state, RequestState::Draining | RequestState::Over);
         self.request_state = RequestState::Over;
         self.response_state = ResponseState::Nothing;
         self.close = true;
         if !answerable {
-            return;
+            return None;
         }
         out.reserve(RESPONSE_HEAD_BYTES + content.len());
         push_status_line(out, refusal.status, self.http10_only);
@@ -209,9 +209,9 @@ impl ServerConnection {
         out.extend_from_slice(b"\r\nConnection: close\r\nDate: ");
         out.extend_from_slice(date);
         out.extend_from_slice(b"\r\n\r\n");
-        if !self.request.is_head {
-            out.extend_from_slice(content);
-        }
+        let sent: &[u8] = if self.request.is_head { b"" } else { content };
+        out.extend_from_slice(sent);
+        Some(sent.len() as u64)
     }
 
     /// Announces `Connection: close` in the responses from now on, because the server is stopping. A response whose

@@ -13,7 +13,8 @@ impl Context<'_> {
     /// consumed. Checks what is not in a request's bytes: the state and limits of the connection.
     #[inline]
     pub(super) fn replay(&mut self, input: &[u8]) -> Option<usize> {
-        if self.should_close() || !self.connection.http.can_replay(&self.shared.settings.limits) {
+        let should_close = self.server.should_close(self.now, self.connection);
+        if should_close || !self.connection.http.can_replay(&self.shared.settings.limits) {
             return None;
         }
         let validity = ValidityContext {

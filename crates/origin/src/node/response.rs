@@ -12,19 +12,11 @@ use crate::send::{self, SendProgress};
 
 impl Context<'_> {
     pub(super) fn respond(&mut self, response: Response) {
-        self.announce_close();
+        self.server.announce_close(self.now, self.connection, &self.counts.evicted);
         let status = response.status;
         let (http, id) = (&mut self.connection.http, self.connection.id);
         let progress_of_send = send::begin(response, &self.shared.lines, self.date.text(), http, id, self.actions);
         self.advance(status, progress_of_send);
-    }
-
-    fn announce_close(&mut self) {
-        self.server.announce_close(self.now, self.connection, &self.counts.evicted);
-    }
-
-    pub(super) fn should_close(&self) -> bool {
-        self.server.should_close(self.now, self.connection)
     }
 
     pub(super) fn advance(&mut self, status: u16, progress_of_send: SendProgress) {
@@ -60,9 +52,7 @@ impl Context<'_> {
             return self.close(Close::Abort);
         }
         let out = self.actions.send(self.connection.id);
-        let length_before = out.len();
-        self.connection.http.refuse(refusal, self.date.text(), out);
-        if out.len() > length_before {
+        if self.connection.http.refuse(refusal, self.date.text(), out).is_some() {
             self.counts.count_response(refusal.status, self.connection.state.version);
         }
         self.close(Close::Graceful);
@@ -87,7 +77,7 @@ impl Context<'_> {
     }
 
     fn begin_echo(&mut self, echo: &mut Echo) {
-        self.announce_close();
+        self.server.announce_close(self.now, self.connection, &self.counts.evicted);
         let framing = echo.length.map_or(Framing::Chunked, Framing::Length);
         let out = self.actions.send(self.connection.id);
         let mut writer = self.connection.http.respond(200, framing, self.date.text(), out);

@@ -1,11 +1,11 @@
 //! Deadlines of connections and of their requests.
 
-use breme_http::Refusal;
+use breme_http::{Limits, Refusal};
 use breme_node::Close;
-use breme_server::NextStep;
+use breme_server::{ContentProgress, NextStep, ServerShard};
 
 use super::Context;
-use crate::connection::RequestStage;
+use crate::connection::{Connection, RequestStage};
 use crate::send;
 
 impl Context<'_> {
@@ -16,16 +16,9 @@ impl Context<'_> {
                 let next = self.server.wait_for_more(self.now, self.connection, &self.shared.settings.limits);
                 self.perform(next);
             }
-            RequestStage::Content(_) => self.wait_for_content(),
+            RequestStage::Content(_) => wait_for_content(self.server, self.connection, &self.shared.settings.limits),
             // These deadlines are not the client's.
             RequestStage::Delay(_) | RequestStage::Pattern { .. } => {}
-        }
-    }
-
-    fn wait_for_content(&mut self) {
-        if let RequestStage::Content(content) = &self.connection.state.stage {
-            let deadline = content.deadline(&self.server.pressure, &self.shared.settings.limits);
-            self.server.set_client_deadline(self.connection, deadline);
         }
     }
 
@@ -54,7 +47,7 @@ impl Context<'_> {
             _ if is_long => self.server.timers.clear(self.connection.id.key()),
             RequestStage::Content(content) => {
                 content.progress.exclude_pause(self.now);
-                self.wait_for_content();
+                wait_for_content(self.server, self.connection, &self.shared.settings.limits);
             }
             RequestStage::Pattern { .. } => self.send_more_pattern(),
         }
@@ -94,5 +87,14 @@ impl Context<'_> {
         let progress_of_send = send::send_pattern(sent, length, http, id, self.actions);
         self.advance(200, progress_of_send);
         self.continue_connection();
+    }
+}
+
+/// Sets the deadline of content that is arriving.
+pub(super) fn wait_for_content(server: &mut ServerShard, connection: &Connection, limits: &Limits) {
+    if let RequestStage::Content(content) = &connection.state.stage {
+        let ContentProgress { began, last, bytes } = content.progress;
+        let under_pressure = server.pressure.transfer_deadline(began, bytes, last);
+        server.set_client_deadline(connection, content.progress.deadline(limits).min(under_pressure));
     }
 }

@@ -251,8 +251,8 @@ impl Context<'_> {
     }
 }
 
-/// Whether there may be another item: bytes, the end of a body, or the end of the connection, caused by the client or by
-/// the proxy's response.
+/// Whether there may be another item: bytes, the end of a body, or the end of the connection, caused by the client or
+/// by the proxy's response.
 fn wants_another_step(client: &Client) -> bool {
     let is_over = client.has_ended || client.http.will_close();
     let may_come = client.has_pending || client.http.awaiting_content();

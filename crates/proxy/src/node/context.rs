@@ -91,14 +91,6 @@ impl ShardState {
         Some((key, exchange, upstream.map(|upstream| upstream.id)))
     }
 
-    /// The client whose connection has this [key](ConnectionId::key).
-    pub(super) fn client_at(&self, key: u32) -> Option<ClientKey> {
-        match self.owners.get(key as usize) {
-            Some(Owner::Client(client)) => Some(*client),
-            _ => None,
-        }
-    }
-
     pub(super) fn set_owner(&mut self, id: ConnectionId, owner: Owner) {
         if id.index() >= self.owners.len() {
             self.owners.resize(id.index() + 1, Owner::None);

@@ -2,7 +2,6 @@
 
 use breme_http::Refusal;
 use breme_node::Close;
-use memchr::memmem;
 
 use super::context::Context;
 use super::tables::ClientKey;
@@ -44,14 +43,10 @@ impl Context<'_> {
         let date = self.node.date.at(self.now).text();
         let client = self.node.clients.get_mut(key.index())?;
         let out = self.actions.send(client.id);
-        let length_before = out.len();
-        match self.shared.settings.error_pages.find(refusal.status) {
+        let sent_bytes = match self.shared.settings.error_pages.find(refusal.status) {
             Some(page) => client.http.refuse_with(refusal, &page.media_type, &page.content, date, out),
             None => client.http.refuse(refusal, date, out),
-        }
-        let written = &out[length_before..];
-        let head_bytes = memmem::find(written, b"\r\n\r\n")? + 4;
-        self.node.counts.count_response(refusal.status);
-        Some((written.len() - head_bytes) as u64)
+        };
+        sent_bytes.inspect(|_| self.node.counts.count_response(refusal.status))
     }
 }
