@@ -34,7 +34,6 @@ impl Context<'_> {
         }
         self.log_exchange(&exchange, completion);
         self.node.keep_buffer(std::mem::take(&mut exchange.request));
-        self.detach_connecting(exchange.connecting);
         if let Some(upstream) = exchange.upstream {
             match is_upstream_clean {
                 true => self.release_upstream(upstream, exchange.reuse, exchange.client),

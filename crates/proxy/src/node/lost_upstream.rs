@@ -36,9 +36,8 @@ impl Context<'_> {
             return false;
         }
         let may_move = exchange.may_be_sent_elsewhere();
-        let (upstream, connecting) = (exchange.upstream.take(), exchange.connecting.take());
-        self.detach_connecting(connecting);
-        if let Some(upstream) = upstream {
+        exchange.connecting = None;
+        if let Some(upstream) = exchange.upstream.take() {
             self.drop_upstream(upstream, Close::Abort);
         }
         self.report_outcome(key, Outcome::ConnectionLost);

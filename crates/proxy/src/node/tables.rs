@@ -132,8 +132,8 @@ pub(crate) struct EndpointKey {
 #[derive(Debug)]
 pub(crate) struct Connecting {
     pub(crate) endpoint: EndpointKey,
-    /// None: the exchange is over.
-    pub(crate) exchange: Option<ExchangeKey>,
+    /// It still waits for this connection only if its `connecting` says so.
+    pub(crate) exchange: ExchangeKey,
 }
 
 /// One request until its response is complete.

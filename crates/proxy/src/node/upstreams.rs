@@ -26,7 +26,7 @@ impl Context<'_> {
             self.assign_upstream(key, upstream_key);
             return Ok(());
         }
-        let connecting = ConnectingKey::new(self.node.connecting.insert(Connecting { endpoint, exchange: Some(key) }));
+        let connecting = ConnectingKey::new(self.node.connecting.insert(Connecting { endpoint, exchange: key }));
         if let Some(exchange) = self.exchange(key) {
             exchange.stage = ExchangeStage::Connecting;
             exchange.connecting = Some(connecting);
@@ -55,26 +55,25 @@ impl Context<'_> {
         &mut self,
         key: ConnectingKey,
         endpoint: EndpointKey,
-        exchange: Option<ExchangeKey>,
+        exchange_key: ExchangeKey,
         outcome: Result<Connected, ConnectError>,
     ) {
-        let exchange = exchange.filter(|&exchange| {
-            self.exchange(exchange).is_some_and(|exchange| exchange.connecting.take_if(|own| *own == key).is_some())
-        });
+        let exchange = self.exchange(exchange_key);
+        let is_awaited = exchange.is_some_and(|exchange| exchange.connecting.take_if(|own| *own == key).is_some());
         match outcome {
             Ok(connected) => {
                 self.node.counts.connects.add();
                 let upstream_key = self.add_upstream(UpstreamConnection::new(connected.connection, endpoint));
-                match exchange {
-                    Some(exchange) => self.assign_upstream(exchange, upstream_key),
+                match is_awaited {
+                    true => self.assign_upstream(exchange_key, upstream_key),
                     // Its exchange is over; the connection goes to the pool.
-                    None => self.release_upstream(upstream_key, Reuse::AnyClient, None),
+                    false => self.release_upstream(upstream_key, Reuse::AnyClient, None),
                 }
             }
             Err(error) => {
                 self.node.counts.connects_failed.add();
-                if let Some(exchange) = exchange {
-                    self.retry_elsewhere(exchange, error);
+                if is_awaited {
+                    self.retry_elsewhere(exchange_key, error);
                 }
             }
         }
@@ -197,13 +196,6 @@ impl Context<'_> {
         upstream.own_client = Some(client_key);
         client.state.own_upstream = Some(key);
         true
-    }
-
-    /// Leaves an attempt to connect to itself: its connection will serve another request.
-    pub(super) fn detach_connecting(&mut self, key: Option<ConnectingKey>) {
-        if let Some(connecting) = key.and_then(|key| self.node.connecting.get_mut(key.index())) {
-            connecting.exchange = None;
-        }
     }
 
     /// Closes a connection without an exchange.
