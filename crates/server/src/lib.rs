@@ -22,7 +22,8 @@
 //! | closed | [`ServerShard::handle_closed`] | |
 //! | stopping | [`ServerShard::stop`], then [`wait_for_more`] | |
 //!
-//! What the role must do next is a [`NextStep`]. It knows neither what is served, nor clocks, sockets and threads.
+//! What the role must do next is a [`NextStep`]. This crate knows neither what is served, nor clocks, sockets and
+//! threads.
 //!
 //! [`wait_for_more`]: ServerShard::wait_for_more
 
