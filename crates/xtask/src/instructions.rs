@@ -15,7 +15,7 @@ const BOUNDS: &[(&str, u64)] = &[
     ("origin-varied", 6150),
     ("relay-identical", 6420),
     ("relay-varied", 18_000),
-    ("hit-identical", 985),
+    ("hit-identical", 1_050),
     ("hit-varied", 9800),
     ("load", 1530),
 ];
