@@ -15,6 +15,7 @@
 //! | [`welch_p_above`] | the same test for two runs |
 //! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its value, and how much trials of the same arm differ |
 //! | [`rank_sum`] | centre and interval for two runs without common blocks |
+//! | [`TheilSen`] | a line through the values of several runs: its slope, with an exact interval |
 //! | [`power_of_equal`] | the probability that two equal systems are found equal |
 //! | [`more_blocks`] | how many more blocks would probably decide |
 //! | [`steady`] | where a trial's steady part begins, and whether there is one |
@@ -54,6 +55,7 @@ mod required_blocks;
 mod signed_rank;
 pub mod steady;
 mod student;
+mod theil_sen;
 mod trimmed_mean;
 mod welch;
 
@@ -71,5 +73,6 @@ pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };
 pub use student::{student_p, student_p_above, student_p_below, student_quantile};
+pub use theil_sen::TheilSen;
 pub use trimmed_mean::{Trim, TrimmedMean};
 pub use welch::welch_p_above;
