@@ -37,6 +37,33 @@ pub struct RunHead {
     /// Versions of the programs of subjects and of other load generators, by subject or workload, where a program
     /// reports one.
     pub subject_versions: BTreeMap<String, String>,
+    /// State of the git working tree in which the run was started; null without one.
+    pub revision: Option<Revision>,
+}
+
+/// State of a git working tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Revision {
+    /// Hash of the commit that was checked out.
+    pub commit: String,
+    /// Branch; null if none was checked out.
+    pub branch: Option<String>,
+    /// Whether tracked files differed from the commit.
+    pub is_modified: bool,
+}
+
+/// Characters of a commit's hash that suffice for people.
+const COMMIT_CHARS: usize = 10;
+
+impl fmt::Display for Revision {
+    /// `main 1a2b3c4d5e`, `1a2b3c4d5e (modified)`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(branch) = &self.branch {
+            write!(formatter, "{branch} ")?;
+        }
+        write!(formatter, "{:.COMMIT_CHARS$}", self.commit)?;
+        if self.is_modified { formatter.write_str(" (modified)") } else { Ok(()) }
+    }
 }
 
 /// How a run ended.
@@ -539,4 +566,25 @@ pub struct MachineUse {
     pub tcp_sockets_max: u64,
     /// Maximum number of TCP sockets in TIME_WAIT.
     pub tcp_time_wait_max: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_is_its_branch_and_the_begin_of_its_hash() {
+        let revision = Revision { commit: "1a2b3c4d5e6f".into(), branch: Some("main".into()), is_modified: false };
+        assert_eq!(revision.to_string(), "main 1a2b3c4d5e");
+        let without = Revision { commit: "1a2".into(), branch: None, is_modified: true };
+        assert_eq!(without.to_string(), "1a2 (modified)");
+    }
+
+    #[test]
+    fn a_head_of_an_earlier_version_has_no_revision() {
+        let mut head = serde_json::to_value(RunHead { run: "x".into(), ..RunHead::default() }).unwrap();
+        head.as_object_mut().unwrap().remove("revision").unwrap();
+        let head: RunHead = serde_json::from_value(head).unwrap();
+        assert_eq!((head.run.as_str(), head.revision), ("x", None));
+    }
 }

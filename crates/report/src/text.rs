@@ -407,6 +407,7 @@ pub(crate) fn provenance(run: &Run<'_>) -> String {
         ),
     ];
     parts.extend(head.profile.as_ref().map(|profile| format!("profile {profile}")));
+    parts.extend(head.revision.as_ref().map(|revision| format!("commit {revision}")));
     parts.join(" · ")
 }
 

@@ -11,6 +11,7 @@
 //! | `discovery` | the address at which a command serves, found by starting it once; ports that listen |
 //! | `conduct` | the run, trial by trial |
 //! | `http_client` | single requests: readiness, counters |
+//! | `versions`, `revision` | what is measured: versions of programs, the commit of the working tree |
 //! | `process_table` | `/proc` |
 //!
 //! ```no_run
@@ -34,6 +35,7 @@
 //! can neither supervise nor measure processes like this.
 #![cfg(target_os = "linux")]
 
+mod answer;
 mod conduct;
 mod control_group;
 mod discovery;
@@ -45,6 +47,7 @@ mod keeping;
 mod placement;
 mod preflight;
 mod process_table;
+mod revision;
 mod subject;
 mod versions;
 
@@ -59,5 +62,6 @@ pub use instruments::{
 pub use keeping::{ExitInfo, Keeper, SpawnSpec, StartFault, SupervisedProcess, find_program, keep};
 pub use placement::{GeneratorPlace, Placement, place};
 pub use preflight::{CheckFiles, preflight};
+pub use revision::revision;
 pub use subject::{Launcher, Names, Ports, Subject};
 pub use versions::subject_versions;

@@ -3,13 +3,13 @@
 //! Only programs known to print their version and exit are run: an unknown program might start a server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use breme_experiment::plan::Plan;
 use breme_experiment::trial::SubjectKind;
+
+use crate::answer::answer;
 
 /// How known programs print their version.
 const KNOWN: [(&str, &str); 23] = [
@@ -37,12 +37,7 @@ const KNOWN: [(&str, &str); 23] = [
     ("varnishd", "-V"),
     ("wrk", "-v"),
 ];
-/// Time limit of a program to print it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Interval between checks for its exit.
-const GLANCE: Duration = Duration::from_millis(5);
-/// Bytes of its output that are read and kept.
-const ANSWER_BYTES_MAX: u64 = 4_096;
+/// Characters of a version that are kept.
 const KEPT_CHARACTERS_MAX: usize = 120;
 
 /// Subject or workload → version, where known. A subject with other programs at other levels has all of theirs.
@@ -72,28 +67,9 @@ pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
 fn version_of(program: &str) -> Option<String> {
     let name = Path::new(program).file_name()?.to_str()?;
     let (_, flag) = KNOWN.iter().find(|(known, _)| *known == name)?;
-    first_line(&answer(program, flag)?)
-}
-
-/// Its output; some print the version to stderr.
-fn answer(program: &str, flag: &str) -> Option<Vec<u8>> {
-    let (mut reader, writer) = std::io::pipe().ok()?;
     let mut command = Command::new(program);
-    command.arg(flag).stdin(Stdio::null()).stdout(writer.try_clone().ok()?).stderr(writer);
-    let mut child = command.spawn().ok()?;
-    drop(command); // and with it this end of the pipe
-    let deadline = Instant::now() + ANSWER_WITHIN;
-    while matches!(child.try_wait(), Ok(None)) {
-        if Instant::now() > deadline {
-            let _ = child.kill();
-            let _ = child.wait();
-            return None;
-        }
-        std::thread::sleep(GLANCE);
-    }
-    let mut printed = Vec::new();
-    reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut printed).ok()?;
-    Some(printed)
+    command.arg(flag);
+    first_line(&answer(command)?)
 }
 
 fn first_line(printed: &[u8]) -> Option<String> {

@@ -12,7 +12,7 @@ use breme_driver::Clock;
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
-use breme_runner::{Hierarchy, Keeper, Launcher, conduct, machine, preflight, subject_versions};
+use breme_runner::{Hierarchy, Keeper, Launcher, conduct, machine, preflight, revision, subject_versions};
 use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -252,6 +252,7 @@ fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -
         breme_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine(),
         subject_versions: subject_versions(plan),
+        revision: revision(Path::new(".")),
     };
     let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen())?;
     carry_out(args, plan, journal, Vec::new(), status)

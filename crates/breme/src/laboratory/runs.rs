@@ -43,5 +43,6 @@ fn print_run(out: &mut impl Write, folder: &Path, head: &RunHead, is_json: bool)
         return writeln!(out);
     }
     let started = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(head.started_unix_ms));
-    writeln!(out, "{}  {started}  {}", folder.display(), head.title)
+    let revision = head.revision.as_ref().map(|revision| format!("{revision}  ")).unwrap_or_default();
+    writeln!(out, "{}  {started}  {revision}{}", folder.display(), head.title)
 }

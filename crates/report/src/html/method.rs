@@ -35,6 +35,7 @@ fn facts(run: &Run<'_>) -> Vec<(String, String)> {
     facts.push(("Planned", format!("{} trials", run.judgement.trials.planned)));
     facts.push(("Seed", head.seed.to_string()));
     facts.extend(head.profile.clone().map(|profile| ("Profile", profile)));
+    facts.extend(head.revision.as_ref().map(|revision| ("Commit", revision.to_string())));
     facts.push(("breme", head.breme_version.clone()));
     facts.push(("Machine", machine.host.clone()));
     facts.push(("Processor", format!("{}, {} used", machine.processor, machine.processors)));

@@ -111,6 +111,7 @@ pub fn head() -> RunHead {
             virtualization: Some(String::from("kvm")),
         },
         subject_versions: levels([("edge", "breme 0.1.0"), ("wiki", "breme 0.1.0")]),
+        revision: None,
     }
 }
 
