@@ -12,6 +12,7 @@
 //! | `tables`, `laws`, `models` | measured and published figures; operational laws; tested predictions |
 //! | [`Search`] | the next load to try, until the system fails |
 //! | [`compare`], `gate` | the differences of two runs, and whether the later one passes |
+//! | [`HistoryBuilder`] | the gated measures over many runs, with a trend |
 //!
 //! The unit of evidence is the block, not the request. The same records result in the same judgement, word for word.
 
@@ -23,6 +24,7 @@ mod condition;
 mod course;
 mod effect;
 mod gate;
+mod history;
 mod hypotheses;
 mod interval_position;
 mod laws;
@@ -47,6 +49,9 @@ pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
 pub use course::course;
 pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary, GateVerdict, Gated};
+pub use history::{
+    HISTORY_RUNS_MAX, History, HistoryBuilder, HistoryPoint, HistoryRow, HistoryRun, RunRole, Trend, TrendVerdict,
+};
 pub use levels::Levels;
 pub use measure::{Lack, Reader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};

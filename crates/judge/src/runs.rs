@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::typical;
 use crate::gate::{self, GateSummary, GateVerdict, Gated};
+use crate::history::History;
 use crate::judgement::Scale;
 use crate::levels::{Levels, in_words};
 use crate::measure::Lack;
@@ -73,6 +74,9 @@ pub struct RunComparison {
     pub rows: Vec<RunRow>,
     /// Other differences between the runs.
     pub warnings: Vec<String>,
+    /// History of the gated rows; absent if only two runs were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
 }
 
 /// Difference of a measure between the runs, gated or not.
@@ -221,13 +225,14 @@ fn common(before: &Run<'_>, after: &Run<'_>, sides: &[Side; 2]) -> Vec<Levels> {
     common
 }
 
-struct Side {
+/// The measures of a run.
+pub(crate) struct Side {
     seen: Observations,
     floors: Floors,
 }
 
 impl Side {
-    fn of(run: &Run<'_>, measures: &[PlanMeasure]) -> Self {
+    pub(crate) fn of(run: &Run<'_>, measures: &[PlanMeasure]) -> Self {
         let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
         let seen = Observations::new(question.all_measures(), run.records);
         let (floors, _) = Floors::seen(&question, &seen);
@@ -235,7 +240,7 @@ impl Side {
     }
 
     /// The values, evenly sampled from a long run; if there are none, the reason.
-    fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
+    pub(crate) fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
         let blocks: Vec<u32> = self.seen.blocks_of(levels).collect();
         let every = blocks.len().div_ceil(VALUES_MAX).max(1);
         let each =
@@ -388,7 +393,7 @@ fn rank(row: &RunRow) -> u8 {
 }
 
 /// Other differences between the runs.
-fn differences(before: &Run<'_>, after: &Run<'_>) -> Vec<String> {
+pub(crate) fn differences(before: &Run<'_>, after: &Run<'_>) -> Vec<String> {
     let (one, other) = (before.head, after.head);
     let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();
     let mut facts = vec![

@@ -27,7 +27,7 @@ fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: 
     let values: Vec<(u32, f64)> = seen.blocks_of(levels).filter_map(value).collect();
     let mut sorted: Vec<f64> = values.iter().map(|&(_, value)| value).collect();
     sorted.sort_by(f64::total_cmp);
-    let ends = interval(&sorted, question.confidence);
+    let ends = median_interval(&sorted, question.confidence);
     MeasureRow {
         levels: levels.clone(),
         center: typical(sorted.iter().copied()),
@@ -45,7 +45,7 @@ fn row(question: &Question, seen: &Observations, measure: &PlanMeasure, levels: 
 /// The interval of the median from order statistics (the inverted sign test). It only assumes that the values are of
 /// one kind, and it contains the median itself, which the interval of Walsh averages need not. Of fewer than six values
 /// it is their range; a single value has no spread.
-fn interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
+pub(crate) fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
     let count = sorted.len();
     // P(at most this many of the values lie below the median): a half for each.
@@ -77,10 +77,10 @@ mod tests {
     fn the_interval_is_that_of_the_sign_test() {
         for (count, place) in [(2, 1), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (20, 6), (50, 18), (2_000, 956)] {
             let sorted: Vec<f64> = (1..=count).map(f64::from).collect();
-            let ends = interval(&sorted, 0.95).unwrap();
+            let ends = median_interval(&sorted, 0.95).unwrap();
             assert_eq!(ends, (f64::from(place), f64::from(count + 1 - place)), "of {count}");
         }
-        assert_eq!(interval(&[1.0], 0.95), None);
-        assert_eq!(interval(&[], 0.95), None);
+        assert_eq!(median_interval(&[1.0], 0.95), None);
+        assert_eq!(median_interval(&[], 0.95), None);
     }
 }

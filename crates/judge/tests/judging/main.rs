@@ -6,6 +6,7 @@ mod comparing;
 mod coverage;
 mod golden;
 mod growing;
+mod history;
 mod interference;
 mod made;
 mod modelling;
