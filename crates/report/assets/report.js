@@ -79,6 +79,15 @@
     }
     return box;
   };
+  /** A bar from low to high with a cap at each end; `at` orders value and place as x and y, `cap` is half of a cap in pixels. */
+  const whisker = (at, [capX, capY]) => (parameters, api) => {
+    const [low, place, high] = [api.value(0), api.value(1), api.value(2)];
+    const ends = [api.coord(at(low, place)), api.coord(at(high, place))];
+    const style = { stroke: api.visual('color'), lineWidth: 3, lineCap: 'round' };
+    const line = ([x1, y1], [x2, y2]) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style });
+    const cap = ([x, y]) => line([x - capX, y - capY], [x + capX, y + capY]);
+    return { type: 'group', children: [line(...ends), ...ends.map(cap)] };
+  };
   const functionsOf = (words) => ({
     '@rows': (place) => words.rows[Math.round(place)] ?? '',
     '@row': (point) => tip(words.rows[Math.round(point.value[1])] ?? '', [[point.name, '']]),
@@ -90,13 +99,8 @@
       const name = (point) => (words.names[Number(point.seriesName.slice(5))] ?? '') + (point.seriesId.endsWith(' published') ? ', published' : '');
       return tip(x(seen[0].value[0]), seen.filter((point) => point.value[1] != null).map((point) => [name(point), y(point.value[1])]));
     },
-    '@whisker': (parameters, api) => {
-      const [low, row, high] = [api.value(0), api.value(1), api.value(2)];
-      const [from, to] = [api.coord([low, row]), api.coord([high, row])];
-      const style = { stroke: api.visual('color'), lineWidth: 3, lineCap: 'round' };
-      const line = (x1, y1, x2, y2) => ({ type: 'line', shape: { x1, y1, x2, y2 }, style });
-      return { type: 'group', children: [line(from[0], from[1], to[0], to[1]), line(from[0], from[1] - 4, from[0], from[1] + 4), line(to[0], to[1] - 4, to[0], to[1] + 4)] };
-    },
+    '@whisker': whisker((value, place) => [value, place], [0, 4]),
+    '@upright': whisker((value, place) => [place, value], [4, 0]),
   });
 
   /** Puts functions in the place of their names; only where ECharts takes functions, so that no text of the run is taken for one. */

@@ -294,6 +294,13 @@ pub(crate) fn whiskers(key: &str, data: &[Value]) -> Value {
     })
 }
 
+/// The same for each `[low, place, high]`, upright.
+pub(crate) fn upright_whiskers(key: &str, data: &[Value]) -> Value {
+    json!({
+        "type": "custom", "name": key, "renderItem": "@upright", "encode": { "x": 1, "y": [0, 2] }, "data": data, "silent": true, "z": 3,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

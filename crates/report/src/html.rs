@@ -11,6 +11,7 @@ mod bands;
 mod comparisons;
 mod distributions;
 mod forest;
+mod history;
 mod hypotheses;
 mod load;
 mod measures;
@@ -32,6 +33,7 @@ use sha2::{Digest, Sha256};
 
 use crate::run::Run;
 use crate::words;
+pub use history::HistoryPage;
 pub use load::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes};
 use palette::Palette;
 use parts::Gallery;

@@ -3,6 +3,7 @@
 //! | function | output or audience |
 //! |---|---|
 //! | [`html`] | one file that opens offline: answer, verdicts, charts with their data, method, plan |
+//! | [`HistoryPage`], [`history_text`], [`history_markdown`] | a comparison of runs with its history |
 //! | [`LoadPage`] | a single load, as one file |
 //! | [`WatchPage`] | a watch of days or weeks, as one file or as a page that reloads itself |
 //! | [`markdown`] | a pull request |
@@ -23,6 +24,7 @@
 mod chart;
 mod distribution;
 mod figures;
+mod history;
 mod html;
 mod instruments;
 mod key_comparisons;
@@ -36,7 +38,8 @@ mod tools;
 mod units;
 mod words;
 
-pub use html::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes, WatchPage, html};
+pub use history::{history_markdown, history_text};
+pub use html::{HistoryPage, LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes, WatchPage, html};
 pub use instruments::{Instrument, InstrumentRow, Instruments};
 pub use markdown::markdown;
 pub use rows::{Histograms, csv_measures, csv_trials, json, schema};

@@ -113,7 +113,7 @@ fn write_discounted(out: &mut String, run: &Run<'_>) {
     let _ = writeln!(out, "\n</details>");
 }
 
-fn write_folded(out: &mut String, title: &str, table: Table) {
+pub(crate) fn write_folded(out: &mut String, title: &str, table: Table) {
     if table.is_empty() {
         return;
     }
@@ -142,7 +142,7 @@ fn write_table(out: &mut String, table: Table) {
 }
 
 /// A sentence of a judgement; quoted code remains code.
-fn prose(sentence: &str) -> String {
+pub(crate) fn prose(sentence: &str) -> String {
     let sentence = words::one_line(sentence);
     let part = |part: &prose::Part<'_>| match part.is_code {
         // Within code only the separator of a table's cells is special.

@@ -36,8 +36,8 @@ impl Default for Style {
     }
 }
 
-const BOLD: &str = "1";
-const DIM: &str = "2";
+pub(crate) const BOLD: &str = "1";
+pub(crate) const DIM: &str = "2";
 const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
@@ -46,7 +46,7 @@ const CYAN: &str = "36";
 #[must_use]
 pub fn text(run: &Run<'_>, style: Style) -> String {
     let judgement = run.judgement;
-    let mut page = Page { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style } };
+    let mut page = Page::new(style);
     page.paragraph(&words::one_line(run.title()), DIM, "");
     if let Some(question) = run.question() {
         page.paragraph(&words::one_line(&question), "", "");
@@ -81,24 +81,28 @@ pub fn text(run: &Run<'_>, style: Style) -> String {
     page.out
 }
 
-struct Page {
-    out: String,
-    style: Style,
+pub(crate) struct Page {
+    pub(crate) out: String,
+    pub(crate) style: Style,
 }
 
 impl Page {
+    pub(crate) fn new(style: Style) -> Self {
+        Self { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style } }
+    }
+
     fn paint(&self, code: &str, text: &str) -> String {
         if self.style.colours && !code.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         if !self.out.is_empty() && !self.out.ends_with("\n\n") {
             self.out.push('\n');
         }
     }
 
     /// Wraps text at the width; continuation lines begin with `indent`.
-    fn paragraph(&mut self, text: &str, code: &str, indent: &str) {
+    pub(crate) fn paragraph(&mut self, text: &str, code: &str, indent: &str) {
         for line in wrapped(text, self.style.width, indent) {
             let painted = self.paint(code, &line);
             let _ = writeln!(self.out, "{painted}");
@@ -146,7 +150,7 @@ impl Page {
         }
     }
 
-    fn table(&mut self, title: &str, table: Table) {
+    pub(crate) fn table(&mut self, title: &str, table: Table) {
         if table.is_empty() {
             return;
         }
@@ -192,7 +196,7 @@ impl Page {
     }
 }
 
-fn colour(class: &str) -> &'static str {
+pub(crate) fn colour(class: &str) -> &'static str {
     match class {
         "supported" => GREEN,
         "refuted" => RED,
@@ -204,9 +208,14 @@ fn colour(class: &str) -> &'static str {
 
 /// The table of the study with as many measures side by side as fit.
 fn fitting_study(judgement: &Judgement, width: usize) -> Vec<(String, Table)> {
-    let fits = |study: &Vec<(String, Table)>| study.iter().all(|(_, table)| total(&natural_widths(table)) <= width);
+    let all_fit = |study: &Vec<(String, Table)>| study.iter().all(|(_, table)| fits(table, width));
     let narrower = (2..=MEASURES_ABREAST_MAX).rev().map(|abreast| study(judgement, abreast));
-    narrower.into_iter().find(fits).unwrap_or_else(|| study(judgement, 1))
+    narrower.into_iter().find(all_fit).unwrap_or_else(|| study(judgement, 1))
+}
+
+/// Whether a table need not be written as a list.
+pub(crate) fn fits(table: &Table, width: usize) -> bool {
+    total(&natural_widths(table)) <= width
 }
 
 fn total(widths: &[usize]) -> usize {
