@@ -81,7 +81,7 @@ enum Command {
     /// Compare two or more servers, or variants of one, without an experiment file.
     #[cfg(target_os = "linux")]
     Versus(laboratory::VersusArgs),
-    /// Judge whether a run is worse than an earlier one.
+    /// Judge whether a run is worse than an earlier one, and show the history of many.
     #[cfg(target_os = "linux")]
     Compare(laboratory::CompareArgs),
     /// Print or rewrite the report of a run.

@@ -240,7 +240,11 @@ pub fn list(folder: &Path) -> Result<Vec<(PathBuf, RunHead)>, JournalError> {
     Ok(runs)
 }
 
-fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
+/// Reads the head of a stored run.
+///
+/// # Errors
+/// Not a run; of a later version.
+pub fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
     let path = folder.join(HEAD);
     let text = fs::read(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => fault(folder, format!("is not the folder of a run: it has no {HEAD}")),

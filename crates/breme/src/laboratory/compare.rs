@@ -1,29 +1,39 @@
-//! `breme compare`: two stored runs, an earlier and a later one. A gate for continuous integration.
+//! `breme compare`: a stored run against an earlier one, and the history of many. A gate for continuous integration.
+
+mod selection;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use breme_experiment::plan::{Gate, Plan};
-use breme_judge::{CompareRules, GateVerdict, Run, RunComparison, RunRow, RunVerdict, compare as compare_runs};
+use breme_judge::{
+    CompareRules, GateVerdict, History, HistoryBuilder, Run, RunComparison, RunRole, RunRow, RunVerdict,
+    compare as compare_runs,
+};
+use breme_report::{HistoryPage, history_markdown, history_text};
 use clap::ValueEnum;
 
-use super::stored_run::{self, Judged};
-use super::{experiment, output};
+use self::selection::{SelectedRun, Selection};
+use super::stored_run::{self, Unjudged};
+use super::{experiment, output, report};
 use crate::checks::{self, Check, CheckResult, Checks};
 use crate::failure::Failure;
 use crate::load::units;
 
-/// Gate a later run against an earlier one: pass only if it is demonstrably not worse
+/// Gate a later run against an earlier one: pass only if it is demonstrably not worse. With more runs, show their
+/// history
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Earlier run: its folder, or its name in `runs`
-    #[arg(value_name = "BEFORE")]
-    before: PathBuf,
+    /// Earlier and later run: their folders, or their names in `runs`. Of more than two, or with --baseline, the newest
+    /// is judged, and the others are its history
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
 
-    /// Later run: its folder, or its name in `runs`
-    #[arg(value_name = "AFTER")]
-    after: PathBuf,
+    /// Judge the newest run against this one, or with branch:NAME against the newest earlier run of that git branch
+    /// (same title and profile, nothing uncommitted) [default: the first of two runs, the oldest of more]
+    #[arg(long, value_name = "RUN|branch:NAME")]
+    baseline: Option<PathBuf>,
 
     /// Gate this measure, in place of the experiment's gate; a margin of its own follows `within`: 'p99(user) within
     /// 20%'; repeatable [default: the experiment's gate, or rate, mean and errors of each foreground workload]
@@ -42,16 +52,22 @@ pub struct Args {
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
+
+    /// Write the comparison to FILE as a page with charts that opens offline
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "Examples:
   breme compare main-1 branch-1
   breme compare main-1 branch-1 --margin 5%
   breme compare main-1 branch-1 --format junit --gate 'p99(user) within 20%' > gate.xml
+  breme compare branch-1 --baseline branch:main
+  breme compare runs/main-* --html history.html
 
 Exit status:
   0  not worse in any gated measure
-  1  a run cannot be read
+  1  a run cannot be read, or the branch of the baseline has none
   2  wrong usage
   3  worse in at least one gated measure
   4  no verdict: undecided, no data, nothing in common, or too few blocks";
@@ -75,13 +91,22 @@ fn margin(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
-    let (before, after) = (stored_run::read(&args.before)?, stored_run::read(&args.after)?);
+    let selection = Selection::new(&args.runs, args.baseline.as_deref())?;
+    let before = stored_run::read_unjudged(&selection.baseline.folder)?;
+    let after = stored_run::read_unjudged(&selection.judged.folder)?;
     let rules = CompareRules {
         confidence: after.question.confidence,
         equal_within: after.question.equal_within,
         gate: gate(args, &after)?,
     };
-    let comparison = compare_runs(&run_of(&before), &run_of(&after), &rules);
+    let mut comparison = compare_runs(&run_of(&before), &run_of(&after), &rules);
+    let runs = selection.in_order();
+    let mut page = None;
+    if runs.len() > 2 || args.html.is_some() {
+        let history = read_history(&runs, [&before, &after], &comparison, &rules)?;
+        page = args.html.as_ref().map(|path| (path, HistoryPage { comparison: &comparison, history: &history }.html()));
+        comparison.history = (runs.len() > 2).then_some(history);
+    }
     let checks = checks_of(&comparison, args.allow_undecided);
     output::write(|out| match args.format {
         Format::Text => write_text(&comparison, out),
@@ -93,11 +118,33 @@ pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
         }
     })?;
     checks::annotate(&checks);
+    // Last: a full disk may cost the page, but not the result.
+    if let Some((path, page)) = page {
+        report::write_page(&page, path)?;
+    }
     Ok(checks.exit_status())
 }
 
-/// The gate of the later run's experiment, unless overridden by the command line.
-fn gate(args: &Args, after: &Judged) -> Result<Gate, Failure> {
+/// The history of all runs; only the two that are compared stay in memory.
+fn read_history(
+    runs: &[(RunRole, &SelectedRun)],
+    [before, after]: [&Unjudged; 2],
+    comparison: &RunComparison,
+    rules: &CompareRules,
+) -> Result<History, Failure> {
+    let mut history = HistoryBuilder::new(comparison, rules);
+    for &(role, run) in runs {
+        match role {
+            RunRole::Baseline => history.push(&run_of(before), role),
+            RunRole::Judged => history.push(&run_of(after), role),
+            RunRole::Shown => history.push(&run_of(&stored_run::read_unjudged(&run.folder)?), role),
+        }
+    }
+    Ok(history.finish())
+}
+
+/// The gate of the judged run's experiment, unless overridden by the command line.
+fn gate(args: &Args, after: &Unjudged) -> Result<Gate, Failure> {
     let mut gate = after.question.gate.clone();
     if !args.gated.is_empty() {
         let plan: Plan = experiment::read_frozen(&after.run.plan, &after.run.folder)?;
@@ -110,8 +157,9 @@ fn gate(args: &Args, after: &Judged) -> Result<Gate, Failure> {
     Ok(gate)
 }
 
-fn run_of(judged: &Judged) -> Run<'_> {
-    Run { head: &judged.run.head, plan: &judged.run.plan, question: &judged.question, records: &judged.run.trials }
+fn run_of(unjudged: &Unjudged) -> Run<'_> {
+    let Unjudged { run, question } = unjudged;
+    Run { head: &run.head, plan: &run.plan, question, records: &run.trials }
 }
 
 /// Each gated row; without any, a check that could not be judged.
@@ -124,14 +172,17 @@ fn checks_of(comparison: &RunComparison, allow_undecided: bool) -> Checks {
         };
         let levels: Vec<String> = row.levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
         let at = if levels.is_empty() { String::new() } else { format!(" [{}]", levels.join(", ")) };
-        Some(Check { name: format!("{}{at}", row.measure), result, detail: row.sentence.clone() })
+        let history = comparison.history.as_ref().and_then(|history| history.row_of(row));
+        let trend = history.map(|history| format!(" {}", history.sentence)).unwrap_or_default();
+        Some(Check { name: format!("{}{at}", row.measure), result, detail: format!("{}{trend}", row.sentence) })
     };
     let mut all: Vec<Check> = comparison.rows.iter().filter_map(check).collect();
     if all.is_empty() {
         let (name, detail) = ("gate".to_owned(), comparison.sentence.clone());
         all.push(Check { name, result: CheckResult::NoVerdict, detail });
     }
-    let title = format!("{} → {}", comparison.before, comparison.after);
+    let runs = comparison.history.as_ref().map(|history| format!(", {} runs", history.runs.len())).unwrap_or_default();
+    let title = format!("{} → {}{runs}", comparison.before, comparison.after);
     Checks { title, sentence: comparison.sentence.clone(), allow_undecided, all }
 }
 
@@ -144,7 +195,11 @@ fn write_text(comparison: &RunComparison, out: &mut impl Write) -> io::Result<()
         }
         rows.iter().try_for_each(|row| writeln!(out, "  {:<17}  {}", word(row), row.sentence))?;
     }
-    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))?;
+    match &comparison.history {
+        Some(history) => write!(out, "\n{}", history_text(history, report::style())),
+        None => Ok(()),
+    }
 }
 
 fn write_markdown(comparison: &RunComparison, checks: &Checks, out: &mut impl Write) -> io::Result<()> {
@@ -155,7 +210,11 @@ fn write_markdown(comparison: &RunComparison, checks: &Checks, out: &mut impl Wr
         others.clone().try_for_each(|row| writeln!(out, "- {}: {}", word(row), row.sentence))?;
         writeln!(out, "\n</details>")?;
     }
-    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "\n> {warning}"))
+    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "\n> {warning}"))?;
+    match &comparison.history {
+        Some(history) => write!(out, "\n{}", history_markdown(history)),
+        None => Ok(()),
+    }
 }
 
 const fn word(row: &RunRow) -> &'static str {

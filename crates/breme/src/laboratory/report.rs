@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
@@ -61,7 +61,7 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
     let judged = stored_run::read(&args.run)?;
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
-    write_page(&run, &journal::report_path(&judged.run.folder))?;
+    write_page(&breme_report::html(&run), &journal::report_path(&judged.run.folder))?;
     match &args.output {
         Some(path) => {
             let failed = |error| Failure::run(format!("{}: {error}", path.display()));
@@ -74,9 +74,9 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
 }
 
 /// Replaces the page atomically.
-pub(super) fn write_page(run: &Run<'_>, path: &std::path::Path) -> Result<(), Failure> {
+pub(super) fn write_page(page: &str, path: &Path) -> Result<(), Failure> {
     let unfinished = path.with_extension("html.unfinished");
-    let written = fs::write(&unfinished, breme_report::html(run)).and_then(|()| fs::rename(&unfinished, path));
+    let written = fs::write(&unfinished, page).and_then(|()| fs::rename(&unfinished, path));
     written.map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn write(run: &Run<'_>, checks: &Checks, format: Format, out: &mut im
 }
 
 /// According to the terminal.
-fn style() -> Style {
+pub(super) fn style() -> Style {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     Style { colours: io::stdout().is_terminal() && !plain, width: width.unwrap_or(Style::default().width) }

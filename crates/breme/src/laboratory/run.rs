@@ -323,7 +323,7 @@ fn print_result(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -
     // The result is printed first: a full disk may cost the page, but not the result.
     output::write(|out| report::write(&run, checks, args.format, out))?;
     checks::annotate(checks);
-    report::write_page(&run, &report)?;
+    report::write_page(&breme_report::html(&run), &report)?;
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete | RunEnd::Decided => {}

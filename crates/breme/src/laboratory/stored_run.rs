@@ -21,8 +21,25 @@ pub(super) const RUNS_FOLDER: &str = "runs";
 /// A run with its verdicts.
 pub(super) struct Judged {
     pub(super) run: StoredRun,
-    pub(super) question: Question,
     pub(super) judgement: Judgement,
+}
+
+/// A run with its questions.
+pub(super) struct Unjudged {
+    pub(super) run: StoredRun,
+    pub(super) question: Question,
+}
+
+impl Unjudged {
+    fn new(plan: &Plan, mut run: StoredRun) -> Self {
+        let processors = u32::try_from(run.head.machine.processors).unwrap_or(u32::MAX);
+        let question = Question { processors, ..Question::from(plan) };
+        // Reports show the trials as they are judged.
+        if let Cow::Owned(agreed) = agree_on_warm_ups(&run.trials) {
+            run.trials = agreed;
+        }
+        Self { run, question }
+    }
 }
 
 /// Reads and judges a run, given its folder or its name in the folder of runs.
@@ -32,20 +49,22 @@ pub(super) fn read(name: &Path) -> Result<Judged, Failure> {
     Ok(judged(&plan, run))
 }
 
+/// Reads a run that is to be compared.
+pub(super) fn read_unjudged(folder: &Path) -> Result<Unjudged, Failure> {
+    let run = journal::read(folder)?;
+    let plan = experiment::read_frozen(&run.plan, &run.folder)?;
+    Ok(Unjudged::new(&plan, run))
+}
+
 /// Judges a run of this plan.
-pub(super) fn judged(plan: &Plan, mut run: StoredRun) -> Judged {
-    let processors = u32::try_from(run.head.machine.processors).unwrap_or(u32::MAX);
-    let question = Question { processors, ..Question::from(plan) };
-    // The report shows the trials as they were judged.
-    if let Cow::Owned(agreed) = agree_on_warm_ups(&run.trials) {
-        run.trials = agreed;
-    }
+pub(super) fn judged(plan: &Plan, run: StoredRun) -> Judged {
+    let Unjudged { run, question } = Unjudged::new(plan, run);
     let mut judgement = judge(&question, &run.trials);
     let course = course(plan, &run.trials, run.end, &judgement, &run.folder.display().to_string());
     judgement.grounds = format!("{} {course}", judgement.grounds).trim().to_owned();
     judgement.warnings.extend(plan.warnings.iter().cloned());
     judgement.warnings.extend(run.damage.iter().map(|damage| format!("trials.jsonl: {damage}")));
-    Judged { run, question, judgement }
+    Judged { run, judgement }
 }
 
 /// `folder` if it exists; else the run with this name.

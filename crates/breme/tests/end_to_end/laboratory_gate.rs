@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::harness::breme;
 use crate::laboratory_harness::{Laboratory, json, text_of};
 
-const SHORT: &str = r#"
+pub(crate) const SHORT: &str = r#"
 title = "Short"
 [subject.server]
 kind = "site"
@@ -29,7 +29,7 @@ warm_up = "none"
 "#;
 
 /// A run with this many blocks whose times and rates are scaled by these factors, with a scatter of about 1 %.
-fn make_run(laboratory: &Laboratory, name: &str, blocks: u64, slower: f64) {
+pub(crate) fn make_run(laboratory: &Laboratory, name: &str, blocks: u64, slower: f64) {
     let folder = laboratory.folder().join("runs").join(name);
     fs::create_dir(&folder).unwrap();
     let real = laboratory.folder().join("runs/real");

@@ -28,6 +28,7 @@ mod laboratory_faults;
 mod laboratory_foreign;
 mod laboratory_gate;
 mod laboratory_harness;
+mod laboratory_history;
 mod laboratory_init;
 mod laboratory_preflight;
 mod laboratory_repeats;
