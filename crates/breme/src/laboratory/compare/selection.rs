@@ -30,8 +30,8 @@ pub(super) struct SelectedRun {
 }
 
 impl Selection {
-    /// Two runs are compared in their order. Of more, or with a baseline, the newest one is judged; the default baseline
-    /// is the oldest one.
+    /// Two runs are compared in their order. Of more, or with a baseline, the newest one is judged; the default
+    /// baseline is the oldest one.
     pub(super) fn new(names: &[PathBuf], baseline: Option<&Path>) -> Result<Self, Failure> {
         if names.len() > HISTORY_RUNS_MAX {
             return Err(Failure::usage(format!(
