@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody, to_bytes};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -54,7 +54,7 @@ pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Route
     }
     // Bodies are in memory by then, so those of forwarded requests need no smaller limit.
     let sessions = sessions.with_access(access).with_forward_body_max(BODY_BYTES_MAX);
-    routes.layer(sessions).layer(from_fn(gather))
+    routes.layer(sessions).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(from_fn(gather))
 }
 
 /// Reads the body before the request takes its turn: a slow client must not block other requests of its session.
