@@ -72,28 +72,28 @@ impl Collector {
     }
 
     /// Reports an error in the part of the file at `span`.
-    pub fn note(&mut self, span: &Span, problem: impl Into<String>) {
+    pub fn note(&mut self, span: &Span, problem: impl fmt::Display) {
         let diagnostic = self.diagnostic(span, problem);
         self.push(diagnostic);
     }
 
     /// Reports an error at a column (from 1) of `value`, a string whose literal is at `span`.
-    pub fn note_within(&mut self, span: &Span, value: &str, column: usize, length: usize, problem: impl Into<String>) {
+    pub fn note_within(&mut self, span: &Span, value: &str, column: usize, length: usize, problem: impl fmt::Display) {
         let diagnostic = self.diagnostic_within(span, value, column, length, problem);
         self.push(diagnostic);
     }
 
     /// Reports an error that has no position in the file.
-    pub fn note_at_large(&mut self, problem: impl Into<String>) {
-        self.push(Diagnostic { place: None, problem: problem.into(), line: String::new(), length: 0 });
+    pub fn note_at_large(&mut self, problem: impl fmt::Display) {
+        self.push(Diagnostic { place: None, problem: problem.to_string(), line: String::new(), length: 0 });
     }
 
     /// An error in the part of the file at `span`, without reporting it.
     #[must_use]
-    pub fn diagnostic(&self, span: &Span, problem: impl Into<String>) -> Diagnostic {
+    pub fn diagnostic(&self, span: &Span, problem: impl fmt::Display) -> Diagnostic {
         let written = self.text.get(span.clone()).unwrap_or_default();
         let length = written.lines().next().unwrap_or_default().chars().count();
-        self.at(self.source().position(span.start), length, problem.into())
+        self.at(self.source().position(span.start), length, problem.to_string())
     }
 
     /// An error at a column (from 1) of `value`, a string whose literal is at `span`, without reporting it.
@@ -104,11 +104,11 @@ impl Collector {
         value: &str,
         column: usize,
         length: usize,
-        problem: impl Into<String>,
+        problem: impl fmt::Display,
     ) -> Diagnostic {
         let place = self.source().position_within(span, value, column);
         let is_exact = place != self.source().position(span.start);
-        self.at(place, if is_exact { length } else { 1 }, problem.into())
+        self.at(place, if is_exact { length } else { 1 }, problem.to_string())
     }
 
     fn at(&self, place: TextPosition, length: usize, problem: String) -> Diagnostic {

@@ -7,6 +7,7 @@ use breme_base::suggest_or_list;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Unexpected, Visitor};
 
 use serde_spanned::de::{SpannedDeserializer, is_spanned};
+use thiserror::Error;
 
 use crate::diagnostic::{Collector, Span};
 use crate::tree::{Entry, Node, Table, Value};
@@ -94,7 +95,8 @@ fn remove_from_list(node: &mut Node, table: &Span) -> bool {
 }
 
 /// An error found by a type.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Error)]
+#[error("{problem}")]
 pub(crate) struct ReadError {
     problem: String,
     /// Its position; none: that of the value being read.
@@ -116,14 +118,6 @@ impl ReadError {
         self
     }
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.problem)
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 impl de::Error for ReadError {
     fn custom<T: fmt::Display>(problem: T) -> Self {
