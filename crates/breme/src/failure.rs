@@ -1,5 +1,6 @@
 //! Exit statuses, and the errors that end a command.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// The command failed.
@@ -19,12 +20,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
+    pub fn usage(message: impl fmt::Display) -> Self {
+        Self { code: USAGE, message: message.to_string() }
     }
 
-    pub fn run(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
+    pub fn run(message: impl fmt::Display) -> Self {
+        Self { code: FAILED, message: message.to_string() }
     }
 }
 

@@ -40,8 +40,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
 
     // Before the address is printed: a signal after that must be handled.
     let signals = catch(false)?;
-    let running =
-        start(DRIVER, listeners, &driver, clock, |_| link.node()).map_err(|error| Failure::run(error.to_string()))?;
+    let running = start(DRIVER, listeners, &driver, clock, |_| link.node()).map_err(Failure::run)?;
     let counting = running.counters();
     let actions = SignalActions { reload: Box::new(|| ()), reopen_logs: Box::new(|| ()) };
     obey(signals, running.stopper(), readiness.clone(), actions)?;

@@ -115,7 +115,7 @@ impl Args {
 
 fn check_descriptors(plan: &Plan, args: &Args) -> Result<(), Failure> {
     let of_admin = if args.export.has_admin() { admin::DESCRIPTORS } else { 0 };
-    breme_sys::ensure_descriptor_limit(descriptors(plan) + of_admin).map_err(|error| Failure::run(error.to_string()))
+    breme_sys::ensure_descriptor_limit(descriptors(plan) + of_admin).map_err(Failure::run)
 }
 
 /// Maximum number of open descriptors of a load.
@@ -146,7 +146,7 @@ fn drive(
     let (cpu_before, begun) = (breme_sys::cpu_time_of_process(), Instant::now());
     let running =
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
-            .map_err(|error| Failure::run(error.to_string()))?;
+            .map_err(Failure::run)?;
     let counting = running.counters();
     let stopper = running.stopper();
     let attendant = Attendant::start(Arc::clone(run), stopper, watched, args.watches_stdin())?;

@@ -82,8 +82,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     // Before readiness is printed: a signal after that must be handled.
     let signals = catch(true)?;
     let kind = args.serving.driver.resolve(ROLE);
-    let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard))
-        .map_err(|error| Failure::run(error.to_string()))?;
+    let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard)).map_err(Failure::run)?;
     parts.names.iter().for_each(|names| names.wake_by(running.waker()));
     if let Some(upstreams) = &parts.upstreams {
         upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
@@ -152,7 +151,7 @@ impl Args {
 fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
     args.serving.process.admin()?;
     refuse_circles(parts.upstreams.as_ref(), &parts.places)?;
-    check(args.serving.driver.resolve(ROLE), driver).map_err(|error| Failure::run(error.to_string()))
+    check(args.serving.driver.resolve(ROLE), driver).map_err(Failure::run)
 }
 
 fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {

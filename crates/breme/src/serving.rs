@@ -50,8 +50,7 @@ impl Descriptors {
         let of_each = shards * self.of_connection;
         let allowed = breme_sys::raise_descriptor_limit().soft;
         let least = configured.map_or(CONNECTIONS_MIN, |configured| configured as u64);
-        breme_sys::ensure_descriptor_limit(besides + of_each * least)
-            .map_err(|error| Failure::run(error.to_string()))?;
+        breme_sys::ensure_descriptor_limit(besides + of_each * least).map_err(Failure::run)?;
         let room = usize::try_from((allowed - besides) / of_each).unwrap_or(usize::MAX);
         Ok(configured.unwrap_or_else(|| default.min(room)))
     }

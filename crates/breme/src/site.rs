@@ -60,8 +60,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let reloading = tls.and_then(|tls| tls.reloading);
     let signals = catch(reloading.is_some())?;
     let kind = args.serving.driver.resolve("site");
-    let running = start(kind, listeners, &driver, clock, |shard| site.node(shard))
-        .map_err(|error| Failure::run(error.to_string()))?;
+    let running = start(kind, listeners, &driver, clock, |shard| site.node(shard)).map_err(Failure::run)?;
     let counting = running.counters();
     let actions = SignalActions {
         reload: Box::new(move || status.record(reloading.as_ref().is_none_or(Reloading::reload))),
@@ -124,9 +123,7 @@ fn visitors(args: &Args) -> Result<Option<Visitors>, Failure> {
         None => [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat(),
     };
     let random = || random_bits().ok();
-    Visitors::new(&key, args.visitors_max, Box::new(random))
-        .map(Some)
-        .map_err(|error| Failure::usage(error.to_string()))
+    Visitors::new(&key, args.visitors_max, Box::new(random)).map(Some).map_err(Failure::usage)
 }
 
 /// The configured number of connections per shard, or else as many as the limit of descriptors permits.

@@ -59,7 +59,7 @@ fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
 /// An error of a database, as the end of a command.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: DatabaseError) -> Failure {
-    Failure::run(error.to_string())
+    Failure::run(error)
 }
 
 fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {

@@ -441,7 +441,7 @@ impl Args {
         let settings = self.settings_without_files()?;
         // The meaning of a think time depends on the scenario file.
         let think = settings.think.filter(|_| self.scenario.is_none());
-        Settings { think, ..settings }.check().map_err(|error| Failure::usage(error.to_string()))
+        Settings { think, ..settings }.check().map_err(Failure::usage)
     }
 
     /// Also without parsing texts: in an experiment they have placeholders that are filled in later.

@@ -115,7 +115,7 @@ pub fn locate(error: &SettingsError) -> Failure {
         SettingsError::PurgeFrom(_) => "--purge-from",
         SettingsError::AllowedHost(_) => "--allow-host",
         SettingsError::RelayBytes => "--relay-memory",
-        _ => return Failure::run(error.to_string()),
+        _ => return Failure::run(error),
     };
     Failure::usage(format!("{flag}: {error}"))
 }

@@ -86,7 +86,7 @@ fn files<'a>(certificate: &'a PathBuf, key: Option<&'a PathBuf>) -> IdentityFile
 }
 
 fn server(identity: &Identity) -> Result<ServerTls, Failure> {
-    let server = ServerTls::new(identity, &PROTOCOLS).map_err(|error| Failure::run(error.to_string()))?;
+    let server = ServerTls::new(identity, &PROTOCOLS).map_err(Failure::run)?;
     Ok(server.with_plaintext_response(PLAINTEXT_ANSWER))
 }
 

@@ -314,7 +314,7 @@ impl Args {
             body_max: self.max_session,
             ..defaults
         };
-        settings.check().map(|()| settings).map_err(|error| Failure::usage(error.to_string()))
+        settings.check().map(|()| settings).map_err(Failure::usage)
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {

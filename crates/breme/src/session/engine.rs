@@ -41,7 +41,7 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) async fn new(args: &Args) -> Result<Self, Failure> {
-        let fault = |error: EngineError| Failure::run(error.to_string());
+        let fault = |error: EngineError| Failure::run(error);
         match &args.engine {
             EngineChoice::Embedded(folder) => {
                 let engine = EmbeddedEngine::open(folder, args.durability()).map_err(fault)?;

@@ -126,7 +126,7 @@ fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> 
     let probers: Vec<Prober> = file.targets.iter().map(prober).collect::<Result<_, Failure>>()?;
     // All targets are measured at the same time.
     let descriptors = probers.iter().map(Prober::descriptors).sum::<Result<u64, Failure>>()?;
-    breme_sys::ensure_descriptor_limit(descriptors).map_err(|error| Failure::run(error.to_string()))?;
+    breme_sys::ensure_descriptor_limit(descriptors).map_err(Failure::run)?;
     Ok(probers)
 }
 

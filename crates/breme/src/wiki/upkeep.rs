@@ -46,7 +46,7 @@ pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
 }
 
 fn of_folder(error: &FolderError) -> Failure {
-    Failure::run(error.to_string())
+    Failure::run(error)
 }
 
 fn report(done: &str, Copied { pages, attachments }: Copied) {
@@ -60,7 +60,7 @@ fn name(text: &str) -> Result<Name, Failure> {
 fn of_account(error: AccountError) -> Failure {
     match error {
         AccountError::Database(error) => failed(error),
-        AccountError::Password => Failure::usage(error.to_string()),
+        AccountError::Password => Failure::usage(error),
         other => Failure::run(other.to_string()),
     }
 }

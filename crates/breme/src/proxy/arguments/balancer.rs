@@ -170,7 +170,7 @@ impl BalancingFlags {
 
     fn key(&self, own_key: &[u8]) -> Result<AffinityKey, Failure> {
         let Some(path) = &self.affinity_key_file else {
-            return AffinityKey::new(own_key).map_err(|error| Failure::run(error.to_string()));
+            return AffinityKey::new(own_key).map_err(Failure::run);
         };
         let fault = |problem: String| Failure::usage(format!("--affinity-key-file {}: {problem}", path.display()));
         let bytes = read_bounded(path, KEY_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
