@@ -22,8 +22,10 @@ mod timers;
 pub use counts::{Count, PerShard, SharedCounts};
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use metrics::{LabelledValue, Metric, MetricKind};
-pub use quantity::{group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix};
+pub use quantity::{
+    QuantityError, group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix,
+};
 pub use random::Random;
 pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};
-pub use think_time::ThinkTime;
+pub use think_time::{ThinkTime, ThinkTimeError};
 pub use timers::Timers;

@@ -2,14 +2,27 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
+/// A text that is no such quantity; the message has the expected form.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QuantityError {
+    #[error("{0:?} is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds")]
+    Duration(String),
+    #[error("{0:?} is not a count; write a whole number, or 10k, 1.5M, 2G")]
+    Count(String),
+    #[error("{0:?} is not a number of bytes; write a whole number, or 64KiB, 256MiB, 1GiB, 10kB, 5M")]
+    Bytes(String),
+}
+
 /// Parses a duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
 ///
 /// # Errors
-/// A sentence with the expected form.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+/// [`QuantityError::Duration`]
+pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     const UNITS: [(&str, f64); 7] =
         [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    let fault = || format!("{text:?} is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
+    let fault = || QuantityError::Duration(text.to_owned());
     let (number, unit) = split_suffix(text);
     let factor = match unit {
         "" => 1.0,
@@ -22,9 +35,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Parses a count: `500`, `10k`, `1.5M`, `2G`.
 ///
 /// # Errors
-/// A sentence with the expected form.
-pub fn parse_count(text: &str) -> Result<u64, String> {
-    let fault = || format!("{text:?} is not a count; write a whole number, or 10k, 1.5M, 2G");
+/// [`QuantityError::Count`]
+pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
+    let fault = || QuantityError::Count(text.to_owned());
     let (number, unit) = split_suffix(text);
     let factor = match unit {
         "" => return number.parse().map_err(|_| fault()),
@@ -45,10 +58,10 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 /// Parses a number of bytes: `4096`, `64KiB`, `256MiB`, `1.5GiB`; also `64kB`, `10M` by thousands.
 ///
 /// # Errors
-/// A sentence with the expected form.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+/// [`QuantityError::Bytes`]
+pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-    let fault = || format!("{text:?} is not a number of bytes; write a whole number, or 64KiB, 256MiB, 1GiB, 10kB, 5M");
+    let fault = || QuantityError::Bytes(text.to_owned());
     let (number, unit) = split_suffix(text);
     let Some((_, exponent)) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
         let by_thousands = text.strip_suffix(['b', 'B']).filter(|rest| !rest.is_empty());

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{Random, nanos, parse_duration};
+use thiserror::Error;
+
+use crate::{QuantityError, Random, nanos, parse_duration};
 
 /// An exponential think time is truncated at this many times its mean, as in TPC-C (5.2.5.4) and TPC-W.
 const EXPONENTIAL_MAX: u32 = 10;
@@ -20,24 +22,33 @@ pub enum ThinkTime {
     Constant(Duration),
 }
 
+/// A text that is no think time; the message has the expected form.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ThinkTimeError {
+    #[error(transparent)]
+    Duration(#[from] QuantityError),
+    #[error("{0:?} is not a think time; write 1s (exponential), 1s..3s (uniform) or 1s,constant")]
+    Distribution(String),
+    #[error("{0:?} is reversed; write the shorter time first")]
+    Reversed(String),
+}
+
 impl ThinkTime {
     /// Parses `1s` (exponential with this mean), `1s..3s` (uniform) or `1s,constant`.
     ///
     /// # Errors
-    /// A sentence with the expected form.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// An unknown distribution, or times that are none or reversed.
+    pub fn parse(text: &str) -> Result<Self, ThinkTimeError> {
         if let Some((mean, distribution)) = text.split_once(',') {
             if distribution.trim() != CONSTANT {
-                return Err(format!(
-                    "{text:?} is not a think time; write 1s (exponential), 1s..3s (uniform) or 1s,{CONSTANT}"
-                ));
+                return Err(ThinkTimeError::Distribution(text.to_owned()));
             }
             return Ok(Self::Constant(parse_duration(mean.trim())?));
         }
         let Some((min, max)) = text.split_once("..") else { return Ok(Self::Exponential(parse_duration(text)?)) };
         let (min, max) = (parse_duration(min)?, parse_duration(max)?);
         if min > max {
-            return Err(format!("{text:?} is reversed; write the shorter time first"));
+            return Err(ThinkTimeError::Reversed(text.to_owned()));
         }
         Ok(Self::Uniform(min, max))
     }
@@ -108,8 +119,8 @@ mod tests {
         let range = ThinkTime::parse("1ms..2s").unwrap();
         assert_eq!(range, ThinkTime::Uniform(MILLISECOND, Duration::from_secs(2)));
         assert_eq!(range.mean(), Duration::from_micros(1_000_500));
-        assert!(ThinkTime::parse("2s..1ms").unwrap_err().contains("the shorter time first"));
-        assert!(ThinkTime::parse("1s,pareto").unwrap_err().contains("1s,constant"));
+        assert!(ThinkTime::parse("2s..1ms").unwrap_err().to_string().contains("the shorter time first"));
+        assert!(ThinkTime::parse("1s,pareto").unwrap_err().to_string().contains("1s,constant"));
         assert!(ThinkTime::parse("1s..x").is_err() && ThinkTime::parse("soon").is_err());
         assert!(ThinkTime::parse("0s").unwrap().is_zero() && !ThinkTime::parse("0s..1s").unwrap().is_zero());
     }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use breme_base::Random;
+use breme_base::{QuantityError, Random};
+use thiserror::Error;
 
 use crate::calendar::now;
 use crate::database::{Database, DatabaseError};
@@ -19,14 +20,22 @@ const SEED: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageBytes(RangeInclusive<u64>);
 
-impl FromStr for PageBytes {
-    type Err = String;
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PageBytesError {
+    #[error(transparent)]
+    Size(#[from] QuantityError),
+    #[error("{0:?}: the smaller size comes first")]
+    Reversed(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for PageBytes {
+    type Err = PageBytesError;
+
+    fn from_str(text: &str) -> Result<Self, PageBytesError> {
         let (low, high) = text.split_once("..").unwrap_or((text, text));
         let range = breme_base::parse_bytes(low)?..=breme_base::parse_bytes(high)?;
         if range.is_empty() {
-            return Err(format!("{text:?}: the smaller size comes first"));
+            return Err(PageBytesError::Reversed(text.to_owned()));
         }
         Ok(Self(range))
     }

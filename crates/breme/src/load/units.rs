@@ -1,28 +1,12 @@
 //! Numbers with suffixes: `10s`, `1.5m`, `10k`.
 
-use std::time::Duration;
-
 use breme_base::split_suffix;
+pub use breme_base::{parse_bytes as bytes, parse_count as count, parse_duration as duration};
 use breme_load::{Shape, Stage};
-
-/// A duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    breme_base::parse_duration(text)
-}
-
-/// A count: `500`, `10k`, `1.5M`, `2G`.
-pub fn count(text: &str) -> Result<u64, String> {
-    breme_base::parse_count(text)
-}
-
-/// A number of bytes: `4096`, `64KiB`, `256MiB`.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    breme_base::parse_bytes(text)
-}
 
 /// A number of bytes that fits `usize`.
 pub fn memory(text: &str) -> Result<usize, String> {
-    usize::try_from(bytes(text)?).map_err(|_| format!("{text:?} is too large"))
+    fit(text, bytes(text).map_err(|error| error.to_string())?)
 }
 
 /// A rate in arrivals per second: `100`, `0.5`, `20k`, or per another time: `50/1s`, `600/1m`.
@@ -78,12 +62,17 @@ pub fn stage(text: &str) -> Result<Stage, String> {
             ));
         }
     };
-    Ok(Stage { duration: duration(&text[..place])?, rate: rate(&text[place + 1..])?, shape })
+    let duration = duration(&text[..place]).map_err(|error| error.to_string())?;
+    Ok(Stage { duration, rate: rate(&text[place + 1..])?, shape })
 }
 
 /// A count that fits `usize`.
 pub fn size(text: &str) -> Result<usize, String> {
-    usize::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
+    fit(text, count(text).map_err(|error| error.to_string())?)
+}
+
+fn fit(text: &str, number: u64) -> Result<usize, String> {
+    usize::try_from(number).map_err(|_| format!("{text:?} is too large"))
 }
 
 /// A field: `Name: value`.
@@ -104,6 +93,8 @@ pub fn variable(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -211,7 +211,8 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 /// An integer that fits `T`.
 pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
-    T::try_from(units::count(text)?).map_err(|_| format!("{text} is too large; the maximum is {max}"))
+    T::try_from(units::count(text).map_err(|error| error.to_string())?)
+        .map_err(|_| format!("{text} is too large; the maximum is {max}"))
 }
 
 fn field_count(text: &str) -> Result<usize, String> {

@@ -5,10 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use breme_base::QuantityError;
 use breme_toml::{Entry, Node, Span, Table, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
+use thiserror::Error;
 use toml::Spanned;
 
 use crate::expression::{Expression, Unit, Vocabulary};
@@ -202,6 +204,21 @@ impl JsonSchema for Raw {
     }
 }
 
+/// A text that is not such a value; the message has the expected form.
+#[derive(Debug, Error)]
+pub(crate) enum ValueError {
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    #[error("{0:?} is not a size; write 64MiB, 10kB, or a number of bytes")]
+    Size(String),
+    #[error(
+        "{0:?} is not a rate; write a number per second (100, 0.5, 20k), or a share of the rate of another workload (50 % of NAME)"
+    )]
+    Rate(String),
+    #[error("{0:?} is not a share; write for example \"2 %\" or 0.02")]
+    Share(String),
+}
+
 /// A value written as a number or as a string.
 macro_rules! written {
     ($(#[$doc:meta])* $name:ident($type:ty), $expected:literal, $schema:tt, $read:expr) => {
@@ -212,7 +229,7 @@ macro_rules! written {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let Raw(value) = Raw::deserialize(deserializer)?;
-                let read: fn(&Value) -> Result<Option<$type>, String> = $read;
+                let read: fn(&Value) -> Result<Option<$type>, ValueError> = $read;
                 match read(&value).map_err(de::Error::custom)? {
                     Some(value) => Ok(Self(value)),
                     None => Err(de::Error::custom(format!("expected {}, found {}", $expected, value.describe()))),
@@ -240,7 +257,7 @@ written! {
     Count(u64), "a whole number, or a text such as \"10k\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
-        Value::Text(text) => breme_base::parse_count(text).map(Some),
+        Value::Text(text) => Ok(Some(breme_base::parse_count(text)?)),
         _ => Ok(None),
     }
 }
@@ -250,7 +267,7 @@ written! {
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok().map(Duration::from_secs)),
         Value::Float(number) => Ok(Duration::try_from_secs_f64(*number).ok()),
-        Value::Text(text) => time(text).map(Some),
+        Value::Text(text) => Ok(Some(time(text)?)),
         _ => Ok(None),
     }
 }
@@ -261,7 +278,7 @@ written! {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
         Value::Text(text) => match measured(text) {
             Some((bytes, Unit::Bytes | Unit::Plain)) if bytes >= 0.0 => Ok(Some(bytes as u64)),
-            _ => Err(format!("{text:?} is not a size; write 64MiB, 10kB, or a number of bytes")),
+            _ => Err(ValueError::Size(text.clone())),
         },
         _ => Ok(None),
     }
@@ -298,13 +315,8 @@ pub(crate) enum LoadRate {
 }
 
 impl LoadRate {
-    fn parse(text: &str) -> Result<Self, String> {
-        let problem = || {
-            format!(
-                "{text:?} is not a rate; write a number per second (100, 0.5, 20k), or a share of the rate of another \
-                 workload (50 % of NAME)"
-            )
-        };
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let problem = || ValueError::Rate(text.to_owned());
         if let Some((share, workload)) = text.split_once(" of ") {
             return match measured(share) {
                 Some((share, Unit::Share | Unit::Plain)) if share > 0.0 && share.is_finite() => {
@@ -336,7 +348,7 @@ written! {
         Value::Text(text) if text.starts_with(|first: char| first.is_alphabetic()) => {
             Ok(Some(StartAfter::Workload(text.clone())))
         }
-        Value::Text(text) => time(text).map(StartAfter::Time).map(Some),
+        Value::Text(text) => Ok(Some(StartAfter::Time(time(text)?))),
         _ => Ok(None),
     }
 }
@@ -355,7 +367,7 @@ written! {
         Value::Float(number) => Ok(Some(*number).filter(|share| (0.0..=1.0).contains(share))),
         Value::Text(text) => match measured(text) {
             Some((share, Unit::Share | Unit::Plain)) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
-            _ => Err(format!("{text:?} is not a share; write for example \"2 %\" or 0.02")),
+            _ => Err(ValueError::Share(text.clone())),
         },
         _ => Ok(None),
     }
@@ -371,7 +383,7 @@ written! {
 }
 
 /// Parses a duration; a space before the unit is allowed.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, QuantityError> {
     let close = text.trim().replacen(' ', "", 1);
     breme_base::parse_duration(&close).or_else(|_| breme_base::parse_duration(text))
 }
