@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use memchr::memmem::Finder;
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 
 /// What the user expects of every response.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,16 @@ pub struct Expectations {
 /// Statuses: `200`, `200,304`, `2xx`, `200-299`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSet(Vec<RangeInclusive<u16>>);
+
+/// A text that names something other than statuses.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not a status code; write 200, a list 200,304, a class 2xx or a range 200-299")]
+pub struct StatusSetError(String);
+
+/// A text that is no SHA-256 digest.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not a SHA-256 digest; write its 64 hexadecimal digits, as sha256sum prints them")]
+pub struct DigestError(String);
 
 /// Bytes to search in content that arrives in pieces.
 #[derive(Clone, Debug)]
@@ -86,7 +97,7 @@ impl StatusSet {
     ///
     /// # Errors
     /// Names the invalid part and what is expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, StatusSetError> {
         text.split(',').map(|part| parse_statuses(part.trim())).collect::<Result<Vec<_>, _>>().map(Self)
     }
 
@@ -106,8 +117,8 @@ impl fmt::Display for StatusSet {
     }
 }
 
-fn parse_statuses(part: &str) -> Result<RangeInclusive<u16>, String> {
-    let fault = || format!("{part:?} is not a status code; write 200, a list 200,304, a class 2xx or a range 200-299");
+fn parse_statuses(part: &str) -> Result<RangeInclusive<u16>, StatusSetError> {
+    let fault = || StatusSetError(part.to_owned());
     let status = |text: &str| {
         text.parse::<u16>().ok().filter(|code| (100..=999).contains(code) && text.len() == 3).ok_or_else(fault)
     };
@@ -124,9 +135,8 @@ fn parse_statuses(part: &str) -> Result<RangeInclusive<u16>, String> {
 ///
 /// # Errors
 /// States what is expected.
-pub fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
-    let fault =
-        || format!("{text:?} is not a SHA-256 digest; write its 64 hexadecimal digits, as sha256sum prints them");
+pub fn parse_sha256(text: &str) -> Result<[u8; 32], DigestError> {
+    let fault = || DigestError(text.to_owned());
     let mut digest = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(fault());
@@ -257,7 +267,7 @@ mod tests {
 
     #[test]
     fn digests_are_read() {
-        assert!(parse_sha256("12").unwrap_err().contains("64 hexadecimal digits"));
+        assert!(parse_sha256("12").unwrap_err().to_string().contains("64 hexadecimal digits"));
         assert!(parse_sha256(&"g".repeat(64)).is_err());
         assert!(parse_sha256(&"+1".repeat(32)).is_err(), "a sign is no digit");
     }

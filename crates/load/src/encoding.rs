@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use thiserror::Error;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// As is.
@@ -12,15 +14,21 @@ pub(crate) enum Encoding {
     Json,
 }
 
+/// An encoding that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name:?} is not an encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}")]
+pub struct UnknownEncoding {
+    pub variable: String,
+    pub name: String,
+}
+
 impl Encoding {
-    pub(crate) fn parse(variable: &str, name: &str) -> Result<Self, String> {
+    pub(crate) fn parse(variable: &str, name: &str) -> Result<Self, UnknownEncoding> {
         match name {
             "" => Ok(Self::Plain),
             "url" => Ok(Self::Url),
             "json" => Ok(Self::Json),
-            other => Err(format!(
-                "{other:?} is not an encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}"
-            )),
+            other => Err(UnknownEncoding { variable: variable.to_owned(), name: other.to_owned() }),
         }
     }
 

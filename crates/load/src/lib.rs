@@ -72,10 +72,11 @@ pub use availability::REPORT_EVERY;
 pub use bench::write as write_bench;
 pub use bins::{BIN_COUNT_MAX, HistogramBin, bins};
 pub use breme_base::ThinkTime;
-pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
+pub use checks::{DigestError, Expectations, Needle, StatusSet, StatusSetError, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use counts::Counts;
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
+pub use encoding::UnknownEncoding;
 pub use figures::{duration as duration_text, rate as rate_text, size as size_text};
 pub use histogram_lines::{HistogramLine, histogram_lines};
 pub use node::{
@@ -91,10 +92,10 @@ pub use outcome::{
 };
 pub use pairs::{PAIR_COUNT_MAX, SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
 pub use plan::{
-    CONNECTION_COUNT_MAX, HOST_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX,
-    Plan, PlanError, REDIRECTS_MAX, Settings, Spread, WAITING_MAX,
+    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
+    REDIRECTS_MAX, SettingError, Settings, Spread, WAITING_MAX,
 };
-pub use request::CONTENT_BYTES_MAX;
+pub use request::{CONTENT_BYTES_MAX, RequestError};
 pub use run::{Progress, RefusedTunnel, Run};
 pub use scenario::{
     CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
@@ -103,8 +104,10 @@ pub use scenario::{
 pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
 pub use series::{Interval, Observed, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
-pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
-pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
+pub use target::{
+    Authority, AuthorityError, HOST_COUNT_MAX, TARGET_COUNT_MAX, Target, TargetError, TargetProblem, UrlError,
+};
+pub use template::{PlaceholderError, RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
-pub use variables::{VARIABLE_COUNT_MAX, Variables};
+pub use variables::{VARIABLE_COUNT_MAX, VariableError, Variables};
 pub use versions::{PAGE_COUNT_MAX, VERSION_COUNT_MAX, WORST_PAGES};

@@ -3,44 +3,33 @@
 mod bounds;
 mod settings;
 
-use std::fmt;
 use std::time::Duration;
 
 use breme_base::ThinkTime;
 use breme_http1::ClientConnection;
 use breme_toml::Diagnostics;
+use thiserror::Error;
 
-use crate::request::{CONTENT_BYTES_MAX, Parts, Request};
+use crate::request::{CONTENT_BYTES_MAX, Parts, Request, RequestError};
 use crate::scenario::{Scenarios, Step};
-use crate::target::{Authority, Target, TargetError, Url};
+use crate::target::{Authority, HOST_COUNT_MAX, Target, TargetError, TargetProblem, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::variables::Variables;
 
 pub use bounds::{
-    CONNECTION_COUNT_MAX, HOST_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX,
-    REDIRECTS_MAX,
+    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX, REDIRECTS_MAX, SettingError,
 };
 pub use settings::{OpenLoop, Settings, Spread, WAITING_MAX};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlanError {
-    Target(TargetError),
-    Scenario(Diagnostics),
-    /// An invalid setting, with a correction.
-    Setting(String),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Scenario(#[from] Diagnostics),
+    #[error(transparent)]
+    Setting(#[from] SettingError),
 }
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Target(error) => error.fmt(formatter),
-            Self::Scenario(error) => error.fmt(formatter),
-            Self::Setting(problem) => formatter.write_str(problem),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
 
 /// Settings that were checked, with every request built.
 #[derive(Debug)]
@@ -61,8 +50,8 @@ impl Settings {
     ///
     /// # Errors
     /// The first invalid setting.
-    pub fn check(&self) -> Result<(), PlanError> {
-        bounds::check(self).map_err(PlanError::Setting)
+    pub fn check(&self) -> Result<(), SettingError> {
+        bounds::check(self)
     }
 }
 
@@ -75,8 +64,9 @@ impl Plan {
         settings.check()?;
         let fields = compile_fields(&settings)?;
         let proxy = settings.proxy.as_deref().map(parse_proxy).transpose()?;
-        if settings.scenarios.is_some() {
-            return Self::of_scenarios(settings, proxy, fields);
+        if let Some(scenarios) = &settings.scenarios {
+            let (hosts, requests) = scenario_requests(&settings, scenarios, proxy.as_ref(), &fields)?;
+            return Ok(Self { settings, requests, target_hosts: Vec::new(), hosts, proxy, fields });
         }
         let variables = &settings.variables;
         let compile_content = |content: &[u8]| compile_content(content, variables);
@@ -85,27 +75,21 @@ impl Plan {
         let mut target_hosts = Vec::with_capacity(settings.targets.len());
         let mut requests = Vec::with_capacity(settings.targets.len());
         for target in &settings.targets {
-            let fault = |problem: String| PlanError::Target(TargetError { line: target.line, problem });
-            let url = Url::parse(&target.url, variables).map_err(fault)?;
+            let url = Url::parse(&target.url, variables).map_err(|error| target.fault(error))?;
             let host = hosts.iter().position(|host| host.is_same_server(&url.authority)).unwrap_or_else(|| {
                 hosts.push(url.authority.clone());
                 hosts.len() - 1
             });
             if hosts.len() > HOST_COUNT_MAX {
-                return Err(fault(format!(
-                    "is on another host than the targets before it; at most {HOST_COUNT_MAX} hosts are allowed"
-                )));
+                return Err(target.fault(TargetProblem::TooManyHosts).into());
             }
             target_hosts.push(host as u32);
             let before = before_path(&url.authority, proxy.as_ref());
             let own_content = target.content.as_deref().map(compile_content).transpose()?;
             let content = own_content.as_ref().or(content.as_ref());
-            let method = method_of(&settings, target, content.is_some()).map_err(fault)?;
+            let method = method_of(&settings, target, content.is_some()).map_err(|error| target.fault(error))?;
             if method == "HEAD" && settings.pipeline_depth > ClientConnection::HEAD_OUTSTANDING_MAX {
-                return Err(fault(format!(
-                    "HEAD requests can be pipelined to a depth of at most {}",
-                    ClientConnection::HEAD_OUTSTANDING_MAX
-                )));
+                return Err(target.fault(TargetProblem::PipelinedHead).into());
             }
             let parts = Parts {
                 method,
@@ -116,48 +100,14 @@ impl Plan {
                 fields: &fields,
                 content,
             };
-            requests.push(Request::build(parts).map_err(fault)?);
+            requests.push(Request::build(parts).map_err(|error| target.fault(error))?);
         }
         match hosts.len() {
-            0 => return Err(PlanError::Setting("no target; give a URL".to_owned())),
+            0 => return Err(SettingError::NoTarget.into()),
             1 => target_hosts.clear(),
-            _ => bounds::check_several_hosts(&settings, &hosts).map_err(PlanError::Setting)?,
+            _ => bounds::check_several_hosts(&settings, &hosts)?,
         }
         Ok(Self { settings, requests, target_hosts, hosts, proxy, fields })
-    }
-
-    fn of_scenarios(
-        settings: Settings,
-        proxy: Option<Authority>,
-        fields: Vec<(String, Template)>,
-    ) -> Result<Self, PlanError> {
-        let Some(scenarios) = &settings.scenarios else {
-            return Err(PlanError::Setting("there is no scenario".to_owned()));
-        };
-        bounds::check_scenario_settings(&settings).map_err(PlanError::Setting)?;
-        let own = settings.targets.iter().map(|target| target.url.as_str());
-        let bases: Vec<&str> =
-            if settings.targets.is_empty() { scenarios.base().into_iter().collect() } else { own.collect() };
-        let hosts = bases.into_iter().map(|base| parse_base(base, proxy.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        match hosts.first() {
-            None => {
-                let problem = "the scenario has no base URL; give a URL, or add base = \"http://HOST\" to the file";
-                return Err(PlanError::Setting(problem.to_owned()));
-            }
-            Some((first, _)) if hosts.iter().any(|(host, _)| host.is_tls != first.is_tls) => {
-                let problem = "the hosts of a scenario must all be http:// or all https://".to_owned();
-                return Err(PlanError::Setting(problem));
-            }
-            Some(_) => {}
-        }
-        let mut requests = Vec::with_capacity(scenarios.steps().len() * hosts.len());
-        for step in scenarios.steps() {
-            for (authority, prefix) in &hosts {
-                requests.push(build_step(&settings, step, authority, prefix, &fields)?);
-            }
-        }
-        let hosts = hosts.into_iter().map(|(authority, _)| authority).collect();
-        Ok(Self { settings, requests, target_hosts: Vec::new(), hosts, proxy, fields })
     }
 
     #[must_use]
@@ -274,7 +224,7 @@ impl Plan {
         keeps_method: bool,
         host: usize,
         target: &[u8],
-    ) -> Result<Request, String> {
+    ) -> Result<Request, RequestError> {
         let authority = &self.hosts[host];
         let is_of_content =
             |name: &str| ["Content-Type", "Content-Encoding"].iter().any(|of| name.eq_ignore_ascii_case(of));
@@ -302,15 +252,13 @@ impl Plan {
     }
 }
 
-fn parse_proxy(url: &str) -> Result<Authority, PlanError> {
-    let fault = |problem: String| PlanError::Setting(format!("the proxy's {problem}"));
-    let Url { authority, path } = Url::parse(url, &Variables::default()).map_err(fault)?;
+fn parse_proxy(url: &str) -> Result<Authority, SettingError> {
+    let Url { authority, path } = Url::parse(url, &Variables::default()).map_err(SettingError::Proxy)?;
     if path.as_fixed() != Some(b"/") {
-        return Err(fault(format!("URL {url:?} has a path; write http://{}", authority.text)));
+        return Err(SettingError::ProxyPath { url: url.to_owned(), authority: authority.text });
     }
     if authority.is_tls {
-        let remedy = format!("URL {url:?}: TLS to the proxy is not supported; write http://{}", authority.text);
-        return Err(fault(remedy));
+        return Err(SettingError::ProxyTls { url: url.to_owned(), authority: authority.text });
     }
     Ok(authority)
 }
@@ -326,15 +274,38 @@ fn before_path(authority: &Authority, proxy: Option<&Authority>) -> String {
 }
 
 /// The destination of a scenario's requests, and the prefix of their targets.
-fn parse_base(base: &str, proxy: Option<&Authority>) -> Result<(Authority, Vec<u8>), PlanError> {
-    let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
-    let prefix =
-        url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
-            PlanError::Setting(format!("the base URL {base:?} must not contain '?' or a placeholder"))
-        })?;
+fn parse_base(base: &str, proxy: Option<&Authority>) -> Result<(Authority, Vec<u8>), SettingError> {
+    let url = Url::parse(base, &Variables::default())?;
+    let is_fixed = |path: &&[u8]| !path.contains(&b'?');
+    let prefix = url.path.as_fixed().filter(is_fixed).ok_or_else(|| SettingError::VariableBase(base.to_owned()))?;
     let before = before_path(&url.authority, proxy);
     let prefix = [before.as_bytes(), prefix.strip_suffix(b"/").unwrap_or(prefix)].concat();
     Ok((url.authority, prefix))
+}
+
+/// The hosts of scenarios, and the requests of each step, one per host.
+fn scenario_requests(
+    settings: &Settings,
+    scenarios: &Scenarios,
+    proxy: Option<&Authority>,
+    fields: &[(String, Template)],
+) -> Result<(Vec<Authority>, Vec<Request>), PlanError> {
+    bounds::check_scenario_settings(settings)?;
+    let own = settings.targets.iter().map(|target| target.url.as_str());
+    let bases: Vec<&str> =
+        if settings.targets.is_empty() { scenarios.base().into_iter().collect() } else { own.collect() };
+    let hosts = bases.into_iter().map(|base| parse_base(base, proxy)).collect::<Result<Vec<_>, _>>()?;
+    let (first, _) = hosts.first().ok_or(SettingError::NoBase)?;
+    if hosts.iter().any(|(host, _)| host.is_tls != first.is_tls) {
+        return Err(SettingError::MixedSchemes.into());
+    }
+    let mut requests = Vec::with_capacity(scenarios.steps().len() * hosts.len());
+    for step in scenarios.steps() {
+        for (authority, prefix) in &hosts {
+            requests.push(build_step(settings, step, authority, prefix, fields)?);
+        }
+    }
+    Ok((hosts.into_iter().map(|(authority, _)| authority).collect(), requests))
 }
 
 fn build_step(
@@ -344,7 +315,7 @@ fn build_step(
     prefix: &[u8],
     common: &[(String, Template)],
 ) -> Result<Request, PlanError> {
-    let fault = |problem: String| PlanError::Scenario(step.fault(problem));
+    let fault = |error: RequestError| PlanError::Scenario(step.fault(error));
     let target = Target { method: Some(step.method.clone()), ..Target::default() };
     let method = method_of(settings, &target, step.content.is_some()).map_err(fault)?;
     let is_own = |name: &str| step.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -362,11 +333,11 @@ fn build_step(
     Request::build(parts).map_err(fault)
 }
 
-fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanError> {
+fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, SettingError> {
     let mut fields = Vec::new();
     for (name, value) in &settings.fields {
         let template = Template::parse_with_if_any(value, settings.variables.values())
-            .map_err(|error| PlanError::Setting(format!("header {name:?}, {error}")))?;
+            .map_err(|source| SettingError::Field { name: name.clone(), source })?;
         fields.push((name.clone(), template));
     }
     if !settings.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("User-Agent")) {
@@ -376,27 +347,23 @@ fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanEr
     Ok(fields)
 }
 
-fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, PlanError> {
+fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, SettingError> {
     const { assert!(RANDOM_BYTES_MAX <= CONTENT_BYTES_MAX) };
     if content.len() > CONTENT_BYTES_MAX {
-        return Err(PlanError::Setting(format!(
-            "the body has {} bytes; at most {CONTENT_BYTES_MAX} can be sent",
-            content.len()
-        )));
+        return Err(SettingError::ContentLength(content.len()));
     }
-    Template::parse_with_if_any(content, variables.values())
-        .map_err(|error| PlanError::Setting(format!("body, {error}")))
+    Template::parse_with_if_any(content, variables.values()).map_err(SettingError::Content)
 }
 
-fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, String> {
+fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, RequestError> {
     let method =
         target.method.as_deref().or(settings.method.as_deref()).unwrap_or(if has_content { "POST" } else { "GET" });
     let is_token = !method.is_empty()
         && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     match method {
-        "CONNECT" => Err("CONNECT is not supported; use another method".to_owned()),
+        "CONNECT" => Err(RequestError::Connect),
         _ if is_token => Ok(method),
-        _ => Err(format!("{method:?} is not a method; write GET, HEAD, POST, PUT, PATCH, DELETE or another token")),
+        _ => Err(RequestError::Method(method.to_owned())),
     }
 }
 

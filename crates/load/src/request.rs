@@ -9,6 +9,7 @@ use breme_http::{FieldBlock, Method, Version};
 use breme_http1::RequestEncoder;
 use breme_node::{Actions, ConnectionId};
 use bytes::Bytes;
+use thiserror::Error;
 
 use crate::cookies::Jar;
 use crate::encoding::{Encoding, push_target};
@@ -55,6 +56,25 @@ enum Content {
     Template(Template),
 }
 
+/// A request that cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    #[error("CONNECT is not supported; use another method")]
+    Connect,
+    #[error("{0:?} is not a method; write GET, HEAD, POST, PUT, PATCH, DELETE or another token")]
+    Method(String),
+    #[error("{place}", place = PAGE_VERSION_PLACE)]
+    PageVersion,
+    #[error("the target is not ASCII")]
+    Target,
+    #[error(
+        "header {0:?} cannot be sent: a name consists of letters, digits and dashes, and a value must not contain line breaks or control bytes"
+    )]
+    Field(String),
+    #[error("the request cannot be built: {0} is not valid")]
+    Head(String),
+}
+
 /// The parts of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
@@ -86,16 +106,16 @@ pub(crate) struct Sent {
 }
 
 impl Request {
-    pub(crate) fn build(parts: Parts<'_>) -> Result<Self, String> {
+    pub(crate) fn build(parts: Parts<'_>) -> Result<Self, RequestError> {
         let texts = parts.fields.iter().map(|(_, value)| value).chain([parts.target]);
         if texts.into_iter().any(Template::has_page_version) {
-            return Err(PAGE_VERSION_PLACE.to_owned());
+            return Err(RequestError::PageVersion);
         }
         let mut markers = Markers::avoiding(&parts);
-        let target = String::from_utf8(markers.mark(parts.target)).map_err(|_| "the target is not ASCII".to_owned())?;
+        let target = String::from_utf8(markers.mark(parts.target)).map_err(|_| RequestError::Target)?;
         let mut fields = FieldBlock::new();
         for (name, value) in parts.fields {
-            fields.push(name, &markers.mark(value)).map_err(|_| bad_field(name))?;
+            fields.push(name, &markers.mark(value)).map_err(|error| RequestError::Field(error.name))?;
         }
         let content_bytes = match parts.content.map(|content| content.as_fixed()) {
             Some(Some(bytes)) => Some(bytes.len() as u64),
@@ -112,9 +132,7 @@ impl Request {
             keep_alive: parts.keep_alive,
         };
         let mut head = Vec::new();
-        encoder
-            .encode(content_bytes, &mut head)
-            .map_err(|error| format!("the request cannot be built: {} is not valid", error.name))?;
+        encoder.encode(content_bytes, &mut head).map_err(|error| RequestError::Head(error.name))?;
         let has_length_marker = content_bytes == Some(LENGTH_MARKER);
         Ok(Self::assemble(parts, markers.cut(&head, has_length_marker)))
     }
@@ -294,12 +312,6 @@ fn method(name: &str) -> Method<'_> {
         "PATCH" => Method::Patch,
         other => Method::Other(other),
     }
-}
-
-fn bad_field(name: &str) -> String {
-    format!(
-        "header {name:?} cannot be sent: a name consists of letters, digits and dashes, and a value must not contain line breaks or control bytes"
-    )
 }
 
 /// A length that no real content has, to be found again in the encoded head.
@@ -546,10 +558,10 @@ mod tests {
             fields: &[],
             content: None,
         };
-        assert_eq!(Request::build(parts).unwrap_err(), PAGE_VERSION_PLACE);
+        assert_eq!(Request::build(parts).unwrap_err(), RequestError::PageVersion);
         let fields = [("X".to_owned(), Template::parse_if_any(b"{page_version}").unwrap())];
         let parts = Parts { target: &Template::parse(b"/").unwrap(), fields: &fields, ..parts };
-        assert_eq!(Request::build(parts).unwrap_err(), PAGE_VERSION_PLACE);
+        assert_eq!(Request::build(parts).unwrap_err(), RequestError::PageVersion);
     }
 
     #[test]
@@ -564,6 +576,6 @@ mod tests {
             fields: &[("X".to_owned(), value)],
             content: None,
         };
-        assert!(Request::build(parts).unwrap_err().contains("header \"X\" cannot be sent"));
+        assert_eq!(Request::build(parts).unwrap_err(), RequestError::Field("X".to_owned()));
     }
 }

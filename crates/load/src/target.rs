@@ -1,12 +1,16 @@
 //! Targets: URLs, and files of them.
 
-use std::fmt;
+use breme_http1::ClientConnection;
+use thiserror::Error;
 
+use crate::request::RequestError;
 use crate::template::{Names, Template, TemplateError};
 use crate::variables::Variables;
 
 /// The most targets of a run.
 pub const TARGET_COUNT_MAX: usize = 1_000_000;
+/// The most hosts of a run.
+pub const HOST_COUNT_MAX: usize = 256;
 
 /// A URL to request, as written by the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,10 +38,8 @@ impl Target {
     /// # Errors
     /// If it has no targets, too many, or is not text.
     pub fn parse_file(file: &[u8]) -> Result<Vec<Self>, TargetError> {
-        let text = std::str::from_utf8(file).map_err(|error| TargetError {
-            line: None,
-            problem: format!("is not text (byte {} is not UTF-8)", error.valid_up_to()),
-        })?;
+        let of_file = |problem| TargetError { line: None, problem };
+        let text = std::str::from_utf8(file).map_err(|error| of_file(TargetProblem::NotText(error.valid_up_to())))?;
         let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
         let targets = lines
             .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -45,59 +47,100 @@ impl Target {
             .take(TARGET_COUNT_MAX + 1)
             .collect::<Result<Vec<_>, _>>()?;
         match targets.len() {
-            0 => Err(TargetError { line: None, problem: "contains no target; write a URL on each line".to_owned() }),
-            count if count > TARGET_COUNT_MAX => Err(TargetError {
-                line: None,
-                problem: format!("contains more than {TARGET_COUNT_MAX} targets; use a template"),
-            }),
+            0 => Err(of_file(TargetProblem::NoTarget)),
+            count if count > TARGET_COUNT_MAX => Err(of_file(TargetProblem::TooManyTargets)),
             _ => Ok(targets),
         }
     }
 
     fn parse_line(number: usize, line: &str) -> Result<Self, TargetError> {
+        let fault = |problem| TargetError { line: Some(number), problem };
         let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         // A method is a token, which has neither; without a scheme the URL is an http:// one.
         if first.contains([':', '/']) {
             return match rest.trim() {
                 "" => Ok(Self { url: first.to_owned(), line: Some(number), ..Self::default() }),
-                _ => Err(TargetError {
-                    line: Some(number),
-                    problem: "has text after the URL; write METHOD URL BODY to send a body".to_owned(),
-                }),
+                _ => Err(fault(TargetProblem::TextAfterUrl)),
             };
         }
         let (url, content) = rest.trim_start().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
         if url.is_empty() {
-            return Err(TargetError {
-                line: Some(number),
-                problem: "has no URL; write URL, or METHOD URL [BODY]".to_owned(),
-            });
+            return Err(fault(TargetProblem::NoUrl));
         }
         let content =
             Some(content.trim()).filter(|content| !content.is_empty()).map(|content| content.as_bytes().to_vec());
         Ok(Self { url: url.to_owned(), method: Some(first.to_owned()), content, line: Some(number) })
     }
-}
 
-/// An invalid target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetError {
-    /// Its line number, if it comes from a file.
-    pub line: Option<usize>,
-    /// What is wrong, with a correction.
-    pub problem: String,
-}
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(formatter, "line {line}: {}", self.problem),
-            None => formatter.write_str(&self.problem),
-        }
+    pub(crate) fn fault(&self, problem: impl Into<TargetProblem>) -> TargetError {
+        TargetError { line: self.line, problem: problem.into() }
     }
 }
 
-impl std::error::Error for TargetError {}
+/// An invalid target.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{problem}", .line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+pub struct TargetError {
+    /// Its line number, if it comes from a file.
+    pub line: Option<usize>,
+    #[source]
+    pub problem: TargetProblem,
+}
+
+/// What is wrong with a target, or with a file of them, with a correction.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetProblem {
+    #[error("is not text (byte {0} is not UTF-8)")]
+    NotText(usize),
+    #[error("contains no target; write a URL on each line")]
+    NoTarget,
+    #[error("contains more than {max} targets; use a template", max = TARGET_COUNT_MAX)]
+    TooManyTargets,
+    #[error("has text after the URL; write METHOD URL BODY to send a body")]
+    TextAfterUrl,
+    #[error("has no URL; write URL, or METHOD URL [BODY]")]
+    NoUrl,
+    #[error("is on another host than the targets before it; at most {max} hosts are allowed", max = HOST_COUNT_MAX)]
+    TooManyHosts,
+    #[error("HEAD requests can be pipelined to a depth of at most {max}", max = ClientConnection::HEAD_OUTSTANDING_MAX)]
+    PipelinedHead,
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+/// An invalid URL.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UrlError {
+    #[error("URL {url:?}: scheme {scheme:?} is not known; write http:// or https://")]
+    Scheme { url: String, scheme: String },
+    #[error("URL {url:?}: {source}")]
+    Authority { url: String, source: AuthorityError },
+    /// A request target consists of visible ASCII only (RFC 9112, 3.2).
+    #[error(
+        "URL {url:?}, column {column}: {character:?} is not allowed in a URL; write {encoded}",
+        encoded = percent_encoded(*.character)
+    )]
+    Character { url: String, column: usize, character: char },
+    #[error("URL {url:?}, {source}")]
+    Placeholder { url: String, source: TemplateError },
+}
+
+/// What is wrong with the authority of a URL, with a correction.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AuthorityError {
+    #[error("contains a user name, which reports would show; give it with --user")]
+    UserName,
+    #[error("has a placeholder in its host or port; placeholders are allowed only after the host")]
+    Placeholder,
+    #[error("has an IPv6 address without a closing ']'")]
+    Unclosed,
+    #[error("has no usable host; write http://HOST[:PORT]/PATH in ASCII")]
+    Host,
+    #[error("port {0:?} is not from 1 to 65535")]
+    Port(String),
+}
 
 /// A parsed URL.
 #[derive(Clone, Debug)]
@@ -120,26 +163,29 @@ pub struct Authority {
 }
 
 impl Url {
-    pub(crate) fn parse(url: &str, variables: &Variables) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str, variables: &Variables) -> Result<Self, UrlError> {
         let (is_tls, rest) = without_scheme(url)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let authority = Authority::parse(&rest[..end], is_tls).map_err(|problem| format!("URL {url:?}: {problem}"))?;
+        let authority = Authority::parse(&rest[..end], is_tls)
+            .map_err(|source| UrlError::Authority { url: url.to_owned(), source })?;
         let path = rest[end..].split('#').next().unwrap_or_default();
         let before = url.len() - rest.len() + end;
-        check_characters(path, before).map_err(|problem| format!("URL {url:?}, {problem}"))?;
+        if let Some((at, character)) = path.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
+            let column = path[..at].chars().count() + before + 1;
+            return Err(UrlError::Character { url: url.to_owned(), column, character });
+        }
         let slash = if path.starts_with('/') { "" } else { "/" };
         let names = Names::Run { values: variables.values(), is_target: true };
-        let path = Template::parse_with(format!("{slash}{path}").as_bytes(), names).map_err(
-            |TemplateError { column, problem }| {
-                format!("URL {url:?}, column {}: {problem}", column - slash.len() + before)
-            },
-        )?;
+        let path = Template::parse_with(format!("{slash}{path}").as_bytes(), names).map_err(|error| {
+            let column = error.column - slash.len() + before;
+            UrlError::Placeholder { url: url.to_owned(), source: TemplateError { column, ..error } }
+        })?;
         Ok(Self { authority, path })
     }
 }
 
 /// Whether it is https, and the part after the scheme. Without one it is http, as in curl.
-fn without_scheme(url: &str) -> Result<(bool, &str), String> {
+fn without_scheme(url: &str) -> Result<(bool, &str), UrlError> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => (scheme, rest),
         _ => ("http", url),
@@ -147,7 +193,7 @@ fn without_scheme(url: &str) -> Result<(bool, &str), String> {
     match scheme.to_ascii_lowercase().as_str() {
         "http" => Ok((false, rest)),
         "https" => Ok((true, rest)),
-        other => Err(format!("URL {url:?}: scheme {other:?} is not known; write http:// or https://")),
+        other => Err(UrlError::Scheme { url: url.to_owned(), scheme: other.to_owned() }),
     }
 }
 
@@ -157,50 +203,34 @@ impl Authority {
         self.host.eq_ignore_ascii_case(&other.host) && (self.port, self.is_tls) == (other.port, other.is_tls)
     }
 
-    pub(crate) fn parse(text: &str, is_tls: bool) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, is_tls: bool) -> Result<Self, AuthorityError> {
         if text.contains('@') {
-            return Err("contains a user name, which reports would show; give it with --user".to_owned());
+            return Err(AuthorityError::UserName);
         }
         if text.contains(['{', '}']) {
-            return Err(
-                "has a placeholder in its host or port; placeholders are allowed only after the host".to_owned()
-            );
+            return Err(AuthorityError::Placeholder);
         }
         let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
             Some(Some((host, rest))) => (host, rest.strip_prefix(':')),
-            Some(None) => return Err("has an IPv6 address without a closing ']'".to_owned()),
+            Some(None) => return Err(AuthorityError::Unclosed),
             None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };
         if host.is_empty() || host.bytes().any(|byte| byte <= b' ' || byte >= 0x7F) {
-            return Err("has no usable host; write http://HOST[:PORT]/PATH in ASCII".to_owned());
+            return Err(AuthorityError::Host);
         }
         let port = match port {
             None | Some("") if is_tls => 443,
             None | Some("") => 80,
-            Some(port) => port
-                .parse()
-                .ok()
-                .filter(|&port| port > 0)
-                .ok_or_else(|| format!("port {port:?} is not from 1 to 65535"))?,
+            Some(port) => {
+                port.parse().ok().filter(|&port| port > 0).ok_or_else(|| AuthorityError::Port(port.to_owned()))?
+            }
         };
         Ok(Self { host: host.to_owned(), port, is_tls, text: text.to_owned() })
     }
 }
 
-/// A request target consists of visible ASCII only (RFC 9112, 3.2).
-fn check_characters(path: &str, before: usize) -> Result<(), String> {
-    match path.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
-        None => Ok(()),
-        Some((at, character)) => {
-            let mut bytes = [0; 4];
-            let encoded: String =
-                character.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect();
-            Err(format!(
-                "column {}: {character:?} is not allowed in a URL; write {encoded}",
-                path[..at].chars().count() + before + 1
-            ))
-        }
-    }
+fn percent_encoded(character: char) -> String {
+    character.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[cfg(test)]
@@ -243,7 +273,7 @@ mod tests {
             ("http://a?{sek}", "column 10: {sek} is not a placeholder"),
         ];
         for (text, problem) in cases {
-            let error = Url::parse(text, &Variables::default()).unwrap_err();
+            let error = Url::parse(text, &Variables::default()).unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
         }
     }
@@ -275,6 +305,6 @@ mod tests {
         assert_eq!(Target::parse_file(b"\n#\n").unwrap_err().line, None);
         assert_eq!(Target::parse_file(b"http://a/\nGET\n").unwrap_err().line, Some(2));
         assert_eq!(Target::parse_file(b"http://a/ x\n").unwrap_err().line, Some(1));
-        assert!(Target::parse_file(b"\xff").unwrap_err().problem.contains("UTF-8"));
+        assert_eq!(Target::parse_file(b"\xff").unwrap_err().problem, TargetProblem::NotText(0));
     }
 }

@@ -16,11 +16,10 @@
 
 mod placeholder;
 
-use std::fmt;
-
-pub use placeholder::RANDOM_BYTES_MAX;
+use placeholder::OPENINGS;
 pub(crate) use placeholder::{Inputs, Placeholder, push_number};
-use placeholder::{KNOWN, OPENINGS};
+pub use placeholder::{PlaceholderError, RANDOM_BYTES_MAX};
+use thiserror::Error;
 
 use crate::encoding::{Encoding, push_target, split_encoding};
 
@@ -47,21 +46,14 @@ pub(crate) enum Names<'a> {
 }
 
 /// An invalid placeholder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("column {column}: {problem}")]
 pub struct TemplateError {
     /// Its start, in characters from 1.
     pub column: usize,
-    /// What is wrong, with a correction.
-    pub problem: String,
+    #[source]
+    pub problem: PlaceholderError,
 }
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "column {}: {}", self.column, self.problem)
-    }
-}
-
-impl std::error::Error for TemplateError {}
 
 impl Template {
     /// Compiles a text in which every brace is special, as in a URL (which cannot contain literal braces).
@@ -76,17 +68,17 @@ impl Template {
         let mut template = Self::default();
         let mut position = 0;
         while let Some(&byte) = text.get(position) {
-            let fault = |problem: String| TemplateError { column: column_of(text, position), problem };
+            let fault = |problem| TemplateError { column: column_of(text, position), problem };
             let doubled = text.get(position + 1) == Some(&byte);
             match byte {
                 b'{' | b'}' if doubled => {
                     template.push_literal(&[byte]);
                     position += 2;
                 }
-                b'}' => return Err(fault(format!("'}}' closes nothing; {KNOWN}"))),
+                b'}' => return Err(fault(PlaceholderError::Unopened)),
                 b'{' => {
-                    let end = memchr::memchr(b'}', &text[position..])
-                        .ok_or_else(|| fault(format!("'{{' is not closed; {KNOWN}")))?;
+                    let end =
+                        memchr::memchr(b'}', &text[position..]).ok_or_else(|| fault(PlaceholderError::Unclosed))?;
                     let name = String::from_utf8_lossy(&text[position + 1..position + end]);
                     template.push_named(&name, names).map_err(fault)?;
                     position += end + 1;
@@ -157,7 +149,7 @@ impl Template {
     }
 
     /// Adds a placeholder, a variable of a session, or the value of a variable of the run.
-    fn push_named(&mut self, name: &str, names: Names<'_>) -> Result<(), String> {
+    fn push_named(&mut self, name: &str, names: Names<'_>) -> Result<(), PlaceholderError> {
         let placeholder = match names {
             Names::None => Placeholder::parse_known(name)?,
             Names::Session(variables) => Placeholder::parse_variable(name, variables)?,
@@ -304,10 +296,10 @@ mod tests {
     fn unknown_names_get_a_suggestion() {
         let error = |text| in_scenario(text).unwrap_err();
         assert_eq!(error("ab {tokn}").column, 4);
-        assert!(error("{tokn}").problem.contains("did you mean {token}?"), "{}", error("{tokn}"));
-        assert!(error("{other}").problem.contains("[variables]"));
-        assert!(error("{name:xml}").problem.contains("{name:url}"));
-        assert!(error("{random:x}").problem.contains("a number of bytes"));
+        assert!(error("{tokn}").problem.to_string().contains("did you mean {token}?"), "{}", error("{tokn}"));
+        assert!(error("{other}").problem.to_string().contains("[variables]"));
+        assert!(error("{name:xml}").problem.to_string().contains("{name:url}"));
+        assert!(error("{random:x}").problem.to_string().contains("a number of bytes"));
     }
 
     fn error(text: &str) -> TemplateError {
@@ -355,7 +347,7 @@ mod tests {
         for (text, column, problem) in cases {
             let error = error(text);
             assert_eq!(error.column, column, "{text}");
-            assert!(error.problem.contains(problem), "{text}: {error}");
+            assert!(error.problem.to_string().contains(problem), "{text}: {error}");
         }
     }
 

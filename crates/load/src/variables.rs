@@ -4,7 +4,9 @@
 //! session. Elsewhere they are substituted in each template that names them; a value without placeholders costs nothing
 //! there.
 
-use crate::template::{Names, Template};
+use thiserror::Error;
+
+use crate::template::{Names, Template, TemplateError};
 
 /// Names with another meaning in a template.
 const RESERVED: [&str; 6] = ["seq", "session", "uniform", "zipf", "random", "page_version"];
@@ -17,25 +19,40 @@ pub struct Variables {
     list: Vec<(String, Template)>,
 }
 
+/// An invalid variable.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum VariableError {
+    #[error("{0:?} is not a valid variable name; use letters, digits, '_' and '-', beginning with a letter")]
+    Name(String),
+    #[error("{{{0}}} is a placeholder; choose another name")]
+    Reserved(String),
+    #[error("the value of {name}, {source}")]
+    Value { name: String, source: TemplateError },
+    #[error("the value of {0}: {place}", place = PAGE_VERSION_PLACE)]
+    PageVersion(String),
+    #[error("there are more than {max} variables", max = VARIABLE_COUNT_MAX)]
+    TooMany,
+}
+
 impl Variables {
     /// The last value of a name counts. Values may contain placeholders.
     ///
     /// # Errors
     /// The first invalid name or value.
-    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, VariableError> {
         let mut list: Vec<(String, Template)> = Vec::new();
         for (name, value) in pairs {
             check_name(name)?;
             let value = Template::parse_lenient(value.as_bytes(), Names::None)
-                .map_err(|error| format!("the value of {name}, {error}"))?;
+                .map_err(|source| VariableError::Value { name: name.to_owned(), source })?;
             if value.has_page_version() {
-                return Err(format!("the value of {name}: {PAGE_VERSION_PLACE}"));
+                return Err(VariableError::PageVersion(name.to_owned()));
             }
             list.retain(|(other, _)| other != name);
             list.push((name.to_owned(), value));
         }
         if list.len() > VARIABLE_COUNT_MAX {
-            return Err(format!("there are more than {VARIABLE_COUNT_MAX} variables"));
+            return Err(VariableError::TooMany);
         }
         Ok(Self { list })
     }
@@ -54,16 +71,14 @@ impl Variables {
 }
 
 /// Checks whether a variable can have this name.
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
+pub(crate) fn check_name(name: &str) -> Result<(), VariableError> {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if !is_name {
-        return Err(format!(
-            "{name:?} is not a valid variable name; use letters, digits, '_' and '-', beginning with a letter"
-        ));
+        return Err(VariableError::Name(name.to_owned()));
     }
     if RESERVED.contains(&name) {
-        return Err(format!("{{{name}}} is a placeholder; choose another name"));
+        return Err(VariableError::Reserved(name.to_owned()));
     }
     Ok(())
 }
@@ -90,7 +105,7 @@ mod tests {
             ("a", "{page_version}", "in the body of a request only"),
             ("page_version", "", "is a placeholder"),
         ] {
-            let error = Variables::new([(name, value)]).unwrap_err();
+            let error = Variables::new([(name, value)]).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
         }
     }

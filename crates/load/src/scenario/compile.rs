@@ -2,10 +2,12 @@
 //! jumps. All errors are collected.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 use breme_base::ThinkTime;
 use breme_toml::{Collector, Diagnostic, Diagnostics};
+use thiserror::Error;
 use toml::Spanned;
 
 use super::file::{
@@ -18,7 +20,7 @@ use super::program::{
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::pairs::PAIR_COUNT_MAX;
 use crate::request::CONTENT_BYTES_MAX;
-use crate::template::{Names, Template};
+use crate::template::{Names, Template, TemplateError};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
 
 /// Memory limit of a compiled regular expression.
@@ -44,6 +46,13 @@ pub(super) struct Compiler<'a> {
 struct Surroundings<'a> {
     fields: [&'a Fields; 2],
     think: Option<ThinkTime>,
+}
+
+/// A variable that is used before it is set.
+#[derive(Debug, Error)]
+#[error("{{{variable}}} has no value at this step: it is captured in a later step, or in another scenario")]
+struct NoValue {
+    variable: String,
 }
 
 impl<'a> Compiler<'a> {
@@ -120,8 +129,8 @@ impl<'a> Compiler<'a> {
 
     fn define(&mut self, name: &Spanned<String>) {
         let text = name.get_ref();
-        if let Err(problem) = check_name(text) {
-            self.collector.note(&name.span(), problem);
+        if let Err(error) = check_name(text) {
+            self.collector.note(&name.span(), error);
         }
         if !self.names.contains(text) {
             self.names.push(text.clone());
@@ -292,7 +301,7 @@ impl<'a> Compiler<'a> {
 
     fn method_and_target(&self, request: &Spanned<String>, known: &[usize]) -> Compiled<(String, Template)> {
         let text = request.get_ref();
-        let fault = |column: usize, problem: String| {
+        let fault = |column: usize, problem: &dyn fmt::Display| {
             self.collector.diagnostic_within(&request.span(), text, column, 1, problem)
         };
         let (method, target) = match text.split_once(' ') {
@@ -304,15 +313,15 @@ impl<'a> Compiler<'a> {
             let problem = format!(
                 "{text:?} is not a request; write a method and a path that begins with '/', as in \"GET /page\""
             );
-            return Err(fault(1, problem));
+            return Err(fault(1, &problem));
         }
         if let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
             let column = before + target[..at].chars().count() + 1;
-            return Err(fault(column, format!("{character:?} is not allowed in a path; percent-encode it")));
+            return Err(fault(column, &format!("{character:?} is not allowed in a path; percent-encode it")));
         }
         let template = Template::parse_with(target.as_bytes(), Names::Session(&self.names))
-            .map_err(|error| fault(before + error.column, error.problem))?;
-        self.check_known(&template, known).map_err(|problem| fault(before + 1, problem))?;
+            .map_err(|error| fault(before + error.column, &error.problem))?;
+        self.check_known(&template, known).map_err(|error| fault(before + 1, &error))?;
         Ok((method.to_owned(), template))
     }
 
@@ -343,22 +352,19 @@ impl<'a> Compiler<'a> {
     fn template(
         &self,
         text: &Spanned<String>,
-        parse: fn(&[u8], Names<'_>) -> Result<Template, crate::template::TemplateError>,
+        parse: fn(&[u8], Names<'_>) -> Result<Template, TemplateError>,
         known: &[usize],
     ) -> Compiled<Template> {
         let template = parse(text.get_ref().as_bytes(), Names::Session(&self.names)).map_err(|error| {
             self.collector.diagnostic_within(&text.span(), text.get_ref(), error.column, 1, error.problem)
         })?;
-        self.check_known(&template, known).map_err(|problem| self.collector.diagnostic(&text.span(), problem))?;
+        self.check_known(&template, known).map_err(|error| self.collector.diagnostic(&text.span(), error))?;
         Ok(template)
     }
 
-    fn check_known(&self, template: &Template, known: &[usize]) -> Result<(), String> {
+    fn check_known(&self, template: &Template, known: &[usize]) -> Result<(), NoValue> {
         match template.variables().find(|variable| !known.contains(variable)) {
-            Some(unknown) => Err(format!(
-                "{{{}}} has no value at this step: it is captured in a later step, or in another scenario",
-                self.names[unknown]
-            )),
+            Some(unknown) => Err(NoValue { variable: self.names[unknown].clone() }),
             None => Ok(()),
         }
     }
@@ -369,18 +375,17 @@ impl<'a> Compiler<'a> {
                 StatusText::Number(number) => number.to_string(),
                 StatusText::Text(text) => text.clone(),
             };
-            StatusSet::parse(&text).map_err(|problem| self.collector.diagnostic(&status.span(), problem))
+            StatusSet::parse(&text).map_err(|error| self.collector.diagnostic(&status.span(), error))
         });
         let status = self.noted(status.transpose()).flatten();
         let digest = check.sha256.as_ref().map(|digest| {
-            parse_sha256(digest.get_ref()).map_err(|problem| self.collector.diagnostic(&digest.span(), problem))
+            parse_sha256(digest.get_ref()).map_err(|error| self.collector.diagnostic(&digest.span(), error))
         });
         let content_sha256 = self.noted(digest.transpose()).flatten();
         let mut json_checks = Vec::new();
         for (pointer, value) in &check.json {
             let checked = self.check_pointer(pointer.get_ref(), &pointer.span()).and_then(|()| {
-                serde_json::to_value(value)
-                    .map_err(|error| self.collector.diagnostic(&pointer.span(), error.to_string()))
+                serde_json::to_value(value).map_err(|error| self.collector.diagnostic(&pointer.span(), error))
             });
             json_checks.extend(self.noted(checked).map(|value| (pointer.get_ref().clone(), value)));
         }
@@ -432,8 +437,7 @@ impl<'a> Compiler<'a> {
 
     fn think(&self, text: Option<&Spanned<String>>) -> Compiled<Option<ThinkTime>> {
         let Some(text) = text else { return Ok(None) };
-        let think =
-            ThinkTime::parse(text.get_ref()).map_err(|problem| self.collector.diagnostic(&text.span(), problem))?;
+        let think = ThinkTime::parse(text.get_ref()).map_err(|error| self.collector.diagnostic(&text.span(), error))?;
         Ok(Some(think))
     }
 }

@@ -1,5 +1,6 @@
 //! Compiled scenarios: a flat list of operations, and each step's request, checks and captures.
 
+use std::fmt;
 use std::time::Duration;
 
 use breme_base::{Random, ThinkTime};
@@ -175,7 +176,7 @@ impl Step {
     }
 
     /// An error in this step that is found when its request is built.
-    pub(crate) fn fault(&self, problem: String) -> Diagnostics {
-        Diagnostics(vec![Diagnostic { problem, ..self.place.clone() }])
+    pub(crate) fn fault(&self, problem: impl fmt::Display) -> Diagnostics {
+        Diagnostics(vec![Diagnostic { problem: problem.to_string(), ..self.place.clone() }])
     }
 }

@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use breme_base::Random;
+use thiserror::Error;
 
-use crate::encoding::{Encoding, split_encoding};
+use crate::encoding::{Encoding, UnknownEncoding, split_encoding};
 use crate::versions;
 use crate::zipf::{self, Zipf};
 
@@ -12,7 +13,7 @@ use crate::zipf::{self, Zipf};
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Part of error messages.
-pub(super) const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
+const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
 /// Their prefixes.
 pub(super) const OPENINGS: [&str; 5] = ["{seq}", "{uniform:", "{zipf:", "{random:", "{page_version}"];
 const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";
@@ -30,6 +31,36 @@ pub(crate) enum Placeholder {
     PageVersion,
 }
 
+/// What is wrong with a placeholder, with a correction.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlaceholderError {
+    #[error("'}}' closes nothing; {known}", known = KNOWN)]
+    Unopened,
+    #[error("'{{' is not closed; {known}", known = KNOWN)]
+    Unclosed,
+    #[error("{{{0}}} is not a placeholder; {known}", known = KNOWN)]
+    Unknown(String),
+    /// In a scenario.
+    #[error("{{{name}}} is neither a variable nor a placeholder; {remedy}", remedy = remedy(.name, .nearest.as_deref()))]
+    UnknownVariable {
+        name: String,
+        /// The variable that was probably meant.
+        nearest: Option<String>,
+    },
+    #[error("{{uniform:{low}:{high}}} needs two whole numbers, the smaller first, as in {{uniform:1:100}}")]
+    Uniform { low: String, high: String },
+    #[error(
+        "{{zipf:{count}:{exponent}}} needs a count from 1 to {count_max} and an exponent from 0 to {exponent_max}, as in {{zipf:1000:0.9}}",
+        count_max = zipf::COUNT_MAX,
+        exponent_max = zipf::EXPONENT_MAX
+    )]
+    Zipf { count: String, exponent: String },
+    #[error("{{random:{0}}} needs a number of bytes up to {max}, as in {{random:16}}", max = RANDOM_BYTES_MAX)]
+    Random(String),
+    #[error(transparent)]
+    Encoding(#[from] UnknownEncoding),
+}
+
 /// The inputs of a rendered template.
 pub(crate) struct Inputs<'a> {
     /// The request's number, from 1.
@@ -43,20 +74,20 @@ pub(crate) struct Inputs<'a> {
 
 impl Placeholder {
     /// Parses a name in a scenario.
-    pub(super) fn parse_variable(name: &str, variables: &[String]) -> Result<Self, String> {
+    pub(super) fn parse_variable(name: &str, variables: &[String]) -> Result<Self, PlaceholderError> {
         let (base, encoding) = split_encoding(name);
         let Some(index) = variables.iter().position(|variable| variable == base) else {
             return match base {
                 "session" if encoding.is_empty() => Ok(Self::Session),
                 "seq" | "uniform" | "zipf" | "random" | "page_version" => Self::parse_known(name),
-                _ => Err(unknown_name(base, variables)),
+                _ => Err(unknown_variable(base, variables)),
             };
         };
         Ok(Self::Variable(index, Encoding::parse(base, encoding)?))
     }
 
     /// Parses a name outside of scenarios.
-    pub(super) fn parse_known(name: &str) -> Result<Self, String> {
+    pub(super) fn parse_known(name: &str) -> Result<Self, PlaceholderError> {
         let mut parts = name.split(':');
         let (kind, arguments) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>());
         match (kind, arguments.as_slice()) {
@@ -65,40 +96,32 @@ impl Placeholder {
             ("zipf", [count, exponent]) => Self::zipf(count, exponent),
             ("random", [length]) => Self::random(length),
             ("page_version", []) => Ok(Self::PageVersion),
-            _ => Err(format!("{{{name}}} is not a placeholder; {KNOWN}")),
+            _ => Err(PlaceholderError::Unknown(name.to_owned())),
         }
     }
 
-    fn uniform(low: &str, high: &str) -> Result<Self, String> {
+    fn uniform(low: &str, high: &str) -> Result<Self, PlaceholderError> {
         match (low.parse(), high.parse()) {
             (Ok(low), Ok(high)) if low <= high => Ok(Self::Uniform(low, high)),
-            _ => Err(format!(
-                "{{uniform:{low}:{high}}} needs two whole numbers, the smaller first, as in {{uniform:1:100}}"
-            )),
+            _ => Err(PlaceholderError::Uniform { low: low.to_owned(), high: high.to_owned() }),
         }
     }
 
-    fn zipf(count: &str, exponent: &str) -> Result<Self, String> {
+    fn zipf(count: &str, exponent: &str) -> Result<Self, PlaceholderError> {
         match (count.parse(), exponent.parse()) {
             (Ok(count), Ok(exponent))
                 if (1..=zipf::COUNT_MAX).contains(&count) && (0.0..=zipf::EXPONENT_MAX).contains(&exponent) =>
             {
                 Ok(Self::Zipf(Box::new(Zipf::new(count, exponent))))
             }
-            _ => Err(format!(
-                "{{zipf:{count}:{exponent}}} needs a count from 1 to {} and an exponent from 0 to {}, as in {{zipf:1000:0.9}}",
-                zipf::COUNT_MAX,
-                zipf::EXPONENT_MAX
-            )),
+            _ => Err(PlaceholderError::Zipf { count: count.to_owned(), exponent: exponent.to_owned() }),
         }
     }
 
-    fn random(length: &str) -> Result<Self, String> {
+    fn random(length: &str) -> Result<Self, PlaceholderError> {
         match length.parse() {
             Ok(length) if length <= RANDOM_BYTES_MAX => Ok(Self::Random(length)),
-            _ => Err(format!(
-                "{{random:{length}}} needs a number of bytes up to {RANDOM_BYTES_MAX}, as in {{random:16}}"
-            )),
+            _ => Err(PlaceholderError::Random(length.to_owned())),
         }
     }
 
@@ -118,14 +141,18 @@ impl Placeholder {
     }
 }
 
-fn unknown_name(name: &str, variables: &[String]) -> String {
-    let suggestion = match breme_base::nearest(name, variables.iter().map(String::as_str)) {
+fn unknown_variable(name: &str, variables: &[String]) -> PlaceholderError {
+    let nearest = breme_base::nearest(name, variables.iter().map(String::as_str)).map(str::to_owned);
+    PlaceholderError::UnknownVariable { name: name.to_owned(), nearest }
+}
+
+fn remedy(name: &str, nearest: Option<&str>) -> String {
+    match nearest {
         Some(known) => format!("did you mean {{{known}}}?"),
-        _ => format!(
+        None => format!(
             "define it under [variables] or capture it in an earlier step, or write {{{{{name}}}}} for the text itself"
         ),
-    };
-    format!("{{{name}}} is neither a variable nor a placeholder; {suggestion}")
+    }
 }
 
 pub(crate) fn push_number(number: u64, out: &mut Vec<u8>) {
