@@ -25,7 +25,7 @@ mod vocabulary;
 pub use cursor::ExpressionError;
 pub use direction::{less_is_better, less_is_better_of};
 pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
-pub use quantity::MeasuredOn;
+pub use quantity::{MeasureNameError, MeasuredOn};
 pub use terms::{
     Claim, Condition, Expression, Measure, Operation, PairCount, Quantity, Relation, TimeFigure, TimeKind, Unit,
 };

@@ -1,8 +1,7 @@
 //! Figures in the output of a foreign load generator: each is found by a pattern and has a unit.
 
-use std::fmt;
-
 use regex::{Captures, Regex, RegexBuilder};
+use thiserror::Error;
 
 use crate::expression::{Quantity, Unit, read_unit};
 
@@ -33,53 +32,29 @@ impl PartialEq for FigurePattern {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FigureFault {
-    /// The pattern does not match the output.
-    NoMatch {
-        quantity: String,
-        /// The regular expression.
-        pattern: String,
-    },
+    #[error(
+        "measures.{quantity}: the pattern '{pattern}' matches nothing in the output; correct the pattern, or add otherwise = 0 if the line may be absent"
+    )]
+    NoMatch { quantity: String, pattern: String },
     /// The first group is not a number.
-    NotANumber {
-        quantity: String,
-        /// The text found.
-        text: String,
-    },
+    #[error("measures.{quantity}: {text:?} is not a number; the first group must be one")]
+    NotANumber { quantity: String, text: String },
     /// The second group is not a unit of this measure.
-    NotAUnit {
-        quantity: String,
-        /// The text found.
-        text: String,
-    },
+    #[error("measures.{quantity}: {text:?} is not a unit of this measure; {remedy}", remedy = Self::remedy(.text))]
+    NotAUnit { quantity: String, text: String },
 }
 
-impl fmt::Display for FigureFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoMatch { quantity, pattern } => write!(
-                formatter,
-                "measures.{quantity}: the pattern '{pattern}' matches nothing in the output; correct the pattern, or \
-                 add otherwise = 0 if the line may be absent"
-            ),
-            Self::NotANumber { quantity, text } => {
-                write!(formatter, "measures.{quantity}: {text:?} is not a number; the first group must be one")
-            }
-            Self::NotAUnit { quantity, text } if text.starts_with("KB") => write!(
-                formatter,
-                "measures.{quantity}: {text:?} is not a unit of this measure; add binary = true if KB, MB and GB are \
-                 powers of 1024 in this output, as wrk prints them"
-            ),
-            Self::NotAUnit { quantity, text } => write!(
-                formatter,
-                "measures.{quantity}: {text:?} is not a unit of this measure; the second group must be one, such as ms"
-            ),
+impl FigureFault {
+    fn remedy(unit: &str) -> &'static str {
+        if unit.starts_with("KB") {
+            "add binary = true if KB, MB and GB are powers of 1024 in this output, as wrk prints them"
+        } else {
+            "the second group must be one, such as ms"
         }
     }
 }
-
-impl std::error::Error for FigureFault {}
 
 impl FigurePattern {
     /// `^` and `$` match at line boundaries.

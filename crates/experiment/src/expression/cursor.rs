@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+use thiserror::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("column {column}: {problem}")]
 pub struct ExpressionError {
     /// Column of the first character, from 1.
     pub column: usize,
@@ -14,14 +17,6 @@ pub struct ExpressionError {
     pub is_left_out: bool,
 }
 
-impl fmt::Display for ExpressionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "column {}: {}", self.column, self.problem)
-    }
-}
-
-impl std::error::Error for ExpressionError {}
-
 /// Columns from `start` up to, but not including, `end`, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
@@ -30,9 +25,9 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    pub(super) fn fault(self, problem: impl Into<String>) -> ExpressionError {
+    pub(super) fn fault(self, problem: impl fmt::Display) -> ExpressionError {
         let length = self.end.saturating_sub(self.start).max(1);
-        ExpressionError { column: self.start + 1, length, problem: problem.into(), is_left_out: false }
+        ExpressionError { column: self.start + 1, length, problem: problem.to_string(), is_left_out: false }
     }
 }
 

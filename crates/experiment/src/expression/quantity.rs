@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use thiserror::Error;
+
 use super::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
 /// Quantities with a fixed name.
@@ -70,6 +72,23 @@ const OTHER_WORDS: [(&str, &str); 20] = [
 
 const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, generator.cpu, generator.cpu_share, generator.memory, step.NAME.p99 of a workload, and cpu, cpu_share, memory, memory.growth, threads, descriptors, descriptors.share, switches, counter.NAME of a subject";
 
+/// A name that is no quantity's, with the likely or the known ones.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MeasureNameError {
+    #[error("there is no measure `{name}`; {remedy}", remedy = .meant.map_or_else(|| KNOWN.to_owned(), |meant| format!("did you mean `{meant}`?")))]
+    Unknown { name: String, meant: Option<&'static str> },
+    #[error("`{0}` names no status; write for example status.500")]
+    Status(String),
+    #[error("a step's figure is written step.NAME.mean or step.NAME.p99")]
+    Step,
+    #[error("a counter is written counter.NAME")]
+    Counter,
+    #[error("`{name}` is not a percentile; did you mean `p99.{decimals}`?")]
+    MissingPoint { name: String, decimals: String },
+    #[error("`{0}` is not a percentile; write one from p0 to p100, as p50 or p99.9")]
+    Percentile(String),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOn {
     Workload,
@@ -103,13 +122,13 @@ impl Quantity {
     ///
     /// # Errors
     ///
-    /// A message with the known names or the likely one.
-    pub fn parse(name: &str) -> Result<Self, String> {
+    /// The name is no quantity's.
+    pub fn parse(name: &str) -> Result<Self, MeasureNameError> {
         Self::read(&name.split('.').map(str::to_owned).collect::<Vec<_>>())
     }
 
     /// Parses a name split at its dots.
-    pub(super) fn read(parts: &[String]) -> Result<Self, String> {
+    pub(super) fn read(parts: &[String]) -> Result<Self, MeasureNameError> {
         let name = parts.join(".");
         match parts.first().map(String::as_str) {
             Some("service") if parts.len() > 1 => Self::read_time(TimeKind::Service, &parts[1..]),
@@ -119,10 +138,10 @@ impl Quantity {
             Some("step") if parts.len() > 2 => Self::read_step(&parts[1..]),
             Some("status") if parts.len() == 2 => match parts[1].parse() {
                 Ok(status) if (100..=999).contains(&status) => Ok(Self::Status(status)),
-                _ => Err(format!("`{name}` names no status; write for example status.500")),
+                _ => Err(MeasureNameError::Status(name)),
             },
-            Some("step") => Err("a step's figure is written step.NAME.mean or step.NAME.p99".to_owned()),
-            Some("counter") => Err("a counter is written counter.NAME".to_owned()),
+            Some("step") => Err(MeasureNameError::Step),
+            Some("counter") => Err(MeasureNameError::Counter),
             _ => match WORDS.iter().find(|(word, _)| *word == name) {
                 Some((_, quantity)) => Ok(quantity.clone()),
                 None => Self::read_time(TimeKind::Response, parts),
@@ -130,12 +149,12 @@ impl Quantity {
         }
     }
 
-    fn read_time(kind: TimeKind, parts: &[String]) -> Result<Self, String> {
+    fn read_time(kind: TimeKind, parts: &[String]) -> Result<Self, MeasureNameError> {
         Ok(Self::Time { kind, figure: figure(&parts.join("."))? })
     }
 
     /// The `p99.9` of a step consists of two parts.
-    fn read_step(parts: &[String]) -> Result<Self, String> {
+    fn read_step(parts: &[String]) -> Result<Self, MeasureNameError> {
         for taken in [2, 1] {
             let Some(split) = parts.len().checked_sub(taken).filter(|&split| split > 0) else { continue };
             let (step, figure_parts) = parts.split_at(split);
@@ -147,7 +166,7 @@ impl Quantity {
     }
 }
 
-fn figure(name: &str) -> Result<TimeFigure, String> {
+fn figure(name: &str) -> Result<TimeFigure, MeasureNameError> {
     if let Some((_, figure)) = FIGURES.iter().find(|(word, _)| *word == name) {
         return Ok(*figure);
     }
@@ -157,19 +176,17 @@ fn figure(name: &str) -> Result<TimeFigure, String> {
     }
     let known = || WORDS.iter().map(|(word, _)| *word).chain(FIGURES.iter().map(|(word, _)| *word));
     let other = OTHER_WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, right)| *right);
-    Err(match other.or_else(|| breme_base::nearest(name, known())) {
-        Some(right) => format!("there is no measure `{name}`; did you mean `{right}`?"),
-        None => format!("there is no measure `{name}`; {KNOWN}"),
-    })
+    let meant = other.or_else(|| breme_base::nearest(name, known()));
+    Err(MeasureNameError::Unknown { name: name.to_owned(), meant })
 }
 
-fn quantile(name: &str, percent: &str) -> Result<TimeFigure, String> {
+fn quantile(name: &str, percent: &str) -> Result<TimeFigure, MeasureNameError> {
     match format!("{percent}e-2").parse::<f64>() {
         Ok(quantile) if quantile <= 1.0 => Ok(TimeFigure::Quantile(quantile)),
         Ok(_) if percent.len() > 2 && percent.starts_with("99") && !percent.contains('.') => {
-            Err(format!("`{name}` is not a percentile; did you mean `p99.{}`?", &percent[2..]))
+            Err(MeasureNameError::MissingPoint { name: name.to_owned(), decimals: percent[2..].to_owned() })
         }
-        _ => Err(format!("`{name}` is not a percentile; write one from p0 to p100, as p50 or p99.9")),
+        _ => Err(MeasureNameError::Percentile(name.to_owned())),
     }
 }
 

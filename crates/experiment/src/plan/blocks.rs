@@ -2,6 +2,7 @@
 
 use breme_stats::{BLOCKS_MIN, EXTENSION_MAX};
 use breme_toml::{Collector, Node, Value};
+use thiserror::Error;
 
 use crate::file::BlockRange;
 use crate::file::values::Count;
@@ -18,6 +19,19 @@ pub struct Blocks {
     pub most: u32,
     /// The number of blocks after a later extension.
     pub extended_to: Option<u32>,
+}
+
+/// Why a run cannot be extended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ExtensionError {
+    #[error("--blocks is the new total, and the run has {begun} already")]
+    NotMore { begun: u32 },
+    #[error(
+        "--blocks {blocks}: a run that was planned with at most {most} can be extended to {limit}; start a new run"
+    )]
+    TooMany { blocks: u32, most: u32, limit: u32 },
+    #[error("--blocks: a search has no blocks")]
+    Search,
 }
 
 impl Blocks {
@@ -43,16 +57,13 @@ impl Blocks {
     /// # Errors
     ///
     /// If that is not more than there are, or more than [`Blocks::limit`].
-    pub fn extended(self, blocks: u32, begun: u32) -> Result<Self, String> {
+    pub fn extended(self, blocks: u32, begun: u32) -> Result<Self, ExtensionError> {
         let limit = self.limit();
         if blocks <= begun {
-            return Err(format!("--blocks is the new total, and the run has {begun} already"));
+            return Err(ExtensionError::NotMore { begun });
         }
         if blocks > limit {
-            return Err(format!(
-                "--blocks {blocks}: a run that was planned with at most {} can be extended to {limit}; start a new run",
-                self.most
-            ));
+            return Err(ExtensionError::TooMany { blocks, most: self.most, limit });
         }
         Ok(Self { extended_to: Some(blocks), ..self })
     }

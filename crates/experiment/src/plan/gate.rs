@@ -1,8 +1,12 @@
 //! The gate: the measures in which a later run must not be worse, and their margins.
 
+use thiserror::Error;
+
 use super::questions::PlanMeasure;
 use super::resolve::Resolved;
-use crate::expression::{Expression, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary, less_is_better_of};
+use crate::expression::{
+    Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary, less_is_better_of,
+};
 
 /// Default margin. Two runs at different times on a virtual machine often differ by a few percent for reasons other
 /// than the code, and with six blocks and a scatter of 3 % the interval alone is ±4 %: with less than 10 %, equal
@@ -65,51 +69,57 @@ impl Gate {
     }
 }
 
-/// An error in a text, and its position.
-pub(super) struct GateFault {
-    pub column: usize,
-    pub length: usize,
-    pub problem: String,
+/// Why a text names no measure of a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum GateError {
+    #[error("{}", .0.problem)]
+    Expression(#[source] ExpressionError),
+    #[error("the gate looks at all levels; omit the levels in brackets")]
+    Levels,
+    #[error("`{0}` has no direction that is better; gate a rate, a time, errors, cpu or memory")]
+    NoDirection(String),
+    #[error("{0:?} is not a margin; write for example `p99(user) within 10 %`")]
+    Margin(String),
+    /// With 0 nothing could pass, and 100 % less than a rate is 0.
+    #[error("a margin is more than 0 % and less than 100 %; for example 10 %")]
+    MarginRange,
+}
+
+impl GateError {
+    /// The part of `text` that is wrong: its column from 1, and its length in characters.
+    pub(super) fn stretch(&self, text: &str) -> (usize, usize) {
+        match self {
+            Self::Expression(error) => (error.column, error.length),
+            _ => (1, text.chars().count()),
+        }
+    }
 }
 
 impl GatedMeasure {
     /// Parses `p99(user)` or `p99(user) within 10 %`.
-    pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Self, GateFault> {
-        let whole = |problem: String| GateFault { column: 1, length: text.chars().count(), problem };
+    pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Self, GateError> {
         let (name, margin) = text.rsplit_once(WITHIN).map_or((text, None), |(name, margin)| (name, Some(margin)));
-        let expression = Expression::parse(name, vocabulary).map_err(|error| GateFault {
-            column: error.column,
-            length: error.length,
-            problem: error.problem,
-        })?;
+        let expression = Expression::parse(name, vocabulary).map_err(GateError::Expression)?;
         if !expression.measures().iter().all(|(_, at)| at.is_empty()) {
-            return Err(whole("the gate looks at all levels; omit the levels in brackets".to_owned()));
+            return Err(GateError::Levels);
         }
         if less_is_better_of(&expression).is_none() {
-            return Err(whole(format!(
-                "`{}` has no direction that is better; gate a rate, a time, errors, cpu or memory",
-                name.trim()
-            )));
+            return Err(GateError::NoDirection(name.trim().to_owned()));
         }
-        let margin = margin.map(|margin| share(margin).map_err(whole)).transpose()?;
+        let margin = margin.map(share).transpose()?;
         let is_named = vocabulary.measures.iter().any(|(known, _)| known == name.trim());
         let name = if is_named { name.trim().to_owned() } else { expression.to_string() };
         Ok(Self { measure: PlanMeasure { name, unit: expression.unit(), expression }, margin })
     }
 }
 
-/// Checks a margin: with 0 nothing could pass, and 100 % less than a rate is 0.
-pub(super) fn check_margin(margin: f64) -> Result<f64, String> {
-    if margin > 0.0 && margin < 1.0 {
-        Ok(margin)
-    } else {
-        Err("a margin is more than 0 % and less than 100 %; for example 10 %".to_owned())
-    }
+pub(super) fn check_margin(margin: f64) -> Result<f64, GateError> {
+    if margin > 0.0 && margin < 1.0 { Ok(margin) } else { Err(GateError::MarginRange) }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64, GateError> {
     match crate::file::values::measured(text.trim()) {
         Some((share, Unit::Share | Unit::Plain)) => check_margin(share),
-        _ => Err(format!("{:?} is not a margin; write for example `p99(user) within 10 %`", text.trim())),
+        _ => Err(GateError::Margin(text.trim().to_owned())),
     }
 }

@@ -31,11 +31,11 @@ mod run;
 mod subject;
 mod workload;
 
-pub use self::blocks::{BLOCK_COUNT_MAX, Blocks};
+pub use self::blocks::{BLOCK_COUNT_MAX, Blocks, ExtensionError};
 pub use self::estimate::Estimate;
 pub use self::factors::{COMBINATION_COUNT_MAX, FACTOR_COUNT_MAX, LEVEL_COUNT_MAX, LevelRange};
 pub use self::faults::FAULT_COUNT_MAX;
-pub use self::gate::{Gate, GatedMeasure, MARGIN_DEFAULT, SHARE_MARGIN_DEFAULT};
+pub use self::gate::{Gate, GateError, GatedMeasure, MARGIN_DEFAULT, SHARE_MARGIN_DEFAULT};
 pub use self::model::{Plan, PlanFactor, SearchLength};
 pub use self::questions::{
     HYPOTHESIS_COUNT_MAX, MEASURE_COUNT_MAX, ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use breme_toml::{Diagnostic, Diagnostics};
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, ExtensionError};
 use super::document::Document;
 use super::factors::LevelRange;
-use super::gate::{Gate, GatedMeasure};
+use super::gate::{Gate, GateError, GatedMeasure};
 use super::order;
 use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
 use crate::expression::Vocabulary;
@@ -144,8 +144,8 @@ impl Plan {
     /// # Errors
     ///
     /// If it is not a measure of this experiment, or neither of its directions is better.
-    pub fn gated_measure(&self, text: &str) -> Result<GatedMeasure, String> {
-        GatedMeasure::parse(text, &self.vocabulary).map_err(|fault| fault.problem)
+    pub fn gated_measure(&self, text: &str) -> Result<GatedMeasure, GateError> {
+        GatedMeasure::parse(text, &self.vocabulary)
     }
 
     /// The plan as a self-contained file: its profile is applied and the files that it names are included, so that a
@@ -160,9 +160,9 @@ impl Plan {
     /// # Errors
     ///
     /// As in [`Blocks::extended`].
-    pub fn frozen_extended(&self, blocks: u32, begun: u32) -> Result<String, String> {
+    pub fn frozen_extended(&self, blocks: u32, begun: u32) -> Result<String, ExtensionError> {
         if self.has_range() {
-            return Err("--blocks: a search has no blocks".to_owned());
+            return Err(ExtensionError::Search);
         }
         Ok(self.document.frozen_with_design(&self.blocks.extended(blocks, begun)?.to_toml()))
     }

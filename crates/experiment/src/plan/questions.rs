@@ -222,7 +222,7 @@ impl Questions<'_> {
         if let Some(margin) = file.and_then(|file| file.value.margin.as_ref()) {
             match check_margin(margin.value.0) {
                 Ok(share) => gate.margin = share,
-                Err(problem) => self.collector.note(&margin.span, problem),
+                Err(error) => self.collector.note(&margin.span, error),
             }
         }
         let texts = file.map(|file| file.value.measures.0.as_slice()).unwrap_or_default();
@@ -232,8 +232,9 @@ impl Questions<'_> {
         for text in texts {
             match GatedMeasure::parse(&text.value, &self.vocabulary) {
                 Ok(gated) => gate.measures.push(gated),
-                Err(fault) => {
-                    self.collector.note_within(&text.span, &text.value, fault.column, fault.length, fault.problem);
+                Err(error) => {
+                    let (column, length) = error.stretch(&text.value);
+                    self.collector.note_within(&text.span, &text.value, column, length, error);
                 }
             }
         }
