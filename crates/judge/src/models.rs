@@ -12,6 +12,7 @@ use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::TrialRecord;
 use breme_stats::growth::{self, Fit, Law};
 use breme_stats::queueing::{self, Population, Station};
+use thiserror::Error;
 
 use crate::comparisons::combinations_without;
 use crate::effect::typical;
@@ -40,6 +41,34 @@ pub(crate) fn judge(question: &Question, records: &[TrialRecord]) -> (Vec<ModelO
     (outcomes, warnings)
 }
 
+/// Why a model cannot be computed.
+#[derive(Debug, Error)]
+enum ModelError {
+    #[error("there is no factor `{0}`")]
+    NoFactor(String),
+    #[error("its level `{0}` is not a number")]
+    Level(String),
+    #[error(
+        "fewer than {min} levels are available for the fit, since some are reserved to test it",
+        min = FITTED_MIN
+    )]
+    TooFewLevels,
+    #[error("no level has a trial that counts")]
+    NoTrial,
+    #[error("{0} users exceed the maximum of {max}", max = queueing::USERS_MAX)]
+    TooManyUsers(f64),
+    #[error("no subject was instrumented")]
+    NoDemand,
+    #[error("the demand `{0}` has no measured value")]
+    UnmeasuredDemand(String),
+    #[error("the demands are not usable")]
+    UnusableDemands,
+    #[error("no times at the lowest level")]
+    NoTimes,
+    #[error("mean value analysis predicts only rates and mean times")]
+    Unpredicted,
+}
+
 /// The levels of one factor: the observations at each number of users.
 struct Ladder<'a> {
     model: &'a PlanModel,
@@ -61,9 +90,14 @@ struct Rung {
 }
 
 impl<'a> Ladder<'a> {
-    fn seen(question: &Question, records: &[TrialRecord], model: &'a PlanModel, at: Levels) -> Result<Self, String> {
+    fn seen(
+        question: &Question,
+        records: &[TrialRecord],
+        model: &'a PlanModel,
+        at: Levels,
+    ) -> Result<Self, ModelError> {
         let factor = question.factors.iter().find(|factor| factor.name == model.over);
-        let factor = factor.ok_or_else(|| format!("there is no factor `{}`", model.over))?;
+        let factor = factor.ok_or_else(|| ModelError::NoFactor(model.over.clone()))?;
         let workload = workload_of(&model.of);
         let demands = demands_of(model, &at, records);
         let time = mean_time(&workload);
@@ -71,7 +105,7 @@ impl<'a> Ladder<'a> {
         let seen = Observations::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
         let mut rungs: Vec<Rung> = Vec::new();
         for level in &factor.levels {
-            let users = level.parse().map_err(|_| format!("its level `{level}` is not a number"))?;
+            let users = level.parse().map_err(|_| ModelError::Level(level.clone()))?;
             let levels = overridden(&at, &[(factor.name.clone(), level.clone())]);
             let values = |expression: &Expression| -> Vec<f64> {
                 seen.blocks_of(&levels).filter_map(|block| seen.evaluate(expression, &levels, block).ok()).collect()
@@ -188,7 +222,7 @@ fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
 
 /// Fits the laws of growth. Every trial is a point. The scatter of rates is proportional to them, so each is weighted
 /// with 1 ÷ the square of its level's rate.
-fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
+fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, ModelError> {
     let levels: Vec<growth::Level> = ladder
         .seen_by_fit()
         .flat_map(|rung| {
@@ -199,9 +233,7 @@ fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
         .collect();
     let (fits, best) = growth::compare(&levels);
     if fits.is_empty() || ladder.seen_by_fit().count() < FITTED_MIN {
-        return Err(format!(
-            "fewer than {FITTED_MIN} levels are available for the fit, since some are reserved to test it"
-        ));
+        return Err(ModelError::TooFewLevels);
     }
     let outcomes = fits.iter().enumerate().map(|(index, fit)| {
         let outcome = ladder.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
@@ -258,25 +290,25 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
 
 /// Mean value analysis from the demands at the levels not excluded. The rest of the lowest level's time is a delay
 /// without a queue: the network, the generator.
-fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, String> {
+fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, ModelError> {
     let stations = stations_of(ladder, processors)?;
-    let lowest = ladder.rungs.first().ok_or("no level has a trial that counts")?;
+    let lowest = ladder.rungs.first().ok_or(ModelError::NoTrial)?;
     let highest = ladder.rungs.iter().map(|rung| rung.users).fold(0.0, f64::max);
     if highest > f64::from(queueing::USERS_MAX) {
-        return Err(format!("{highest} users exceed the maximum of {}", queueing::USERS_MAX));
+        return Err(ModelError::TooManyUsers(highest));
     }
     let solve = |delay_s: f64| {
         queueing::exact_mva(&stations, ladder.think_s + delay_s, highest.ceil() as u32)
-            .ok_or("the demands are not usable")
+            .ok_or(ModelError::UnusableDemands)
     };
-    let measured_s = typical(lowest.times_s.iter().copied()).ok_or("no times at the lowest level")?;
+    let measured_s = typical(lowest.times_s.iter().copied()).ok_or(ModelError::NoTimes)?;
     let queued_s = at(&solve(0.0)?, lowest.users).map_or(0.0, |population| population.response_s);
     let delay_s = (measured_s - queued_s).max(0.0);
     let populations = solve(delay_s)?;
     let of: fn(&Population, f64) -> f64 = match ladder.model.of.unit() {
         Unit::PerSecond => |population, _| population.rate,
         Unit::Seconds => |population, delay_s| population.response_s + delay_s,
-        _ => return Err("mean value analysis predicts only rates and mean times".to_owned()),
+        _ => return Err(ModelError::Unpredicted),
     };
     let mut parameters: BTreeMap<String, f64> =
         stations.iter().map(|station| (format!("{}, s", station.name), station.demand_s)).collect();
@@ -293,7 +325,7 @@ fn at(populations: &[Population], users: f64) -> Option<&Population> {
 }
 
 /// A station for each demand. CPU time can be spent on any of the machine's CPUs; any other station has one server.
-fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, String> {
+fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, ModelError> {
     let station = |(place, demand): (usize, &Expression)| {
         let seen = ladder.seen_by_fit().filter_map(|rung| rung.demands_s[place]);
         let demand_s = typical(seen).filter(|&demand_s| demand_s > 0.0);
@@ -302,10 +334,10 @@ fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, Str
         let name = demand.to_string();
         demand_s
             .map(|demand_s| Station { name: name.clone(), demand_s, servers })
-            .ok_or_else(|| format!("the demand `{name}` has no measured value"))
+            .ok_or_else(|| ModelError::UnmeasuredDemand(name))
     };
     let stations: Vec<Station> = ladder.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
-    if stations.is_empty() { Err("no subject was instrumented".to_owned()) } else { Ok(stations) }
+    if stations.is_empty() { Err(ModelError::NoDemand) } else { Ok(stations) }
 }
 
 fn queue_sentence(stations: &[Station], outcome: &ModelOutcome) -> String {
