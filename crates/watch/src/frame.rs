@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 /// Longest record, bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -18,10 +19,19 @@ pub(crate) struct Scan<T> {
     pub damaged: u64,
 }
 
-pub(crate) fn encode<T: Serialize>(record: &T, out: &mut Vec<u8>) -> Result<(), String> {
-    let json = serde_json::to_vec(record).map_err(|error| error.to_string())?;
+/// A record that cannot be written.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("a record of {0} bytes is longer than {max}", max = RECORD_BYTES_MAX)]
+    TooLong(usize),
+}
+
+pub(crate) fn encode<T: Serialize>(record: &T, out: &mut Vec<u8>) -> Result<(), RecordError> {
+    let json = serde_json::to_vec(record)?;
     if json.len() > RECORD_BYTES_MAX {
-        return Err(format!("a record of {} bytes is longer than {RECORD_BYTES_MAX}", json.len()));
+        return Err(RecordError::TooLong(json.len()));
     }
     out.extend_from_slice(format!("{:08x} {:08x} ", json.len(), crc32fast::hash(&json)).as_bytes());
     out.extend_from_slice(&json);

@@ -13,13 +13,14 @@
 //! rollups. Rollups are therefore always written in order: while one cannot be written, no interval is accepted.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 use crate::file::Retention;
+pub use crate::frame::RecordError;
 use crate::frame::{encode, scan};
 use crate::record::{ClockReading, Interval, Probe, Rollup};
 use crate::rollup::{CompletedRollups, RollupBuilder};
@@ -65,23 +66,17 @@ pub trait Storage {
 }
 
 /// Failure to read or write a file of the journal.
-#[derive(Debug)]
-pub struct JournalError {
-    name: String,
-    problem: String,
+#[derive(Debug, Error)]
+pub enum JournalError {
+    #[error("{name}: {source}")]
+    File { name: String, source: io::Error },
+    #[error("{name}: {source}")]
+    Record { name: String, source: RecordError },
 }
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.name, self.problem)
-    }
-}
-
-impl std::error::Error for JournalError {}
 
 fn fault(name: &str) -> impl FnOnce(io::Error) -> JournalError {
     let name = name.to_owned();
-    move |error| JournalError { name, problem: error.to_string() }
+    move |source| JournalError::File { name, source }
 }
 
 /// Records of a segment.
@@ -293,7 +288,7 @@ impl<S: Storage> Journal<S> {
     fn write<T: Serialize + Numbered>(&mut self, resolution: Resolution, record: &T) -> Result<(), JournalError> {
         let mut bytes = Vec::new();
         encode(record, &mut bytes)
-            .map_err(|problem| JournalError { name: resolution.name(record.number()), problem })?;
+            .map_err(|source| JournalError::Record { name: resolution.name(record.number()), source })?;
         let segments = &mut self.segments[resolution as usize];
         if segments.last().is_none_or(|segment| segment.bytes >= SEGMENT_BYTES) {
             segments.push(Segment { first: record.number(), bytes: 0, is_torn: false });
