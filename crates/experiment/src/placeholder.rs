@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use thiserror::Error;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder<'a> {
     pub name: &'a str,
@@ -13,6 +15,11 @@ pub struct Placeholder<'a> {
     /// Written `$${…}`: literal text.
     pub is_escaped: bool,
 }
+
+/// A name that has no value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("${{{0}}} has no value")]
+pub struct UnknownName(pub String);
 
 /// Finds all placeholders of a text.
 pub fn find(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
@@ -45,13 +52,13 @@ pub fn port_of_subject(name: &str) -> Option<(&str, &str)> {
 /// # Errors
 ///
 /// The first name for which `lookup` has no value.
-pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Result<String, String> {
+pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Result<String, UnknownName> {
     replace(text, |placeholder| {
         let Placeholder { name, is_escaped, .. } = placeholder;
         if is_escaped {
             Ok(Some(format!("${{{name}}}")))
         } else {
-            lookup(name).map(Some).ok_or_else(|| name.to_owned())
+            lookup(name).map(Some).ok_or_else(|| UnknownName(name.to_owned()))
         }
     })
 }
@@ -114,6 +121,6 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(fill(text, lookup), Ok(expected.to_owned()), "{text}");
         }
-        assert_eq!(fill("${host}", lookup), Err("host".to_owned()));
+        assert_eq!(fill("${host}", lookup), Err(UnknownName("host".to_owned())));
     }
 }

@@ -20,13 +20,14 @@ mod trial;
 mod window;
 
 use std::collections::HashSet;
-use std::fmt;
+use std::io;
 use std::sync::atomic::Ordering;
 
-use breme_experiment::plan::{Attempts, Plan, Repeat};
+use breme_experiment::plan::{Attempts, Diagnostics, Plan, Repeat};
 use breme_experiment::record::{Purpose, RunEnd, TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
 use breme_judge::{Question, is_decided};
+use thiserror::Error;
 
 use self::cpu_assignment::CpuAssignment;
 use self::failures::Failures;
@@ -38,7 +39,8 @@ use self::time::Time;
 use self::trial::Stage;
 use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
-use crate::subject::{Launcher, Names};
+use crate::placement::PlacementError;
+use crate::subject::{CommandError, FillError, Launcher, Names};
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]
@@ -57,29 +59,28 @@ pub enum Progress<'a> {
 }
 
 /// Why a run cannot continue.
-#[derive(Debug)]
-pub enum RunFault {
-    /// The journal cannot be written.
-    Journal(JournalError),
-    /// A fault of the laboratory itself.
-    Laboratory(String),
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("the instruments cannot be started: {0}")]
+    Instruments(#[source] io::Error),
+    #[error("prepare: {0}")]
+    Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// A level of a search that the plan does not allow.
+    #[error(transparent)]
+    Search(#[from] Diagnostics),
 }
 
-impl fmt::Display for RunFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Journal(error) => error.fmt(formatter),
-            Self::Laboratory(problem) => formatter.write_str(problem),
-        }
-    }
-}
-
-impl std::error::Error for RunFault {}
-
-impl From<JournalError> for RunFault {
-    fn from(error: JournalError) -> Self {
-        Self::Journal(error)
-    }
+/// A command before the first trial that failed.
+#[derive(Debug, Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Text(#[from] FillError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
 }
 
 /// Runs the remainder of a plan. `recorded` are the trials already in the journal.
@@ -93,11 +94,10 @@ pub fn conduct(
     journal: &mut Journal,
     launcher: &Launcher,
     on_progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<RunEnd, RunFault> {
+) -> Result<RunEnd, RunError> {
     let cpu_assignment = cpu_assignment(plan)?;
     let names = prepare(plan, journal, launcher)?;
-    let instruments = Instruments::start(&journal.instruments_path(), INTERVAL)
-        .map_err(|error| RunFault::Laboratory(format!("the instruments cannot be started: {error}")))?;
+    let instruments = Instruments::start(&journal.instruments_path(), INTERVAL).map_err(RunError::Instruments)?;
     let mut run = Run {
         plan,
         journal,
@@ -123,7 +123,7 @@ pub fn conduct(
 }
 
 /// Runs the commands that precede the first trial of a session. Returns the names available to all texts.
-fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names, RunFault> {
+fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names, RunError> {
     let mut names = Names::default();
     names.set("breme", launcher.own_program.display().to_string());
     if plan.prepare.is_empty() {
@@ -132,16 +132,14 @@ fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names,
     let folder = journal.shared_folder()?;
     names.set("shared", folder.display().to_string());
     for command in &plan.prepare {
-        let done = names
-            .fill_all(command, "prepare")
-            .and_then(|command| launcher.run(&command, &folder, &folder.join("prepare.log"), &[]));
-        done.map_err(|problem| RunFault::Laboratory(format!("prepare: {problem}")))?;
+        let command = names.fill_all(command, "prepare").map_err(PrepareError::from)?;
+        launcher.run(&command, &folder, &folder.join("prepare.log"), &[]).map_err(PrepareError::from)?;
     }
     Ok(names)
 }
 
 /// Includes all subjects and generators of the plan.
-fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunFault> {
+fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunError> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
     let mut trials: Vec<TrialSpec> = of_block.collect();
@@ -149,7 +147,7 @@ fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunFault> {
     let cpu_assignment = CpuAssignment::new(breme_sys::cpus_allowed(), &trials);
     // Unavailable CPUs are reported before anything has started.
     for trial in &trials {
-        cpu_assignment.of(trial).map_err(RunFault::Laboratory)?;
+        cpu_assignment.of(trial)?;
     }
     Ok(cpu_assignment)
 }
@@ -172,7 +170,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Runs blocks until the last one, or until all hypotheses are decided.
-    fn blocks(&mut self) -> Result<RunEnd, RunFault> {
+    fn blocks(&mut self) -> Result<RunEnd, RunError> {
         let of_blocks = self.records.iter().filter(|record| record.purpose == Purpose::Block);
         let done: HashSet<TrialKey> = of_blocks.map(TrialRecord::key).collect();
         let (trials, question) = (self.plan.trials(), Question::from(self.plan));
@@ -201,7 +199,7 @@ impl Run<'_> {
     }
 
     /// Runs what is `left` of a block, then its repetitions.
-    fn block(&mut self, left: &[&TrialKey], whole: &[TrialKey]) -> Result<RunEnd, RunFault> {
+    fn block(&mut self, left: &[&TrialKey], whole: &[TrialKey]) -> Result<RunEnd, RunError> {
         // A block that cannot be finished is not begun: half a block is no evidence.
         if !left.is_empty() && !self.time.is_enough_for_block(left.len() as f64 / whole.len() as f64) {
             return Ok(RunEnd::OutOfTime);
@@ -226,18 +224,18 @@ impl Run<'_> {
     }
 
     /// Runs a trial of a block. Returns how the run ends, if it does.
-    fn trial_of_block(&mut self, trial: &TrialSpec, repeat: u32) -> Result<Option<RunEnd>, RunFault> {
+    fn trial_of_block(&mut self, trial: &TrialSpec, repeat: u32) -> Result<Option<RunEnd>, RunError> {
         let Some(record) = self.trial(trial, Purpose::Block, repeat)? else { return Ok(Some(RunEnd::Interrupted)) };
         Ok(self.failures.take(&record).then_some(RunEnd::Failing { trial: record.number }))
     }
 
-    fn searches(&mut self, end: RunEnd) -> Result<RunEnd, RunFault> {
+    fn searches(&mut self, end: RunEnd) -> Result<RunEnd, RunError> {
         let mut searches = Searches::new(self.plan, self.records.clone());
         while let Some(next) = searches.next() {
             if self.time.is_over() {
                 return Ok(RunEnd::OutOfTime);
             }
-            let trial = next.trial.map_err(|faults| RunFault::Laboratory(faults.to_string()))?;
+            let trial = next.trial?;
             match self.trial(&trial, next.purpose, 0)? {
                 None => return Ok(RunEnd::Interrupted),
                 Some(record) => searches.take(record),
@@ -247,14 +245,14 @@ impl Run<'_> {
     }
 
     /// Runs a trial and appends its record. None if the user cancelled.
-    fn trial(&mut self, trial: &TrialSpec, purpose: Purpose, repeat: u32) -> Result<Option<TrialRecord>, RunFault> {
+    fn trial(&mut self, trial: &TrialSpec, purpose: Purpose, repeat: u32) -> Result<Option<TrialRecord>, RunError> {
         if self.launcher.cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let number = self.last_number + 1;
         (self.on_progress)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
-        let cast = self.cpu_assignment.of(trial).map_err(RunFault::Laboratory)?;
+        let cast = self.cpu_assignment.of(trial)?;
         let stage = Stage {
             launcher: self.launcher,
             running_subjects: &mut self.running_subjects,

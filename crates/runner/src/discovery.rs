@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
 use procfs::process::{FDTarget, Process};
+use thiserror::Error;
 
 use crate::http_client::{HttpClient, with_path};
-use crate::keeping::{SpawnSpec, SupervisedProcess};
+use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
 use crate::process_table::{descendants_of, everyone};
 use crate::subject::Launcher;
 
@@ -17,6 +18,21 @@ const SERVES_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const RESPONSE_WITHIN: Duration = Duration::from_secs(2);
 
+/// Why a command has no address at which it serves.
+#[derive(Debug, Error)]
+pub enum DiscoveryError {
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    #[error("it {ending} before it served{}", output(&.ending.printed))]
+    Ended { ending: ExitInfo },
+    #[error("it did not serve within {} s: {seen}{}", SERVES_WITHIN.as_secs(), output(.printed))]
+    TooLate { seen: String, printed: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
 impl Launcher {
     /// Starts `command` in `folder`, waits until one of its processes listens on a TCP port that responds to
     /// `GET path` with a status below 400, stops it, and returns the URL without the path: `http://127.0.0.1:8080`.
@@ -24,7 +40,7 @@ impl Launcher {
     ///
     /// # Errors
     /// The command cannot be started, ends, or does not serve within 30 s; the text includes what it printed last.
-    pub fn discover_url(&self, command: &[String], folder: &Path, path: &str) -> Result<String, String> {
+    pub fn discover_url(&self, command: &[String], folder: &Path, path: &str) -> Result<String, DiscoveryError> {
         let order = SpawnSpec {
             name: String::from("discovery"),
             command: command.to_vec(),
@@ -32,13 +48,13 @@ impl Launcher {
             output: folder.join("discovery.log"),
             ..SpawnSpec::default()
         };
-        let mut process = self.keeper.start(&order, &self.hierarchy).map_err(|fault| fault.0)?;
+        let mut process = self.keeper.start(&order, &self.hierarchy)?;
         let url = self.wait_for_url(&process, path);
         process.kill()?;
         url
     }
 
-    fn wait_for_url(&self, process: &SupervisedProcess, path: &str) -> Result<String, String> {
+    fn wait_for_url(&self, process: &SupervisedProcess, path: &str) -> Result<String, DiscoveryError> {
         let deadline = Instant::now() + SERVES_WITHIN;
         let mut seen = String::from("it listens on no TCP port");
         loop {
@@ -47,27 +63,27 @@ impl Launcher {
                 match self.http_client.request("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
                     Ok(response) if response.status < 400 => return Ok(url),
                     Ok(response) => seen = format!("GET {url}{path} returned status {}", response.status),
-                    Err(problem) => seen = problem,
+                    Err(error) => seen = error.to_string(),
                 }
             }
             if let Some(ending) = process.wait_ended(LOOK_EVERY) {
-                return Err(with_output(&format!("it {ending} before it served"), &ending.printed));
+                return Err(DiscoveryError::Ended { ending });
             }
             if self.is_cancelled() {
-                return Err(String::from("interrupted"));
+                return Err(DiscoveryError::Interrupted);
             }
             if Instant::now() > deadline {
-                let within = SERVES_WITHIN.as_secs();
-                return Err(with_output(&format!("it did not serve within {within} s: {seen}"), &process.printed()));
+                return Err(DiscoveryError::TooLate { seen, printed: process.printed() });
             }
         }
     }
 }
 
-fn with_output(problem: &str, printed: &str) -> String {
+/// The output, for a message.
+fn output(printed: &str) -> String {
     match printed.trim_end() {
-        "" => problem.to_owned(),
-        printed => format!("{problem}; its output ends with:\n{printed}"),
+        "" => String::new(),
+        printed => format!("; its output ends with:\n{printed}"),
     }
 }
 

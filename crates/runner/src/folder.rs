@@ -1,36 +1,51 @@
 //! Working folders of processes, and the files written into them. No name may lead outside.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
+
+use thiserror::Error;
 
 const FILE_BYTES_MAX: usize = 64 << 20;
 /// The mode of a file, before the umask.
 const EVERYBODY: u32 = 0o666;
 const THIS_USER: u32 = 0o600;
 
+/// A folder or a file in it that cannot be written.
+#[derive(Debug, Error)]
+pub enum FolderError {
+    #[error("the folder {path} cannot be made: {source}")]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("file {path} cannot be written: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("file {name:?} has {bytes} bytes; at most {max} are written", max = FILE_BYTES_MAX)]
+    TooLong { name: String, bytes: usize },
+    #[error("file {0:?} is outside the subject's folder; write a name such as conf/nginx.conf")]
+    Outside(String),
+}
+
 /// Creates the folder. Returns its absolute path.
-pub(crate) fn make(folder: &Path) -> Result<PathBuf, String> {
-    let refused = |error| format!("the folder {} cannot be made: {error}", folder.display());
+pub(crate) fn make(folder: &Path) -> Result<PathBuf, FolderError> {
+    let refused = |source| FolderError::Folder { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(refused)?;
     folder.canonicalize().map_err(refused)
 }
 
 /// Writes a file, replacing an existing one.
-pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), String> {
+pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), FolderError> {
     write_for(folder, name, content, EVERYBODY).map(drop)
 }
 
 /// The same, never readable by other users. Returns its path.
-pub(crate) fn write_secret(folder: &Path, name: &str, content: &str) -> Result<PathBuf, String> {
+pub(crate) fn write_secret(folder: &Path, name: &str, content: &str) -> Result<PathBuf, FolderError> {
     write_for(folder, name, content, THIS_USER)
 }
 
-fn write_for(folder: &Path, name: &str, content: &str, mode: u32) -> Result<PathBuf, String> {
+fn write_for(folder: &Path, name: &str, content: &str, mode: u32) -> Result<PathBuf, FolderError> {
     let path = folder.join(inside(name)?);
     if content.len() > FILE_BYTES_MAX {
-        return Err(format!("file {name:?} has {} bytes; at most {FILE_BYTES_MAX} are written", content.len()));
+        return Err(FolderError::TooLong { name: name.to_owned(), bytes: content.len() });
     }
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
         // Creates a new file, so that a symbolic link placed by the subject is not followed.
@@ -38,19 +53,17 @@ fn write_for(folder: &Path, name: &str, content: &str, mode: u32) -> Result<Path
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
         file.write_all(content.as_bytes())
     });
-    written.map_err(|error| format!("file {} cannot be written: {error}", path.display()))?;
-    Ok(path)
+    match written {
+        Ok(()) => Ok(path),
+        Err(source) => Err(FolderError::File { path, source }),
+    }
 }
 
 /// A name that stays within the folder.
-fn inside(name: &str) -> Result<&Path, String> {
+fn inside(name: &str) -> Result<&Path, FolderError> {
     let path = Path::new(name);
     let is_inside = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if is_inside && path.file_name().is_some() {
-        Ok(path)
-    } else {
-        Err(format!("file {name:?} is outside the subject's folder; write a name such as conf/nginx.conf"))
-    }
+    if is_inside && path.file_name().is_some() { Ok(path) } else { Err(FolderError::Outside(name.to_owned())) }
 }
 
 #[cfg(test)]

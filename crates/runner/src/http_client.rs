@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
 use ureq::AsSendBody;
 use ureq::http::{Request, Uri};
 use ureq::tls::TlsConfig;
@@ -18,6 +19,25 @@ pub(crate) struct HttpClient {
     strict: ureq::Agent,
     /// For subjects on this machine, whose certificates are often self-signed.
     lenient: ureq::Agent,
+}
+
+/// A text that is no address of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not a URL like http://127.0.0.1:8080")]
+pub struct UrlError(String);
+
+/// Why there is no response, or not the expected one.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The method or a header cannot be sent.
+    #[error("{method} {url}: {source}")]
+    Invalid { method: String, url: String, source: ureq::http::Error },
+    #[error("{method} {url}: {source}")]
+    Exchange { method: String, url: String, source: Box<ureq::Error> },
+    #[error("GET {url} returned status {status}, not 200")]
+    Status { url: String, status: u16 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +58,7 @@ impl HttpClient {
         url: &str,
         headers: &[(String, String)],
         within: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, RequestError> {
         self.send(method, url, headers, (), within)
     }
 
@@ -49,7 +69,7 @@ impl HttpClient {
         headers: &[(String, String)],
         content: &str,
         within: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, RequestError> {
         self.send("POST", url, headers, content, within)
     }
 
@@ -60,20 +80,22 @@ impl HttpClient {
         headers: &[(String, String)],
         content: impl AsSendBody,
         within: Duration,
-    ) -> Result<Answer, String> {
-        let fault = |error: &dyn std::fmt::Display| format!("{method} {url}: {error}");
+    ) -> Result<Answer, RequestError> {
+        let (named, at) = (|| method.to_owned(), || url.to_owned());
+        let fault = |error| RequestError::Exchange { method: named(), url: at(), source: Box::new(error) };
         let target = Target::parse(url)?;
         let mut request = Request::builder().method(method).uri(url);
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let request = request.body(content).map_err(|error| fault(&error))?;
+        let request =
+            request.body(content).map_err(|source| RequestError::Invalid { method: named(), url: at(), source })?;
         let agent = if target.is_here() { &self.lenient } else { &self.strict };
         let request = agent.configure_request(request).timeout_global(Some(within)).build();
-        let mut answer = agent.run(request).map_err(|error| fault(&error))?;
+        let mut answer = agent.run(request).map_err(fault)?;
         let status = answer.status().as_u16();
         let content = answer.body_mut().with_config().limit(CONTENT_BYTES_MAX).read_to_vec();
-        Ok(Answer { status, content: content.map_err(|error| fault(&error))? })
+        Ok(Answer { status, content: content.map_err(fault)? })
     }
 }
 
@@ -81,11 +103,11 @@ impl HttpClient {
 ///
 /// # Errors
 /// If the status is not 200, or no response arrives in time.
-pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
+pub fn fetch(url: &str, within: Duration) -> Result<String, RequestError> {
     let answer = HttpClient::new().request("GET", url, &[], within)?;
     match answer.status {
         200 => Ok(String::from_utf8_lossy(&answer.content).into_owned()),
-        status => Err(format!("GET {url} returned status {status}, not 200")),
+        status => Err(RequestError::Status { url: url.to_owned(), status }),
     }
 }
 
@@ -93,7 +115,7 @@ pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
 ///
 /// # Errors
 /// No response within the time.
-pub fn post(url: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Result<u16, String> {
+pub fn post(url: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Result<u16, RequestError> {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Ok(HttpClient::new().send("POST", url, &headers, body, within)?.status)
@@ -122,8 +144,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let wrong = || format!("{url:?} is not a URL like http://127.0.0.1:8080");
+    pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
+        let wrong = || UrlError(url.to_owned());
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let usual = match uri.scheme_str() {
             Some("http") => 80,

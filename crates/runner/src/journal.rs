@@ -14,7 +14,6 @@
 //! can be damaged by an interrupted write; it is dropped, and this is reported. Damage elsewhere has another cause and
 //! is an error.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +21,7 @@ use std::path::{Path, PathBuf};
 use breme_experiment::record::{RunEnd, RunHead, TrialRecord, VERSION};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 const HEAD: &str = "run.json";
 const PLAN: &str = "plan.toml";
@@ -63,20 +63,49 @@ pub struct Journal {
 }
 
 /// A journal that cannot be read or written.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{path}: {problem}")]
 pub struct JournalError {
     pub path: PathBuf,
-    /// What is wrong, and how to fix it.
-    pub problem: String,
+    #[source]
+    pub problem: JournalProblem,
 }
 
-impl fmt::Display for JournalError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.path.display(), self.problem)
-    }
+/// What is wrong with a journal, and how to fix it.
+#[derive(Debug, Error)]
+pub enum JournalProblem {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("is a run already; resume it (--resume {folder}) or choose another --name")]
+    IsRun { folder: PathBuf },
+    #[error("exists and is not a run; choose another --name or --runs")]
+    Exists,
+    #[error("the folder cannot be made: {0}; choose another place with --runs")]
+    Folder(#[source] io::Error),
+    #[error("is not the folder of a run: it has no {head}", head = HEAD)]
+    NoRun,
+    #[error("has layout {0}, and this breme reads layouts up to {last}; use a newer breme", last = VERSION)]
+    LaterLayout(u32),
+    #[error("has {0} bytes; at most {max} are read", max = TRIALS_BYTES_MAX)]
+    TooLong(u64),
+    #[error("line {number} {problem}")]
+    Line { number: usize, problem: LineProblem },
+    #[error("is in use by another breme")]
+    InUse,
+    #[error("the disk is full ({free} bytes left), so the last trial was not recorded; free some space")]
+    DiskFull { free: u64 },
 }
 
-impl std::error::Error for JournalError {}
+/// What is wrong with the record of a trial.
+#[derive(Debug, Error)]
+pub enum LineProblem {
+    #[error("was not written to its end ({0} bytes)")]
+    Torn(usize),
+    #[error("is damaged: {0}")]
+    Json(#[from] serde_json::Error),
+}
 
 impl Journal {
     /// Creates a run in `folder`, which must not exist.
@@ -85,16 +114,16 @@ impl Journal {
     /// I/O errors.
     pub fn create(folder: &Path, head: &RunHead, plan: &str) -> Result<Self, JournalError> {
         if let Some(parent) = folder.parent() {
-            fs::create_dir_all(parent).map_err(|error| cannot_be_made(parent, &error))?;
+            fs::create_dir_all(parent).map_err(|error| cannot_be_made(parent, error))?;
         }
-        fs::create_dir(folder).map_err(|error| cannot_be_made(folder, &error))?;
+        fs::create_dir(folder).map_err(|error| cannot_be_made(folder, error))?;
         fs::create_dir(folder.join(RAW)).map_err(at(folder))?;
         write_durably(&folder.join(PLAN), plan.as_bytes())?;
         let trials_path = folder.join(TRIALS);
         let trials = OpenOptions::new().create_new(true).append(true).open(&trials_path).map_err(at(&trials_path))?;
         let trials = Locked::new(trials, &trials_path)?;
         // The head is written last: a folder without it is not a run.
-        let head = serde_json::to_vec_pretty(head).map_err(|error| fault(folder, error.to_string()))?;
+        let head = serde_json::to_vec_pretty(head).map_err(|error| fault(folder, error))?;
         write_durably(&folder.join(HEAD), &head)?;
         sync_folder(folder)?;
         Ok(Self { folder: folder.to_owned(), trials })
@@ -125,7 +154,7 @@ impl Journal {
     /// I/O errors; then the trial was not appended.
     pub fn append(&mut self, trial: &TrialRecord) -> Result<(), JournalError> {
         let path = self.folder.join(TRIALS);
-        let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error.to_string()))?;
+        let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error))?;
         line.push(b'\n');
         self.trials.0.write_all(&line).and_then(|()| self.trials.0.sync_data()).map_err(at(&path))
     }
@@ -140,9 +169,7 @@ impl Journal {
         if free >= FREE_BYTES_MIN {
             return Ok(());
         }
-        let problem =
-            format!("the disk is full ({free} bytes left), so the last trial was not recorded; free some space");
-        Err(fault(&self.folder, problem))
+        Err(fault(&self.folder, JournalProblem::DiskFull { free }))
     }
 
     /// Records how the run ended.
@@ -150,8 +177,7 @@ impl Journal {
     /// # Errors
     /// I/O errors.
     pub fn end(&mut self, end: RunEnd, blocks: u32) -> Result<(), JournalError> {
-        let ended =
-            serde_json::to_vec(&Ended { end, blocks }).map_err(|error| fault(&self.folder, error.to_string()))?;
+        let ended = serde_json::to_vec(&Ended { end, blocks }).map_err(|error| fault(&self.folder, error))?;
         replace(&self.folder.join(END), &ended)
     }
 
@@ -247,14 +273,12 @@ pub fn list(folder: &Path) -> Result<Vec<(PathBuf, RunHead)>, JournalError> {
 pub fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
     let path = folder.join(HEAD);
     let text = fs::read(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => fault(folder, format!("is not the folder of a run: it has no {HEAD}")),
+        io::ErrorKind::NotFound => fault(folder, JournalProblem::NoRun),
         _ => at(&path)(error),
     })?;
-    let head: RunHead = serde_json::from_slice(&text).map_err(|error| fault(&path, error.to_string()))?;
+    let head: RunHead = serde_json::from_slice(&text).map_err(|error| fault(&path, error))?;
     if head.version > VERSION {
-        let problem =
-            format!("has layout {}, and this breme reads layouts up to {VERSION}; use a newer breme", head.version);
-        return Err(fault(&path, problem));
+        return Err(fault(&path, JournalProblem::LaterLayout(head.version)));
     }
     Ok(head)
 }
@@ -276,7 +300,7 @@ struct Lines {
 fn read_trials(path: &Path) -> Result<Lines, JournalError> {
     let size = fs::metadata(path).map_err(at(path))?.len();
     if size > TRIALS_BYTES_MAX {
-        return Err(fault(path, format!("has {size} bytes; at most {TRIALS_BYTES_MAX} are read")));
+        return Err(fault(path, JournalProblem::TooLong(size)));
     }
     let text = fs::read(path).map_err(at(path))?;
     let mut lines = Lines { trials: Vec::new(), whole_bytes: 0, damage: None };
@@ -291,17 +315,17 @@ fn read_trials(path: &Path) -> Result<Lines, JournalError> {
             Err(problem) if rest.peek().is_none() => {
                 lines.damage = Some(format!("line {number}, the last one, {problem}; its trial does not count"));
             }
-            Err(problem) => return Err(fault(path, format!("line {number} {problem}"))),
+            Err(problem) => return Err(fault(path, JournalProblem::Line { number, problem })),
         }
     }
     Ok(lines)
 }
 
-fn read_line(line: &[u8]) -> Result<TrialRecord, String> {
+fn read_line(line: &[u8]) -> Result<TrialRecord, LineProblem> {
     if !line.ends_with(b"\n") {
-        return Err(format!("was not written to its end ({} bytes)", line.len()));
+        return Err(LineProblem::Torn(line.len()));
     }
-    serde_json::from_slice(line).map_err(|error| format!("is damaged: {error}"))
+    Ok(serde_json::from_slice(line)?)
 }
 
 /// Admits one writer at a time. The lock ends with the process, however that exits.
@@ -311,7 +335,7 @@ struct Locked(File);
 impl Locked {
     fn new(file: File, path: &Path) -> Result<Self, JournalError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            rustix::io::Errno::WOULDBLOCK => fault(path, "is in use by another breme".to_owned()),
+            rustix::io::Errno::WOULDBLOCK => fault(path, JournalProblem::InUse),
             _ => at(path)(error.into()),
         })?;
         Ok(Self(file))
@@ -346,23 +370,23 @@ fn sync_folder(folder: &Path) -> Result<(), JournalError> {
 }
 
 fn at(path: &Path) -> impl Fn(io::Error) -> JournalError {
-    move |error| fault(path, error.to_string())
+    move |error| fault(path, error)
 }
 
 /// Adds what can be done about it.
-fn cannot_be_made(folder: &Path, error: &io::Error) -> JournalError {
+fn cannot_be_made(folder: &Path, error: io::Error) -> JournalError {
     let problem = match error.kind() {
         io::ErrorKind::AlreadyExists if folder.join(HEAD).exists() => {
-            format!("is a run already; resume it (--resume {}) or choose another --name", folder.display())
+            JournalProblem::IsRun { folder: folder.to_owned() }
         }
-        io::ErrorKind::AlreadyExists => "exists and is not a run; choose another --name or --runs".to_owned(),
-        _ => format!("the folder cannot be made: {error}; choose another place with --runs"),
+        io::ErrorKind::AlreadyExists => JournalProblem::Exists,
+        _ => JournalProblem::Folder(error),
     };
     fault(folder, problem)
 }
 
-fn fault(path: &Path, problem: String) -> JournalError {
-    JournalError { path: path.to_owned(), problem }
+fn fault(path: &Path, problem: impl Into<JournalProblem>) -> JournalError {
+    JournalError { path: path.to_owned(), problem: problem.into() }
 }
 
 #[cfg(test)]

@@ -51,17 +51,21 @@ mod revision;
 mod subject;
 mod versions;
 
-pub use conduct::{Progress, RunFault, conduct};
-pub use control_group::Hierarchy;
-pub use discovery::{listening_ports, serves_http};
-pub use http_client::{fetch, post};
+pub use conduct::{PrepareError, Progress, RunError, conduct};
+pub use control_group::{FreezeError, GroupError, Hierarchy, LimitError};
+pub use discovery::{DiscoveryError, listening_ports, serves_http};
+pub use folder::FolderError;
+pub use http_client::{RequestError, UrlError, fetch, post};
 pub use instruments::{
-    ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings,
-    Window, machine, scrape,
+    ExpositionError, ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL,
+    Instruments, Readings, ScrapeError, Window, machine, scrape,
 };
-pub use keeping::{ExitInfo, Keeper, SpawnSpec, StartFault, SupervisedProcess, find_program, keep};
-pub use placement::{GeneratorPlace, Placement, place};
+pub use keeping::{ExitInfo, Keeper, SpawnError, SpawnSpec, StopError, SupervisedProcess, find_program, keep};
+pub use placement::{GeneratorPlace, Placement, PlacementError, place};
 pub use preflight::{CheckFiles, preflight};
 pub use revision::revision;
-pub use subject::{Launcher, Names, Ports, Subject};
+pub use subject::{
+    CommandError, FaultError, FillError, Launcher, Names, NoPort, Ports, ResetActionError, ResetError, RestartError,
+    StartError, Subject, TokenError, TokenFileProblem, UnknownSignal,
+};
 pub use versions::subject_versions;

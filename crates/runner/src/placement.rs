@@ -1,6 +1,16 @@
 //! The CPUs of each subject and generator. A generator that takes CPU time from its subject measures itself.
 
 use breme_experiment::trial::Cpus;
+use thiserror::Error;
+
+/// A list of CPUs that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlacementError {
+    #[error("processor {cpu} does not exist or is not allowed; allowed are {allowed:?}")]
+    NotAllowed { cpu: usize, allowed: Vec<usize> },
+    #[error("the list of processors is empty; omit it to use the default placement")]
+    Empty,
+}
 
 /// An assignment of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +40,7 @@ pub struct GeneratorPlace {
 ///
 /// # Errors
 /// If a list contains a CPU that is not allowed.
-pub fn place(allowed: &[usize], subjects: &[Cpus], generators: &[GeneratorPlace]) -> Result<Placement, String> {
+pub fn place(allowed: &[usize], subjects: &[Cpus], generators: &[GeneratorPlace]) -> Result<Placement, PlacementError> {
     let all = || subjects.iter().chain(generators.iter().map(|generator| &generator.cpus));
     let named = named(all(), allowed)?;
     let unnamed: Vec<usize> = allowed.iter().copied().filter(|cpu| !named.contains(cpu)).collect();
@@ -58,15 +68,15 @@ pub fn place(allowed: &[usize], subjects: &[Cpus], generators: &[GeneratorPlace]
 }
 
 /// All CPUs in explicit lists.
-fn named<'a>(all: impl Iterator<Item = &'a Cpus>, allowed: &[usize]) -> Result<Vec<usize>, String> {
+fn named<'a>(all: impl Iterator<Item = &'a Cpus>, allowed: &[usize]) -> Result<Vec<usize>, PlacementError> {
     let mut named = Vec::new();
     for cpus in all {
         let Cpus::List(list) = cpus else { continue };
         if let Some(cpu) = list.iter().find(|cpu| !allowed.contains(cpu)) {
-            return Err(format!("processor {cpu} does not exist or is not allowed; allowed are {allowed:?}"));
+            return Err(PlacementError::NotAllowed { cpu: *cpu, allowed: allowed.to_vec() });
         }
         if list.is_empty() {
-            return Err(String::from("the list of processors is empty; omit it to use the default placement"));
+            return Err(PlacementError::Empty);
         }
         named.extend_from_slice(list);
     }
@@ -190,8 +200,8 @@ mod tests {
     #[test]
     fn a_missing_processor_is_refused() {
         let refused = |list| place(&processors(2), &[Cpus::List(list)], &[]).unwrap_err();
-        assert!(refused(vec![0, 7]).contains("processor 7 does not exist"));
-        assert!(refused(vec![]).contains("is empty"));
+        assert_eq!(refused(vec![0, 7]), PlacementError::NotAllowed { cpu: 7, allowed: vec![0, 1] });
+        assert_eq!(refused(vec![]), PlacementError::Empty);
     }
 
     proptest::proptest! {

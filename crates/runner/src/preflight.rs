@@ -122,7 +122,7 @@ impl Check {
 }
 
 fn accepts(url: &str) -> Result<(), String> {
-    connect(&Target::parse(url)?, CONNECT_WITHIN)
+    connect(&Target::parse(url).map_err(|error| error.to_string())?, CONNECT_WITHIN)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Facts {
             accept_queue: number("/proc/sys/net/core/somaxconn"),
             tracked_connections_max: number("/proc/sys/net/netfilter/nf_conntrack_max"),
             uring: breme_driver::probe_uring().map_err(|lack| lack.to_string()),
-            control_groups: Hierarchy::find().check_limits(),
+            control_groups: Hierarchy::find().check_limits().map_err(|error| error.to_string()),
             memory_available: kilobytes("MemAvailable:").map(|kilobytes| kilobytes * 1_024),
             swap_used: kilobytes("SwapTotal:").zip(kilobytes("SwapFree:")).map(|(all, free)| (all - free) * 1_024),
         }

@@ -98,7 +98,7 @@ impl Prober {
                 None => (None, Some(format!("{url} has no process_resident_memory_bytes"))),
                 usage => (usage, None),
             },
-            Err(problem) => (None, Some(problem)),
+            Err(error) => (None, Some(error.to_string())),
         }
     }
 

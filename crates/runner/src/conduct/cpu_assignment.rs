@@ -5,7 +5,7 @@
 
 use breme_experiment::trial::{Cpus, TrialSpec};
 
-use crate::placement::{GeneratorPlace, place};
+use crate::placement::{GeneratorPlace, PlacementError, place};
 
 /// All subjects and generators of the plan, in order of first appearance.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl CpuAssignment {
     ///
     /// # Errors
     /// If a named CPU is not available.
-    pub(super) fn of(&self, trial: &TrialSpec) -> Result<TrialCpus, String> {
+    pub(super) fn of(&self, trial: &TrialSpec) -> Result<TrialCpus, PlacementError> {
         let mut all = Self {
             allowed: self.allowed.clone(),
             subjects: self.subjects.clone(),

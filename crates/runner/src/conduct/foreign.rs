@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_experiment::expression::{Quantity, TimeFigure, TimeKind};
-use breme_experiment::figure::Figure;
+use breme_experiment::figure::{Figure, FigureFault};
 use breme_experiment::record::{Distribution, Steady, SteadyState, TrialRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, TrialSpec, WorkloadSpec};
+use thiserror::Error;
 
 use crate::subject::Names;
 
@@ -19,6 +21,15 @@ const COUNT_TOLERANCE: f64 = 0.01;
 const FAILED: &str = "failed";
 /// Limit of the output that is parsed, from its end: the size limit of the file that captures it.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Why the output has no figures.
+#[derive(Debug, Error)]
+pub(super) enum FiguresError {
+    #[error("its output {path}: {source}")]
+    Output { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Figure(#[from] FigureFault),
+}
 
 /// Adds the placeholders available to its command and files, in addition to those of the subjects.
 pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &WorkloadSpec, rate: Option<f64>) {
@@ -33,13 +44,10 @@ pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &Workloa
 }
 
 /// Parses the figures in this output file.
-pub(super) fn figures(command: &GeneratorCommand, output: &Path) -> Result<BTreeMap<String, f64>, String> {
-    let bytes = fs::read(output).map_err(|error| format!("its output {}: {error}", output.display()))?;
+pub(super) fn figures(command: &GeneratorCommand, output: &Path) -> Result<BTreeMap<String, f64>, FiguresError> {
+    let bytes = fs::read(output).map_err(|source| FiguresError::Output { path: output.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(OUTPUT_BYTES_MAX)..]);
-    let figure = |figure: &Figure| {
-        let value = figure.read(&text).map_err(|fault| fault.to_string())?;
-        Ok((figure.quantity.to_string(), value))
-    };
+    let figure = |figure: &Figure| Ok((figure.quantity.to_string(), figure.read(&text)?));
     command.figures.iter().map(figure).collect()
 }
 

@@ -3,18 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::{Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, LoadRate, TrialSpec, WarmUp, WorkloadSpec};
+use thiserror::Error;
 
-use super::foreign;
+use super::foreign::{self, FiguresError};
 use super::load_report::LoadReport;
-use super::window::{self, Part, Window};
-use crate::folder;
-use crate::keeping::{ExitInfo, SpawnSpec, SupervisedProcess};
-use crate::subject::{Launcher, Names};
+use super::window::{self, LogError, Part, Window};
+use crate::folder::{self, FolderError};
+use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
+use crate::subject::{FillError, Launcher, Names};
 
 /// Intervals per trial that are needed to find its steady part.
 const INTERVALS: u32 = 100;
@@ -31,6 +33,46 @@ const RATE_WHOLE_MIN: f64 = 100.0;
 
 /// Flags of `breme load` that change the load on purpose.
 const CHANGING: [&str; 3] = ["--stages=", "--ramp=", "--over="];
+
+/// Why a load could not be started.
+#[derive(Debug, Error)]
+pub(super) enum LoadError {
+    #[error(transparent)]
+    Text(#[from] FillError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error("its rate is a share of that of `{predecessor}`, which has none")]
+    NoRate { predecessor: String },
+}
+
+/// Why a load has no result.
+#[derive(Debug, Error)]
+pub(super) enum ResultError {
+    #[error("the generator {0}; it has no result")]
+    NoResult(ExitInfo),
+    #[error("the generator {0}, and could not begin")]
+    NotBegun(ExitInfo),
+    #[error("the generator {0}")]
+    Failed(ExitInfo),
+    #[error("the generator's result {path}: {problem}")]
+    Report { path: PathBuf, problem: ReportProblem },
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Figures(#[from] FiguresError),
+}
+
+#[derive(Debug, Error)]
+pub(super) enum ReportProblem {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("has {0} bytes; at most {max} are read", max = RESULT_BYTES_MAX)]
+    TooLong(u64),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
 
 /// A running load.
 #[derive(Debug)]
@@ -64,7 +106,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Generator {
-    pub(super) fn start(trial: &TrialSpec, workload: &WorkloadSpec, place: Place<'_>) -> Result<Self, String> {
+    pub(super) fn start(trial: &TrialSpec, workload: &WorkloadSpec, place: Place<'_>) -> Result<Self, LoadError> {
         let warm_up = warm_up(trial, workload);
         let folder = place.folder.to_owned();
         let mut names = place.names.clone();
@@ -99,7 +141,7 @@ impl Generator {
             cpus: place.cpus.to_vec(),
             ..SpawnSpec::default()
         };
-        let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy).map_err(|fault| fault.0)?;
+        let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy)?;
         Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty(), started: Started::now() })
     }
 
@@ -125,7 +167,7 @@ impl Generator {
     }
 
     /// Stops it, if it is still running; its result is complete.
-    pub(super) fn stop(&mut self) -> Result<ExitInfo, String> {
+    pub(super) fn stop(&mut self) -> Result<ExitInfo, StopError> {
         match self.kept.ended() {
             Some(ending) => Ok(ending),
             None => self.kept.stop(rustix::process::Signal::TERM.as_raw(), STOP_WITHIN),
@@ -133,16 +175,16 @@ impl Generator {
     }
 
     /// Reads its result after its exit. `fault_ns`: when the first fault was injected, on the monotonic clock.
-    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<Seen, String> {
+    pub(super) fn result(&self, ending: &ExitInfo, fault_ns: Option<u64>) -> Result<Seen, ResultError> {
         if let Some(command) = &self.workload.command {
             return self.foreign_result(command, ending);
         }
         if !ending.code.is_some_and(|code| RESULT_CODES.contains(&code)) {
-            return Err(format!("the generator {ending}; it has no result"));
+            return Err(ResultError::NoResult(ending.clone()));
         }
         let path = self.folder.join(format!("{}.json", self.workload.name));
         if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
-            return Err(format!("the generator {ending}, and could not begin"));
+            return Err(ResultError::NotBegun(ending.clone()));
         }
         let report = read(&path)?;
         let changes = |argument: &String| CHANGING.iter().any(|flag| argument.starts_with(flag));
@@ -163,10 +205,10 @@ impl Generator {
 }
 
 impl Generator {
-    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<Seen, String> {
+    fn foreign_result(&self, command: &GeneratorCommand, ending: &ExitInfo) -> Result<Seen, ResultError> {
         let elapsed = self.started.at.elapsed();
         if !ending.is_success() {
-            return Err(format!("the generator {ending}"));
+            return Err(ResultError::Failed(ending.clone()));
         }
         let figures = foreign::figures(command, &output(&self.folder, &self.workload))?;
         let report = LoadReport {
@@ -188,15 +230,14 @@ impl Started {
 
 /// Requests per second, if the workload sets them. Rounded to an integer where the error is not measurable: some
 /// generators accept nothing else.
-fn rate(workload: &WorkloadSpec, before: Option<f64>) -> Result<Option<f64>, String> {
+fn rate(workload: &WorkloadSpec, before: Option<f64>) -> Result<Option<f64>, LoadError> {
     let whole = |rate: f64| if rate >= RATE_WHOLE_MIN { rate.round() } else { rate };
     match (workload.rate, before) {
         (None, _) => Ok(None),
         (Some(LoadRate::PerSecond(rate)), _) => Ok(Some(rate)),
         (Some(LoadRate::ShareOfPredecessor(share)), Some(before)) if before > 0.0 => Ok(Some(whole(share * before))),
         (Some(LoadRate::ShareOfPredecessor(_)), _) => {
-            let name = workload.after.as_deref().unwrap_or_default();
-            Err(format!("its rate is a share of that of `{name}`, which has none"))
+            Err(LoadError::NoRate { predecessor: workload.after.clone().unwrap_or_default() })
         }
     }
 }
@@ -270,14 +311,16 @@ pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     workload.duration.unwrap_or(trial.duration) + trial.warm_up.given()
 }
 
-fn read(path: &Path) -> Result<LoadReport, String> {
-    let fault = |problem: String| format!("the generator's result {}: {problem}", path.display());
-    let size = fs::metadata(path).map_err(|error| fault(error.to_string()))?.len();
+fn read(path: &Path) -> Result<LoadReport, ResultError> {
+    read_report(path).map_err(|problem| ResultError::Report { path: path.to_owned(), problem })
+}
+
+fn read_report(path: &Path) -> Result<LoadReport, ReportProblem> {
+    let size = fs::metadata(path)?.len();
     if size > RESULT_BYTES_MAX {
-        return Err(fault(format!("has {size} bytes; at most {RESULT_BYTES_MAX} are read")));
+        return Err(ReportProblem::TooLong(size));
     }
-    let text = fs::read(path).map_err(|error| fault(error.to_string()))?;
-    serde_json::from_slice(&text).map_err(|error| fault(error.to_string()))
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
 fn record(workload: &WorkloadSpec, report: &LoadReport, window: Window) -> WorkloadRecord {

@@ -5,6 +5,7 @@
 //! subjects that refer to it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use breme_experiment::placeholder;
@@ -13,7 +14,7 @@ use breme_experiment::trial::{Fault, FaultAction, Reset, ResetAction, Restart, S
 use super::cpu_assignment::TrialCpus;
 use crate::instruments::Instruments;
 use crate::keeping::SupervisedProcess;
-use crate::subject::{Launcher, Names, Ports, Subject, pick_ports};
+use crate::subject::{FaultError, Launcher, Names, Ports, Subject, pick_ports};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -25,8 +26,8 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(who: &str, what: impl Into<String>, printed: impl Into<String>) -> Self {
-        Self { who: who.to_owned(), what: what.into(), printed: printed.into() }
+    pub(super) fn new(who: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
+        Self { who: who.to_owned(), what: what.to_string(), printed: printed.into() }
     }
 }
 
@@ -65,7 +66,7 @@ impl<'a> RunningSubjects<'a> {
                 let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
                 let folder = folder.join(&spec.name);
                 let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
-                let subject = started.map_err(|fault| Failure::new(&spec.name, fault.0, ""))?;
+                let subject = started.map_err(|error| Failure::new(&spec.name, error, ""))?;
                 let running_subject = RunningSubject {
                     spec: spec.clone(),
                     subject,
@@ -177,7 +178,7 @@ impl<'a> RunningSubjects<'a> {
         let (subject, words) = (&mut running_subject.subject, fault.process.as_deref());
         let done = match fault.action {
             FaultAction::Kill => subject.kill(words),
-            FaultAction::Start => subject.start(self.launcher, &others).map(|()| 1),
+            FaultAction::Start => subject.start(self.launcher, &others).map(|()| 1).map_err(FaultError::from),
             FaultAction::Freeze | FaultAction::Partition => subject.freeze(words),
             FaultAction::Thaw | FaultAction::Heal => Ok(subject.thaw(words)),
         };

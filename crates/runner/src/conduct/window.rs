@@ -5,16 +5,17 @@
 //! histograms before and after it.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_experiment::record::{Steady, SteadyState};
 use breme_experiment::trial::WarmUp;
 use breme_stats::Histogram;
-use breme_stats::log::{Interval, Reader};
+use breme_stats::log::{Interval, ReadError, Reader};
 use breme_stats::steady::{Change, Steadiness, SteadyPart, find_steady};
+use thiserror::Error;
 
 use super::load_report::Row;
 
@@ -27,6 +28,15 @@ const BUCKET_ANSWERS_MIN: u64 = 10;
 const RESPONSE: &str = "response";
 const SERVICE: &str = "service";
 const CONNECT: &str = "connect";
+
+/// A log that cannot be read.
+#[derive(Debug, Error)]
+pub(super) enum LogError {
+    #[error("{path}: {source}")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("{path}: {source}")]
+    Read { path: PathBuf, source: ReadError },
+}
 
 /// The measurements of a trial.
 #[derive(Debug)]
@@ -67,7 +77,7 @@ pub(super) struct Trial<'a> {
     pub(super) is_open: bool,
 }
 
-pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
+pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, LogError> {
     let mut series = Vec::new();
     each_interval(log, &[RESPONSE], |interval| series.push(Bucket::of(&interval)))?;
     series.retain(|bucket| bucket.start_s < trial.end_s);
@@ -110,10 +120,11 @@ impl Part {
 /// The log is in milliseconds, the rows are finer.
 const EPSILON_S: f64 = 0.000_6;
 
-fn each_interval(log: &Path, tags: &'static [&'static str], mut handle: impl FnMut(Interval)) -> Result<(), String> {
-    let file = File::open(log).map_err(|error| format!("{}: {error}", log.display()))?;
+fn each_interval(log: &Path, tags: &'static [&'static str], mut handle: impl FnMut(Interval)) -> Result<(), LogError> {
+    let path = || log.to_owned();
+    let file = File::open(log).map_err(|source| LogError::Open { path: path(), source })?;
     for interval in Reader::new(BufReader::new(file)).only(tags) {
-        handle(interval.map_err(|error| format!("{}: {error}", log.display()))?);
+        handle(interval.map_err(|source| LogError::Read { path: path(), source })?);
     }
     Ok(())
 }
@@ -265,7 +276,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(100);
 
     /// A trial of 100 ms intervals; each has `count` responses after `millis`.
-    fn written(intervals: &[(u64, u64)]) -> (tempfile::TempDir, std::path::PathBuf, Vec<Row>) {
+    fn written(intervals: &[(u64, u64)]) -> (tempfile::TempDir, PathBuf, Vec<Row>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("user.hlog");
         let row = |tag: &str, index: usize, millis: u64, count: u64| {

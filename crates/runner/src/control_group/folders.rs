@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use thiserror::Error;
+
 /// Lists a group's processes; a process that writes 0 to it enters the group.
 pub(super) const DOOR: &str = "cgroup.procs";
 /// Suspends the group's processes.
@@ -14,6 +16,15 @@ const FREEZE: &str = "cgroup.freeze";
 const FREEZE_WITHIN: Duration = Duration::from_secs(5);
 /// Interval between checks whether they are suspended.
 const FREEZE_GLANCE: Duration = Duration::from_millis(1);
+
+/// Processes that were not suspended.
+#[derive(Debug, Error)]
+pub enum FreezeError {
+    #[error("its control group {group} cannot be frozen: {source}")]
+    Refused { group: PathBuf, source: io::Error },
+    #[error("it was not frozen within {} s", FREEZE_WITHIN.as_secs())]
+    TooLate,
+}
 
 /// Opens the process lists of these groups for entering.
 pub(crate) fn open_doors(groups: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
@@ -32,15 +43,15 @@ pub(crate) fn kill(groups: &[PathBuf]) {
 
 /// Suspends all processes in them, and all that they start. Returns whether a group supports it (version 2, since Linux
 /// 5.2).
-pub(crate) fn freeze(groups: &[PathBuf]) -> Result<bool, String> {
+pub(crate) fn freeze(groups: &[PathBuf]) -> Result<bool, FreezeError> {
     let Some(group) = groups.iter().find(|group| group.join(FREEZE).exists()) else { return Ok(false) };
-    let refused = |error: io::Error| format!("its control group {} cannot be frozen: {error}", group.display());
+    let refused = |source| FreezeError::Refused { group: group.clone(), source };
     fs::write(group.join(FREEZE), "1").map_err(refused)?;
     let until = Instant::now() + FREEZE_WITHIN;
     while read_value(group, "cgroup.events", "frozen") != Some(1) {
         if Instant::now() > until {
             thaw(groups);
-            return Err(format!("it was not frozen within {} s", FREEZE_WITHIN.as_secs()));
+            return Err(FreezeError::TooLate);
         }
         std::thread::sleep(FREEZE_GLANCE);
     }

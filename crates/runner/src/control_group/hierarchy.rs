@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use breme_experiment::trial::ResourceLimits;
+use thiserror::Error;
 
 use super::folders::{DOOR, kill, remove};
-use super::limits;
+use super::limits::{self, LimitError};
 
 /// Needed by limits.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
@@ -41,6 +43,28 @@ pub(crate) struct Group {
     /// No group could limit the number of processes, so RLIMIT_NPROC must.
     pub(crate) needs_process_limit: bool,
     pub(crate) run: Arc<RunFolders>,
+}
+
+/// A group that could not be made, or not with its limits.
+#[derive(Debug, Error)]
+pub enum GroupError {
+    #[error("the control group {folder} cannot be made: {source}")]
+    Make { folder: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// No group has the controller of this limit.
+    #[error(
+        "{what} cannot be limited here: {reason}. Run as root, have the group delegated (systemd-run --user --scope -p Delegate=yes …), or omit this limit"
+    )]
+    NoController { what: &'static str, reason: String },
+}
+
+/// A place where no group can be made.
+#[derive(Debug, Error)]
+#[error("{path}: {source}")]
+struct Refusal {
+    path: PathBuf,
+    source: io::Error,
 }
 
 struct Tree {
@@ -85,7 +109,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// A limit that cannot be set, and why.
-    pub fn check_limits(&self) -> Result<(), String> {
+    pub fn check_limits(&self) -> Result<(), GroupError> {
         let limits = ResourceLimits {
             cpu: Some(1.0),
             memory_bytes: Some(1 << 30),
@@ -99,7 +123,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// The limit that could not be set, and why.
-    pub(crate) fn make(&self, name: &str, wanted: &ResourceLimits) -> Result<Group, String> {
+    pub(crate) fn make(&self, name: &str, wanted: &ResourceLimits) -> Result<Group, GroupError> {
         let name = format!("{}-{}", self.made.fetch_add(1, Ordering::Relaxed), plain(name));
         let mut group = Group { run: Arc::clone(&self.folders), ..Group::default() };
         match self.fill(&name, wanted, &mut group) {
@@ -111,7 +135,7 @@ impl Hierarchy {
         }
     }
 
-    fn fill(&self, name: &str, wanted: &ResourceLimits, group: &mut Group) -> Result<(), String> {
+    fn fill(&self, name: &str, wanted: &ResourceLimits, group: &mut Group) -> Result<(), GroupError> {
         if let Some((run, _)) = &self.folders.unified {
             group.folders.push(make_group(run, name)?);
         }
@@ -126,22 +150,19 @@ impl Hierarchy {
             } else if limit.controller == "pids" && !rustix::process::geteuid().is_root() {
                 group.needs_process_limit = true;
             } else {
-                return Err(format!("{} cannot be limited here: {}", limit.what, self.why_not(limit.controller)));
+                return Err(GroupError::NoController { what: limit.what, reason: self.why_not(limit.controller) });
             }
         }
         Ok(())
     }
 
     fn why_not(&self, controller: &str) -> String {
-        let reason = match (&self.folders.unified, self.refusals.as_slice()) {
+        match (&self.folders.unified, self.refusals.as_slice()) {
             (Some((run, _)), []) => {
                 format!("the cgroup controller `{controller}` is not delegated to {}", parent_of(run).display())
             }
             (_, refusals) => refusals.join("; "),
-        };
-        format!(
-            "{reason}. Run as root, have the group delegated (systemd-run --user --scope -p Delegate=yes …), or omit this limit"
-        )
+        }
     }
 }
 
@@ -154,7 +175,7 @@ impl RunFolders {
             let (run, controllers) = match make_run(place) {
                 Ok(run) => (run.clone(), hand_down(place, &run)),
                 Err(refusal) => {
-                    refusals.push(refusal);
+                    refusals.push(refusal.to_string());
                     continue;
                 }
             };
@@ -174,7 +195,7 @@ impl RunFolders {
     fn take_separate(&mut self, tree: &Tree, controllers: &[&'static str], refusals: &mut Vec<String>) {
         match make_run(&tree.own) {
             Ok(run) => self.separate.extend(controllers.iter().map(|&controller| (controller, run.clone()))),
-            Err(refusal) => refusals.push(refusal),
+            Err(refusal) => refusals.push(refusal.to_string()),
         }
     }
 }
@@ -197,19 +218,19 @@ fn plain(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).take(40).collect()
 }
 
-fn make_group(run: &Path, name: &str) -> Result<PathBuf, String> {
+fn make_group(run: &Path, name: &str) -> Result<PathBuf, GroupError> {
     let folder = run.join(name);
     // Controllers that are mounted together share a folder.
     match fs::create_dir_all(&folder) {
         Ok(()) => Ok(folder),
-        Err(error) => Err(format!("the control group {} cannot be made: {error}", folder.display())),
+        Err(source) => Err(GroupError::Make { folder, source }),
     }
 }
 
 /// The run's own folder in `place`, if it can be created and processes can be moved into it (which also requires write
 /// permission on the list of `place`; cgroups(7), delegation containment).
-fn make_run(place: &Path) -> Result<PathBuf, String> {
-    let refused = |what: &Path, error| format!("{}: {error}", what.display());
+fn make_run(place: &Path) -> Result<PathBuf, Refusal> {
+    let refused = |path: &Path, source| Refusal { path: path.to_owned(), source };
     clear_away(place);
     let door = place.join(DOOR);
     fs::OpenOptions::new().write(true).open(&door).map_err(|error| refused(&door, error))?;
@@ -336,16 +357,15 @@ mod tests {
     fn where_nothing_is_permitted_a_limit_says_why() {
         let found = Hierarchy::find_in("31 30 0:27 / /proc/nowhere rw - cgroup2 cgroup2 rw\n", "0::/\n");
         let wanted = ResourceLimits { memory_bytes: Some(1 << 20), ..ResourceLimits::default() };
-        let error = found.make("s", &wanted).unwrap_err();
+        let error = found.make("s", &wanted).unwrap_err().to_string();
         assert!(error.contains("memory cannot be limited here: /proc/nowhere/cgroup.procs"), "{error}");
         assert!(error.contains("Delegate=yes"), "{error}");
         assert!(
             found.make("s", &ResourceLimits::default()).unwrap().folders.is_empty(),
             "without limits it does without"
         );
-        assert!(
-            Hierarchy::find_in("", "").make("s", &wanted).unwrap_err().contains("no cgroup file system is mounted")
-        );
+        let error = Hierarchy::find_in("", "").make("s", &wanted).unwrap_err().to_string();
+        assert!(error.contains("no cgroup file system is mounted"), "{error}");
     }
 
     /// A version 2 tree of plain files whose controllers are delegated, in addition to version 1, which is then not
@@ -394,7 +414,7 @@ mod tests {
         let places: Vec<PathBuf> = group.folders.iter().map(|folder| parent_of(folder).to_owned()).collect();
         assert_eq!(places, ["unified", "pids"].map(|name| folder.path().join(name)), "version 2 first");
         assert_eq!(fs::read_to_string(group.folders[1].join("pids.max")).unwrap(), "9");
-        let error = hierarchy.make("edge", &ALL).unwrap_err();
+        let error = hierarchy.make("edge", &ALL).unwrap_err().to_string();
         assert!(error.contains("`memory` is not delegated to"), "{error}");
     }
 

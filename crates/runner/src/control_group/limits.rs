@@ -1,14 +1,25 @@
 //! The files of resource limits in both versions of control groups.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use breme_experiment::trial::ResourceLimits;
+use thiserror::Error;
 
 /// The kernel grants CPU quota per period of this length.
 const PERIOD_US: f64 = 100_000.0;
 /// The kernel's minimum quota per period.
 const QUOTA_US_MIN: f64 = 1_000.0;
+
+/// A limit that the kernel refused.
+#[derive(Debug, Error)]
+#[error("{what} cannot be limited: writing {text:?} to {file}: {source}")]
+pub struct LimitError {
+    what: &'static str,
+    text: String,
+    file: PathBuf,
+    source: io::Error,
+}
 
 pub(super) struct Limit {
     /// Its name in messages.
@@ -59,17 +70,16 @@ fn processes(count: u64) -> Limit {
 }
 
 impl Limit {
-    pub(super) fn set(&self, group: &Path, version: Version) -> Result<(), String> {
+    pub(super) fn set(&self, group: &Path, version: Version) -> Result<(), LimitError> {
         let files = if version == Version::Unified { &self.unified } else { &self.separate };
         for (name, text) in files {
-            let path = group.join(name);
+            let file = group.join(name);
             // Kernels without swap accounting lack this file.
-            if name.contains("sw") && !path.exists() {
+            if name.contains("sw") && !file.exists() {
                 continue;
             }
-            fs::write(&path, text).map_err(|error| {
-                format!("{} cannot be limited: writing {text:?} to {}: {error}", self.what, path.display())
-            })?;
+            let written = fs::write(&file, text);
+            written.map_err(|source| LimitError { what: self.what, text: text.clone(), file, source })?;
         }
         Ok(())
     }

@@ -10,8 +10,10 @@ mod folders;
 mod hierarchy;
 mod limits;
 
+pub use folders::FreezeError;
 pub(crate) use folders::{
     freeze, kill, open_doors, out_of_memory_kills, parse_usage, remove, remove_runs, thaw, usage,
 };
-pub use hierarchy::Hierarchy;
 pub(crate) use hierarchy::{Group, RunFolders};
+pub use hierarchy::{GroupError, Hierarchy};
+pub use limits::LimitError;

@@ -11,8 +11,18 @@
 
 use std::collections::BTreeMap;
 
+use thiserror::Error;
+
 /// The most series kept per subject; the rest are ignored.
 pub(crate) const SERIES_MAX: usize = 1_000;
+
+/// A line that is no metric.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {number} is not in the text format of Prometheus or OpenMetrics: {beginning:?}")]
+pub struct ExpositionError {
+    number: usize,
+    beginning: String,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Value {
@@ -24,7 +34,7 @@ pub(crate) struct Value {
 /// Values by series: name with labels, as exposed.
 pub(crate) type Exposed = BTreeMap<String, Value>;
 
-pub(crate) fn parse(text: &str) -> Result<Exposed, String> {
+pub(crate) fn parse(text: &str) -> Result<Exposed, ExpositionError> {
     let mut kinds = BTreeMap::new();
     let mut exposed = Exposed::new();
     for (index, line) in text.lines().enumerate() {
@@ -41,9 +51,8 @@ pub(crate) fn parse(text: &str) -> Result<Exposed, String> {
     Ok(exposed)
 }
 
-fn fault(number: usize, line: &str) -> String {
-    let line: String = line.chars().take(80).collect();
-    format!("line {number} is not in the text format of Prometheus or OpenMetrics: {line:?}")
+fn fault(number: usize, line: &str) -> ExpositionError {
+    ExpositionError { number, beginning: line.chars().take(80).collect() }
 }
 
 fn note_kind<'t>(comment: &'t str, kinds: &mut BTreeMap<&'t str, &'t str>) {
@@ -131,7 +140,7 @@ mod tests {
     fn an_invalid_metric_is_reported_with_its_line() {
         for text in ["<html>", "a{b=\"c\" 1", "a", "a x", "1a 2", "{} 1", "a{}1"] {
             let error = parse(&format!("ok 1\n{text}")).unwrap_err();
-            assert!(error.contains("line 2"), "{text}: {error}");
+            assert_eq!(error, fault(2, text));
         }
         assert_eq!(parse("").unwrap().len(), 0);
     }

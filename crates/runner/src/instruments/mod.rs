@@ -43,11 +43,12 @@ use scraper::{Scrape, Scraper};
 use crate::keeping::SupervisedProcess;
 use crate::process_table::everyone;
 
+pub use exposition::ExpositionError;
 pub use external::{ExternalLocator, ExternalProcesses, ExternalUsage};
 pub use machine::machine;
 pub use readings::{Readings, Window};
 pub use rows::HEADER;
-pub use scraper::scrape;
+pub use scraper::{ScrapeError, scrape};
 
 /// The default sampling interval.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// and for the one that counts.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2 * scraper::ANSWER_WITHIN.as_secs() + 1);
 
-type Counted = Result<Scrape, String>;
+type Counted = Result<Scrape, Arc<ScrapeError>>;
 
 /// The instruments of a run. They stop on drop.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use breme_experiment::record::{MachineUse, SubjectRecord};
 
+use super::Counted;
 use super::counters::Counters;
 use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
-use super::scraper::Scrape;
 use super::track::{Sample, Track, between};
 
 /// All samples of a trial.
@@ -84,12 +84,12 @@ impl Sample for MachineSample {
 
 impl Readings {
     /// Takes counters at the start or at the end.
-    pub(super) fn take_counted(&mut self, counted: impl IntoIterator<Item = (String, Result<Scrape, String>)>) {
+    pub(super) fn take_counted(&mut self, counted: impl IntoIterator<Item = (String, Counted)>) {
         for (name, counted) in counted {
             match (counted, self.watched.get_mut(&name)) {
                 (Ok(scrape), Some(watched)) => watched.counters.push(&scrape),
                 (Ok(_), None) => {}
-                (Err(why), _) => drop(self.uncounted.insert(name, why)),
+                (Err(error), _) => drop(self.uncounted.insert(name, error.to_string())),
             }
         }
     }

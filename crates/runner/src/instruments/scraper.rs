@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::exposition::{Exposed, parse};
-use crate::http_client::HttpClient;
+use thiserror::Error;
+
+use super::exposition::{Exposed, ExpositionError, parse};
+use crate::http_client::{HttpClient, RequestError};
 
 /// Time limit of a response, on a busy machine too.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -15,6 +17,21 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Scrape {
     pub(super) at_ns: u64,
     pub(super) exposed: Exposed,
+}
+
+/// Counters that could not be read.
+#[derive(Debug, Error)]
+pub enum ScrapeError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("GET {url} returned status {status}")]
+    Status { url: String, status: u16 },
+    #[error("{url}: {source}")]
+    Format { url: String, source: ExpositionError },
+    #[error("no response within the time limit")]
+    TooLate,
+    #[error("no scrape was made")]
+    NoScrape,
 }
 
 /// Scrapes on demand. After a drop, its thread ends with the response it waits for.
@@ -38,7 +55,7 @@ struct State {
     /// It was taken by the sampling thread.
     is_taken: bool,
     /// Why the last one failed.
-    fault: Option<String>,
+    fault: Option<Arc<ScrapeError>>,
     is_over: bool,
 }
 
@@ -78,7 +95,7 @@ impl Scraper {
     ///
     /// # Errors
     /// Why the scrape failed.
-    pub(super) fn request_and_wait(&self, within: Duration) -> Result<Scrape, String> {
+    pub(super) fn request_and_wait(&self, within: Duration) -> Result<Scrape, Arc<ScrapeError>> {
         let deadline = Instant::now() + within;
         // A scrape in progress began too early. If it fails, the next one would fail too.
         if self.is_under_way() {
@@ -93,13 +110,13 @@ impl Scraper {
         state.answered < state.requested
     }
 
-    fn wait_answered(&self, deadline: Instant) -> Result<Scrape, String> {
+    fn wait_answered(&self, deadline: Instant) -> Result<Scrape, Arc<ScrapeError>> {
         let mut state = self.shared.lock();
         while state.answered < state.requested {
-            let left = deadline.checked_duration_since(Instant::now()).ok_or("no response within the time limit")?;
+            let left = deadline.checked_duration_since(Instant::now()).ok_or(ScrapeError::TooLate)?;
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let fault = || state.fault.clone().unwrap_or_else(|| String::from("no scrape was made"));
+        let fault = || state.fault.clone().unwrap_or_else(|| ScrapeError::NoScrape.into());
         state.scrape.clone().filter(|_| state.fault.is_none()).ok_or_else(fault)
     }
 }
@@ -130,7 +147,7 @@ fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
             Ok(exposed) => {
                 (state.scrape, state.is_taken, state.fault) = (Some(Scrape { at_ns, exposed }), false, None);
             }
-            Err(fault) => state.fault = Some(fault),
+            Err(error) => state.fault = Some(error.into()),
         }
         shared.changed.notify_all();
     }
@@ -140,19 +157,20 @@ fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
 ///
 /// # Errors
 /// If no exposition could be read in time.
-pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, String> {
+pub fn scrape(url: &str, within: Duration) -> Result<BTreeMap<String, f64>, ScrapeError> {
     let exposed = read_within(url, &HttpClient::new(), within)?;
     Ok(exposed.into_iter().map(|(series, value)| (series, value.value)).collect())
 }
 
-fn read(url: &str, http_client: &HttpClient) -> Result<Exposed, String> {
+fn read(url: &str, http_client: &HttpClient) -> Result<Exposed, ScrapeError> {
     read_within(url, http_client, ANSWER_WITHIN)
 }
 
-fn read_within(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, String> {
+fn read_within(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, ScrapeError> {
     let answer = http_client.request("GET", url, &[], within)?;
     if answer.status != 200 {
-        return Err(format!("GET {url} returned status {}", answer.status));
+        return Err(ScrapeError::Status { url: url.to_owned(), status: answer.status });
     }
-    parse(&String::from_utf8_lossy(&answer.content)).map_err(|fault| format!("{url}: {fault}"))
+    parse(&String::from_utf8_lossy(&answer.content))
+        .map_err(|source| ScrapeError::Format { url: url.to_owned(), source })
 }

@@ -27,4 +27,4 @@ pub use exit::ExitInfo;
 pub use keeper::keep;
 pub use program::find_program;
 pub(crate) use program::missing;
-pub use supervised_process::{Keeper, SpawnSpec, StartFault, SupervisedProcess};
+pub use supervised_process::{Keeper, SpawnError, SpawnSpec, StopError, SupervisedProcess};

@@ -1,6 +1,5 @@
 //! A supervised process, as seen by the laboratory.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,13 +12,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use breme_experiment::trial::ResourceLimits;
+use thiserror::Error;
 
 use super::captured_output::CapturedOutput;
 use super::exit::ExitInfo;
 use super::message::{Program, Wish, send};
 use super::watcher::{Shared, Watcher};
 use super::{find_program, missing};
-use crate::control_group::{self, Group, Hierarchy, RunFolders};
+use crate::control_group::{self, Group, GroupError, Hierarchy, RunFolders};
 
 /// Time limit of the keeper to start a program.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -56,16 +56,43 @@ pub struct SpawnSpec {
 }
 
 /// Why a program could not be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartFault(pub String);
-
-impl fmt::Display for StartFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
+#[derive(Debug, Error)]
+pub enum SpawnError {
+    /// With a remedy.
+    #[error("could not be started: {0}")]
+    Missing(String),
+    /// A soft limit may be raised to the hard one; only root may exceed it.
+    #[error(
+        "could not be started: it requires {wanted} open files, but only {hard} are allowed; raise the limit with `ulimit -Hn {wanted}` as root"
+    )]
+    OpenFiles { wanted: u64, hard: u64 },
+    #[error("could not be started: {0}")]
+    Group(#[from] GroupError),
+    #[error("could not be started: {0}")]
+    Io(#[from] io::Error),
+    #[error("could not be started: its supervising process ({0}) ended or did not respond")]
+    Keeper(PathBuf),
+    #[error("could not be started: there is no folder {0}")]
+    NoFolder(PathBuf),
+    #[error("could not be started: {0} exists, but the interpreter in its first line does not")]
+    NoInterpreter(PathBuf),
+    #[error("could not be started: {0} is not an executable; a script needs a first line like #!/bin/sh")]
+    NotExecutable(PathBuf),
+    #[error("could not be started: {program}: none of the processors {cpus:?} can be used ({what})")]
+    Cpus { program: PathBuf, cpus: Vec<usize>, what: String },
+    /// Any other reason of the system.
+    #[error("could not be started: {program}: {what}")]
+    Refused { program: PathBuf, what: String },
 }
 
-impl std::error::Error for StartFault {}
+/// Processes that could not be killed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StopError {
+    #[error("{name} could not be ended within {} s", .within.as_secs())]
+    TooLate { name: String, within: Duration },
+    #[error("processes of {name} could not be killed: {processes:?}")]
+    Stuck { name: String, processes: Vec<u32> },
+}
 
 /// A running process with its descendants, killed on drop.
 #[derive(Debug)]
@@ -102,26 +129,25 @@ impl Keeper {
     ///
     /// # Errors
     /// If the program cannot be started, or a limit cannot be set.
-    pub fn start(&self, order: &SpawnSpec, hierarchy: &Hierarchy) -> Result<SupervisedProcess, StartFault> {
-        let fault = |what: String| StartFault(format!("could not be started: {what}"));
+    pub fn start(&self, order: &SpawnSpec, hierarchy: &Hierarchy) -> Result<SupervisedProcess, SpawnError> {
         let command = order.command.first().map_or("", String::as_str);
         let Some(program) = find_program(command, &order.folder) else {
-            return Err(fault(missing(command, &order.folder)));
+            return Err(SpawnError::Missing(missing(command, &order.folder)));
         };
-        check_open_files(&order.limits).map_err(fault)?;
-        let group = hierarchy.make(&order.name, &order.limits).map_err(fault)?;
+        check_open_files(&order.limits)?;
+        let group = hierarchy.make(&order.name, &order.limits)?;
         let kept = self.start_in(order, &program, &group);
         if kept.is_err() {
             control_group::remove(&group.folders);
         }
-        let mut kept = kept.map_err(|error| fault(error.to_string()))?;
+        let mut kept = kept?;
         match kept.shared.wait(START_WITHIN, |state| state.started.clone().or_else(|| state.is_gone.then_some(Ok(0)))) {
             Some(Ok(pid)) if pid > 0 => {
                 kept.pid = pid;
                 Ok(kept)
             }
-            Some(Err((errno, what))) => Err(fault(explain(errno, &what, &program, order))),
-            _ => Err(fault(format!("its supervising process ({}) ended or did not respond", self.program.display()))),
+            Some(Err((errno, what))) => Err(explain(errno, what, program, order)),
+            _ => Err(SpawnError::Keeper(self.program.clone())),
         }
     }
 
@@ -176,31 +202,25 @@ impl SpawnSpec {
     }
 }
 
-/// A soft limit may be raised to the hard one; only root may exceed it.
-fn check_open_files(limits: &ResourceLimits) -> Result<(), String> {
+fn check_open_files(limits: &ResourceLimits) -> Result<(), SpawnError> {
     let hard = breme_sys::descriptor_limit().hard;
     match limits.open_files {
-        Some(wanted) if wanted > hard && !rustix::process::geteuid().is_root() => Err(format!(
-            "it requires {wanted} open files, but only {hard} are allowed; raise the limit with `ulimit -Hn {wanted}` as root"
-        )),
+        Some(wanted) if wanted > hard && !rustix::process::geteuid().is_root() => {
+            Err(SpawnError::OpenFiles { wanted, hard })
+        }
         _ => Ok(()),
     }
 }
 
-fn explain(errno: Option<i32>, what: &str, program: &Path, order: &SpawnSpec) -> String {
-    let path = program.display();
+fn explain(errno: Option<i32>, what: String, program: PathBuf, order: &SpawnSpec) -> SpawnError {
     match errno.map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::NOENT) if !order.folder.is_dir() => {
-            format!("there is no folder {}", order.folder.display())
-        }
-        Some(rustix::io::Errno::NOENT) => format!("{path} exists, but the interpreter in its first line does not"),
-        Some(rustix::io::Errno::NOEXEC) => {
-            format!("{path} is not an executable; a script needs a first line like #!/bin/sh")
-        }
+        Some(rustix::io::Errno::NOENT) if !order.folder.is_dir() => SpawnError::NoFolder(order.folder.clone()),
+        Some(rustix::io::Errno::NOENT) => SpawnError::NoInterpreter(program),
+        Some(rustix::io::Errno::NOEXEC) => SpawnError::NotExecutable(program),
         Some(rustix::io::Errno::INVAL) if !order.cpus.is_empty() => {
-            format!("{path}: none of the processors {:?} can be used ({what})", order.cpus)
+            SpawnError::Cpus { program, cpus: order.cpus.clone(), what }
         }
-        _ => format!("{path}: {what}"),
+        _ => SpawnError::Refused { program, what },
     }
 }
 
@@ -258,7 +278,7 @@ impl SupervisedProcess {
     ///
     /// # Errors
     /// If a process could not be killed.
-    pub fn stop(&mut self, signal: i32, within: Duration) -> Result<ExitInfo, String> {
+    pub fn stop(&mut self, signal: i32, within: Duration) -> Result<ExitInfo, StopError> {
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         // If the keeper is gone, nothing is left to stop.
         let _ = send(&Wish::Stop { signal, within_ms }, &self.channel);
@@ -269,22 +289,22 @@ impl SupervisedProcess {
     ///
     /// # Errors
     /// If a process could not be killed.
-    pub fn kill(&mut self) -> Result<ExitInfo, String> {
+    pub fn kill(&mut self) -> Result<ExitInfo, StopError> {
         let _ = send(&Wish::Kill, &self.channel);
         self.wait_gone(KILL_WITHIN)
     }
 
-    fn wait_gone(&mut self, within: Duration) -> Result<ExitInfo, String> {
+    fn wait_gone(&mut self, within: Duration) -> Result<ExitInfo, StopError> {
         let gone = self.shared.wait(within, |state| state.is_gone.then(|| (state.ended.clone(), state.stuck.clone())));
         let Some((ending, stuck)) = gone else {
-            return Err(format!("{} could not be ended within {} s", self.name, within.as_secs()));
+            return Err(StopError::TooLate { name: self.name.clone(), within });
         };
         if let Some(watcher) = self.watcher.take() {
             let _ = watcher.join();
         }
         let _ = self.keeper.wait();
         if !stuck.is_empty() {
-            return Err(format!("processes of {} could not be killed: {stuck:?}", self.name));
+            return Err(StopError::Stuck { name: self.name.clone(), processes: stuck });
         }
         Ok(ending.unwrap_or_else(|| self.shared.lock().lost()))
     }

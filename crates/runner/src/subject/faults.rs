@@ -6,13 +6,33 @@
 use std::fs;
 
 use rustix::process::Signal;
+use thiserror::Error;
 
 use super::instance::Subject;
-use crate::control_group;
+use super::launch::StartError;
+use crate::control_group::{self, FreezeError};
+use crate::keeping::StopError;
 use crate::process_table::{Stat, descendants_of, everyone, look_at, signal};
 
 /// Limit of searches for processes that were started while others were suspended.
 const ROUNDS_MAX: usize = 100;
+
+/// A fault that could not be injected.
+#[derive(Debug, Error)]
+pub enum FaultError {
+    #[error("it has no processes here")]
+    RunsElsewhere,
+    #[error("it has ended")]
+    Ended,
+    #[error("none of its processes has {words:?} in its command line; they are {}", .lines.join(", "))]
+    NoSuchProcess { words: String, lines: Vec<String> },
+    #[error(transparent)]
+    Kill(#[from] StopError),
+    #[error(transparent)]
+    Freeze(#[from] FreezeError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
 
 /// A suspended part of a subject.
 #[derive(Debug)]
@@ -30,7 +50,7 @@ impl Subject {
     ///
     /// # Errors
     /// If there is none, or one could not be killed.
-    pub fn kill(&mut self, words: Option<&str>) -> Result<usize, String> {
+    pub fn kill(&mut self, words: Option<&str>) -> Result<usize, FaultError> {
         let processes = self.processes(words)?;
         match (&mut self.kept, words) {
             (Some(kept), None) => {
@@ -46,7 +66,7 @@ impl Subject {
     ///
     /// # Errors
     /// If there is none, or the kernel does not suspend them.
-    pub fn freeze(&mut self, words: Option<&str>) -> Result<usize, String> {
+    pub fn freeze(&mut self, words: Option<&str>) -> Result<usize, FaultError> {
         let mut processes = self.processes(words)?;
         let groups = self.kept.as_ref().map_or(&[][..], |kept| kept.control_groups());
         let is_group = words.is_none() && control_group::freeze(groups)?;
@@ -81,12 +101,14 @@ impl Subject {
     }
 
     /// Its living processes whose command lines contain the words.
-    fn processes(&self, words: Option<&str>) -> Result<Vec<Stat>, String> {
-        let kept = self.kept.as_ref().ok_or("it has no processes here")?;
+    fn processes(&self, words: Option<&str>) -> Result<Vec<Stat>, FaultError> {
+        let kept = self.kept.as_ref().ok_or(FaultError::RunsElsewhere)?;
         let everyone = everyone();
         let all = descendants_of(kept.keeper_pid(), &everyone).into_iter().filter(|stat| !stat.is_zombie());
         let all: Vec<&Stat> = all.collect();
-        let Some(words) = words else { return some(all.into_iter().cloned().collect(), "it has ended") };
+        let Some(words) = words else {
+            return if all.is_empty() { Err(FaultError::Ended) } else { Ok(all.into_iter().cloned().collect()) };
+        };
         let is_meant = |stat: &&&Stat| contains_words(&command_line(stat.pid), words);
         let mut chosen: Vec<Stat> = Vec::new();
         for top in all.iter().filter(is_meant) {
@@ -96,13 +118,12 @@ impl Subject {
                 }
             }
         }
-        let lines: Vec<String> = all.iter().map(|stat| format!("`{}`", command_line(stat.pid).join(" "))).collect();
-        some(chosen, &format!("none of its processes has {words:?} in its command line; they are {}", lines.join(", ")))
+        if chosen.is_empty() {
+            let lines = all.iter().map(|stat| format!("`{}`", command_line(stat.pid).join(" "))).collect();
+            return Err(FaultError::NoSuchProcess { words: words.to_owned(), lines });
+        }
+        Ok(chosen)
     }
-}
-
-fn some(processes: Vec<Stat>, otherwise: &str) -> Result<Vec<Stat>, String> {
-    if processes.is_empty() { Err(otherwise.to_owned()) } else { Ok(processes) }
 }
 
 /// Its arguments. A program may have replaced the first by a title of several words (`nginx: worker process`).

@@ -6,11 +6,11 @@ use std::time::Duration;
 use breme_experiment::trial::{ProcessSpec, SubjectKind, SubjectSpec};
 
 use super::faults::Frozen;
-use super::launch::Launcher;
+use super::launch::{Launcher, StartError};
 use super::ports::Ports;
 use super::template::Names;
 use super::token::Token;
-use crate::keeping::{ExitInfo, SupervisedProcess};
+use crate::keeping::{ExitInfo, StopError, SupervisedProcess};
 
 /// Default time limit of a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -105,7 +105,7 @@ impl Subject {
     ///
     /// # Errors
     /// If a process could not be killed.
-    pub fn stop(&mut self) -> Result<Option<ExitInfo>, String> {
+    pub fn stop(&mut self) -> Result<Option<ExitInfo>, StopError> {
         self.thaw(None);
         let within = self.process().and_then(|process| process.stop_within).unwrap_or(STOP_WITHIN);
         match &mut self.kept {
@@ -118,9 +118,8 @@ impl Subject {
     ///
     /// # Errors
     /// If it is not ready in time.
-    pub fn start(&mut self, launcher: &Launcher, others: &Names) -> Result<(), String> {
-        let started = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports);
-        *self = started.map_err(|fault| fault.0)?;
+    pub fn start(&mut self, launcher: &Launcher, others: &Names) -> Result<(), StartError> {
+        *self = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports)?;
         Ok(())
     }
 

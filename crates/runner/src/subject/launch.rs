@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{AdminToken, ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
+use thiserror::Error;
 
 use super::instance::{Subject, process_of};
-use super::ports::{self, Ports};
+use super::ports::{self, NoPort, Ports};
 use super::ready::{NotReady, Watch, connect};
-use super::signals::{STOP_SIGNAL, signal_by_name};
-use super::template::Names;
-use super::token::{Drawn, Token};
+use super::signals::{STOP_SIGNAL, UnknownSignal, signal_by_name};
+use super::template::{FillError, Names};
+use super::token::{Drawn, Token, TokenError};
 use crate::control_group::Hierarchy;
-use crate::folder;
-use crate::http_client::{HttpClient, Target};
-use crate::keeping::{Keeper, SpawnSpec, StartFault, SupervisedProcess};
+use crate::folder::{self, FolderError};
+use crate::http_client::{HttpClient, Target, UrlError};
+use crate::keeping::{ExitInfo, Keeper, SpawnError, SpawnSpec, SupervisedProcess};
 
 /// Time limit of a command that prepares or resets a subject.
 const COMMAND_WITHIN: Duration = Duration::from_secs(120);
@@ -49,16 +50,65 @@ pub struct Launcher {
     pub(crate) http_client: HttpClient,
 }
 
-enum Failed {
-    /// To be repeated with other ports.
-    PortTaken(String),
-    For(String),
+/// Why a subject could not be started.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Port(#[from] NoPort),
+    #[error(transparent)]
+    Signal(#[from] UnknownSignal),
+    #[error(transparent)]
+    Text(#[from] FillError),
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A command that prepares it.
+    #[error(transparent)]
+    Prepare(#[from] CommandError),
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error(
+        "{address} is taken: another program already accepts connections there; stop it, or use a free port with ${{port}}"
+    )]
+    Taken { address: String },
+    #[error("it {ending} before it was ready{}", said(&.ending.printed))]
+    Ended { ending: ExitInfo },
+    #[error("it was not ready within {} s: {seen}{}", .within.as_secs_f64(), said(.printed))]
+    NotReady { within: Duration, seen: String, printed: String },
+    #[error("it printed {0:?}, which contains no address")]
+    NoAddress(String),
+    #[error("interrupted")]
+    Interrupted,
 }
 
-impl From<String> for Failed {
-    fn from(why: String) -> Self {
-        Self::For(why)
+impl StartError {
+    /// Whether another process has one of its ports, so that others may succeed.
+    fn is_of_port(&self) -> bool {
+        match self {
+            Self::Taken { .. } => true,
+            Self::Ended { ending } => {
+                let printed = ending.printed.to_ascii_lowercase();
+                PORT_TAKEN.iter().any(|text| printed.contains(text))
+            }
+            _ => false,
+        }
     }
+}
+
+/// A command that prepares or resets a subject has failed.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    #[error("{name} {source}")]
+    Spawn { name: String, source: Box<SpawnError> },
+    #[error("{name} {ending}{}", said(&.ending.printed))]
+    Failed { name: String, ending: ExitInfo },
+    #[error("{name} did not end within {} s{}", COMMAND_WITHIN.as_secs(), said(.printed))]
+    TooLate { name: String, printed: String },
+    #[error("{name} was interrupted")]
+    Interrupted { name: String },
 }
 
 impl Launcher {
@@ -78,7 +128,7 @@ impl Launcher {
         folder: &Path,
         cpus: &[usize],
         others: &Names,
-    ) -> Result<Subject, StartFault> {
+    ) -> Result<Subject, StartError> {
         self.start_again(spec, folder, cpus, others, &Ports::new())
     }
 
@@ -93,20 +143,20 @@ impl Launcher {
         cpus: &[usize],
         others: &Names,
         ports: &Ports,
-    ) -> Result<Subject, StartFault> {
-        let folder = folder::make(folder).map_err(StartFault)?;
+    ) -> Result<Subject, StartError> {
+        let folder = folder::make(folder)?;
         let mut attempt = 1;
         loop {
             let launch = Launch { launcher: self, spec, folder: &folder, cpus, others, given: ports };
             match launch.attempt() {
                 Ok(subject) => return Ok(subject),
-                Err(Failed::PortTaken(_)) if attempt < ATTEMPTS_MAX && !self.is_cancelled() => {
+                Err(error) if error.is_of_port() && attempt < ATTEMPTS_MAX && !self.is_cancelled() => {
                     if !ports.is_empty() {
                         std::thread::sleep(PORT_PAUSE * attempt);
                     }
                     attempt += 1;
                 }
-                Err(Failed::PortTaken(why) | Failed::For(why)) => return Err(StartFault(why)),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -115,7 +165,7 @@ impl Launcher {
     ///
     /// # Errors
     /// If it cannot be started, fails, or takes longer than two minutes.
-    pub fn run(&self, command: &[String], folder: &Path, output: &Path, cpus: &[usize]) -> Result<(), String> {
+    pub fn run(&self, command: &[String], folder: &Path, output: &Path, cpus: &[usize]) -> Result<(), CommandError> {
         let order = SpawnSpec {
             name: format!("`{}`", command.join(" ")),
             command: command.to_vec(),
@@ -127,27 +177,25 @@ impl Launcher {
         self.run_order(&order)
     }
 
-    fn run_order(&self, order: &SpawnSpec) -> Result<(), String> {
-        let kept = self.keeper.start(order, &self.hierarchy);
-        let mut kept = kept.map_err(|fault| format!("{} {}", order.name, fault.0))?;
+    fn run_order(&self, order: &SpawnSpec) -> Result<(), CommandError> {
+        let name = order.name.clone();
+        let mut kept = match self.keeper.start(order, &self.hierarchy) {
+            Ok(kept) => kept,
+            Err(error) => return Err(CommandError::Spawn { name, source: error.into() }),
+        };
         let deadline = Instant::now() + COMMAND_WITHIN;
         let ending = loop {
             match kept.wait_ended(Duration::from_millis(100)) {
                 Some(ending) => break ending,
-                None if self.is_cancelled() => return Err(format!("{} was interrupted", order.name)),
+                None if self.is_cancelled() => return Err(CommandError::Interrupted { name }),
                 None if Instant::now() > deadline => {
                     let _ = kept.kill();
-                    return Err(format!(
-                        "{} did not end within {} s{}",
-                        order.name,
-                        COMMAND_WITHIN.as_secs(),
-                        said(&kept.printed())
-                    ));
+                    return Err(CommandError::TooLate { name, printed: kept.printed() });
                 }
                 None => {}
             }
         };
-        if ending.is_success() { Ok(()) } else { Err(format!("{} {ending}{}", order.name, said(&ending.printed))) }
+        if ending.is_success() { Ok(()) } else { Err(CommandError::Failed { name, ending }) }
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -166,7 +214,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn attempt(&self) -> Result<Subject, Failed> {
+    fn attempt(&self) -> Result<Subject, StartError> {
         let mut names = self.others.clone();
         let mut own = Names::default();
         own.set("folder", self.folder.to_string_lossy());
@@ -221,7 +269,7 @@ impl Launch<'_> {
     }
 
     /// Its former ports, and free ones for the rest. Our own servers choose theirs and print them.
-    fn pick_ports(&self, process: Option<&ProcessSpec>) -> Result<Ports, Failed> {
+    fn pick_ports(&self, process: Option<&ProcessSpec>) -> Result<Ports, NoPort> {
         let is_own = matches!(self.spec.kind, SubjectKind::Own { .. });
         let wanted = process.map_or(&[][..], |process| &process.ports);
         let is_printed = |name: &str| is_own && matches!(name, PORT | ADMIN_PORT);
@@ -232,7 +280,7 @@ impl Launch<'_> {
     }
 
     /// Fills in its addresses, and publishes them.
-    fn take_urls(&self, subject: &mut Subject, own: &mut Names, names: &Names) -> Result<(), Failed> {
+    fn take_urls(&self, subject: &mut Subject, own: &mut Names, names: &Names) -> Result<(), StartError> {
         subject.url = names.fill(&self.spec.url, "url")?;
         own.set("address", Target::parse(&subject.url)?.address());
         own.set("url", subject.url.clone());
@@ -248,13 +296,10 @@ impl Launch<'_> {
     }
 
     /// A subject that cannot have its port would be confused with the process that has it.
-    fn check_nobody_is_there(&self, url: &str) -> Result<(), Failed> {
+    fn check_nobody_is_there(&self, url: &str) -> Result<(), StartError> {
         let target = Target::parse(url)?;
         match connect(&target, TAKEN_WITHIN) {
-            Ok(()) => Err(Failed::PortTaken(format!(
-                "{} is taken: another program already accepts connections there; stop it, or use a free port with ${{port}}",
-                target.address()
-            ))),
+            Ok(()) => Err(StartError::Taken { address: target.address() }),
             Err(_) => Ok(()),
         }
     }
@@ -268,16 +313,21 @@ impl Launch<'_> {
     }
 
     /// The server runs in its folder, so relative paths start there.
-    fn read_token(&self, path: &str) -> Result<Token, String> {
+    fn read_token(&self, path: &str) -> Result<Token, TokenError> {
         Token::of_file(&self.folder.join(path))
     }
 
-    fn start(&self, command: Vec<String>, process: &ProcessSpec, names: &Names) -> Result<SupervisedProcess, Failed> {
+    fn start(
+        &self,
+        command: Vec<String>,
+        process: &ProcessSpec,
+        names: &Names,
+    ) -> Result<SupervisedProcess, StartError> {
         for (name, content) in &process.files {
             let name = names.fill(name, "name of a file")?;
             folder::write(self.folder, &name, &names.fill(content, &format!("file {name}"))?)?;
         }
-        let environment: Result<Vec<_>, String> = process
+        let environment: Result<Vec<_>, FillError> = process
             .environment
             .iter()
             .map(|(name, value)| Ok((name.clone(), names.fill(value, &format!("environment variable {name}"))?)))
@@ -299,7 +349,7 @@ impl Launch<'_> {
         order.output = self.folder.join("output.log");
         order.limits = process.limits;
         order.wanted_lines = self.wanted_lines();
-        Ok(self.launcher.keeper.start(&order, &self.launcher.hierarchy).map_err(|fault| fault.0)?)
+        Ok(self.launcher.keeper.start(&order, &self.launcher.hierarchy)?)
     }
 
     /// The line that shows readiness first, then those of our own servers.
@@ -312,7 +362,7 @@ impl Launch<'_> {
     }
 
     /// Our own servers print where they listen.
-    fn read_ports(&self, subject: &mut Subject) -> Result<(), Failed> {
+    fn read_ports(&self, subject: &mut Subject) -> Result<(), StartError> {
         let deadline = Instant::now() + self.spec.ready.within;
         for (position, name, text) in [(2, ADMIN_PORT, ADMIN), (1, PORT, LISTENING)] {
             let line = self
@@ -324,7 +374,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn wait_ready(&self, subject: &Subject) -> Result<(), Failed> {
+    fn wait_ready(&self, subject: &Subject) -> Result<(), StartError> {
         let outcome = self.watch(subject, &subject.url).wait(&self.spec.ready);
         outcome.map_err(|fault| self.explain(fault, subject))
     }
@@ -338,22 +388,13 @@ impl Launch<'_> {
         }
     }
 
-    fn explain(&self, fault: NotReady, subject: &Subject) -> Failed {
+    fn explain(&self, fault: NotReady, subject: &Subject) -> StartError {
         match fault {
-            NotReady::Ended(ending) => {
-                let why = format!("it {ending} before it was ready{}", said(&ending.printed));
-                let printed = ending.printed.to_ascii_lowercase();
-                if PORT_TAKEN.iter().any(|text| printed.contains(text)) {
-                    Failed::PortTaken(why)
-                } else {
-                    Failed::For(why)
-                }
-            }
+            NotReady::Ended(ending) => StartError::Ended { ending },
             NotReady::TooLate(seen) => {
-                let within = self.spec.ready.within.as_secs_f64();
-                Failed::For(format!("it was not ready within {within} s: {seen}{}", said(&subject.printed())))
+                StartError::NotReady { within: self.spec.ready.within, seen, printed: subject.printed() }
             }
-            NotReady::Cancelled => Failed::For(String::from("interrupted")),
+            NotReady::Cancelled => StartError::Interrupted,
         }
     }
 }
@@ -376,10 +417,10 @@ impl Names {
 }
 
 /// The port in `listening on http://127.0.0.1:8080`.
-fn printed_port(line: &str, text: &str) -> Result<u16, String> {
+fn printed_port(line: &str, text: &str) -> Result<u16, StartError> {
     let url = line.split(text).nth(1).and_then(|rest| rest.split_ascii_whitespace().next()).unwrap_or_default();
     let address = url.split("://").nth(1).unwrap_or(url).trim_end_matches('/');
-    let address: SocketAddr = address.parse().map_err(|_| format!("it printed {line:?}, which contains no address"))?;
+    let address: SocketAddr = address.parse().map_err(|_| StartError::NoAddress(line.to_owned()))?;
     Ok(address.port())
 }
 
@@ -398,10 +439,11 @@ mod tests {
 
     #[test]
     fn our_servers_print_their_port() {
-        assert_eq!(printed_port("listening on http://127.0.0.1:8081", LISTENING), Ok(8081));
-        assert_eq!(printed_port("x listening on https://[::1]:81/ (self-signed)", LISTENING), Ok(81));
-        assert_eq!(printed_port("admin on http://127.0.0.1:9", ADMIN), Ok(9));
-        assert!(printed_port("listening on nothing", LISTENING).unwrap_err().contains("contains no address"));
+        assert_eq!(printed_port("listening on http://127.0.0.1:8081", LISTENING).unwrap(), 8081);
+        assert_eq!(printed_port("x listening on https://[::1]:81/ (self-signed)", LISTENING).unwrap(), 81);
+        assert_eq!(printed_port("admin on http://127.0.0.1:9", ADMIN).unwrap(), 9);
+        let error = printed_port("listening on nothing", LISTENING).unwrap_err();
+        assert_eq!(error.to_string(), "it printed \"listening on nothing\", which contains no address");
     }
 
     #[test]

@@ -21,9 +21,13 @@ mod signals;
 mod template;
 mod token;
 
+pub use faults::FaultError;
 pub use instance::Subject;
-pub use launch::Launcher;
-pub use ports::Ports;
+pub use launch::{CommandError, Launcher, StartError};
 pub(crate) use ports::pick as pick_ports;
+pub use ports::{NoPort, Ports};
 pub(crate) use ready::connect;
-pub use template::Names;
+pub use reset::{ResetActionError, ResetError, RestartError};
+pub use signals::UnknownSignal;
+pub use template::{FillError, Names};
+pub use token::{TokenError, TokenFileProblem};

@@ -6,6 +6,13 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
+use thiserror::Error;
+
+/// Every port is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no free port was found on 127.0.0.1")]
+pub struct NoPort;
+
 /// By name.
 pub type Ports = BTreeMap<String, u16>;
 
@@ -14,12 +21,12 @@ const PORT_MIN: u16 = 10_000;
 const OUTGOING_MIN: u16 = 32_768;
 
 /// A free port for each name.
-pub(crate) fn pick(names: &[String]) -> Result<Ports, String> {
+pub(crate) fn pick(names: &[String]) -> Result<Ports, NoPort> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut ports = Ports::new();
     for name in names {
-        let port = pick_one(&given).ok_or("no free port was found on 127.0.0.1")?;
+        let port = pick_one(&given).ok_or(NoPort)?;
         given.insert(port);
         ports.insert(name.clone(), port);
     }

@@ -93,12 +93,14 @@ impl Watch<'_> {
         match check {
             ReadyCheck::Answer { path, status } => {
                 let url = with_path(self.url, path);
-                match self.http_client.request("GET", &url, &[], within)? {
+                match self.http_client.request("GET", &url, &[], within).map_err(|error| error.to_string())? {
                     answer if answer.status == *status => Ok(()),
                     answer => Err(format!("GET {url} returned status {}, not {status}", answer.status)),
                 }
             }
-            ReadyCheck::Port | ReadyCheck::Line(_) => connect(&Target::parse(self.url)?, within),
+            ReadyCheck::Port | ReadyCheck::Line(_) => {
+                connect(&Target::parse(self.url).map_err(|error| error.to_string())?, within)
+            }
         }
     }
 }

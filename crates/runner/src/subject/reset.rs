@@ -4,44 +4,80 @@ use std::time::Duration;
 
 use breme_experiment::trial::ResetAction;
 use serde_json::Value;
+use thiserror::Error;
 
 use super::instance::Subject;
-use super::launch::{ADMIN_PORT, Launcher};
-use super::template::Names;
-use crate::http_client::with_path;
+use super::launch::{ADMIN_PORT, CommandError, Launcher, StartError};
+use super::template::{FillError, Names};
+use crate::http_client::{RequestError, with_path};
+use crate::keeping::StopError;
 
 /// Time limit of a response to a reset.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Characters of a server's error that a message quotes.
 const SAID_CHARACTERS_MAX: usize = 200;
 
+/// A reset that failed.
+#[derive(Debug, Error)]
+pub enum ResetError {
+    #[error(transparent)]
+    Restart(#[from] RestartError),
+    #[error("subject {subject}: reset: {source}")]
+    Action { subject: String, source: ResetActionError },
+}
+
+#[derive(Debug, Error)]
+pub enum RestartError {
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+#[derive(Debug, Error)]
+pub enum ResetActionError {
+    #[error(transparent)]
+    Text(#[from] FillError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("{method} {url} returned status {status}; expected a status from 200 to 399")]
+    Status { method: String, url: String, status: u16 },
+    #[error("it has no admin address")]
+    NoAdmin,
+    #[error(
+        "its admin address is read-only, since it was started without a token; write admin_token_file = \"FILE\" in the subject"
+    )]
+    NoToken,
+    #[error("POST {url} returned status {status} ({said}); {}", remedy(*.status))]
+    Refused { url: String, status: u16, said: String },
+}
+
 impl Subject {
     /// Carries out a reset. Texts may use the names of `others` in addition to its own.
     ///
     /// # Errors
     /// If its response is no success, a command fails, or the subject cannot be restarted.
-    pub fn reset(&mut self, action: &ResetAction, launcher: &Launcher, others: &Names) -> Result<(), String> {
-        let named = |why| format!("subject {}: reset: {why}", self.spec.name);
-        match action {
-            ResetAction::Restart => self.restart(launcher, others),
+    pub fn reset(&mut self, action: &ResetAction, launcher: &Launcher, others: &Names) -> Result<(), ResetError> {
+        let done = match action {
+            ResetAction::Restart => return Ok(self.restart(launcher, others)?),
             ResetAction::Request { method, url, headers } => {
-                self.request(launcher, method, url, headers, &self.all_names(others)).map_err(named)
+                self.request(launcher, method, url, headers, &self.all_names(others))
             }
-            ResetAction::Admin { path, content } => self.change(launcher, path, content).map_err(named),
-            ResetAction::Command(command) => {
-                let command = self.all_names(others).fill_all(command, "command").map_err(named)?;
-                launcher.run(&command, &self.folder, &self.folder.join("reset.log"), &self.cpus).map_err(named)
-            }
-        }
+            ResetAction::Admin { path, content } => self.change(launcher, path, content),
+            ResetAction::Command(command) => self.run(launcher, command, &self.all_names(others)),
+        };
+        done.map_err(|source| ResetError::Action { subject: self.spec.name.clone(), source })
     }
 
     /// Restarts it on the same ports.
     ///
     /// # Errors
     /// If it does not stop or does not become ready.
-    pub fn restart(&mut self, launcher: &Launcher, others: &Names) -> Result<(), String> {
+    pub fn restart(&mut self, launcher: &Launcher, others: &Names) -> Result<(), RestartError> {
         self.stop()?;
-        self.start(launcher, others)
+        Ok(self.start(launcher, others)?)
     }
 
     fn all_names(&self, others: &Names) -> Names {
@@ -57,30 +93,32 @@ impl Subject {
         url: &str,
         headers: &[(String, String)],
         names: &Names,
-    ) -> Result<(), String> {
+    ) -> Result<(), ResetActionError> {
         let url = with_path(&self.url, &names.fill(url, "url")?);
         let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("header {name}"))?));
-        let headers: Vec<_> = headers.iter().map(fill).collect::<Result<_, String>>()?;
+        let headers: Vec<_> = headers.iter().map(fill).collect::<Result<_, FillError>>()?;
         let answer = launcher.http_client.request(method, &url, &headers, ANSWER_WITHIN)?;
         if (200..400).contains(&answer.status) {
             return Ok(());
         }
-        Err(format!("{method} {url} returned status {}; expected a status from 200 to 399", answer.status))
+        Err(ResetActionError::Status { method: method.to_owned(), url, status: answer.status })
+    }
+
+    fn run(&self, launcher: &Launcher, command: &[String], names: &Names) -> Result<(), ResetActionError> {
+        let command = names.fill_all(command, "command")?;
+        Ok(launcher.run(&command, &self.folder, &self.folder.join("reset.log"), &self.cpus)?)
     }
 
     /// Sends a change to its admin address.
-    fn change(&self, launcher: &Launcher, path: &str, content: &str) -> Result<(), String> {
-        let port = self.ports.get(ADMIN_PORT).ok_or("it has no admin address")?;
-        let Some(token) = &self.token else {
-            return Err("its admin address is read-only, since it was started without a token; write admin_token_file = \"FILE\" in the subject".to_owned());
-        };
+    fn change(&self, launcher: &Launcher, path: &str, content: &str) -> Result<(), ResetActionError> {
+        let port = self.ports.get(ADMIN_PORT).ok_or(ResetActionError::NoAdmin)?;
+        let token = self.token.as_ref().ok_or(ResetActionError::NoToken)?;
         let url = format!("http://127.0.0.1:{port}{path}");
         let answer = launcher.http_client.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
         if (200..300).contains(&answer.status) {
             return Ok(());
         }
-        let (status, said) = (answer.status, said(&answer.content));
-        Err(format!("POST {url} returned status {status} ({said}); {}", remedy(status)))
+        Err(ResetActionError::Refused { url, status: answer.status, said: said(&answer.content) })
     }
 }
 

@@ -1,3 +1,5 @@
+use thiserror::Error;
+
 /// The signal that stops a program, unless the experiment names another.
 pub(super) const STOP_SIGNAL: &str = "TERM";
 
@@ -18,15 +20,17 @@ const SIGNALS: [(&str, i32); 9] = {
     ]
 };
 
+/// A signal that an experiment may not name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown stop signal {0:?}; known are {known}", known = SIGNALS.map(|(name, _)| name).join(", "))]
+pub struct UnknownSignal(String);
+
 /// `TERM`, `SIGTERM`, `term`.
-pub(super) fn signal_by_name(name: &str) -> Result<i32, String> {
+pub(super) fn signal_by_name(name: &str) -> Result<i32, UnknownSignal> {
     let short = name.to_ascii_uppercase();
     let short = short.strip_prefix("SIG").unwrap_or(&short);
     let known = SIGNALS.iter().find(|(known, _)| *known == short);
-    known.map(|(_, signal)| *signal).ok_or_else(|| {
-        let names: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-        format!("unknown stop signal {name:?}; known are {}", names.join(", "))
-    })
+    known.map(|(_, signal)| *signal).ok_or_else(|| UnknownSignal(name.to_owned()))
 }
 
 #[cfg(test)]
@@ -39,6 +43,6 @@ mod tests {
             assert_eq!(signal_by_name(name), Ok(15));
         }
         assert_eq!(signal_by_name("QUIT"), Ok(3));
-        assert!(signal_by_name("TRM").unwrap_err().contains("known are TERM, INT"));
+        assert!(signal_by_name("TRM").unwrap_err().to_string().contains("known are TERM, INT"));
     }
 }

@@ -7,10 +7,23 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::placeholder;
+use thiserror::Error;
 
 /// Placeholder names with their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(BTreeMap<String, String>);
+
+/// A placeholder without a value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{what}, {place}: ${{{name}}} is not known here; {remedy} ($${{{name}}} is the literal text)")]
+pub struct FillError {
+    /// The text.
+    what: String,
+    /// The line and the column in it.
+    place: String,
+    name: String,
+    remedy: String,
+}
 
 /// Similarity from which another name is suggested.
 const LIKENESS_MIN: f64 = 0.7;
@@ -36,12 +49,13 @@ impl Names {
     ///
     /// # Errors
     /// The unknown name, its place in the text (which is called `what`), and a suggestion.
-    pub fn fill(&self, text: &str, what: &str) -> Result<String, String> {
-        placeholder::fill(text, |name| self.0.get(name).cloned()).map_err(|name| {
+    pub fn fill(&self, text: &str, what: &str) -> Result<String, FillError> {
+        placeholder::fill(text, |name| self.0.get(name).cloned()).map_err(|error| {
+            let name = error.0;
             let mut all = placeholder::find(text);
             let position =
                 all.find(|found| !found.is_escaped && found.name == name).map_or(0, |found| found.range.start);
-            format!("{what}, {}: {}", place_of(text, position), self.unknown(&name))
+            FillError { what: what.to_owned(), place: place_of(text, position), remedy: self.remedy(&name), name }
         })
     }
 
@@ -49,20 +63,19 @@ impl Names {
     ///
     /// # Errors
     /// As [`Names::fill`].
-    pub fn fill_all(&self, texts: &[String], what: &str) -> Result<Vec<String>, String> {
+    pub fn fill_all(&self, texts: &[String], what: &str) -> Result<Vec<String>, FillError> {
         texts.iter().map(|text| self.fill(text, what)).collect()
     }
 
-    fn unknown(&self, name: &str) -> String {
+    fn remedy(&self, name: &str) -> String {
         let likeness = |known: &&String| strsim::jaro_winkler(name, known);
         let nearest = self.0.keys().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        let remedy = match nearest {
+        match nearest {
             Some(known) if likeness(&known) >= LIKENESS_MIN => format!("did you mean ${{{known}}}?"),
             _ => {
                 format!("known are {}", self.0.keys().map(|name| format!("${{{name}}}")).collect::<Vec<_>>().join(", "))
             }
-        };
-        format!("${{{name}}} is not known here; {remedy} ($${{{name}}} is the literal text)")
+        }
     }
 }
 
@@ -91,7 +104,7 @@ mod tests {
 
     #[test]
     fn known_names_are_filled_in_and_all_else_is_left() {
-        let check = |text, expected| assert_eq!(names().fill(text, "x").as_deref(), Ok(expected), "{text}");
+        let check = |text, expected| assert_eq!(names().fill(text, "x"), Ok(String::from(expected)), "{text}");
         check("listen ${port};", "listen 8081;");
         check("${wiki.url}/${port}", "http://127.0.0.1:9/8081");
         check("$host $uri {port} $ {", "$host $uri {port} $ {");
@@ -104,7 +117,7 @@ mod tests {
     #[test]
     fn an_unknown_placeholder_is_reported_with_its_place() {
         let check = |text, parts: &[&str]| {
-            let error = names().fill(text, "file nginx.conf").unwrap_err();
+            let error = names().fill(text, "file nginx.conf").unwrap_err().to_string();
             parts.iter().for_each(|part| assert!(error.contains(part), "{error}"));
         };
         check("a\nbü ${prot}", &["file nginx.conf, line 2, column 4", "${prot} is not known", "did you mean ${port}?"]);

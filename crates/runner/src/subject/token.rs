@@ -6,10 +6,12 @@
 
 use std::fmt::{self, Write};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::folder;
+use thiserror::Error;
+
+use crate::folder::{self, FolderError};
 
 /// The file of a generated token, in the server's working folder.
 const FILE: &str = "breme-admin-token";
@@ -19,6 +21,29 @@ const FLAG: &str = "--admin-token-file";
 const DRAWN_BYTES: usize = 32;
 /// The longest token file, as for the servers themselves.
 const FILE_BYTES_MAX: u64 = 4096;
+
+/// A token that cannot be read or generated.
+#[derive(Debug, Error)]
+pub enum TokenError {
+    #[error(
+        "the token in admin_token_file = {path:?} cannot be used: {problem}; it must be one string of visible characters, such as the output of `openssl rand -hex 32`"
+    )]
+    File { path: PathBuf, problem: TokenFileProblem },
+    #[error("the operating system provides no random numbers for its token: {0}")]
+    Random(#[from] getrandom::Error),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+}
+
+#[derive(Debug, Error)]
+pub enum TokenFileProblem {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is empty")]
+    Empty,
+    #[error("it has spaces or invisible characters")]
+    Characters,
+}
 
 /// A token. It is sent to the server and never printed, not in messages either.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,25 +57,21 @@ impl fmt::Debug for Token {
 
 impl Token {
     /// Reads it from a file that the experiment names.
-    pub(super) fn of_file(path: &Path) -> Result<Self, String> {
-        let fault = |problem: String| {
-            let remedy = "it must be one string of visible characters, such as the output of `openssl rand -hex 32`";
-            format!("the token in admin_token_file = {:?} cannot be used: {problem}; {remedy}", path.display())
-        };
+    pub(super) fn of_file(path: &Path) -> Result<Self, TokenError> {
+        let fault = |problem| TokenError::File { path: path.to_owned(), problem };
         let mut text = String::new();
         let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
-        read.map_err(|error| fault(error.to_string()))?;
+        read.map_err(|error| fault(error.into()))?;
         match text.trim_ascii() {
-            "" => Err(fault("it is empty".to_owned())),
+            "" => Err(fault(TokenFileProblem::Empty)),
             word if word.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Self(word.to_owned())),
-            _ => Err(fault("it has spaces or invisible characters".to_owned())),
+            _ => Err(fault(TokenFileProblem::Characters)),
         }
     }
 
-    fn draw() -> Result<Self, String> {
+    fn draw() -> Result<Self, getrandom::Error> {
         let mut bytes = [0_u8; DRAWN_BYTES];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| format!("the operating system provides no random numbers for its token: {error}"))?;
+        getrandom::fill(&mut bytes)?;
         let mut text = String::with_capacity(2 * DRAWN_BYTES);
         for byte in bytes {
             let _ = write!(text, "{byte:02x}"); // into a string, which does not fail
@@ -73,7 +94,7 @@ pub(super) struct Drawn {
 
 impl Drawn {
     /// For the server that is to run in this folder.
-    pub(super) fn into_folder(folder: &Path) -> Result<Self, String> {
+    pub(super) fn into_folder(folder: &Path) -> Result<Self, TokenError> {
         let token = Token::draw()?;
         let path = folder::write_secret(folder, FILE, &token.0)?;
         Ok(Self { token, path })
@@ -123,12 +144,12 @@ mod tests {
         let path = folder.path().join("own");
         for content in [&b""[..], b" \n", b"two parts", b"\xff\xfe", b"a\x07b"] {
             fs::write(&path, content).unwrap();
-            let problem = Token::of_file(&path).unwrap_err();
+            let problem = Token::of_file(&path).unwrap_err().to_string();
             assert!(problem.contains("own\"") && problem.contains("openssl rand"), "{problem}");
             assert!(!problem.contains("parts"), "{problem}");
         }
         fs::write(&path, "0123456789abcdef\n").unwrap();
         assert_eq!(Token::of_file(&path).unwrap().0, "0123456789abcdef");
-        assert!(Token::of_file(&folder.path().join("gone")).unwrap_err().contains("gone"));
+        assert!(Token::of_file(&folder.path().join("gone")).unwrap_err().to_string().contains("gone"));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use breme_experiment::trial::SubjectSpec;
-use breme_runner::{Names, Subject};
+use breme_runner::{FaultError, Names, Subject};
 
 use crate::world::{bare_launcher, is_alive, launcher, launchers, pids_in, script, start, until};
 
@@ -74,7 +74,7 @@ fn a_process_is_chosen_by_the_words_of_its_command_line() {
         until(|| pids.iter().filter(|&&pid| is_alive(pid)).count() == 1);
         until_it_goes_on(place, "n2");
         assert_eq!(subject.ended(), None, "the program itself lives on");
-        let message = subject.kill(Some("--name n")).unwrap_err();
+        let message = subject.kill(Some("--name n")).unwrap_err().to_string();
         assert!(
             message.contains("none of its processes has \"--name n\" in its command line; they are `"),
             "{message}"
@@ -92,7 +92,7 @@ fn a_killed_subject_is_gone_and_can_be_started_again_where_it_was() {
         assert!(subject.kill(None).unwrap() >= 4);
         assert!(!pids.iter().any(|&pid| is_alive(pid)));
         assert_eq!(subject.ended().unwrap().signal, Some(9));
-        assert_eq!(subject.kill(None).unwrap_err(), "it has ended");
+        assert!(matches!(subject.kill(None), Err(FaultError::Ended)));
         let ports = subject.ports().clone();
         std::fs::remove_file(folder.path().join("pids")).unwrap();
         subject.start(&launcher, &Names::default()).unwrap();

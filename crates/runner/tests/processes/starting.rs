@@ -32,10 +32,10 @@ fn a_server_is_started_probed_reset_and_stopped() {
 
     let get = |url: &str| ResetAction::Request { method: "GET".into(), url: url.into(), headers: vec![] };
     subject.reset(&get("/copy.txt"), &launcher, &Names::default()).unwrap();
-    let refused = subject.reset(&get("${url}/nothing"), &launcher, &Names::default()).unwrap_err();
+    let refused = subject.reset(&get("${url}/nothing"), &launcher, &Names::default()).unwrap_err().to_string();
     assert!(refused.contains("returned status 404"), "{refused}");
     let command = ResetAction::Command(vec!["sh".into(), "-c".into(), "echo no >&2; test -e ${folder}/gone".into()]);
-    let refused = subject.reset(&command, &launcher, &Names::default()).unwrap_err();
+    let refused = subject.reset(&command, &launcher, &Names::default()).unwrap_err().to_string();
     assert!(refused.contains("ended with status 1; it printed: no"), "{refused}");
 
     let (before, pid) = (subject.url().to_owned(), subject.kept().unwrap().pid());

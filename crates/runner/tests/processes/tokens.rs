@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind, SubjectSpec};
-use breme_runner::{Names, Subject};
+use breme_runner::{Names, ResetError, Subject};
 
 use crate::world::{launcher, process, script, start};
 
@@ -42,7 +42,7 @@ fn purge() -> ResetAction {
 }
 
 /// Carries out a reset with this response. Returns the request and the result.
-fn reset(subject: &mut Subject, admin: &TcpListener, answer: &str) -> (String, Result<(), String>) {
+fn reset(subject: &mut Subject, admin: &TcpListener, answer: &str) -> (String, Result<(), ResetError>) {
     std::thread::scope(|scope| {
         let received = scope.spawn(|| {
             let (mut stream, _) = admin.accept().unwrap();
@@ -77,13 +77,13 @@ fn a_drawn_token_is_known_to_the_server_and_to_nobody_else() {
     assert!(!folder.path().join(DRAWN).exists(), "it was read, and nobody else needs it");
 
     let (received, outcome) = reset(&mut subject, &admin, DONE);
-    assert_eq!(outcome, Ok(()));
+    outcome.unwrap();
     assert!(
         received.starts_with("POST /cache/purge HTTP/1.1\r\n") && received.ends_with("\r\n\r\n{\"all\": true}"),
         "{received}"
     );
     assert!(received.to_ascii_lowercase().contains(&format!("authorization: bearer {token}\r\n")), "{received}");
-    let refused = reset(&mut subject, &admin, REFUSED).1.unwrap_err();
+    let refused = reset(&mut subject, &admin, REFUSED).1.unwrap_err().to_string();
     assert!(refused.contains("subject specimen: reset: POST http://127.0.0.1:"), "{refused}");
     assert!(refused.contains("returned status 401 (wrong); its token is not"), "{refused}");
     assert!(!refused.contains(&token));
@@ -91,7 +91,7 @@ fn a_drawn_token_is_known_to_the_server_and_to_nobody_else() {
     subject.reset(&ResetAction::Restart, &launcher(), &Names::default()).unwrap();
     assert_ne!(learnt(), token, "another one for each start");
     let (received, outcome) = reset(&mut subject, &admin, DONE);
-    assert_eq!(outcome, Ok(()));
+    outcome.unwrap();
     assert!(received.contains(&learnt()));
     assert!(!std::fs::read_to_string(folder.path().join("output.log")).unwrap().contains(&learnt()));
 }
@@ -103,7 +103,7 @@ fn a_token_of_the_experiment_is_sent_and_stays() {
     let spec = server(folder.path(), &admin, AdminToken::File("${folder}/mine".into()));
     let mut subject = start(&launcher(), &spec, folder.path()).unwrap();
     let (received, outcome) = reset(&mut subject, &admin, DONE);
-    assert_eq!(outcome, Ok(()));
+    outcome.unwrap();
     assert!(received.to_ascii_lowercase().contains("authorization: bearer 0123456789abcdef\r\n"), "{received}");
     assert!(folder.path().join("mine").exists() && !subject.printed().contains(DRAWN), "{}", subject.printed());
 }
@@ -115,7 +115,7 @@ fn without_a_token_no_request_is_sent() {
     let spec = server(folder.path(), &admin, AdminToken::None);
     let mut subject = start(&launcher(), &spec, folder.path()).unwrap();
     assert!(!subject.printed().contains("admin-token-file"), "{}", subject.printed());
-    let refused = subject.reset(&purge(), &launcher(), &Names::default()).unwrap_err();
+    let refused = subject.reset(&purge(), &launcher(), &Names::default()).unwrap_err().to_string();
     assert!(refused.contains("write admin_token_file"), "{refused}");
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use breme_experiment::trial::{Cpus, ProcessSpec, Ready, ReadyCheck, Restart, SubjectKind, SubjectSpec};
-use breme_runner::{Hierarchy, Keeper, Launcher, Names, StartFault, Subject};
+use breme_runner::{Hierarchy, Keeper, Launcher, Names, StartError, Subject};
 
 /// Only reached if something is broken.
 pub const LONG: Duration = Duration::from_secs(120);
@@ -65,7 +65,7 @@ pub fn python_server() -> SubjectSpec {
     spec_of(&command, process(), ReadyCheck::Answer { path: "/".into(), status: 200 })
 }
 
-pub fn start(launcher: &Launcher, spec: &SubjectSpec, folder: &Path) -> Result<Subject, StartFault> {
+pub fn start(launcher: &Launcher, spec: &SubjectSpec, folder: &Path) -> Result<Subject, StartError> {
     launcher.start(spec, folder, &[], &Names::default())
 }
 
