@@ -12,6 +12,7 @@
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::calendar::now;
 use crate::database::{Database, DatabaseError};
@@ -59,38 +60,22 @@ pub struct Token {
 }
 
 /// Why an account cannot be used or changed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum AccountError {
     /// The password is too short or too long.
+    #[error(
+        "a password has {min} characters or more, and at most {max} bytes",
+        min = PASSWORD_CHARS_MIN,
+        max = PASSWORD_BYTES_MAX
+    )]
     Password,
+    #[error("an account with this name already exists")]
     Taken,
     /// The operating system returned no random numbers, or the hash failed.
+    #[error("cannot hash the password: {0}")]
     Random(String),
-    Database(DatabaseError),
-}
-
-impl std::fmt::Display for AccountError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Password => {
-                write!(
-                    f,
-                    "a password has {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes"
-                )
-            }
-            Self::Taken => f.write_str("an account with this name already exists"),
-            Self::Random(reason) => write!(f, "cannot hash the password: {reason}"),
-            Self::Database(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for AccountError {}
-
-impl From<DatabaseError> for AccountError {
-    fn from(error: DatabaseError) -> Self {
-        Self::Database(error)
-    }
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
 }
 
 /// 256 random bits, hexadecimal.

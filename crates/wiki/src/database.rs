@@ -10,13 +10,13 @@ mod prepared_write;
 pub mod sqlite;
 mod words;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
+use thiserror::Error;
 
 use self::operation::{Import, Texts};
 use self::postgres::PostgresDatabase;
@@ -201,7 +201,8 @@ pub trait Database: Send + Sync {
 }
 
 /// Why a database operation failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("cannot {action}: {reason}")]
 pub struct DatabaseError {
     /// The attempted action.
     pub action: &'static str,
@@ -221,14 +222,6 @@ pub enum WriteError {
     /// The database failed. Nothing of the write was stored, unless the connection was lost at the commit.
     Database(DatabaseError),
 }
-
-impl fmt::Display for DatabaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}: {}", self.action, self.reason)
-    }
-}
-
-impl std::error::Error for DatabaseError {}
 
 impl DatabaseError {
     fn temporary(action: &'static str, reason: &str) -> Self {

@@ -12,9 +12,8 @@
 //! A line consists of a key, a colon, and a value: JSON, or else plain text. Every object of fields can be written in
 //! this form and is read back unchanged.
 
-use std::fmt;
-
 use serde_json::Value;
+use thiserror::Error;
 
 use crate::page::{Content, Fields};
 
@@ -28,20 +27,13 @@ const REDIRECT: &str = "$redirect";
 const FENCE: &str = "---";
 
 /// A line that is not a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line} of the fields: {problem}; write one field per line, as in status: draft")]
 pub struct FieldsError {
     /// Line number, from 1.
     pub line: usize,
     pub problem: &'static str,
 }
-
-impl fmt::Display for FieldsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} of the fields: {}; write one field per line, as in status: draft", self.line, self.problem)
-    }
-}
-
-impl std::error::Error for FieldsError {}
 
 /// Parses lines of fields; empty lines are skipped.
 ///

@@ -1,15 +1,16 @@
 //! A wiki as a folder: `NAME.md` for each page, with its fields as front matter, and its attachments in `NAME.files/`.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
+
 use crate::calendar::now;
 use crate::database::{Database, DatabaseError};
 use crate::fields::{from_markdown, to_markdown};
-use crate::name::Name;
+use crate::name::{Name, NameError};
 use crate::page::{Action, Condition, Found, Write};
 use crate::render::links;
 use crate::web::media_type;
@@ -27,40 +28,20 @@ pub struct Copied {
 }
 
 /// Why an import or export failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum FolderError {
-    File(PathBuf, io::Error),
-    /// The name of a file is not a valid name of a page.
-    Name(PathBuf, String),
+    #[error("{0}: {1}")]
+    File(PathBuf, #[source] io::Error),
+    #[error("{0}: the name of the file cannot be that of a page: {1}; rename it")]
+    Name(PathBuf, #[source] NameError),
     /// A symbolic link in a folder to import could point to any file of this machine.
+    #[error("{0}: a symbolic link is not imported; replace it by the file")]
     Link(PathBuf),
-    /// The export folder is not empty.
+    /// The export folder.
+    #[error("{0}: the folder is not empty; name a new one")]
     NotEmpty(PathBuf),
-    Database(DatabaseError),
-}
-
-impl fmt::Display for FolderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Name(path, problem) => {
-                write!(f, "{}: the name of the file cannot be that of a page: {problem}; rename it", path.display())
-            }
-            Self::Link(path) => {
-                write!(f, "{}: a symbolic link is not imported; replace it by the file", path.display())
-            }
-            Self::NotEmpty(path) => write!(f, "{}: the folder is not empty; name a new one", path.display()),
-            Self::Database(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for FolderError {}
-
-impl From<DatabaseError> for FolderError {
-    fn from(error: DatabaseError) -> Self {
-        Self::Database(error)
-    }
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
 }
 
 fn at(path: &Path) -> impl Fn(io::Error) -> FolderError {
@@ -124,7 +105,7 @@ pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
         if !is_file(&path)? {
             continue;
         }
-        let name = Name::parse(name).map_err(|error| FolderError::Name(path.clone(), error.to_string()))?;
+        let name = Name::parse(name).map_err(|error| FolderError::Name(path.clone(), error))?;
         pages.insert((name, path));
     }
     let mut files = Vec::new();
@@ -165,7 +146,7 @@ fn attachments(name: &Name, path: &Path) -> Result<Vec<(Name, Name, PathBuf)>, F
             continue;
         }
         let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = Name::parse(&file).map_err(|error| FolderError::Name(path.clone(), error.to_string()))?;
+        let file = Name::parse(&file).map_err(|error| FolderError::Name(path.clone(), error))?;
         attachments.push((name.clone(), file, path));
     }
     Ok(attachments)

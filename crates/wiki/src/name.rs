@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 use unicode_normalization::UnicodeNormalization;
 
 /// Limit of a name in bytes of UTF-8: a file `NAME.md` of an export fits into 255 bytes.
@@ -18,16 +19,18 @@ pub const COUNTER: &str = "stevec";
 pub struct Name(Box<str>);
 
 /// Why a text is not a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
     /// Only white space.
+    #[error("a name needs at least one character")]
     Empty,
-    /// More than [`NAME_BYTES_MAX`] bytes.
+    #[error("a name has at most {max} bytes of UTF-8", max = NAME_BYTES_MAX)]
     TooLong,
-    /// A character that is not allowed in names.
+    #[error("a name cannot contain {0:?}")]
     Character(char),
-    /// A name with a special meaning: [`COUNTER`].
+    #[error("the name {counter} is reserved for the request counter", counter = COUNTER)]
     Reserved,
+    #[error("a name cannot begin with a dot")]
     LeadingDot,
 }
 
@@ -111,20 +114,6 @@ impl From<Name> for String {
         name.0.into()
     }
 }
-
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("a name needs at least one character"),
-            Self::TooLong => write!(f, "a name has at most {NAME_BYTES_MAX} bytes of UTF-8"),
-            Self::Character(c) => write!(f, "a name cannot contain {c:?}"),
-            Self::Reserved => write!(f, "the name {COUNTER} is reserved for the request counter"),
-            Self::LeadingDot => f.write_str("a name cannot begin with a dot"),
-        }
-    }
-}
-
-impl std::error::Error for NameError {}
 
 #[cfg(test)]
 mod tests {

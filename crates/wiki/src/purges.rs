@@ -20,6 +20,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -62,13 +63,30 @@ struct Lane {
 /// Why a queue could not be sent.
 enum Failure {
     Database(DatabaseError),
-    Edge(String),
+    Edge(EdgeError),
 }
 
 impl From<DatabaseError> for Failure {
     fn from(error: DatabaseError) -> Self {
         Self::Database(error)
     }
+}
+
+/// Why an edge has not confirmed a purge.
+#[derive(Debug, Error)]
+enum EdgeError {
+    #[error("cannot connect: {0}")]
+    Connect(#[source] std::io::Error),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error(transparent)]
+    Exchange(#[from] hyper::Error),
+    #[error("{0}")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("its admin server returned {status} to POST /cache/purge: {text}")]
+    Refused { status: StatusCode, text: String },
+    #[error("no response within {0:?}")]
+    TooLate(Duration),
 }
 
 /// An edge, for metrics.
@@ -167,9 +185,9 @@ impl Edges {
                     eprintln!("breme wiki: {error}");
                     let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
                 }
-                Err(Failure::Edge(reason)) => {
+                Err(Failure::Edge(error)) => {
                     lane.failed.fetch_add(1, Ordering::Relaxed);
-                    lane.set_live(false, &reason);
+                    lane.set_live(false, &error.to_string());
                     sleep(pause).await;
                     pause = (pause * 2).min(RETRY_LAST);
                 }
@@ -189,7 +207,7 @@ impl Edges {
             for key in keys {
                 timeout(self.edge_timeout, client.purge(&json!({ "key": key })))
                     .await
-                    .unwrap_or_else(|_| Err(format!("no response within {:?}", self.edge_timeout)))
+                    .unwrap_or(Err(EdgeError::TooLate(self.edge_timeout)))
                     .inspect_err(|_| client.connection = None)
                     .map_err(Failure::Edge)?;
                 lane.sent.fetch_add(1, Ordering::Relaxed);
@@ -228,41 +246,36 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    async fn purge(&mut self, purge: &Value) -> Result<(), String> {
+    async fn purge(&mut self, purge: &Value) -> Result<(), EdgeError> {
         // The edge may have closed an idle connection in the meantime: then a new one decides.
-        if self.connection.is_some() && self.send(purge).await.is_ok() {
+        if let Some(connection) = &mut self.connection
+            && send(connection, self.edge, purge).await.is_ok()
+        {
             return Ok(());
         }
-        let stream =
-            TcpStream::connect(&self.edge.authority).await.map_err(|error| format!("cannot connect: {error}"))?;
+        let stream = TcpStream::connect(&self.edge.authority).await.map_err(EdgeError::Connect)?;
         let _ = stream.set_nodelay(true); // it would only be slower
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        self.connection = Some(sender);
-        self.send(purge).await
+        send(self.connection.insert(sender), self.edge, purge).await
     }
+}
 
-    async fn send(&mut self, purge: &Value) -> Result<(), String> {
-        let Some(connection) = &mut self.connection else { return Err("there is no connection".to_owned()) };
-        let request = Request::post("/cache/purge")
-            .header(HOST, &self.edge.authority)
-            .header(AUTHORIZATION, format!("Bearer {}", self.edge.token))
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::from(purge.to_string()))
-            .map_err(|error| error.to_string())?;
-        connection.ready().await.map_err(|error| error.to_string())?;
-        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX)
-            .collect()
-            .await
-            .map_err(|error| error.to_string())?;
-        match status {
-            StatusCode::OK => Ok(()),
-            status => {
-                let text = String::from_utf8_lossy(&body.to_bytes()).split_whitespace().collect::<Vec<_>>().join(" ");
-                Err(format!("its admin server returned {status} to POST /cache/purge: {text}"))
-            }
+async fn send(connection: &mut SendRequest<Full<Bytes>>, edge: &Edge, purge: &Value) -> Result<(), EdgeError> {
+    let request = Request::post("/cache/purge")
+        .header(HOST, &edge.authority)
+        .header(AUTHORIZATION, format!("Bearer {}", edge.token))
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::from(purge.to_string()))?;
+    connection.ready().await?;
+    let response = connection.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX).collect().await.map_err(EdgeError::Body)?;
+    match status {
+        StatusCode::OK => Ok(()),
+        status => {
+            let text = String::from_utf8_lossy(&body.to_bytes()).split_whitespace().collect::<Vec<_>>().join(" ");
+            Err(EdgeError::Refused { status, text })
         }
     }
 }

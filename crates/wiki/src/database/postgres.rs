@@ -153,7 +153,7 @@ async fn within<T>(
 
 fn pool(url: &str) -> Result<Pool, DatabaseError> {
     let refused = |reason: String| DatabaseError { action: "open the database", reason, is_temporary: false };
-    let (mut config, tls) = tls::configure(url).map_err(refused)?;
+    let (mut config, tls) = tls::configure(url).map_err(|error| refused(error.to_string()))?;
     config.application_name("breme wiki").connect_timeout(CONNECT_TIMEOUT);
     let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let pool = Pool::builder(manager).max_size(CONNECTIONS_MAX).runtime(Runtime::Tokio1);

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use thiserror::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -24,28 +25,56 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// The value that selects the system's authorities.
 const SYSTEM: &str = "system";
 
+/// A URL with which no connection can be opened.
+#[derive(Debug, Error)]
+pub(super) enum ConfigError {
+    #[error("{0}{source}; a URL looks like postgres://USER:PASSWORD@HOST/DATABASE", source = source_of(.0))]
+    Url(#[from] tokio_postgres::Error),
+    #[error("sslmode={0}: write disable, prefer, require or verify-full")]
+    Mode(String),
+    #[error("sslrootcert: only sslmode=verify-full verifies certificates; add it")]
+    UnverifiedAuthorities,
+    #[error("sslmode=verify-full: this system has no list of authorities; name a file with sslrootcert=FILE")]
+    NoAuthorities,
+    #[error("sslrootcert={file}: {problem}")]
+    Authorities { file: String, problem: AuthoritiesProblem },
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// What is wrong with a file of authorities.
+#[derive(Debug, Error)]
+pub(super) enum AuthoritiesProblem {
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
+    #[error("the file has no certificate in PEM format")]
+    Empty,
+}
+
+fn source_of(error: &dyn std::error::Error) -> String {
+    error.source().map(|source| format!(": {source}")).unwrap_or_default()
+}
+
 /// Parses a URL, and how its connections are secured.
-pub(super) fn configure(url: &str) -> Result<(Config, MakeRustlsConnect), String> {
+pub(super) fn configure(url: &str) -> Result<(Config, MakeRustlsConnect), ConfigError> {
     let (url, parameters) = without_tls_parameters(url);
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        format!("{error}{source}; a URL looks like postgres://USER:PASSWORD@HOST/DATABASE")
-    })?;
+    let mut config: Config = url.parse()?;
     let (mode, is_verified) = match parameters.mode.as_deref() {
         Some("disable") => (SslMode::Disable, false),
         Some("prefer") | None => (SslMode::Prefer, false),
         Some("require") => (SslMode::Require, false),
         Some("verify-full") => (SslMode::Require, true),
-        Some(other) => return Err(format!("sslmode={other}: write disable, prefer, require or verify-full")),
+        Some(other) => return Err(ConfigError::Mode(other.to_owned())),
     };
     if parameters.authorities.is_some() && !is_verified {
-        return Err("sslrootcert: only sslmode=verify-full verifies certificates; add it".to_owned());
+        return Err(ConfigError::UnverifiedAuthorities);
     }
     let is_local =
         config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     config.ssl_mode(if is_local { SslMode::Disable } else { mode });
-    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| format!("TLS: {error}"))?;
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let client = if is_verified && !is_local {
         builder.with_root_certificates(authorities(parameters.authorities.as_deref())?).with_no_client_auth()
     } else {
@@ -83,18 +112,21 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The authorities in a file, or those of the system.
-fn authorities(file: Option<&str>) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
+fn authorities(file: Option<&str>) -> Result<RootCertStore, ConfigError> {
     let Some(file) = file.filter(|file| *file != SYSTEM) else {
+        let mut store = RootCertStore::empty();
         store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let none = "sslmode=verify-full: this system has no list of authorities; name a file with sslrootcert=FILE";
-        return if store.is_empty() { Err(none.to_owned()) } else { Ok(store) };
+        return if store.is_empty() { Err(ConfigError::NoAuthorities) } else { Ok(store) };
     };
-    let failed = |error: &dyn std::fmt::Display| format!("sslrootcert={file}: {error}");
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))? {
-        store.add(certificate.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+    authorities_in(file).map_err(|problem| ConfigError::Authorities { file: file.to_owned(), problem })
+}
+
+fn authorities_in(file: &str) -> Result<RootCertStore, AuthoritiesProblem> {
+    let mut store = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file)? {
+        store.add(certificate?)?;
     }
-    if store.is_empty() { Err(failed(&"the file has no certificate in PEM format")) } else { Ok(store) }
+    if store.is_empty() { Err(AuthoritiesProblem::Empty) } else { Ok(store) }
 }
 
 /// Accepts any certificate, as long as the server has its key.
@@ -156,17 +188,17 @@ mod tests {
     #[test]
     fn modes_are_those_of_libpq() {
         let mode = |url: &str| configure(url).map(|(config, _)| config.get_ssl_mode());
-        assert_eq!(mode("postgres://a/b"), Ok(SslMode::Prefer));
-        assert_eq!(mode("postgres://a/b?sslmode=disable"), Ok(SslMode::Disable));
-        assert_eq!(mode("postgres://a/b?sslmode=require"), Ok(SslMode::Require));
-        assert_eq!(mode("postgres:///b?host=/run/postgresql&sslmode=require"), Ok(SslMode::Disable));
+        assert_eq!(mode("postgres://a/b").unwrap(), SslMode::Prefer);
+        assert_eq!(mode("postgres://a/b?sslmode=disable").unwrap(), SslMode::Disable);
+        assert_eq!(mode("postgres://a/b?sslmode=require").unwrap(), SslMode::Require);
+        assert_eq!(mode("postgres:///b?host=/run/postgresql&sslmode=require").unwrap(), SslMode::Disable);
         for (wrong, problem) in [
             ("sslmode=verify-ca", "write disable, prefer, require or verify-full"),
             ("sslmode=require&sslrootcert=/x", "only sslmode=verify-full"),
             ("sslmode=verify-full&sslrootcert=/no/such/file", "sslrootcert=/no/such/file: "),
             ("sslmode=verify-full&sslrootcert=/dev/null", "has no certificate"),
         ] {
-            let message = mode(&format!("postgres://a/b?{wrong}")).unwrap_err();
+            let message = mode(&format!("postgres://a/b?{wrong}")).unwrap_err().to_string();
             assert!(message.contains(problem), "{message}");
         }
     }
