@@ -8,6 +8,7 @@ use std::fmt;
 use async_trait::async_trait;
 use breme_session::{EngineRequest, EngineResponse, Register, Sequence};
 use bytes::Bytes;
+use thiserror::Error;
 use tokio::sync::mpsc;
 
 pub use embedded::{BATCH_MAX, EmbeddedEngine, QUEUE_MAX};
@@ -37,7 +38,8 @@ pub struct NodeChange {
 }
 
 /// Why an engine cannot be opened, with the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
 pub struct EngineError {
     message: String,
     is_temporary: bool,
@@ -59,11 +61,3 @@ impl EngineError {
         self.is_temporary
     }
 }
-
-impl fmt::Display for EngineError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for EngineError {}

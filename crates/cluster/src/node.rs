@@ -20,8 +20,10 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_session::{
     Access, Call, EngineRequest, EngineResponse, Event, Gauges, HandOver, HandOverAnswer, Incarnation, Input, Machine,
-    Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, Settings, Statistics, Target,
+    Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, Settings, SettingsError, Statistics,
+    Target,
 };
+use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -29,7 +31,7 @@ use tokio::time::{sleep, timeout};
 use self::requests::{Entry, Place, Signal};
 use crate::clock;
 use crate::engine::{Engine, NodeChange};
-use crate::peers::Peers;
+use crate::peers::{AddressError, Peers};
 
 pub use self::requests::{Forwarded, Running, Turn, Waiting};
 pub use self::times::{BOUNDS, Histogram, Stages, Times};
@@ -99,9 +101,9 @@ impl Node {
     /// If the settings contradict each other, sessions would be sent over a network in plain text, or the operating
     /// system has no random numbers.
     pub fn start(settings: Settings, name: NodeName, engine: Arc<dyn Engine>, peers: Peers) -> Result<Self, NodeError> {
-        peers.parse_address(&settings.address).map_err(NodeError)?;
-        let nonce = getrandom::u64().map_err(|error| NodeError(format!("no random numbers: {error}")))?;
-        let machine = Machine::new(settings.clone(), name, nonce).map_err(|error| NodeError(error.to_string()))?;
+        peers.parse_address(&settings.address)?;
+        let nonce = getrandom::u64()?;
+        let machine = Machine::new(settings.clone(), name, nonce)?;
         let state = State {
             machine,
             outputs: Vec::new(),
@@ -417,13 +419,12 @@ async fn keep_watch(node: Weak<Shared>, engine: Arc<dyn Engine>) {
 }
 
 /// Why a node cannot start, with the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeError(String);
-
-impl fmt::Display for NodeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NodeError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
 }
-
-impl std::error::Error for NodeError {}

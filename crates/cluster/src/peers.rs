@@ -105,19 +105,17 @@ impl Peers {
     }
 
     /// Parses an address. Rejects those to which sessions would be sent in plain text over a network.
-    pub(crate) fn parse_address(&self, address: &str) -> Result<Authority, String> {
+    pub(crate) fn parse_address(&self, address: &str) -> Result<Authority, AddressError> {
         let Ok(authority) = address.parse::<Authority>() else {
-            return Err(format!("`{address}` is no address of a node: give a host and a port"));
+            return Err(AddressError::Invalid(address.to_owned()));
         };
         if authority.port_u16().is_none() {
-            return Err(format!("`{address}` is no address of a node: a port is missing"));
+            return Err(AddressError::NoPort(address.to_owned()));
         }
         let host = authority.host().trim_matches(['[', ']']);
         let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         if matches!(self.trust, Trust::Secret(_)) && !is_here {
-            return Err(format!(
-                "nodes would send sessions to `{address}` in plain text: give the nodes certificates, or use 127.0.0.1"
-            ));
+            return Err(AddressError::PlainText(address.to_owned()));
         }
         Ok(authority)
     }
@@ -225,13 +223,17 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// Why nodes cannot communicate, with the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct PeersError(String);
 
-impl fmt::Display for PeersError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
+/// An address to which no session is sent, with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    #[error("`{0}` is no address of a node: give a host and a port")]
+    Invalid(String),
+    #[error("`{0}` is no address of a node: a port is missing")]
+    NoPort(String),
+    #[error("nodes would send sessions to `{0}` in plain text: give the nodes certificates, or use 127.0.0.1")]
+    PlainText(String),
 }
-
-impl Error for PeersError {}

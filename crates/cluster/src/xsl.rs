@@ -6,16 +6,17 @@
 mod checks;
 mod process;
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use breme_sys::{RootError, SiteRoot};
 use bytes::Bytes;
+use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
+pub use checks::InputError;
 use checks::Stylesheet;
 
 pub const STYLESHEET_BYTES_MAX: usize = 1 << 20;
@@ -60,49 +61,29 @@ pub struct Transformed {
     pub media_type: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum TransformError {
-    /// There is no such file in the folder.
+    #[error("{0}: there is no such file in the folder")]
     NotFound(String),
     /// The path leads out of the folder or contains a link, or the file is not regular.
+    #[error("{0}: not a regular file of the folder; links and .. are not followed")]
     Forbidden(String),
-    /// The file exceeds the limit, in bytes.
+    #[error("{0}: larger than {1} bytes")]
     TooLarge(String, usize),
     /// The file must not be transformed.
-    Refused(String, String),
+    #[error("{0}: {1}")]
+    Refused(String, #[source] InputError),
     /// libxslt reported an error.
+    #[error("the transformation failed: {0}")]
     Failed(String),
     /// The transformation exceeded a limit.
+    #[error("the transformation was ended: {0}")]
     Exceeded(&'static str),
-    /// [`WAITING_MAX`] transformations are waiting.
+    #[error("{max} transformations are waiting; try again later", max = WAITING_MAX)]
     Busy,
     /// An error of the operating system.
-    Io(io::Error),
-}
-
-impl fmt::Display for TransformError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound(name) => write!(formatter, "{name}: there is no such file in the folder"),
-            Self::Forbidden(name) => {
-                write!(formatter, "{name}: not a regular file of the folder; links and .. are not followed")
-            }
-            Self::TooLarge(name, most) => write!(formatter, "{name}: larger than {most} bytes"),
-            Self::Refused(name, reason) => write!(formatter, "{name}: {reason}"),
-            Self::Failed(message) => write!(formatter, "the transformation failed: {message}"),
-            Self::Exceeded(limit) => write!(formatter, "the transformation was ended: {limit}"),
-            Self::Busy => write!(formatter, "{WAITING_MAX} transformations are waiting; try again later"),
-            Self::Io(error) => write!(formatter, "cannot transform: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for TransformError {}
-
-impl From<io::Error> for TransformError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+    #[error("cannot transform: {0}")]
+    Io(#[from] io::Error),
 }
 
 impl Transformer {
@@ -170,7 +151,7 @@ fn read(folder: &SiteRoot, name: &str, bytes_max: usize) -> Result<String, Trans
         Ok(length) if length > bytes_max => Err(TransformError::TooLarge(name.to_owned(), bytes_max)),
         Ok(_) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(TransformError::Refused(name.to_owned(), "is not UTF-8".to_owned()))
+            Err(TransformError::Refused(name.to_owned(), InputError::NotUtf8))
         }
         Err(error) => Err(error.into()),
     }

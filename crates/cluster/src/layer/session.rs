@@ -10,6 +10,7 @@ use http::request::Parts;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use thiserror::Error;
 
 /// The session of a request: typed values under names, or one body of bytes.
 ///
@@ -211,17 +212,20 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SessionError {
     /// This value cannot be converted to or from the requested type.
+    #[error("the session's value `{name}` has another type: {why}")]
     Value {
         /// Name of the value.
         name: String,
         why: String,
     },
     /// The session contains bytes that are no encoded values.
+    #[error("the session holds bytes, not named values: use `body`")]
     NoValues,
     /// The handler has responded: it is too late for changes.
+    #[error("the session was changed after its response: change it before")]
     Closed,
 }
 
@@ -230,18 +234,6 @@ impl SessionError {
         Self::Value { name: name.to_owned(), why: error.to_string() }
     }
 }
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Value { name, why } => write!(formatter, "the session's value `{name}` has another type: {why}"),
-            Self::NoValues => formatter.write_str("the session holds bytes, not named values: use `body`"),
-            Self::Closed => formatter.write_str("the session was changed after its response: change it before"),
-        }
-    }
-}
-
-impl std::error::Error for SessionError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
 //! Rejects input before libxslt reads it: anything that could make it read another file, or that its parser would
 //! interpret differently.
 
-use roxmltree::{Document, Node, ParsingOptions};
+use roxmltree::{Document, Node, ParsingOptions, TextPos};
+use thiserror::Error;
 
 const XSLT: &str = "http://www.w3.org/1999/XSL/Transform";
 /// Instructions that read or write other files.
@@ -17,6 +18,25 @@ const EXTENSIONS: &[&str] = &[
 ];
 /// Limit of the nodes of a tree.
 const NODES_MAX: u32 = 1 << 20;
+
+/// Input that libxslt must not read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InputError {
+    #[error("is not UTF-8")]
+    NotUtf8,
+    #[error("must be UTF-8, not {0}")]
+    Encoding(String),
+    #[error("its XML declaration does not end")]
+    Declaration,
+    #[error(transparent)]
+    Xml(#[from] roxmltree::Error),
+    #[error("is not an XSL stylesheet: its root is not xsl:stylesheet")]
+    NoStylesheet,
+    #[error("{what} would use another file, at {at}")]
+    OtherFile { what: String, at: TextPos },
+    #[error("extensions are off: {what}, at {at}")]
+    Extension { what: String, at: TextPos },
+}
 
 /// An accepted stylesheet.
 #[derive(Debug)]
@@ -35,12 +55,12 @@ pub(super) struct Output {
 }
 
 impl<'a> Stylesheet<'a> {
-    pub(super) fn from_text(text: &'a str) -> Result<Self, String> {
+    pub(super) fn from_text(text: &'a str) -> Result<Self, InputError> {
         let content = without_declaration(text)?;
         let tree = parse(content)?;
         let root = tree.root_element();
         if !["stylesheet", "transform"].iter().any(|name| root.has_tag_name((XSLT, *name))) {
-            return Err("is not an XSL stylesheet: its root is not xsl:stylesheet".to_owned());
+            return Err(InputError::NoStylesheet);
         }
         let mut output = Output::default();
         for node in tree.descendants().filter(Node::is_element) {
@@ -54,53 +74,55 @@ impl<'a> Stylesheet<'a> {
 }
 
 /// The document as passed to libxslt.
-pub(super) fn document_content(text: &str) -> Result<&str, String> {
+pub(super) fn document_content(text: &str) -> Result<&str, InputError> {
     let content = without_declaration(text)?;
     parse(content)?;
     Ok(content)
 }
 
 /// Without a DTD there are no entities and no external references.
-fn parse(content: &str) -> Result<Document<'_>, String> {
+fn parse(content: &str) -> Result<Document<'_>, roxmltree::Error> {
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
-    Document::parse_with_options(content, options).map_err(|error| error.to_string())
+    Document::parse_with_options(content, options)
 }
 
-fn without_declaration(text: &str) -> Result<&str, String> {
+fn without_declaration(text: &str) -> Result<&str, InputError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(rest) = text.strip_prefix("<?xml").filter(|rest| rest.starts_with([' ', '\t', '\r', '\n'])) else {
         return Ok(text);
     };
-    let (declaration, content) = rest.split_once("?>").ok_or("its XML declaration does not end")?;
+    let (declaration, content) = rest.split_once("?>").ok_or(InputError::Declaration)?;
     let encoding = declaration.split_once("encoding").map(|(_, value)| {
         value.trim_matches(|character: char| character.is_whitespace() || "='\"".contains(character)).to_lowercase()
     });
     match encoding {
         Some(encoding) if !encoding.starts_with("utf-8") && !encoding.starts_with("us-ascii") => {
-            Err(format!("must be UTF-8, not {encoding}"))
+            Err(InputError::Encoding(encoding))
         }
         _ => Ok(content),
     }
 }
 
-fn check(tree: &Document<'_>, node: Node<'_, '_>) -> Result<(), String> {
-    let at = || format!("at {}", tree.text_pos_at(node.range().start));
+fn check(tree: &Document<'_>, node: Node<'_, '_>) -> Result<(), InputError> {
+    let at = || tree.text_pos_at(node.range().start);
+    let uses_other_file = |what: String| InputError::OtherFile { what, at: at() };
+    let is_extension = |what: String| InputError::Extension { what, at: at() };
     let name = node.tag_name();
     let is_instruction = name.namespace() == Some(XSLT);
     if is_instruction && REFUSED_INSTRUCTIONS.contains(&name.name()) {
-        return Err(format!("xsl:{} would use another file, {}", name.name(), at()));
+        return Err(uses_other_file(format!("xsl:{}", name.name())));
     }
     let mut namespaces = node.namespaces().map(|namespace| namespace.uri());
     if let Some(uri) = namespaces.find(|uri| EXTENSIONS.iter().any(|extension| uri.starts_with(extension))) {
-        return Err(format!("extensions are off: the namespace {uri}, {}", at()));
+        return Err(is_extension(format!("the namespace {uri}")));
     }
     for attribute in node.attributes() {
         if attribute.name() == "extension-element-prefixes" {
-            return Err(format!("extensions are off: extension-element-prefixes, {}", at()));
+            return Err(is_extension("extension-element-prefixes".to_owned()));
         }
         let has_expressions = is_instruction || attribute.value().contains('{');
         if has_expressions && calls_document(attribute.value()) {
-            return Err(format!("document() would use another file, {}", at()));
+            return Err(uses_other_file("document()".to_owned()));
         }
     }
     Ok(())
@@ -152,7 +174,7 @@ mod tests {
     }
 
     fn reason(text: &str) -> String {
-        Stylesheet::from_text(text).unwrap_err()
+        Stylesheet::from_text(text).unwrap_err().to_string()
     }
 
     #[test]
