@@ -1,10 +1,11 @@
 //! A group of equivalent upstreams, from which each request chooses one.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use breme_base::{Instant, Random};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::affinity_cookies::OwnCookie;
 use crate::group_state::GroupState;
@@ -158,11 +159,7 @@ impl Group {
 
     /// One thread builds the new snapshot; the others use the old one meanwhile.
     fn refresh(&self, now: Instant) {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut state) = self.state.try_lock() else { return };
         if now >= self.snapshot.load().expires_at {
             state.end_ejections(now);
             self.publish(now, &mut state);
@@ -179,7 +176,7 @@ impl Group {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, GroupState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn publish(&self, now: Instant, state: &mut GroupState) {

@@ -3,8 +3,10 @@
 //!
 //! Each shard has its own counters, which only its thread writes; a reader adds them up.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// A counter with one writer and any number of readers.
 #[derive(Debug, Default)]
@@ -46,11 +48,7 @@ impl<T> Default for PerShard<T> {
 
 impl<T> PerShard<T> {
     pub fn sum(&self, of: impl Fn(&T) -> u64) -> u64 {
-        self.places().iter().map(|place| of(place)).sum()
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<Arc<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().iter().map(|place| of(place)).sum()
     }
 }
 
@@ -58,7 +56,7 @@ impl<T: Default> PerShard<T> {
     /// Adds the counters of a shard, their only writer.
     pub fn add_shard(&self) -> Arc<T> {
         let place = Arc::new(T::default());
-        self.places().push(place.clone());
+        self.0.lock().push(place.clone());
         place
     }
 }

@@ -16,9 +16,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use breme_http::FieldBlock;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::fields::SavedFields;
 use crate::groups::{GroupId, Groups};
@@ -166,7 +167,7 @@ impl Fill {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, FillProgress> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -5,9 +5,9 @@
 //! purges the groups of that name on all origins. The index holds hashes only, so members are checked by name.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use breme_http::FieldBlock;
+use parking_lot::Mutex;
 
 use crate::key::KeyHasher;
 use crate::structured::PurgeNames;
@@ -42,10 +42,6 @@ struct GroupIndex {
 impl Groups {
     pub(crate) fn new(seed: u64, key_fields: &[String]) -> Self {
         Self { hasher: KeyHasher::new(seed ^ 0x6_7075), key_fields: key_fields.to_vec(), index: Mutex::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, GroupIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) const fn cost_bytes(count: usize) -> u64 {
@@ -83,7 +79,7 @@ impl Groups {
         if groups.is_empty() {
             return true;
         }
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         if index.was_purged_since(groups, purges) {
             return false;
         }
@@ -95,7 +91,7 @@ impl Groups {
 
     /// Removes a response; returns the memory of its memberships.
     pub(crate) fn forget(&self, groups: &[GroupId], key_hash: u64) -> u64 {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         for group in groups {
             let Some(members) = index.members.get_mut(group) else { continue };
             if let Some(count) = members.get_mut(&key_hash) {
@@ -113,7 +109,7 @@ impl Groups {
 
     /// Purges groups: returns the key hashes of their members. Members in flight will not be stored.
     pub(crate) fn purge(&self, groups: &[GroupId]) -> Vec<u64> {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         let mut key_hashes = Vec::new();
         for &group in groups {
             index.record_purge(group);
@@ -127,13 +123,13 @@ impl Groups {
     /// Whether a response whose request was sent after `purges` purges may have been purged since. If its groups are
     /// unknown, any purge counts.
     pub(crate) fn is_older(&self, groups: Option<&[GroupId]>, purges: u64) -> bool {
-        let index = self.lock();
+        let index = self.index.lock();
         groups.map_or(index.purges > purges, |groups| index.was_purged_since(groups, purges))
     }
 
     /// Number of purges so far.
     pub(crate) fn purges(&self) -> u64 {
-        self.lock().purges
+        self.index.lock().purges
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breme_base::nanos;
 use breme_node::{CloseReason, ListenerId, ShardId};
+use parking_lot::Mutex;
 
 use crate::tls::ServerTls;
 use crate::wake_fd::WakeFd;
@@ -137,7 +137,7 @@ impl Mailbox {
 
     /// Queues a message, and wakes the shard if the queue was empty.
     pub(crate) fn post(&self, message: u64) -> Result<(), MailboxFull> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_closed {
             return Ok(());
         }
@@ -155,11 +155,11 @@ impl Mailbox {
 
     /// Swaps the messages with the empty `messages`.
     pub(crate) fn take(&self, messages: &mut VecDeque<u64>) {
-        std::mem::swap(&mut lock(&self.state).messages, messages);
+        std::mem::swap(&mut self.state.lock().messages, messages);
     }
 
     pub(crate) fn close(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.is_closed = true;
         state.messages = VecDeque::new();
     }
@@ -311,11 +311,6 @@ pub struct ShardCounters {
     pub received_bytes: u64,
     /// Bytes of the node taken by the kernel, likewise.
     pub sent_bytes: u64,
-}
-
-/// A panic elsewhere leaves valid data: nothing panics while these locks are held.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

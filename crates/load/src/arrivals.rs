@@ -10,10 +10,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breme_base::{Instant, nanos};
+use parking_lot::Mutex;
 
 use crate::schedule::{Pace, Schedule};
 
@@ -102,12 +102,12 @@ impl Queue {
 
     /// Sets the start of the schedule. Every shard calls it with the same instant.
     pub(crate) fn begin(&self, epoch: Instant) {
-        self.lock().epoch = epoch;
+        self.state.lock().epoch = epoch;
     }
 
     /// Claims the next arrival for a shard that can take `places` more. Also returns how many were dropped meanwhile.
     pub(crate) fn claim(&self, shard: usize, places: u64, now: Instant) -> (Claim, u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.free_places[shard] = places;
         state.advance(&self.bounds, now);
         let claim = state.claim(&self.bounds, shard);
@@ -119,7 +119,7 @@ impl Queue {
 
     /// Records that a shard could take nothing until `now`. Returns how many were dropped meanwhile.
     pub(crate) fn note_busy(&self, shard: usize, now: Instant) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.free_places[shard] = 0;
         state.advance(&self.bounds, now);
         std::mem::take(&mut state.dropped)
@@ -127,7 +127,7 @@ impl Queue {
 
     /// Returns an arrival that the shard cannot begin.
     pub(crate) fn give_back(&self, shard: usize, arrival: Arrival) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         state.free_places[shard] = 0;
         let place = state.returned.partition_point(|other| other.number > arrival.number);
@@ -136,13 +136,13 @@ impl Queue {
 
     /// Records the end of an arrival, whatever its outcome.
     pub(crate) fn release(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
     }
 
     /// A shard that was refused and can be served now.
     pub(crate) fn next_starved(&self) -> Option<usize> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if self.bounds.in_flight_max.is_some_and(|max| state.in_flight >= max) {
             return None;
         }
@@ -154,7 +154,7 @@ impl Queue {
     /// The shard takes nothing more from `now` on. For the last one, returns how many arrivals remain that no shard
     /// will begin.
     pub(crate) fn finish_shard(&self, shard: usize, now: Instant) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.advance(&self.bounds, now);
         state.free_places[shard] = 0;
         state.is_starved[shard] = false;
@@ -167,11 +167,6 @@ impl Queue {
             state.returned.clear();
         }
         left
-    }
-
-    /// The numbers are consistent after a panic elsewhere, so poisoning is ignored.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

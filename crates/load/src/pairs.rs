@@ -14,7 +14,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::encoding::decode_form;
 use crate::scenario::CONTENT_KEPT_MAX;
@@ -244,7 +245,7 @@ impl SessionIds {
             return false;
         }
         let key = self.hasher.hash_one((pair[..equals].trim_ascii(), id));
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.sessions.lock();
         match sessions.get(&key) {
             Some(&other) => other != session,
             None if sessions.len() == SESSION_ID_COUNT_MAX => false,

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use breme_base::{Instant, WallClock};
 use breme_node::{ConnectError, TlsFailure};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::arrivals::{Bounds, Queue};
 use crate::availability::LatestSuccess;
@@ -185,13 +186,13 @@ impl Run {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        self.counts.iter().for_each(|counts| sum.merge(&lock(counts)));
+        self.counts.iter().for_each(|counts| sum.merge(&counts.lock()));
         sum
     }
 
     pub(crate) fn set_counts(&self, shard: usize, tally: &Tally) {
         if let Some(counts) = self.counts.get(shard) {
-            lock(counts).set(tally);
+            counts.lock().set(tally);
         }
     }
 
@@ -328,13 +329,8 @@ impl Run {
     }
 
     pub(crate) fn series(&self) -> MutexGuard<'_, Series> {
-        lock(&self.series)
+        self.series.lock()
     }
-}
-
-/// The numbers are consistent after a panic elsewhere, so poisoning is ignored.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A peer of the plan: a name may have several addresses.

@@ -10,11 +10,11 @@
 //! overlapping ones, it is unknown which took effect last; their versions are never called stale.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breme_base::Instant;
 use memchr::memmem;
+use parking_lot::Mutex;
 
 /// Limit of pages whose versions are tracked.
 pub const PAGE_COUNT_MAX: usize = 1_000_000;
@@ -110,23 +110,19 @@ impl Versions {
         Self { run, pages: Mutex::default() }
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next version of the page; none if it is not tracked.
     pub(crate) fn begin_write(&self, target: &[u8], now: Instant) -> Option<Written> {
-        self.pages().begin_write(target, now)
+        self.pages.lock().begin_write(target, now)
     }
 
     /// The page, if a version of it was written.
     pub(crate) fn page(&self, target: &[u8]) -> Option<u32> {
-        self.pages().numbers.get(target).copied()
+        self.pages.lock().numbers.get(target).copied()
     }
 
     /// The response to the write of a version is complete and successful.
     pub(crate) fn acknowledge(&self, written: Written, done: Instant) {
-        let mut pages = self.pages();
+        let mut pages = self.pages.lock();
         let Some(page) = pages.list.get_mut(written.page as usize) else { return };
         if let Some(version) = page.version_mut(written.number) {
             version.acknowledged = done;
@@ -135,7 +131,7 @@ impl Versions {
 
     /// Judges a response to a GET of a page sent at this instant.
     pub(crate) fn judge(&self, page: u32, shown: Option<u32>, sent: Instant) -> Judgement {
-        let mut pages = self.pages();
+        let mut pages = self.pages.lock();
         let Some(page) = pages.list.get_mut(page as usize) else { return Judgement::Unknown };
         let judgement = page.judge(shown, sent);
         if let Judgement::Stale(age) = judgement {
@@ -166,7 +162,7 @@ impl Versions {
 
     /// The pages with the most stale responses, and the number of writes of pages that are not tracked.
     pub(crate) fn worst(&self) -> (Vec<StalePage>, u64) {
-        let pages = self.pages();
+        let pages = self.pages.lock();
         let mut worst: Vec<&Page> = pages.list.iter().filter(|page| page.stale > 0).collect();
         worst.sort_by(|one, other| other.stale.cmp(&one.stale).then_with(|| one.target.cmp(&other.target)));
         let stale_page = |page: &&Page| StalePage {

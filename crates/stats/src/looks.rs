@@ -25,7 +25,9 @@
 
 use std::collections::VecDeque;
 use std::f64::consts::TAU;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::normal;
 
@@ -59,7 +61,7 @@ impl Looks {
         static KNOWN: Mutex<VecDeque<Arc<Looks>>> = Mutex::new(VecDeque::new());
         let most = most.max(BLOCKS_MIN);
         let least = least.clamp(BLOCKS_MIN, most);
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock();
         if let Some(looks) = known.iter().find(|looks| (looks.least, looks.most) == (least, most)) {
             return Arc::clone(looks);
         }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use ammonia::Builder;
 use comrak::adapters::{HeadingAdapter, HeadingMeta};
@@ -15,6 +15,7 @@ use comrak::arena_tree::NodeEdge;
 use comrak::nodes::{AstNode, NodeLink, NodeValue, Sourcepos};
 use comrak::options::Plugins;
 use comrak::{Anchorizer, Arena, Options, format_html_with_plugins, parse_document};
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
 use crate::name::Name;
@@ -261,7 +262,7 @@ struct Headings(Mutex<std::vec::IntoIter<String>>);
 
 impl HeadingAdapter for Headings {
     fn enter(&self, output: &mut dyn fmt::Write, heading: &HeadingMeta, _: Option<Sourcepos>) -> fmt::Result {
-        let id = self.0.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or_default();
+        let id = self.0.lock().next().unwrap_or_default();
         write!(output, "<h{} id=\"{}\">", heading.level, escape(&id))
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use breme_experiment::expression::{Measure, Quantity, TimeFigure, TimeKind};
 use breme_experiment::plan::Plan;
@@ -13,6 +13,7 @@ use breme_experiment::trial::TrialSpec;
 use breme_judge::judgement::Verdict;
 use breme_judge::{Question, Reader, judge_hypotheses};
 use breme_runner::{Progress, machine};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
@@ -78,9 +79,8 @@ impl RunStatus {
         follower
     }
 
-    /// The values are consistent after a panic elsewhere.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

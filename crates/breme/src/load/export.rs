@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
-#[cfg(target_os = "linux")]
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_driver::Clock;
 use breme_load::{Outcome, Run};
+#[cfg(target_os = "linux")]
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use super::Args;
@@ -135,7 +135,7 @@ impl Samples {
 
     fn queue_if_due(&self) {
         let now = Instant::now();
-        let mut clock = self.lock();
+        let mut clock = self.clock.lock();
         if now >= clock.due {
             clock.due = (clock.due + SAMPLE_EVERY).max(now);
             drop(clock);
@@ -144,14 +144,10 @@ impl Samples {
     }
 
     fn queue(&self) {
-        let mut clock = self.lock();
+        let mut clock = self.clock.lock();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         clock.last_ms = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX).max(clock.last_ms.saturating_add(1));
         // Problems are counted, and reported at the end.
         let _ = self.writer.send(clock.last_ms);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SampleClock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,11 +9,12 @@
 //! generator's threads nothing.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use breme_driver::Clock;
 use breme_load::{Counts, ErrorKind, Run};
 use breme_stats::Histogram;
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
@@ -49,26 +50,21 @@ pub(super) struct ResponseTimes(Arc<Mutex<Histogram>>);
 
 impl ResponseTimes {
     pub(super) fn add(&self, interval: &Histogram) {
-        self.lock().merge(interval);
+        self.0.lock().merge(interval);
     }
 
     /// Replaces them by those of the whole run.
     pub(super) fn set(&self, whole: Histogram) {
-        *self.lock() = whole;
+        *self.0.lock() = whole;
     }
 
     fn buckets(&self) -> Buckets {
-        let times = self.lock();
+        let times = self.0.lock();
         let within = times.counts_within(&BOUNDS_NS).into_iter().chain([times.count()]);
         let bounds = BOUNDS_NS.iter().map(|&bound| bound as f64 / NANOS_PER_SECOND).chain([f64::INFINITY]);
         let mut before = 0;
         let counts = bounds.zip(within).map(|(bound, within)| (bound, within - std::mem::replace(&mut before, within)));
         Buckets { counts: counts.collect(), sum: times.sum() as f64 / NANOS_PER_SECOND }
-    }
-
-    /// The numbers are consistent after a panic elsewhere.
-    fn lock(&self) -> MutexGuard<'_, Histogram> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

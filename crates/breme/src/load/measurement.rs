@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use breme_driver::{ClientTls, Clock, DriverKind, DriverSettings, Stopper, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
 use breme_stats::Histogram;
 use clap::Parser;
+use parking_lot::Mutex;
 
 use super::{Args, Peers, STOPPING_TIMEOUT, secured};
 use crate::driver::DriverChoice;
@@ -90,11 +91,11 @@ impl Cancellation {
     /// Aborts at once, without a result.
     pub fn set(&self) {
         self.is_set.store(true, Ordering::SeqCst);
-        self.lock().iter().for_each(Stopper::abort);
+        self.stoppers.lock().iter().for_each(Stopper::abort);
     }
 
     fn add(&self, stopper: Stopper) {
-        self.lock().push(stopper);
+        self.stoppers.lock().push(stopper);
         // It may have been set before `stopper` was added.
         if self.is_set() {
             self.set();
@@ -103,11 +104,7 @@ impl Cancellation {
 
     /// Drops the stoppers of loads that have ended.
     pub fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Stopper>> {
-        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stoppers.lock().clear();
     }
 }
 

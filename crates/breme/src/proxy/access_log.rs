@@ -12,13 +12,14 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use breme_proxy::{AccessLog, ExchangeRecord};
 pub use format::Format;
+use parking_lot::{Condvar, Mutex};
 
 /// Limit of buffered lines; beyond it lines are dropped.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -114,16 +115,12 @@ impl Log {
 
     /// The file was renamed: reopens it before the next line.
     pub fn reopen(&self) {
-        self.lock().is_rotated = true;
+        self.waiting.lock().is_rotated = true;
         self.called.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, line: &[u8]) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let before = waiting.bytes.len();
         if before + line.len() > WAITING_BYTES_MAX {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
@@ -141,11 +138,11 @@ impl Log {
     /// Waits for lines, and then briefly for more. Swaps them with the empty `bytes`.
     fn take(&self, bytes: &mut Vec<u8>) -> Taken {
         let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_rotated && !waiting.is_over;
-        let waiting = self.called.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
+        self.called.wait_while(&mut waiting, is_idle);
         let may_gather =
             |waiting: &mut Waiting| waiting.bytes.len() < BATCH_BYTES && !waiting.is_rotated && !waiting.is_over;
-        let gathered = self.called.wait_timeout_while(waiting, GATHERING, may_gather);
-        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        self.called.wait_while_for(&mut waiting, may_gather, GATHERING);
         std::mem::swap(&mut waiting.bytes, bytes);
         Taken {
             lines: std::mem::take(&mut waiting.lines),
@@ -197,7 +194,7 @@ impl Writer {
 
     /// Writes what is buffered, and ends.
     pub fn finish(self) {
-        self.log.lock().is_over = true;
+        self.log.waiting.lock().is_over = true;
         self.log.called.notify_one();
         let _ = self.thread.join(); // if it panicked, its lines are lost, and it said so
     }

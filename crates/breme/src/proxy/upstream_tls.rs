@@ -1,10 +1,11 @@
 //! TLS toward upstreams: trusted certificates, the proxy's identity, and the driver's TLS clients.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use breme_driver::TlsClients;
 use breme_node::TlsClientId;
 use breme_proxy::TlsNames;
+use parking_lot::Mutex;
 
 use super::arguments::UpstreamFlags;
 use super::upstream::Upstream;
@@ -42,18 +43,14 @@ impl Clients {
 
     fn take(&self, files: ClientFiles) {
         files.identity().into_iter().for_each(|identity| self.expiry.set(identity));
-        self.lock().files = files;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().files = files;
     }
 
     /// Reads the files again, including the system's CA certificates, for future handshakes. On any error, nothing
     /// changes.
     pub fn reload(&self, flags: &UpstreamFlags) -> Result<(), Failure> {
         let files = client_flags(flags).read()?;
-        let state = self.lock();
+        let state = self.state.lock();
         if !state.hosts.is_empty() {
             let options = files.options();
             let renew = |(host, id): &(String, TlsClientId)| Ok((*id, client(host, &options)?));
@@ -72,7 +69,7 @@ impl Clients {
         if new.is_empty() {
             return Ok(());
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { files, hosts } = &mut *state;
         let options = files.options();
         for upstream in new {

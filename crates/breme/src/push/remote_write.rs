@@ -1,10 +1,11 @@
 //! Prometheus remote write (protocol version 0.1.0): the metrics of `/metrics`, with the sender's time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use breme_base::plural;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
@@ -63,14 +64,14 @@ impl Account {
     }
 
     fn note(&self, problem: &str) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.to_owned());
+        *self.problem.lock() = Some(problem.to_owned());
     }
 
     /// None if every message was delivered.
     fn gaps(&self) -> Option<String> {
         let offered = self.offered.load(Ordering::Relaxed);
         let missing = offered.saturating_sub(self.delivered.load(Ordering::Relaxed));
-        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let problem = self.problem.lock().take();
         let problem = problem.unwrap_or_else(|| format!("no response from {}", self.url));
         (missing > 0)
             .then(|| format!("remote write: {missing} of {} not delivered: {problem}", plural(offered, "sample")))

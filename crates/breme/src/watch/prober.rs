@@ -1,12 +1,12 @@
 //! One measurement of a target: a run of `load` in this process, and a sample of the target's resources.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, Target};
+use parking_lot::Mutex;
 
 use crate::failure::Failure;
 use crate::load::{Cancellation, Measurement, MeasurementError, MeasurementResult};
@@ -86,7 +86,7 @@ impl Prober {
     }
 
     fn usage(&self) -> (Option<Usage>, Option<String>) {
-        if let Some(used) = self.processes.as_ref().and_then(|processes| lock(processes).sample()) {
+        if let Some(used) = self.processes.as_ref().and_then(|processes| processes.lock().sample()) {
             return (Some(usage_of(&used)), None);
         }
         let Some(url) = &self.metrics else {
@@ -111,7 +111,7 @@ impl Prober {
         let limit = value(&["process_max_fds"]).filter(|limit| *limit >= 1.0);
         let cpu_s = value(&["process_cpu_seconds_total", "process_cpu_seconds"]).unwrap_or(0.0);
         let now = std::time::Instant::now();
-        let before = lock(&self.scraped).replace((cpu_s, now));
+        let before = self.scraped.lock().replace((cpu_s, now));
         let (cpu_ns, over_ns) = before.map_or((0, 0), |(cpu_before_s, before)| {
             let over = now.duration_since(before).as_nanos();
             (((cpu_s - cpu_before_s).max(0.0) * 1e9) as u64, u64::try_from(over).unwrap_or(u64::MAX))
@@ -125,10 +125,6 @@ impl Prober {
             descriptors_share: limit.map_or(0.0, |limit| share(descriptors as f64 / limit)),
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn usage_of(used: &ExternalUsage) -> Usage {

@@ -1,9 +1,10 @@
 //! Counters of a watch for `/metrics`.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use breme_watch::record::{Probe, TargetState};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
@@ -38,7 +39,7 @@ impl Status {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Vec<TargetStatus>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,8 +9,10 @@ mod shard;
 mod slab;
 mod stored_response;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use budget::{Budget, Charge};
 pub(crate) use shard::Shard;
@@ -80,16 +82,16 @@ impl<F: Default> Store<F> {
     }
 
     pub(crate) fn read(&self, hash: KeyHash) -> RwLockReadGuard<'_, Shard<F>> {
-        read(self.shard(hash))
+        self.shard(hash).read()
     }
 
     pub(crate) fn write(&self, hash: KeyHash) -> RwLockWriteGuard<'_, Shard<F>> {
-        write(self.shard(hash))
+        self.shard(hash).write()
     }
 
     /// Locks each shard in turn.
     pub(crate) fn each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard<F>>> {
-        self.shards.iter().map(read)
+        self.shards.iter().map(RwLock::read)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -116,7 +118,7 @@ impl<F: Default> Store<F> {
     fn evict(&self) -> bool {
         (0..self.shards.len()).any(|_| {
             let turn = self.hand.fetch_add(1, Ordering::Relaxed);
-            let mut shard = write(&self.shards[turn % self.shards.len()]);
+            let mut shard = self.shards[turn % self.shards.len()].write();
             let Some(removed) = shard.evict() else { return false };
             self.release(&[removed]);
             add(&self.counters.evicted, 1);
@@ -211,7 +213,7 @@ impl<F: Default> Store<F> {
     ) -> usize {
         let mut count = 0;
         for lock in &self.shards {
-            let mut shard = write(lock);
+            let mut shard = lock.write();
             at_shard(&mut shard);
             let removed = shard.remove_if(&is_match);
             self.release(&removed);
@@ -223,7 +225,7 @@ impl<F: Default> Store<F> {
 
     /// Runs on each shard under its write lock.
     pub(crate) fn at_each_shard(&self, mut act: impl FnMut(&mut Shard<F>)) {
-        self.shards.iter().for_each(|lock| act(&mut write(lock)));
+        self.shards.iter().for_each(|lock| act(&mut lock.write()));
     }
 
     /// The responses with these key hashes, in any shard.
@@ -248,13 +250,4 @@ fn merged(first: Option<Charge>, mut second: Charge) -> Charge {
         second.join(first);
     }
     second
-}
-
-/// A panic under the lock leaves valid tables: each change completes before anything can panic.
-fn read<F>(lock: &RwLock<Shard<F>>) -> RwLockReadGuard<'_, Shard<F>> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<F>(lock: &RwLock<Shard<F>>) -> RwLockWriteGuard<'_, Shard<F>> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

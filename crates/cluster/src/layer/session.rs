@@ -1,12 +1,13 @@
 //! The session of a request, as seen by handlers.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use bytes::Bytes;
 use http::StatusCode;
 use http::request::Parts;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -65,7 +66,7 @@ impl Session {
     ///
     /// If it is of another type, or the session contains bytes that are no encoded values.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SessionError> {
-        let mut contents = self.lock();
+        let mut contents = self.0.lock();
         let value = contents.now.values()?.get(name);
         value.map(|value| T::deserialize(value).map_err(|error| SessionError::value(name, &error))).transpose()
     }
@@ -102,7 +103,7 @@ impl Session {
     /// The whole content of the session; empty if it is new.
     #[must_use]
     pub fn body(&self) -> Bytes {
-        self.lock().now.bytes()
+        self.0.lock().now.bytes()
     }
 
     /// Replaces the content of the session.
@@ -142,7 +143,7 @@ impl Session {
 
     /// Called when the handler has responded.
     pub(super) fn close(&self) -> Wish {
-        let mut contents = self.lock();
+        let mut contents = self.0.lock();
         contents.is_closed = true;
         let body = contents.now.bytes();
         match contents.fate {
@@ -154,12 +155,9 @@ impl Session {
     }
 
     /// A handler that panicked has left no partial change: each change is one step.
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 
     fn open(&self) -> Result<MutexGuard<'_, Contents>, SessionError> {
-        let contents = self.lock();
+        let contents = self.0.lock();
         if contents.is_closed { Err(SessionError::Closed) } else { Ok(contents) }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use breme_base::Instant;
 use breme_node::{Accepted, ShardId};
+use parking_lot::Mutex;
 
-use crate::control::{Control, lock};
+use crate::control::Control;
 use crate::memory_return::MemoryReturn;
 
 /// Accepted connections that wait for a thread; more wait in the kernel's backlog.
@@ -59,11 +60,11 @@ impl Handoff {
     }
 
     pub(super) fn has_capacity(&self) -> bool {
-        lock(&self.state).sockets.len() < HANDOFF_MAX
+        self.state.lock().sockets.len() < HANDOFF_MAX
     }
 
     pub(super) fn has_threads(&self) -> bool {
-        lock(&self.state).live_count > 0
+        self.state.lock().live_count > 0
     }
 
     /// Number of the current rise of pressure; none: not under pressure.
@@ -73,7 +74,7 @@ impl Handoff {
     }
 
     pub(super) fn put(&self, socket: OwnedFd, accepted: Accepted) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.sockets.push_back((socket, accepted));
         let idle = state.idle.pop();
         self.update_pressure(&state);
@@ -84,7 +85,7 @@ impl Handoff {
     /// Takes the next connection; if there is none, the thread will be woken. `was_busy`: its previous connection is
     /// done.
     pub(super) fn take(&self, shard: ShardId, was_busy: bool) -> Option<(OwnedFd, Accepted)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.idle.retain(|&idle| idle != shard);
         let wakes_acceptor = state.sockets.len() >= HANDOFF_MAX;
         let taken = state.sockets.pop_front();
@@ -104,7 +105,7 @@ impl Handoff {
 
     /// Whether memory should be trimmed, and when to check again.
     pub(super) fn has_unused_memory(&self, now: Instant) -> (bool, Option<Instant>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let busy_count = state.busy_count;
         (state.memory.is_due(busy_count, now), state.memory.deadline())
     }
@@ -120,7 +121,7 @@ impl Handoff {
 
     /// On stop: takes the thread's share of the waiting connections, the last it gets.
     pub(super) fn take_share(&self, shard: ShardId) -> Vec<(OwnedFd, Accepted)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.idle.retain(|&idle| idle != shard);
         let share = state.sockets.len().div_ceil(state.serving_count.max(1));
         state.serving_count = state.serving_count.saturating_sub(1);
@@ -131,7 +132,7 @@ impl Handoff {
 
     /// The thread ends; passes a pending wake-up on.
     pub(super) fn detach(&self, shard: ShardId, was_busy: bool, has_stopped: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.live_count -= 1;
         state.busy_count -= usize::from(was_busy);
         state.serving_count -= usize::from(!has_stopped);

@@ -1,9 +1,10 @@
 //! TLS clients.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use breme_node::TlsClientId;
+use parking_lot::RwLock;
 use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Error, SupportedProtocolVersion};
@@ -126,21 +127,21 @@ pub struct TlsClients(Arc<RwLock<Vec<Arc<ClientTls>>>>);
 impl TlsClients {
     #[must_use]
     pub fn add(&self, client: Arc<ClientTls>) -> TlsClientId {
-        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.write();
         clients.push(client);
         TlsClientId(u32::try_from(clients.len() - 1).unwrap_or(u32::MAX)) // whoever adds them has a bound
     }
 
     /// For handshakes from now on.
     pub fn replace(&self, id: TlsClientId, client: Arc<ClientTls>) {
-        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.write();
         if let Some(place) = clients.get_mut(id.0 as usize) {
             *place = client;
         }
     }
 
     pub(crate) fn get(&self, id: TlsClientId) -> Option<Arc<ClientTls>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id.0 as usize).cloned()
+        self.0.read().get(id.0 as usize).cloned()
     }
 }
 

@@ -1,10 +1,11 @@
 //! TLS servers, with an identity that can be replaced at run time.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use breme_node::TlsFailure;
 use bytes::Bytes;
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache};
@@ -37,7 +38,7 @@ struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.0.read()))
     }
 }
 
@@ -71,7 +72,7 @@ impl ServerTls {
 
     /// Uses a new identity for handshakes from now on. Existing connections and sessions continue.
     pub fn replace(&self, identity: &Identity) {
-        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&identity.certified);
+        *self.current.0.write() = Arc::clone(&identity.certified);
     }
 
     /// For servers outside this driver. Follows [`ServerTls::replace`].

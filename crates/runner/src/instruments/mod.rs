@@ -30,9 +30,11 @@ mod track;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use machine::{MachineFiles, time_of_others_ns};
 use members::{Members, Root, Round, Use, as_ns};
@@ -73,11 +75,7 @@ struct Shared {
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 #[derive(Debug)]
 struct State {
@@ -146,7 +144,7 @@ impl Instruments {
     }
 
     fn watch(&self, name: &str, watched: Watched) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if let Some(readings) = &mut state.readings {
             // It begins within the trial, with nothing used.
             let mut begun = WatchedReadings { is_generator: watched.is_generator, ..WatchedReadings::default() };
@@ -159,7 +157,7 @@ impl Instruments {
     /// Stops watching; readings in this trial are kept. An exited process knows best what it has used
     /// ([`SupervisedProcess::cpu_time`]).
     pub fn forget(&self, name: &str, cpu_time: Option<(Duration, Duration)>) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let Some(Watched { members: Some(members), .. }) = state.watched.remove(name) else { return };
         let mut used = Use { at_ns: breme_sys::monotonic_ns(), ..members.used() };
         if let Some((user, system)) = cpu_time {
@@ -179,7 +177,7 @@ impl Instruments {
     /// With counters that were just read.
     fn begin_from(&self, counted: BTreeMap<String, Counted>, trial: u32, interval: Duration) {
         let others_ns = time_of_others_ns();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let watched = state.watched.iter().map(|(name, watched)| (name.clone(), watched.begin_readings())).collect();
         state.readings = Some(Readings { watched, others_ns: (others_ns, others_ns), ..Readings::default() });
         state.interval = interval.max(INTERVAL_MIN);
@@ -201,7 +199,7 @@ impl Instruments {
     #[must_use]
     pub fn end(&self) -> Readings {
         let counted = self.scrape_counters();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.sample(breme_sys::monotonic_ns(), true);
         state.rows.begin_trial(0, breme_sys::monotonic_ns());
         let mut readings = state.readings.take().unwrap_or_default();
@@ -216,7 +214,7 @@ impl Instruments {
     /// Scrapes all subjects at the same time, without blocking the sampling thread, which may take the results first.
     fn scrape_counters(&self) -> BTreeMap<String, Counted> {
         let scraper = |(name, watched): (&String, &Watched)| Some((name.clone(), watched.scraper.clone()?));
-        let scrapers: Vec<_> = self.shared.lock().watched.iter().filter_map(scraper).collect();
+        let scrapers: Vec<_> = self.shared.state.lock().watched.iter().filter_map(scraper).collect();
         std::thread::scope(|scope| {
             let scrape = |(name, scraper): (String, Arc<Scraper>)| {
                 scope.spawn(move || (name, scraper.request_and_wait(COUNTERS_WITHIN)))
@@ -229,7 +227,7 @@ impl Instruments {
 
 impl Drop for Instruments {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
+        self.shared.state.lock().is_over = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -250,11 +248,11 @@ impl Watched {
 
 /// Samples at multiples of the interval after the first sample, so that it does not drift; missed instants are skipped.
 fn run(shared: &Shared) {
-    let mut state = shared.lock();
+    let mut state = shared.state.lock();
     while !state.is_over {
         let left = state.next.saturating_duration_since(Instant::now());
         if !left.is_zero() {
-            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            shared.changed.wait_for(&mut state, left);
             continue;
         }
         state.sample(breme_sys::monotonic_ns(), false);
@@ -354,7 +352,7 @@ mod tests {
         instruments.watch_subject("it", None, Some(&counting_its_questions())).unwrap();
         let counted = instruments.scrape_counters();
         let first = counted["it"].as_ref().unwrap().exposed["number"].value;
-        instruments.shared.lock().sample(breme_sys::monotonic_ns(), false);
+        instruments.shared.state.lock().sample(breme_sys::monotonic_ns(), false);
         instruments.begin_from(counted, 1, SELDOM);
         let readings = instruments.end();
         let (from, to) = readings.span_ns();

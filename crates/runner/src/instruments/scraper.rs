@@ -1,9 +1,10 @@
 //! Reads a subject's `/metrics` on a thread of its own, so that a slow or silent subject delays no other sample.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
 use super::exposition::{Exposed, ExpositionError, parse};
@@ -59,11 +60,7 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 impl Scraper {
     pub(super) fn start(url: String) -> std::io::Result<Self> {
@@ -77,7 +74,7 @@ impl Scraper {
 
     /// Requests a scrape, unless one is in progress.
     pub(super) fn request(&self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if state.requested == state.answered {
             state.requested += 1;
             self.shared.changed.notify_all();
@@ -86,7 +83,7 @@ impl Scraper {
 
     /// A new scrape since the last call.
     pub(super) fn take(&self) -> Option<Scrape> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let is_new = !std::mem::replace(&mut state.is_taken, true);
         state.scrape.clone().filter(|_| is_new)
     }
@@ -106,15 +103,17 @@ impl Scraper {
     }
 
     fn is_under_way(&self) -> bool {
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         state.answered < state.requested
     }
 
     fn wait_answered(&self, deadline: Instant) -> Result<Scrape, Arc<ScrapeError>> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         while state.answered < state.requested {
-            let left = deadline.checked_duration_since(Instant::now()).ok_or(ScrapeError::TooLate)?;
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let is_late = self.shared.changed.wait_until(&mut state, deadline).timed_out();
+            if is_late && state.answered < state.requested {
+                return Err(ScrapeError::TooLate.into());
+            }
         }
         let fault = || state.fault.clone().unwrap_or_else(|| ScrapeError::NoScrape.into());
         state.scrape.clone().filter(|_| state.fault.is_none()).ok_or_else(fault)
@@ -123,16 +122,16 @@ impl Scraper {
 
 impl Drop for Scraper {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
+        self.shared.state.lock().is_over = true;
         self.shared.changed.notify_all();
     }
 }
 
 fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
     loop {
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         while state.requested == state.answered && !state.is_over {
-            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            shared.changed.wait(&mut state);
         }
         if state.is_over {
             return;
@@ -141,7 +140,7 @@ fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
         let before_ns = breme_sys::monotonic_ns();
         let outcome = read(url, http_client);
         let at_ns = u64::midpoint(before_ns, breme_sys::monotonic_ns());
-        let mut state = shared.lock();
+        let mut state = shared.state.lock();
         state.answered = state.requested;
         match outcome {
             Ok(exposed) => {

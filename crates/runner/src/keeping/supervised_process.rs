@@ -245,7 +245,7 @@ impl SupervisedProcess {
     /// Its exit, if it has exited.
     #[must_use]
     pub fn ended(&self) -> Option<ExitInfo> {
-        self.shared.lock().ended.clone()
+        self.shared.state.lock().ended.clone()
     }
 
     /// Waits for its exit.
@@ -265,13 +265,13 @@ impl SupervisedProcess {
     /// The end of its output so far.
     #[must_use]
     pub fn printed(&self) -> String {
-        self.shared.lock().printed.last_lines()
+        self.shared.state.lock().printed.last_lines()
     }
 
     /// CPU time (user, system) of all its processes, once none is left.
     #[must_use]
     pub fn cpu_time(&self) -> Option<(Duration, Duration)> {
-        self.shared.lock().cpu
+        self.shared.state.lock().cpu
     }
 
     /// Sends a signal to its process group, and kills what is left after `within`.
@@ -306,7 +306,7 @@ impl SupervisedProcess {
         if !stuck.is_empty() {
             return Err(StopError::Stuck { name: self.name.clone(), processes: stuck });
         }
-        Ok(ending.unwrap_or_else(|| self.shared.lock().lost()))
+        Ok(ending.unwrap_or_else(|| self.shared.state.lock().lost()))
     }
 }
 

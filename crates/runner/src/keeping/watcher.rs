@@ -2,9 +2,10 @@
 
 use std::io::{PipeReader, Read};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::captured_output::CapturedOutput;
@@ -35,20 +36,17 @@ pub(super) struct State {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until `look` returns something, or for `timeout`.
     pub(super) fn wait<T>(&self, timeout: Duration, mut look: impl FnMut(&State) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(found) = look(&state) {
                 return Some(found);
             }
-            let left = deadline.checked_duration_since(Instant::now())?;
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return look(&state);
+            }
         }
     }
 }
@@ -84,7 +82,7 @@ impl Watcher {
         while self.turn(&mut buffer) {}
         // The last output may still be in the pipe; no process is left to write more.
         self.drain_output(&mut buffer);
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if state.ended.is_none() {
             state.ended = Some(state.lost());
         }
@@ -130,7 +128,7 @@ impl Watcher {
         match output.read(buffer) {
             Ok(0) | Err(_) => self.output = None,
             Ok(count) => {
-                self.shared.lock().printed.push(&buffer[..count]);
+                self.shared.state.lock().printed.push(&buffer[..count]);
                 self.shared.changed.notify_all();
             }
         }
@@ -151,7 +149,7 @@ impl Watcher {
         if matches!(report, Report::Ended { .. }) {
             self.drain_output(&mut vec![0; OUTPUT_BYTES]);
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         match report {
             Report::Started { pid } => state.started = Some(Ok(pid)),
             Report::Failed { errno, what } => state.started = Some(Err((errno, what))),

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use thiserror::Error;
 
 /// Every port is taken.
@@ -23,7 +23,7 @@ const OUTGOING_MIN: u16 = 32_768;
 /// A free port for each name.
 pub(crate) fn pick(names: &[String]) -> Result<Ports, NoPort> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut given = GIVEN.lock();
     let mut ports = Ports::new();
     for name in names {
         let port = pick_one(&given).ok_or(NoPort)?;

@@ -27,11 +27,12 @@ mod writer;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -210,7 +211,7 @@ impl Readers {
     }
 
     fn take(&self) -> Result<Connection, DatabaseError> {
-        if let Some(connection) = self.idle().pop() {
+        if let Some(connection) = self.idle.lock().pop() {
             return Ok(connection);
         }
         self.connect()
@@ -224,14 +225,10 @@ impl Readers {
     }
 
     fn put_back(&self, connection: Connection) {
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         if idle.len() < READERS_MAX {
             idle.push(connection);
         }
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,11 +8,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, Method, StatusCode, Uri, header};
+use parking_lot::Mutex;
 
 use super::Wiki;
 use super::problem::Problem;
@@ -303,7 +303,7 @@ impl Limiter {
     pub(crate) fn take(&self, address: IpAddr, purpose: Purpose, writes: u32, now: Instant) -> Result<(), Duration> {
         const MINUTE: Duration = Duration::from_secs(60);
         let each = MINUTE / purpose.per_minute(writes).max(1);
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         let mut key = (network(address), purpose);
         if places.len() >= ADDRESSES_MAX && !places.contains_key(&key) {
             places.retain(|_, place| place.full_at > now);
@@ -421,9 +421,9 @@ mod tests {
             let address = IpAddr::from(index.to_be_bytes());
             let _ = limiter.take(address, Purpose::Write, 600, now);
         }
-        assert_eq!(limiter.places.lock().unwrap().len(), ADDRESSES_MAX + 1);
+        assert_eq!(limiter.places.lock().len(), ADDRESSES_MAX + 1);
         let later = now + Duration::from_secs(120);
         assert!(limiter.take(IpAddr::from([250, 1, 1, 1]), Purpose::Write, 600, later).is_ok());
-        assert_eq!(limiter.places.lock().unwrap().len(), 1, "who has not written for a while is forgotten");
+        assert_eq!(limiter.places.lock().len(), 1, "who has not written for a while is forgotten");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// A server with a Unix socket in its own folder. Its shell waits for the end of its standard input, which ends with
 /// this process in any case; then it removes everything.
@@ -97,7 +98,7 @@ impl Server {
     }
 
     fn carry_out(&self, command: &str) {
-        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shell = self.shell.lock();
         writeln!(shell.input, "{command}").unwrap();
         assert_eq!(shell.read_line(), command);
     }

@@ -3,8 +3,9 @@
 //! A cached page is in the state of the last commit. Before a commit, the writer removes the pages that it changes; a
 //! reader may add a page only if no commit began after the start of its read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -55,12 +56,12 @@ impl Pages {
 
     /// Must be called before the transaction of the read begins.
     pub(super) fn start_read(&self) -> ReadStart {
-        ReadStart(self.commits().count)
+        ReadStart(self.commits.lock().count)
     }
 
     /// Adds a page, unless a commit may have changed it since the read began.
     pub(super) fn add(&self, start: ReadStart, page: &Arc<Page>) {
-        let commits = self.commits();
+        let commits = self.commits.lock();
         if commits.count == start.0 && commits.count.is_multiple_of(2) {
             self.pages.insert(page.name.clone(), Arc::clone(page));
         }
@@ -68,18 +69,14 @@ impl Pages {
 
     /// Must be called before a commit.
     pub(super) fn start_commit<'a>(&self, changed: impl Iterator<Item = &'a Name>) {
-        let mut commits = self.commits();
+        let mut commits = self.commits.lock();
         commits.count += 1;
         changed.for_each(|name| drop(self.pages.remove(name)));
     }
 
     /// Must be called after a commit, successful or not.
     pub(super) fn end_commit(&self) {
-        self.commits().count += 1;
-    }
-
-    fn commits(&self) -> std::sync::MutexGuard<'_, Commits> {
-        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.commits.lock().count += 1;
     }
 }
 
