@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use thiserror::Error;
+
 /// All status codes (RFC 9110, 15).
 const POSSIBLE: RangeInclusive<u16> = 100..=599;
 
@@ -27,22 +29,11 @@ impl StatusSet {
 }
 
 /// The text is not a set of statuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{part:?} names no statuses; write 200, 200-399 or 2xx, several with commas between them, from 100 to 599")]
 pub struct StatusSetError {
     part: String,
 }
-
-impl fmt::Display for StatusSetError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{:?} names no statuses; write 200, 200-399 or 2xx, several with commas between them, from 100 to 599",
-            self.part
-        )
-    }
-}
-
-impl std::error::Error for StatusSetError {}
 
 impl FromStr for StatusSet {
     type Err = StatusSetError;

@@ -28,30 +28,13 @@ impl std::fmt::Debug for Cache {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CacheSettingsError {
-    Memory {
-        bytes: u64,
-    },
-    /// `CacheSettings::name` is not a token.
+    #[error("a cache of {bytes} bytes can hold nothing; give it {min} or more", min = MEMORY_BYTES_MIN)]
+    Memory { bytes: u64 },
+    #[error("{0:?} cannot name a cache in Cache-Status: it must begin with a letter and be a token")]
     Name(String),
 }
-
-impl std::fmt::Display for CacheSettingsError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Memory { bytes } => {
-                write!(formatter, "a cache of {bytes} bytes can hold nothing; give it {MEMORY_BYTES_MIN} or more")
-            }
-            Self::Name(name) => write!(
-                formatter,
-                "{name:?} cannot name a cache in Cache-Status: it must begin with a letter and be a token"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CacheSettingsError {}
 
 impl Cache {
     /// # Errors

@@ -37,19 +37,11 @@ pub enum PurgeMode {
     Soft,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} is not an absolute URL; write http://host/path or https://host/path")]
 pub struct PurgeError {
-    /// The invalid URL.
     pub url: String,
 }
-
-impl std::fmt::Display for PurgeError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:?} is not an absolute URL; write http://host/path or https://host/path", self.url)
-    }
-}
-
-impl std::error::Error for PurgeError {}
 
 impl Cache {
     /// Purges, and returns the number of responses.
