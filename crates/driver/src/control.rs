@@ -119,16 +119,9 @@ struct MailboxState {
 }
 
 /// The shard's mailbox is full; retry later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the mailbox of this shard is full ({max} messages); retry later", max = MAILBOX_MESSAGES_MAX)]
 pub struct MailboxFull;
-
-impl std::fmt::Display for MailboxFull {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "the mailbox of this shard is full ({MAILBOX_MESSAGES_MAX} messages); retry later")
-    }
-}
-
-impl std::error::Error for MailboxFull {}
 
 impl Mailbox {
     fn new(waker: ShardWaker) -> Self {

@@ -44,16 +44,9 @@ impl FromStr for DriverKind {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no driver `{0}`: choose `uring`, `events` or `threads`")]
 pub struct UnknownDriver(String);
-
-impl fmt::Display for UnknownDriver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "there is no driver `{}`: choose `uring`, `events` or `threads`", self.0)
-    }
-}
-
-impl std::error::Error for UnknownDriver {}
 
 /// The limits of a driver, per shard unless stated otherwise.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! The limit of open files. Each connection is one; the usual soft limit of 1024 is too low for a server, and reaching
 //! it would spoil a measurement. So it is raised at the start, where a shortage can be reported.
 
-use std::fmt;
-
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thiserror::Error;
 
 /// RLIMIT_NOFILE of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,25 +13,14 @@ pub struct DescriptorLimit {
 }
 
 /// The limit of open files is too low.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "too few file descriptors: {needed} are needed, {allowed} are allowed; raise the limit with `ulimit -Hn {needed} && ulimit -n {needed}` as root (or LimitNOFILE={needed} in a systemd unit, --ulimit nofile={needed} in a container), or use fewer connections"
+)]
 pub struct TooFewDescriptors {
     pub needed: u64,
     pub allowed: u64,
 }
-
-impl fmt::Display for TooFewDescriptors {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { needed, allowed } = self;
-        write!(
-            formatter,
-            "too few file descriptors: {needed} are needed, {allowed} are allowed; raise the limit with \
-             `ulimit -Hn {needed} && ulimit -n {needed}` as root (or LimitNOFILE={needed} in a systemd unit, \
-             --ulimit nofile={needed} in a container), or use fewer connections"
-        )
-    }
-}
-
-impl std::error::Error for TooFewDescriptors {}
 
 #[must_use]
 pub fn descriptor_limit() -> DescriptorLimit {

@@ -1,7 +1,5 @@
 //! TLS errors as reported to nodes and users.
 
-use std::fmt;
-
 use breme_node::TlsFailure;
 use rustls::{CertificateError, Error, InvalidMessage};
 
@@ -39,26 +37,13 @@ pub(crate) fn is_ca_as_server(error: &CertificateError) -> bool {
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsSetupError {
+    #[error("the host {0:?} cannot appear in a certificate; write a name such as www.example.org, or an address")]
     Host(String),
-    /// With the reason.
+    #[error("TLS cannot be set up: {0}")]
     Unusable(String),
 }
-
-impl fmt::Display for TlsSetupError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(host) => write!(
-                formatter,
-                "the host {host:?} cannot appear in a certificate; write a name such as www.example.org, or an address"
-            ),
-            Self::Unusable(reason) => write!(formatter, "TLS cannot be set up: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsSetupError {}
 
 impl From<Error> for TlsSetupError {
     fn from(error: Error) -> Self {

@@ -1,6 +1,5 @@
 //! Certificate chain and private key.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,47 +19,25 @@ pub struct Identity {
     pub(crate) key: Arc<PrivateKeyDer<'static>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
+    #[error("contains no certificate; it must be PEM, with a line -----BEGIN CERTIFICATE-----")]
     NoCertificate,
+    #[error("contains no private key; it must be PEM, with a line -----BEGIN PRIVATE KEY-----")]
     NoKey,
+    #[error(
+        "is encrypted, and there is no way to enter a password; decrypt it with `openssl pkey -in FILE -out DECRYPTED`"
+    )]
     EncryptedKey,
-    /// With the reason.
+    #[error("is not valid PEM: {0}")]
     Pem(String),
-    /// Unknown or invalid key, with the reason.
+    #[error("contains an unusable key ({0}); use ECDSA, Ed25519 or RSA of at least 2048 bits")]
     Key(String),
+    #[error("is not the key of the certificate; the two must belong together")]
     KeyMismatch,
-    /// Unreadable first certificate, with the reason.
+    #[error("contains an unreadable certificate: {0}")]
     Certificate(String),
 }
-
-impl fmt::Display for IdentityError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoCertificate => {
-                write!(formatter, "contains no certificate; it must be PEM, with a line -----BEGIN CERTIFICATE-----")
-            }
-            Self::NoKey => {
-                write!(formatter, "contains no private key; it must be PEM, with a line -----BEGIN PRIVATE KEY-----")
-            }
-            Self::EncryptedKey => write!(
-                formatter,
-                "is encrypted, and there is no way to enter a password; decrypt it with `openssl pkey -in FILE -out DECRYPTED`"
-            ),
-            Self::Pem(reason) => write!(formatter, "is not valid PEM: {reason}"),
-            Self::Key(reason) => write!(
-                formatter,
-                "contains an unusable key ({reason}); use ECDSA, Ed25519 or RSA of at least 2048 bits"
-            ),
-            Self::KeyMismatch => {
-                write!(formatter, "is not the key of the certificate; the two must belong together")
-            }
-            Self::Certificate(reason) => write!(formatter, "contains an unreadable certificate: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for IdentityError {}
 
 impl IdentityError {
     /// Whether the key file is the cause, not the certificate file.
