@@ -92,7 +92,10 @@ pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A name or value that would end its field line or the section (RFC 9110, 5.5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name:?} cannot be sent: a name must be a token, a value must not contain CR, LF, NUL or other control bytes, or white space at its ends"
+)]
 pub struct InvalidField {
     pub name: String,
 }
@@ -103,18 +106,6 @@ impl InvalidField {
         Self { name: name.to_owned() }
     }
 }
-
-impl std::fmt::Display for InvalidField {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            formatter,
-            "{:?} cannot be sent: a name must be a token, a value must not contain CR, LF, NUL or other control bytes, or white space at its ends",
-            self.name
-        )
-    }
-}
-
-impl std::error::Error for InvalidField {}
 
 /// Writes a field line as in HTTP/1. All fields that were not received pass here or [`is_sendable`], so that a name or
 /// value that would end its line cannot be written (RFC 9110, 5.5).

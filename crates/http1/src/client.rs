@@ -88,34 +88,21 @@ pub enum ClientProgress<'a, 'f> {
 }
 
 /// An invalid response; close the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server closed the connection before the response was complete.
+    #[error("the server closed the connection before the response was complete")]
     ClosedEarly,
     /// Bytes without an outstanding request, or a 101 without a requested upgrade.
+    #[error("the server sent a response without a request")]
     Unexpected,
-    /// The head is not HTTP/1.x.
+    #[error("the head of the response is not HTTP/1.0 or HTTP/1.1")]
     BadHead,
-    /// The framing is invalid or ambiguous.
+    #[error("the length of the response is malformed or ambiguous")]
     BadFraming,
-    /// A limit is exceeded.
+    #[error("the head, a chunk line or the trailers of the response are larger than the limit")]
     TooLarge,
 }
-
-impl std::fmt::Display for ClientError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::ClosedEarly => "the server closed the connection before the response was complete",
-            Self::Unexpected => "the server sent a response without a request",
-            Self::BadHead => "the head of the response is not HTTP/1.0 or HTTP/1.1",
-            Self::BadFraming => "the length of the response is malformed or ambiguous",
-            Self::TooLarge => "the head, a chunk line or the trailers of the response are larger than the limit",
-        })
-    }
-}
-
-impl std::error::Error for ClientError {}
 
 impl From<RefusalReason> for ClientError {
     /// The grammar is shared with the server side; a client needs only the kind of error.

@@ -1,9 +1,9 @@
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use breme_base::nanos;
 use breme_node::ConnectError;
+use thiserror::Error;
 
 use crate::Direction;
 
@@ -106,32 +106,19 @@ impl Settings {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SettingsError {
+    #[error("the server has no address")]
     NoServer,
-    /// It is larger than the delay.
+    #[error("the jitter is larger than the delay; lower it or raise the delay")]
     Jitter,
-    /// It is 0.
+    #[error("the bandwidth is 0; it must be at least 1 bit/s")]
     Bandwidth,
-    /// It is not from 0 to below 1.
+    #[error("the loss must be below 100 %")]
     Loss,
-    /// It is not from 0 to below 1.
+    #[error("the share of resets must be below 100 %")]
     Resets,
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::NoServer => "the server has no address",
-            Self::Jitter => "the jitter is larger than the delay; lower it or raise the delay",
-            Self::Bandwidth => "the bandwidth is 0; it must be at least 1 bit/s",
-            Self::Loss => "the loss must be below 100 %",
-            Self::Resets => "the share of resets must be below 100 %",
-        })
-    }
-}
-
-impl std::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests {
