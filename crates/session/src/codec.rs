@@ -1,40 +1,25 @@
 //! Encoding of records: big-endian numbers, names prefixed with their length. The reader reports errors and never reads
 //! past the end.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::id::SessionKey;
 use crate::name::{Incarnation, NodeName, Owner, Register};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum RecordError {
-    /// They end before the record does.
+    #[error("the record is cut short")]
     Short,
-    /// Bytes follow it.
+    #[error("bytes follow the record")]
     Long,
-    /// The number of a format that this program does not know.
+    #[error("the record has format {0}, which this version of the program cannot read")]
     Format(u8),
-    /// This field has an impossible value.
+    #[error("the record's field `{0}` is invalid")]
     Field(&'static str),
     /// The checksum belongs to other content or to another register.
+    #[error("the record's checksum does not match")]
     Checksum,
 }
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => formatter.write_str("the record is cut short"),
-            Self::Long => formatter.write_str("bytes follow the record"),
-            Self::Format(format) => {
-                write!(formatter, "the record has format {format}, which this version of the program cannot read")
-            }
-            Self::Field(field) => write!(formatter, "the record's field `{field}` is invalid"),
-            Self::Checksum => formatter.write_str("the record's checksum does not match"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}
 
 const CHECKSUM_BYTES: usize = 4;
 

@@ -178,26 +178,13 @@ fn decoded<const BYTES: usize>(characters: &[u8]) -> Option<[u8; BYTES]> {
     (count == BYTES).then_some(bytes)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
-    /// Number of secrets.
+    #[error("{0} keys for session cookies: give 1 to {max}", max = KEYS_MAX)]
     Count(usize),
-    /// Length of the secret in bytes.
+    #[error("a key for session cookies of {0} bytes: give at least {min}", min = SECRET_MIN)]
     Short(usize),
 }
-
-impl fmt::Display for KeysError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count(count) => write!(formatter, "{count} keys for session cookies: give 1 to {KEYS_MAX}"),
-            Self::Short(length) => {
-                write!(formatter, "a key for session cookies of {length} bytes: give at least {SECRET_MIN}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for KeysError {}
 
 #[cfg(test)]
 mod tests {

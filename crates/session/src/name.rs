@@ -56,20 +56,9 @@ impl fmt::Debug for NodeName {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` cannot be the name of a node: use 1 to {max} ASCII letters, digits, `-` and `_`", max = NAME_MAX)]
 pub struct NameError(String);
-
-impl fmt::Display for NameError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "`{}` cannot be the name of a node: use 1 to {NAME_MAX} ASCII letters, digits, `-` and `_`",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for NameError {}
 
 /// One life of a node: it takes a new incarnation when it starts and when it has lost its lease.
 ///

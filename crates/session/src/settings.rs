@@ -1,4 +1,3 @@
-use std::fmt;
 use std::time::Duration;
 
 use crate::record::{ADDRESS_MAX, BODY_MAX};
@@ -170,19 +169,12 @@ impl Settings {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session setting `{field}` must be {allowed}")]
 pub struct SettingsError {
     field: &'static str,
     allowed: &'static str,
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "the session setting `{}` must be {}", self.field, self.allowed)
-    }
-}
-
-impl std::error::Error for SettingsError {}
 
 /// Assumptions of the correctness proof. Tests disable one at a time to see whether the history checker notices; a node
 /// in service has them all.
