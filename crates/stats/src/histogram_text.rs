@@ -3,12 +3,11 @@
 //! It is HdrHistogram's compressed V2 encoding in base64, as in each line of an `.hlog`: other tools of that family can
 //! read it, and a distribution of a hundred thousand requests takes about a kilobyte.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use thiserror::Error;
 
 use crate::Histogram;
 
@@ -19,23 +18,14 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A text that is not a histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
+    #[error("its histogram is not base64")]
     Base64,
     /// It is base64 of something else.
+    #[error("its histogram cannot be decoded (version 2, plain or deflated, is expected)")]
     Encoding,
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Base64 => "its histogram is not base64",
-            Self::Encoding => "its histogram cannot be decoded (version 2, plain or deflated, is expected)",
-        })
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 impl Histogram {
     #[must_use]

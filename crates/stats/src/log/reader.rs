@@ -1,12 +1,12 @@
 //! Reads a log interval by interval, including logs of other writers and truncated ones.
 
-use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
 use base64::Engine;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogHistogram, IntervalLogIterator, LogEntry};
+use thiserror::Error;
 
 use super::interval::Interval;
 use crate::Histogram;
@@ -34,42 +34,30 @@ pub struct Reader<R> {
 }
 
 /// An invalid or unreadable log.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("line {line} (from byte {position}): {problem}")]
 pub struct ReadError {
     /// Line number, from 1.
     pub line: usize,
     /// Position of the line, in bytes from the beginning.
     pub position: u64,
+    #[source]
     pub problem: Problem,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Problem {
-    Io(io::Error),
-    /// Longer than [`LINE_BYTES_MAX`].
+    #[error("cannot be read: {0}")]
+    Io(#[source] io::Error),
+    #[error("is longer than {max} bytes", max = LINE_BYTES_MAX)]
     TooLong,
-    /// Neither a comment nor an interval.
+    #[error("is neither a comment nor an interval")]
     Line,
+    #[error("its histogram is not base64")]
     Base64,
+    #[error("its histogram cannot be decoded; version 2, plain or deflated, is expected")]
     Histogram,
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "line {} (from byte {}): ", self.line, self.position)?;
-        match &self.problem {
-            Problem::Io(error) => write!(formatter, "cannot be read: {error}"),
-            Problem::TooLong => write!(formatter, "is longer than {LINE_BYTES_MAX} bytes"),
-            Problem::Line => formatter.write_str("is neither a comment nor an interval"),
-            Problem::Base64 => formatter.write_str("its histogram is not base64"),
-            Problem::Histogram => {
-                formatter.write_str("its histogram cannot be decoded; version 2, plain or deflated, is expected")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// Reads every interval of a log.
 ///
