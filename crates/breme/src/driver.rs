@@ -53,16 +53,9 @@ impl FromStr for DriverChoice {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}, or let `auto` choose")]
 pub struct UnknownDriver(breme_driver::UnknownDriver);
-
-impl fmt::Display for UnknownDriver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}, or let `auto` choose", self.0)
-    }
-}
-
-impl std::error::Error for UnknownDriver {}
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ pub use arguments::Args;
 use arguments::{ServeArgs, command};
 use breme_driver::Clock;
 use breme_serving::serve;
-use breme_wiki::database::{Database, DatabaseError, open};
+use breme_wiki::database::{Database, open};
 use breme_wiki::purges::Edges;
 use breme_wiki::web::{Application, Wiki};
 use breme_wiki::{accounts, lab, settings::Writers};
@@ -56,20 +56,14 @@ fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error of a database, as the end of a command.
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn failed(error: DatabaseError) -> Failure {
-    Failure::run(error)
-}
-
 fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.places()?;
-    let database: Arc<dyn Database> = runtime.block_on(open(&args.database.database)).map_err(failed)?;
+    let database: Arc<dyn Database> = runtime.block_on(open(&args.database.database)).map_err(Failure::run)?;
     if let Some(count) = args.lab_pages {
-        runtime.block_on(lab::fill(&*database, count, &args.lab_page_bytes)).map_err(failed)?;
+        runtime.block_on(lab::fill(&*database, count, &args.lab_page_bytes)).map_err(Failure::run)?;
     }
-    let has_accounts = runtime.block_on(accounts::exist(&*database)).map_err(failed)?;
+    let has_accounts = runtime.block_on(accounts::exist(&*database)).map_err(Failure::run)?;
     let settings = settings::settings(args, &places, has_accounts)?;
     if let Some(notice) = settings::notice(&settings) {
         eprintln!("breme wiki: {notice}");
@@ -80,10 +74,10 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let _context = runtime.enter();
     let (listeners, bound) = listen(places, None)?;
     let edges = Edges::new(&settings);
-    runtime.block_on(edges.run(&database)).map_err(failed)?;
+    runtime.block_on(edges.run(&database)).map_err(Failure::run)?;
     runtime.spawn(clean(Arc::clone(&database)));
     let wiki = Arc::new(Wiki::new(Arc::clone(&database), settings, edges));
-    runtime.block_on(wiki.purge_earlier_templates()).map_err(failed)?;
+    runtime.block_on(wiki.purge_earlier_templates()).map_err(Failure::run)?;
     let readiness = Readiness::default();
     runtime.spawn(watch(database, Arc::clone(&wiki), readiness.clone()));
 

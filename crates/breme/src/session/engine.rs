@@ -41,14 +41,13 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) async fn new(args: &Args) -> Result<Self, Failure> {
-        let fault = |error: EngineError| Failure::run(error);
         match &args.engine {
             EngineChoice::Embedded(folder) => {
-                let engine = EmbeddedEngine::open(folder, args.durability()).map_err(fault)?;
+                let engine = EmbeddedEngine::open(folder, args.durability()).map_err(Failure::run)?;
                 Ok(Self { ended: engine.ended().to_vec(), engine: Arc::new(engine) })
             }
             EngineChoice::Nats(servers) => {
-                let engine = connect(&args.nats(servers)).await.map_err(fault)?;
+                let engine = connect(&args.nats(servers)).await.map_err(Failure::run)?;
                 Ok(Self { engine: Arc::new(engine), ended: Vec::new() })
             }
         }

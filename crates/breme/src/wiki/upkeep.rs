@@ -6,11 +6,10 @@ use std::process::ExitCode;
 use breme_wiki::accounts::{self, AccountError};
 use breme_wiki::calendar::rfc3339;
 use breme_wiki::database::{backup, open, open_for_values, open_to_read};
-use breme_wiki::folder::{Copied, FolderError, export, import};
+use breme_wiki::folder::{Copied, export, import};
 use breme_wiki::name::Name;
 
 use super::arguments::{Action, TokenAction, UserAction};
-use super::failed;
 use crate::failure::{AGAINST, Failure};
 
 const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
@@ -18,11 +17,12 @@ const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
 pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
     match action {
         Action::Backup { database, to } => {
-            backup(&database.database, to).await.map_err(failed)?;
+            backup(&database.database, to).await.map_err(Failure::run)?;
             println!("copied {} to {}", database.database, to.display());
         }
         Action::Verify { database } => {
-            let faults = open_to_read(&database.database).await.map_err(failed)?.verify().await.map_err(failed)?;
+            let faults =
+                open_to_read(&database.database).await.map_err(Failure::run)?.verify().await.map_err(Failure::run)?;
             if !faults.is_empty() {
                 faults.iter().for_each(|fault| println!("{fault}"));
                 return Ok(ExitCode::from(AGAINST));
@@ -30,23 +30,19 @@ pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
             println!("{}: no faults", database.database);
         }
         Action::Export { database, folder } => {
-            let database = open_to_read(&database.database).await.map_err(failed)?;
-            let copied = export(&*database, folder).await.map_err(|error| of_folder(&error))?;
+            let database = open_to_read(&database.database).await.map_err(Failure::run)?;
+            let copied = export(&*database, folder).await.map_err(Failure::run)?;
             report("exported", copied);
         }
         Action::Import { database, folder } => {
-            let database = open(&database.database).await.map_err(failed)?;
-            let copied = import(&*database, folder).await.map_err(|error| of_folder(&error))?;
+            let database = open(&database.database).await.map_err(Failure::run)?;
+            let copied = import(&*database, folder).await.map_err(Failure::run)?;
             report("imported", copied);
         }
         Action::User(action) => user(action).await?,
         Action::Token(action) => token(action).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn of_folder(error: &FolderError) -> Failure {
-    Failure::run(error)
 }
 
 fn report(done: &str, Copied { pages, attachments }: Copied) {
@@ -59,22 +55,21 @@ fn name(text: &str) -> Result<Name, Failure> {
 
 fn of_account(error: AccountError) -> Failure {
     match error {
-        AccountError::Database(error) => failed(error),
         AccountError::Password => Failure::usage(error),
-        other => Failure::run(other.to_string()),
+        other => Failure::run(other),
     }
 }
 
 async fn user(action: &UserAction) -> Result<(), Failure> {
     match action {
         UserAction::Add { name: text, scope, password_stdin, database } => {
-            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(failed)?);
+            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             let (password, is_new) = password(*password_stdin)?;
             accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(of_account)?;
             show(&format!("added the account {name}"), &password, is_new);
         }
         UserAction::Password { name: text, password_stdin, database } => {
-            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(failed)?);
+            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             let (password, is_new) = password(*password_stdin)?;
             if !accounts::set_password(&*database, &name, &password).await.map_err(of_account)? {
                 return Err(Failure::run(format!("there is no account {name}")));
@@ -82,15 +77,15 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
             show(&format!("set the password of {name}"), &password, is_new);
         }
         UserAction::Remove { name: text, database } => {
-            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(failed)?);
-            if !accounts::remove_user(&*database, &name).await.map_err(failed)? {
+            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
+            if !accounts::remove_user(&*database, &name).await.map_err(Failure::run)? {
                 return Err(Failure::run(format!("there is no account {name}")));
             }
             println!("removed the account {name}");
         }
         UserAction::List { database } => {
-            let database = open_to_read(&database.database).await.map_err(failed)?;
-            for (name, user) in accounts::users(&*database).await.map_err(failed)? {
+            let database = open_to_read(&database.database).await.map_err(Failure::run)?;
+            for (name, user) in accounts::users(&*database).await.map_err(Failure::run)? {
                 println!("{name}\t{}\tpassword set {}", word(user.scope), rfc3339(user.since));
             }
         }
@@ -101,20 +96,20 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
 async fn token(action: &TokenAction) -> Result<(), Failure> {
     match action {
         TokenAction::Add { label, scope, database } => {
-            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(failed)?);
+            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             let token = accounts::add_token(&*database, &label, (*scope).into()).await.map_err(of_account)?;
             println!("{token}");
         }
         TokenAction::Remove { label, database } => {
-            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(failed)?);
-            match accounts::remove_tokens(&*database, &label).await.map_err(failed)? {
+            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(Failure::run)?);
+            match accounts::remove_tokens(&*database, &label).await.map_err(Failure::run)? {
                 0 => return Err(Failure::run(format!("there is no token {label}"))),
                 count => println!("removed {count} tokens"),
             }
         }
         TokenAction::List { database } => {
-            let database = open_to_read(&database.database).await.map_err(failed)?;
-            for token in accounts::tokens(&*database).await.map_err(failed)? {
+            let database = open_to_read(&database.database).await.map_err(Failure::run)?;
+            for token in accounts::tokens(&*database).await.map_err(Failure::run)? {
                 println!("{}\t{}\tadded {}", token.label, word(token.scope), rfc3339(token.since));
             }
         }
