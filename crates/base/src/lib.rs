@@ -6,11 +6,12 @@
 //! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the probably
 //! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
 //! is the pause of a user between two requests. [`PerShard`] holds counters with one writer each, [`counters!`] defines
-//! them from a table.
+//! them from a table. [`CsvField`] is a field of a CSV file.
 //!
 //! This crate performs no I/O, reads no clock and starts no threads.
 
 mod counts;
+mod csv;
 mod instant;
 mod metrics;
 mod quantity;
@@ -20,6 +21,7 @@ mod think_time;
 mod timers;
 
 pub use counts::{Count, PerShard, SharedCounts};
+pub use csv::CsvField;
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use metrics::{LabelledValue, Metric, MetricKind};
 pub use quantity::{

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use breme_base::CsvField;
+
 use crate::outcome::{Outcome, TimeSummary};
 
 /// Writes the intervals of the run after a header line. Times are in nanoseconds, as the names say.
@@ -52,7 +54,7 @@ pub fn write_steps<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     writeln!(out)?;
     for step in &outcome.steps {
         let errors: u64 = step.errors.values().sum();
-        write!(out, "{},{},{},{errors}", quoted(&step.name), step.sent, step.answered)?;
+        write!(out, "{},{},{},{errors}", CsvField(&step.name), step.sent, step.answered)?;
         for time in [&step.response_time, &step.service_time] {
             let TimeSummary { mean_ns, p50_ns, p90_ns, p95_ns, p99_ns, p999_ns, max_ns, .. } = time;
             write!(out, ",{mean_ns:.0},{p50_ns},{p90_ns},{p95_ns},{p99_ns},{p999_ns},{max_ns}")?;
@@ -60,9 +62,4 @@ pub fn write_steps<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
         writeln!(out)?;
     }
     Ok(())
-}
-
-/// RFC 4180, 2.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

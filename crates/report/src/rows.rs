@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use breme_base::CsvField;
 use breme_experiment::record::{RunHead, TrialRecord, WorkloadRecord};
 use breme_judge::judgement::Judgement;
 use schemars::JsonSchema;
@@ -193,11 +194,6 @@ fn number(value: f64) -> String {
     if value.is_finite() { format!("{value}") } else { String::new() }
 }
 
-/// A field (RFC 4180), quoted if necessary.
 fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    CsvField(text).to_string()
 }

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use breme_base::CsvField;
+
 use crate::history::{Point, TargetInfo};
 
 pub const HEADER: &str = "time,unix_s,target,concurrency,time_taken_s,complete,failed,bytes,body_bytes,requests_per_s,\
@@ -62,8 +64,8 @@ pub fn line(time: &str, target: &TargetInfo, point: &Point) -> String {
 
 /// A quoted cell. A leading apostrophe prevents spreadsheets from evaluating it as a formula.
 fn quoted(text: &str) -> String {
-    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_owned() };
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+    let apostrophe = if text.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
+    CsvField(&format!("{apostrophe}{text}")).to_string()
 }
 
 #[cfg(test)]
