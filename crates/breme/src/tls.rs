@@ -128,7 +128,7 @@ impl ClientFiles {
 
 /// The client of one host.
 pub fn client(host: &str, options: &ClientOptions<'_>) -> Result<Arc<ClientTls>, Failure> {
-    ClientTls::new(host, options).map(Arc::new).map_err(|error| Failure::usage(error.to_string()))
+    ClientTls::new(host, options).map(Arc::new).map_err(Failure::usage)
 }
 
 /// The trusted authorities in a file named by a flag.

@@ -18,12 +18,15 @@ use std::time::Duration;
 
 use breme_session::{ForwardResult, HandOver, HandOverAnswer};
 use bytes::Bytes;
+use http::header::InvalidHeaderValue;
 use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::pem;
+use rustls::server::VerifierBuilderError;
 
 use self::connection::Connector;
 pub(crate) use self::listener::Hops;
@@ -85,11 +88,9 @@ impl Peers {
         use base64::engine::general_purpose::STANDARD;
 
         if secret.len() < SECRET_MIN {
-            let length = secret.len();
-            return Err(PeersError(format!("the nodes' secret has {length} bytes: give at least {SECRET_MIN}")));
+            return Err(PeersError::ShortSecret(secret.len()));
         }
-        let mut value = HeaderValue::try_from(STANDARD.encode(secret))
-            .map_err(|error| PeersError(format!("the nodes' secret cannot be sent: {error}")))?;
+        let mut value = HeaderValue::try_from(STANDARD.encode(secret))?;
         value.set_sensitive(true);
         Ok(Self::new(Trust::Secret(value), Connector::plain()))
     }
@@ -223,9 +224,21 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// Why nodes cannot communicate, with the remedy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PeersError(String);
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    #[error("the nodes' secret has {0} bytes: give at least {min}", min = SECRET_MIN)]
+    ShortSecret(usize),
+    #[error("the nodes' secret cannot be sent: {0}")]
+    Secret(#[from] InvalidHeaderValue),
+    #[error("{what} is missing: give it in PEM")]
+    Missing { what: &'static str },
+    #[error("{what} cannot be read: {source}")]
+    Pem { what: &'static str, source: pem::Error },
+    #[error("{what} cannot be used: {source}")]
+    Certificate { what: &'static str, source: rustls::Error },
+    #[error("the nodes' authority cannot be used: {0}")]
+    Authority(#[from] VerifierBuilderError),
+}
 
 /// An address to which no session is sent, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -36,12 +36,12 @@ impl Secrets {
 
 /// Cookie keys derived from this secret.
 pub(super) fn keys_of(secret: &str) -> Result<CookieKeys, Failure> {
-    CookieKeys::new([secret.as_bytes()]).map_err(|error| Failure::run(error.to_string()))
+    CookieKeys::new([secret.as_bytes()]).map_err(Failure::run)
 }
 
 /// Nodes of this machine with this secret.
 pub(super) fn peers_of(secret: &[u8]) -> Result<Peers, Failure> {
-    Peers::on_this_machine(secret).map_err(|error| Failure::usage(error.to_string()))
+    Peers::on_this_machine(secret).map_err(Failure::usage)
 }
 
 /// The keys of cookies. If the whole cluster is on this machine, the file is created if it does not exist.

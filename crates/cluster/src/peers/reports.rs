@@ -1,8 +1,9 @@
 //! Messages for operators about other nodes. The same one is repeated only after some time.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The same message is printed this often at most.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ impl Reports {
     }
 
     fn is_news(&self, message: &str, now: Instant) -> bool {
-        let Ok(mut recent) = self.0.lock() else { return false };
+        let mut recent = self.0.lock();
         recent.retain(|_, printed| now.duration_since(*printed) < INTERVAL);
         if recent.contains_key(message) || recent.len() >= MESSAGES_MAX {
             return false;

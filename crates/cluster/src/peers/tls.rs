@@ -1,9 +1,10 @@
 //! Certificates of nodes: each is signed by the cluster's own authority.
 
 use std::error::Error;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::{fmt, io};
 
+use parking_lot::RwLock;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -12,6 +13,10 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig, crypto};
 
 use super::PeersError;
+
+/// Names of files in messages.
+const CERTIFICATE: &str = "the node's certificate";
+const AUTHORITY: &str = "the certificate of the nodes' authority";
 
 /// A node's certificate and the trusted authority. Both can be replaced while the node runs; copies share them.
 ///
@@ -34,18 +39,17 @@ impl PeerTls {
     ///
     /// If one of them is invalid, or they do not match. Dates are not checked.
     pub fn from_pem(certificates: &[u8], key: &[u8], authority: &[u8]) -> Result<Self, PeersError> {
-        let chain = parse("the node's certificate", certificates)?;
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| PeersError(format!("the key of the node's certificate cannot be read: {error}")))?;
+        let chain = parse(CERTIFICATE, certificates)?;
+        let unreadable = |source| PeersError::Pem { what: "the key of the node's certificate", source };
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(unreadable)?;
         let mut roots = RootCertStore::empty();
-        for certificate in parse("the certificate of the nodes' authority", authority)? {
-            roots.add(certificate).map_err(|error| wrong("the certificate of the nodes' authority", &error))?;
+        for certificate in parse(AUTHORITY, authority)? {
+            roots.add(certificate).map_err(|source| PeersError::Certificate { what: AUTHORITY, source })?;
         }
         let (roots, provider) = (Arc::new(roots), Arc::new(crypto::aws_lc_rs::default_provider()));
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-            .build()
-            .map_err(|error| PeersError(format!("the nodes' authority cannot be used: {error}")))?;
-        let own = |error| wrong("the node's certificate", &error);
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider)).build()?;
+        let own = |source| PeersError::Certificate { what: CERTIFICATE, source };
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(own)?
@@ -68,11 +72,11 @@ impl PeerTls {
     /// Uses the certificate and the authority of another one for connections from now on. Existing ones continue.
     pub fn replace(&self, other: &Self) {
         let credentials = other.current();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = credentials;
+        *self.0.write() = credentials;
     }
 
     pub(super) fn current(&self) -> Arc<Credentials> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read())
     }
 }
 
@@ -181,17 +185,10 @@ fn describe(problem: &CertificateError) -> String {
     text.to_owned()
 }
 
-fn parse(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PeersError> {
+fn parse(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PeersError> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match certificates {
-        Ok(certificates) if certificates.is_empty() => Err(PeersError(format!("{what} is missing: give it in PEM"))),
-        Ok(certificates) => Ok(certificates),
-        Err(error) => Err(PeersError(format!("{what} cannot be read: {error}"))),
-    }
-}
-
-fn wrong(what: &str, error: &rustls::Error) -> PeersError {
-    PeersError(format!("{what} cannot be used: {error}"))
+    let certificates = certificates.map_err(|source| PeersError::Pem { what, source })?;
+    if certificates.is_empty() { Err(PeersError::Missing { what }) } else { Ok(certificates) }
 }
 
 #[cfg(test)]
