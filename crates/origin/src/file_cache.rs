@@ -11,11 +11,12 @@
 //! Eviction is second chance (CLOCK): the oldest entry goes unless it was used since it was last considered.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use breme_base::{Instant, UnixSeconds};
 use foldhash::fast::FixedState;
+use parking_lot::RwLock;
 
 use crate::counters::{ShardCounts, Source};
 use crate::entry::{Entry, EntryOutcome};
@@ -61,9 +62,7 @@ impl FileCache {
         now: Instant,
         wall: impl FnOnce() -> UnixSeconds,
     ) -> (Arc<Entry>, Source) {
-        let known = [&self.present, &self.absent]
-            .into_iter()
-            .find_map(|table| table.read().unwrap_or_else(PoisonError::into_inner).find(name));
+        let known = [&self.present, &self.absent].into_iter().find_map(|table| table.read().find(name));
         match known {
             Some(entry) => self.revalidated(name, entry, settings, now, wall),
             None => (self.read(name, settings, now, wall()), Source::Root),
@@ -99,7 +98,7 @@ impl FileCache {
     pub(crate) fn kept(&self) -> CachedFiles {
         let mut kept = CachedFiles::default();
         for table in [&self.present, &self.absent] {
-            let table = table.read().unwrap_or_else(PoisonError::into_inner);
+            let table = table.read();
             kept.names += table.entries.len();
             kept.bytes += table.bytes;
             kept.open_files += table.descriptors;
@@ -111,8 +110,8 @@ impl FileCache {
         let entry = Arc::new(Entry::read(name, &*self.root, settings, now, wall));
         let (table, other) =
             if entry.is_absent() { (&self.absent, &self.present) } else { (&self.present, &self.absent) };
-        let mut replaced_count = other.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        let mut table = table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced_count = other.write().remove(name);
+        let mut table = table.write();
         if entry.is_transient() {
             replaced_count += table.remove(name);
             entry.replace();
@@ -454,7 +453,7 @@ mod tests {
         assert_eq!(site.get(0, "/none99"), None);
         site.get(0, "/a");
         assert_eq!(site.opened_count(), 0);
-        let absent = site.cache.absent.read().unwrap();
+        let absent = site.cache.absent.read();
         assert_eq!((absent.entries.len(), absent.order.len()), (10, 10));
     }
 
@@ -468,7 +467,7 @@ mod tests {
         for number in 0..100 {
             site.get(0, &format!("/f{number}"));
             site.get(0, "/f0");
-            let present = site.cache.present.read().unwrap();
+            let present = site.cache.present.read();
             assert!(present.bytes <= limits.bytes_max);
             let sum: usize = present.entries.values().map(|entry| entry.cost_bytes()).sum();
             assert_eq!(sum, present.bytes);

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 /// A folder that no name can leave.
 ///
@@ -128,20 +129,20 @@ impl MemoryRoot {
     /// Adds or changes a file. `modified_ns` counts from 1970.
     pub fn write(&self, name: &str, content: impl Into<Bytes>, modified_ns: i128) {
         let content = content.into();
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock();
         let inode = files.get(name).map_or(files.len() as u64 + 1, |(stamp, _)| stamp.inode);
         let stamp = FileStamp { device: 1, inode, length: content.len() as u64, modified_ns, changed_ns: modified_ns };
         files.insert(name.to_owned(), (stamp, content));
     }
 
     pub fn remove(&self, name: &str) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.files.lock().remove(name);
     }
 }
 
 impl Root for MemoryRoot {
     fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.lock();
         if let Some((stamp, content)) = files.get(name) {
             return Ok(OpenedFile { stamp: *stamp, content: FileContent::Memory(content.clone()) });
         }
@@ -153,7 +154,7 @@ impl Root for MemoryRoot {
     }
 
     fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.lock();
         let folder = folder_prefix(name);
         let mut listed = DirectoryListing::default();
         for (path, (stamp, _)) in files.iter() {

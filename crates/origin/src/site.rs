@@ -1,6 +1,5 @@
 //! A site for its program: validated settings, and the factory of its nodes.
 
-use std::fmt;
 use std::sync::Arc;
 
 use breme_base::WallClock;
@@ -23,34 +22,14 @@ pub struct Site {
 }
 
 /// Invalid settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The value is not a list of cache directives (RFC 9111, 5.2).
+    /// RFC 9111, 5.2.
+    #[error("`{0}` is not a Cache-Control value; write directives such as `public, max-age=3600`")]
     CacheControl(String),
-    /// The name of an index file is not a file name.
+    #[error("`{0}` is not the name of an index file; write a name such as `index.html`, without a slash")]
     IndexName(String),
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CacheControl(value) => {
-                write!(
-                    formatter,
-                    "`{value}` is not a Cache-Control value; write directives such as `public, max-age=3600`"
-                )
-            }
-            Self::IndexName(name) => {
-                write!(
-                    formatter,
-                    "`{name}` is not the name of an index file; write a name such as `index.html`, without a slash"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {}
 
 impl Site {
     /// A site over `root` (None: lab responses only) with an optional table of visitors.

@@ -18,10 +18,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use breme_base::{Metric, metrics};
 use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 
 pub(crate) const COOKIE: &str = "breme-visitor";
@@ -56,16 +56,9 @@ pub(crate) enum Visit {
 }
 
 /// The key is too short to prevent forged cookies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a visitor key needs at least {min} bytes", min = VISITOR_KEY_BYTES_MIN)]
 pub struct ShortKey;
-
-impl std::fmt::Display for ShortKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "a visitor key needs at least {VISITOR_KEY_BYTES_MIN} bytes")
-    }
-}
-
-impl std::error::Error for ShortKey {}
 
 impl Visitors {
     /// An empty table for `visitors_max` visitors.
@@ -126,13 +119,13 @@ impl Visitors {
     fn table(&self, id: u128) -> MutexGuard<'_, VisitorTable> {
         // Ids are random, so their low bits are evenly distributed.
         let table = &self.tables[id as usize % self.tables.len()];
-        table.lock().unwrap_or_else(PoisonError::into_inner)
+        table.lock()
     }
 
     pub(crate) fn totals(&self) -> VisitorTotals {
         let mut totals = VisitorTotals::default();
         for table in &self.tables {
-            totals.add(&table.lock().unwrap_or_else(PoisonError::into_inner));
+            totals.add(&table.lock());
         }
         totals
     }
@@ -143,7 +136,7 @@ impl Visitors {
         let mut totals = VisitorTotals::default();
         let mut lines = String::new();
         for table in &self.tables {
-            let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = table.lock();
             totals.add(&table);
             for slot in table.newest_first().take(REPORTED_MAX / self.tables.len()) {
                 // Writing to a string cannot fail.
@@ -315,7 +308,7 @@ mod tests {
     fn visitors(visitors_max: usize) -> Visitors {
         let random = Mutex::new(Random::new(5));
         let source = move || {
-            let mut random = random.lock().unwrap();
+            let mut random = random.lock();
             Some(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()))
         };
         Visitors::new(b"sixteen byte key", visitors_max, Box::new(source)).unwrap()
