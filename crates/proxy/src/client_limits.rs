@@ -12,11 +12,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breme_base::Instant;
 use foldhash::fast::FixedState;
+use parking_lot::{Mutex, MutexGuard};
 use std::hash::BuildHasher;
 
 use crate::settings::ClientLimits;
@@ -142,7 +142,7 @@ impl ClientTable {
     fn table_shard(&self, address: IpAddr) -> (ClientNetwork, MutexGuard<'_, TableShard>) {
         let key = ClientNetwork::from_address(address);
         let table_shard = &self.shards[(self.hasher.hash_one(key) >> 32) as usize % SHARD_COUNT];
-        (key, table_shard.lock().unwrap_or_else(PoisonError::into_inner))
+        (key, table_shard.lock())
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         }
 
         fn count(&self) -> usize {
-            self.0.shards.iter().map(|table_shard| table_shard.lock().unwrap().clients.len()).sum()
+            self.0.shards.iter().map(|table_shard| table_shard.lock().clients.len()).sum()
         }
     }
 

@@ -7,10 +7,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use breme_base::Instant;
 use breme_node::ShardId;
+use parking_lot::Mutex;
 
 /// A queued request, and how to wake it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) enum QueuePosition {
 impl Queue {
     /// Appends a request that waits until `deadline`, unless `length_max` wait already.
     pub(crate) fn join(&self, queued_request: QueuedRequest, deadline: Instant, length_max: usize) -> QueuePosition {
-        let mut requests = self.requests();
+        let mut requests = self.requests.lock();
         if requests.len() >= length_max {
             return QueuePosition::Full;
         }
@@ -54,7 +54,7 @@ impl Queue {
 
     /// Removes a request.
     pub(crate) fn leave(&self, queued_request: QueuedRequest) {
-        let mut requests = self.requests();
+        let mut requests = self.requests.lock();
         if let Some(place) = requests.iter().position(|(other, _)| *other == queued_request) {
             requests.remove(place);
             self.update_length(&requests);
@@ -68,7 +68,7 @@ impl Queue {
         if self.is_empty() {
             return None;
         }
-        let mut requests = self.requests();
+        let mut requests = self.requests.lock();
         while requests.front().is_some_and(|(_, deadline)| *deadline < now) {
             requests.pop_front();
         }
@@ -86,10 +86,6 @@ impl Queue {
 
     pub(crate) fn joined(&self) -> u64 {
         self.joined.load(Ordering::Relaxed)
-    }
-
-    fn requests(&self) -> MutexGuard<'_, VecDeque<(QueuedRequest, Instant)>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn update_length(&self, requests: &VecDeque<(QueuedRequest, Instant)>) {

@@ -1,9 +1,10 @@
 //! Reloading of settings: the shared state is rebuilt, and each shard switches to it when woken with [`RELOADED`]. So
 //! requests pay nothing for it, and no call of a node sees two versions.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use breme_cache::Cache;
+use parking_lot::Mutex;
 
 use crate::parts::{Parts, SettingsError};
 use crate::settings::Settings;
@@ -22,17 +23,13 @@ impl CurrentShared {
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn reload(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<(), SettingsError> {
-        let mut shared = self.lock();
+        let mut shared = self.0.lock();
         *shared = Arc::new(shared.reloaded(settings, cache)?);
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<Shared>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The interface to name resolution, which takes time and belongs to the world outside.
 
-use std::fmt;
 use std::net::SocketAddr;
 
 use breme_node::ShardId;
@@ -25,31 +24,20 @@ pub enum Resolution {
 }
 
 /// Why a name has no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
     /// The name does not exist, or has no address.
+    #[error("the host name has no address")]
     NoSuchName,
-    /// The name servers did not respond in time.
+    #[error("the DNS lookup timed out")]
     TimedOut,
-    /// Too many lookups are pending.
+    #[error("too many DNS lookups are pending")]
     Busy,
     /// An error of the operating system.
+    #[error("{0}")]
     Other(String),
 }
-
-impl fmt::Display for ResolveError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::NoSuchName => "the host name has no address",
-            Self::TimedOut => "the DNS lookup timed out",
-            Self::Busy => "too many DNS lookups are pending",
-            Self::Other(reason) => reason,
-        })
-    }
-}
-
-impl std::error::Error for ResolveError {}
 
 /// Looks up the addresses of hosts. Must not block: a result that is not at hand is [pending](Resolution::Pending).
 pub trait Resolver: Send + Sync {

@@ -9,10 +9,10 @@
 //! This costs requests nothing: their number is read from the counters when a retry is needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use breme_base::Instant;
+use parking_lot::Mutex;
 
 /// Tokens of one retry, so that a percent of a request is 1.
 const TOKENS_PER_RETRY: u64 = 100;
@@ -50,7 +50,7 @@ impl RetryBudget {
         if percent == 0 {
             return true;
         }
-        let mut bucket = self.bucket();
+        let mut bucket = self.bucket.lock();
         bucket.fill(now, u64::from(percent), requests());
         let rest = bucket.tokens.checked_sub(TOKENS_PER_RETRY);
         match rest {
@@ -62,17 +62,13 @@ impl RetryBudget {
 
     /// Returns an unused retry.
     pub(crate) fn give_back(&self) {
-        let mut bucket = self.bucket();
+        let mut bucket = self.bucket.lock();
         bucket.tokens = (bucket.tokens + TOKENS_PER_RETRY).min(TOKENS_MAX);
     }
 
     /// Retries denied.
     pub(crate) fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
-    }
-
-    fn bucket(&self) -> MutexGuard<'_, TokenBucket> {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Whether a server accepts requests, for load balancers and supervisors.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -18,21 +20,17 @@ struct State {
 impl Readiness {
     /// Stops accepting new work.
     pub fn drain(&self) {
-        self.state().is_draining = true;
+        self.state.lock().is_draining = true;
     }
 
     /// Sets the missing dependency; none if it is complete.
     pub fn set_lack(&self, lack: Option<String>) {
-        self.state().lack = lack;
+        self.state.lock().lack = lack;
     }
 
     /// Why the server accepts no requests, if so.
     pub(super) fn refusal(&self) -> Option<String> {
-        let state = self.state();
+        let state = self.state.lock();
         if state.is_draining { Some("draining".to_owned()) } else { state.lack.clone() }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
