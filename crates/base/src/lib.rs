@@ -5,14 +5,15 @@
 //! generator: the same seed results in the same run. [`Timers`] holds many deadlines and returns the nearest.
 //! [`SourceText`] finds line and column of an error in a file, [`nearest`] and [`suggest_or_list`] the probably
 //! intended word; [`parse_duration`], [`parse_count`] and [`parse_bytes`] parse numbers with units, and [`ThinkTime`]
-//! is the pause of a user between two requests. [`PerShard`] holds counters with one writer each, [`counters!`] defines
-//! them from a table. [`CsvField`] is a field of a CSV file.
+//! is the pause of a user between two requests. [`loopback_addresses`] knows the names of this machine. [`PerShard`]
+//! holds counters with one writer each, [`counters!`] defines them from a table. [`CsvField`] is a field of a CSV file.
 //!
 //! This crate performs no I/O, reads no clock and starts no threads.
 
 mod counts;
 mod csv;
 mod instant;
+mod loopback;
 mod metrics;
 mod quantity;
 mod random;
@@ -23,6 +24,7 @@ mod timers;
 pub use counts::{Count, PerShard, SharedCounts};
 pub use csv::CsvField;
 pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
+pub use loopback::loopback_addresses;
 pub use metrics::{LabelledValue, Metric, MetricKind};
 pub use quantity::{
     QuantityError, group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix,

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
-pub use place::{Place, resolve};
+pub use place::{Place, resolve, resolve_all};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 pub use tls::{Reloading, Tls};

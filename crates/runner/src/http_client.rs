@@ -1,14 +1,18 @@
 //! A blocking HTTP client for single requests to a subject: readiness, cache resets, counters. The load comes from
 //! generators.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_base::loopback_addresses;
 use thiserror::Error;
 use ureq::AsSendBody;
+use ureq::config::Config;
 use ureq::http::{Request, Uri};
 use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 /// The longest response body read.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 4 << 20;
@@ -133,7 +137,22 @@ fn agent(trusts_all: bool) -> ureq::Agent {
         // Servers close connections that are idle for seconds, and the next request must not fail because of that.
         .max_idle_connections(0)
         .tls_config(tls.build());
-    config.build().into()
+    ureq::Agent::with_parts(config.build(), DefaultConnector::default(), Names::default())
+}
+
+/// The system's resolver, which names of this machine do not need.
+#[derive(Debug, Default)]
+struct Names(DefaultResolver);
+
+impl Resolver for Names {
+    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let (Some(addresses), Some(target)) = (uri.host().and_then(loopback_addresses), Target::from_uri(uri)) else {
+            return self.0.resolve(uri, config, timeout);
+        };
+        let mut found = self.empty();
+        addresses.into_iter().for_each(|address| found.push(SocketAddr::new(address, target.port)));
+        Ok(found)
+    }
 }
 
 /// Host and port of a URL.
@@ -145,15 +164,18 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
-        let wrong = || UrlError(url.to_owned());
-        let uri: Uri = url.parse().map_err(|_| wrong())?;
-        let usual = match uri.scheme_str() {
-            Some("http") => 80,
-            Some("https") => 443,
-            _ => return Err(wrong()),
+        let uri = url.parse().ok();
+        uri.and_then(|uri| Self::from_uri(&uri)).ok_or_else(|| UrlError(url.to_owned()))
+    }
+
+    fn from_uri(uri: &Uri) -> Option<Self> {
+        let usual = match uri.scheme_str()? {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
         };
-        let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
-        Ok(Self { host, port: uri.port_u16().unwrap_or(usual) })
+        let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+        Some(Self { host, port: uri.port_u16().unwrap_or(usual) })
     }
 
     /// `127.0.0.1:8080`, `[::1]:8080`.
@@ -166,7 +188,7 @@ impl Target {
     }
 
     fn is_here(&self) -> bool {
-        self.host == "localhost" || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        loopback_addresses(&self.host).is_some() || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
     }
 }
 
@@ -180,6 +202,8 @@ pub(crate) fn with_path(url: &str, path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     #[test]
@@ -192,9 +216,28 @@ mod tests {
         check("https://example.org", "example.org:443", false);
         check("http://[::1]:9", "[::1]:9", true);
         check("http://localhost/", "localhost:80", true);
+        check("https://app.localhost", "app.localhost:443", true);
         for wrong in ["", "127.0.0.1:80", "ftp://a", "/x", "http://"] {
             assert!(Target::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_of_this_machine_need_no_resolver() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://app.localhost:{}/", listener.local_addr().unwrap().port());
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi").unwrap();
+        });
+        assert_eq!(fetch(&url, Duration::from_secs(10)), Ok("hi".to_owned()));
+        server.join().unwrap();
     }
 
     #[test]

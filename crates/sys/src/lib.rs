@@ -8,6 +8,7 @@
 //! | `cpu` | available processors, pinning threads |
 //! | `descriptors` | the limit of open files |
 //! | `memory` | returning freed memory to the system |
+//! | `names` | addresses of hosts |
 //! | `precise_wait` | waiting with nanosecond precision |
 //! | `root` | opening files below a directory, without escapes |
 //! | `socket` | listening, accepting, non-blocking connect, resetting |
@@ -23,6 +24,7 @@ mod clock;
 mod cpu;
 mod descriptors;
 mod memory;
+mod names;
 mod precise_wait;
 mod root;
 mod socket;
@@ -39,6 +41,7 @@ pub use descriptors::{
     raise_descriptor_limit,
 };
 pub use memory::{limit_retained_memory, trim_heap};
+pub use names::resolve;
 pub use precise_wait::{set_min_timer_slack, wait_until_readable};
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{

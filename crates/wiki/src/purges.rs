@@ -9,10 +9,13 @@
 //! not store a response that was requested before a purge, no edge then serves anything older than the change.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use breme_base::loopback_addresses;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
@@ -239,6 +242,17 @@ impl Lane {
     }
 }
 
+/// Connects to a host and port; names of this machine need no resolver.
+async fn connect(authority: &str) -> io::Result<TcpStream> {
+    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
+    match (loopback_addresses(host), port.parse()) {
+        (Some(addresses), Ok(port)) => {
+            TcpStream::connect(&addresses.map(|address| SocketAddr::new(address, port))[..]).await
+        }
+        _ => TcpStream::connect(authority).await,
+    }
+}
+
 /// A connection to the admin server of an edge, reopened when it is lost.
 struct Client<'a> {
     edge: &'a Edge,
@@ -253,7 +267,7 @@ impl Client<'_> {
         {
             return Ok(());
         }
-        let stream = TcpStream::connect(&self.edge.authority).await.map_err(EdgeError::Connect)?;
+        let stream = connect(&self.edge.authority).await.map_err(EdgeError::Connect)?;
         let _ = stream.set_nodelay(true); // it would only be slower
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);

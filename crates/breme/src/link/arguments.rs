@@ -1,6 +1,6 @@
 //! The flags, and their conversion to settings of the path and the driver.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use breme_driver::DriverSettings;
@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::failure::Failure;
 use crate::load::units;
-use crate::serving::{Place, ProcessFlags, random_bits, resolve};
+use crate::serving::{Place, ProcessFlags, random_bits, resolve, resolve_all};
 
 /// Time limit of a receiver that reads nothing. A path has no policy for slow readers; this bounds their cost.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -142,11 +142,7 @@ impl Args {
                 return Err(Failure::usage(message));
             }
         };
-        let address = address.trim_end_matches('/');
-        // The address of a server must be complete; this produces the error if it is not.
-        let first = resolve("--to", address)?;
-        let all = address.to_socket_addrs().map_or_else(|_| vec![first], Iterator::collect);
-        Ok(all)
+        resolve_all("--to", address)
     }
 
     /// A path to itself would fill the table of connections.
@@ -220,7 +216,7 @@ mod tests {
         for to in ["127.0.0.1:80", "http://127.0.0.1:80", "https://127.0.0.1:80/"] {
             assert_eq!(servers(to), Ok(vec![address]));
         }
-        assert!(servers("localhost:80").unwrap().contains(&address));
+        assert_eq!(servers("localhost:80"), Ok(vec![address, "[::1]:80".parse().unwrap()]));
         assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("unknown scheme ftp"));
         assert!(servers("127.0.0.1").unwrap_err().contains("the port is missing"));
         let scheme = |to: &str| Args { to: to.to_owned(), ..parse("") }.place().unwrap().scheme();

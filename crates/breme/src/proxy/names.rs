@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -201,9 +201,9 @@ fn with_port(outcome: &Outcome, port: u16) -> Result<Vec<SocketAddr>, ResolveErr
 
 /// Queries the operating system, including its hosts file. It can take seconds.
 pub fn look_up(name: &str) -> Outcome {
-    let found = (name, 0).to_socket_addrs().map_err(|error| meaning(&error))?;
+    let found = breme_sys::resolve(name, 0).map_err(|error| meaning(&error))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in found.map(|address| address.ip()) {
+    for address in found.iter().map(SocketAddr::ip) {
         if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
             addresses.push(address);
         }

@@ -258,7 +258,7 @@ fn member(upstream: &Upstream, known: &HashMap<String, Vec<IpAddr>>) -> Upstream
     UpstreamSettings { name: upstream.name(), tls: is_tls, addresses, weight, route }
 }
 
-/// The name of an upstream whose addresses are all among those where the proxy listens.
+/// The name of an upstream with an address at which the proxy listens.
 fn find_own<'a>(
     mut named: impl Iterator<Item = (&'a str, &'a [SocketAddr])>,
     listening: &[SocketAddr],
@@ -267,7 +267,7 @@ fn find_own<'a>(
         let is_here = |ip: IpAddr| ip == address.ip() || (ip.is_unspecified() && address.ip().is_loopback());
         listening.iter().any(|own| own.port() == address.port() && is_here(own.ip()))
     };
-    let own = named.find(|(_, addresses)| !addresses.is_empty() && addresses.iter().all(is_own));
+    let own = named.find(|(_, addresses)| addresses.iter().any(is_own));
     own.map(|(name, _)| name.to_owned())
 }
 

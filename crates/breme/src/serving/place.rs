@@ -1,4 +1,4 @@
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::failure::Failure;
 
@@ -47,8 +47,13 @@ impl Place {
     }
 }
 
-/// A local address in a flag; `:8080` is that port at every IPv4 address.
+/// A local address in a flag; `:8080` is that port at every IPv4 address. The first address of a name.
 pub fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+    Ok(resolve_all(flag, text)?[0])
+}
+
+/// Likewise all addresses of a name, at least one.
+pub fn resolve_all(flag: &str, text: &str) -> Result<Vec<SocketAddr>, Failure> {
     let text = text.trim_end_matches('/');
     let fault = |why: &str| {
         let examples = "127.0.0.1:8080, [::1]:8080, or :8080 for all IPv4 addresses";
@@ -57,13 +62,14 @@ pub fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let Some((host, port)) = text.rsplit_once(':') else { return Err(fault("the port is missing")) };
     let Ok(port) = port.parse::<u16>() else { return Err(fault("the port is not a number from 0 to 65535")) };
     if host.is_empty() {
-        return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+        return Ok(vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))]);
     }
     if host.contains(':') && !host.starts_with('[') {
         return Err(fault("an IPv6 address must be in brackets"));
     }
-    let mut found = text.to_socket_addrs().map_err(|error| fault(&format!("cannot resolve the host: {error}")))?;
-    found.next().ok_or_else(|| fault("the host has no address"))
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let found = breme_sys::resolve(host, port).map_err(|error| fault(&format!("cannot resolve the host: {error}")))?;
+    if found.is_empty() { Err(fault("the host has no address")) } else { Ok(found) }
 }
 
 #[cfg(test)]
@@ -76,6 +82,7 @@ mod tests {
         assert_eq!(address(":8080").unwrap(), "0.0.0.0:8080");
         assert_eq!(address("127.0.0.1:0/").unwrap(), "127.0.0.1:0");
         assert_eq!(address("[::1]:80").unwrap(), "[::1]:80");
+        assert_eq!(address("localhost:80").unwrap(), "127.0.0.1:80");
         for (text, problem) in [
             ("8080", "--listen 8080: the port is missing; write "),
             ("localhost:http", "--listen localhost:http: the port is not a number from 0 to 65535; write "),

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use breme_base::loopback_addresses;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
@@ -43,7 +45,10 @@ impl Connector {
         if let Some(credentials) = &credentials {
             credentials.check_dates()?;
         }
-        let stream = TcpStream::connect((host, port)).await?;
+        let stream = match loopback_addresses(host) {
+            Some(addresses) => TcpStream::connect(&addresses.map(|address| SocketAddr::new(address, port))[..]).await?,
+            None => TcpStream::connect((host, port)).await?,
+        };
         let _ = stream.set_nodelay(true); // it would only be slower
         let Some(credentials) = credentials else { return Ok(TokioIo::new(Stream(Box::new(stream)))) };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| invalid("no name for a certificate"))?;

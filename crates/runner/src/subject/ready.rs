@@ -1,6 +1,6 @@
 //! Waits until a subject is ready, and notices at once that it never will be.
 
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -108,14 +108,16 @@ impl Watch<'_> {
 /// Whether a server accepts connections there. The error names the address.
 pub(crate) fn connect(target: &Target, within: Duration) -> Result<(), String> {
     let fault = |error: std::io::Error| format!("{}: {error}", target.address());
-    let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(fault)?;
-    let mut outcome = Err(format!("{} has no address", target.host));
-    // `localhost` often has two addresses, and a server listens on one of them.
+    let addresses = breme_sys::resolve(&target.host, target.port).map_err(fault)?;
+    let mut failure = None;
+    // `localhost` has two addresses, and a server listens on one of them.
     for address in addresses {
         match TcpStream::connect_timeout(&address, within) {
             Ok(_) => return Ok(()),
-            Err(error) => outcome = Err(fault(error)),
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
         }
     }
-    outcome
+    Err(failure.map_or_else(|| format!("{} has no address", target.host), fault))
 }

@@ -1,7 +1,7 @@
 //! Flags that select the peers of connections; name resolution.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use breme_load::{Authority, Plan};
@@ -66,10 +66,9 @@ impl ConnectionFlags {
         if let Some(known) = self.resolve.iter().find(|known| known.applies_to(host, port)) {
             return self.of_family(host, known.addresses.iter().map(|address| (*address, port).into()).collect());
         }
-        let found = (host, port).to_socket_addrs();
-        let found = found
+        let found = breme_sys::resolve(host, port)
             .map_err(|error| Failure::run(format!("cannot resolve the host {host:?}: {error}; check its name")))?;
-        self.of_family(host, found.collect())
+        self.of_family(host, found)
     }
 
     fn of_family(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
