@@ -19,11 +19,10 @@ mod metrics;
 mod node;
 mod readiness;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
-use breme_driver::{Clock, CounterReader, DriverHandle, DriverKind, DriverSettings, Listener, start};
+use breme_driver::{Address, Clock, CounterReader, DriverHandle, DriverKind, DriverSettings, Listener, start};
 pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
 pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
@@ -36,6 +35,7 @@ use prometheus_client::registry::Registry;
 pub use readiness::Readiness;
 
 use crate::failure::Failure;
+use crate::serving::Place;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
 pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
@@ -88,13 +88,13 @@ pub struct AdminListener(Listener);
 
 impl AdminListener {
     /// Listens at the address of `--admin`; port 0 selects a free one.
-    pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
+    pub fn bind(address: Address) -> Result<Self, Failure> {
         let listener = Listener::bind(address, &settings(Vec::new()));
         listener.map(Self).map_err(|error| Failure::run(format!("--admin: {error}")))
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.0.address()
+    pub fn place(&self) -> Place {
+        Place::plain(self.0.address().clone())
     }
 
     /// Starts to serve, on one of `cpus` if there are any. `/metrics` has the contents of `registry`.

@@ -44,11 +44,11 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let counting = running.counters();
     let actions = SignalActions { reload: Box::new(|| ()), reopen_logs: Box::new(|| ()) };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_address = admin.as_ref().map(AdminListener::address);
+    let admin_place = admin.as_ref().map(AdminListener::place);
     let metrics = LinkMetrics(link.clone());
     let registry = registry(ROLE, DRIVER, process, counting, Maintenance::default(), Box::new(metrics));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
-    announce(admin_address, &bound);
+    announce(admin_place, &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

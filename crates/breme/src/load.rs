@@ -20,16 +20,13 @@ pub mod tips;
 pub mod units;
 mod view;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use arguments::{Args, Peers};
 use attendant::{Attendant, Interruption, ShownProgress, Watched};
-use breme_driver::{ClientTls, Clock, DriverSettings, start};
+use breme_driver::{ClientTls, Clock, DriverSettings, UnixSockets, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
 use export::Prepared;
 use feed::Feed;
@@ -131,7 +128,7 @@ fn drive(
     run: &Arc<Run>,
     args: &Args,
     clock: Clock,
-    (tls, unix_sockets): (&[Arc<ClientTls>], BTreeMap<SocketAddr, PathBuf>),
+    (tls, unix_sockets): (&[Arc<ClientTls>], UnixSockets),
     watched: Watched,
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {

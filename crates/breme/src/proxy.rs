@@ -121,13 +121,13 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
         reopen_logs: Box::new(move || rotated.iter().for_each(|log| log.reopen())),
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_address = admin.as_ref().map(AdminListener::address);
+    let admin_place = admin.as_ref().map(AdminListener::place);
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
     let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
     let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;
-    announce(admin_address, &bound);
+    announce(admin_place, &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);
@@ -155,7 +155,7 @@ fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), 
 }
 
 fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {
-    let addresses = bound.iter().map(|place| place.address).collect();
+    let addresses = bound.iter().filter_map(|place| place.address.tcp()).collect();
     upstreams.map_or(Ok(()), |upstreams| upstreams.refuse_own(addresses)).map_err(locate_in_list)
 }
 

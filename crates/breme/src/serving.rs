@@ -8,12 +8,11 @@ mod place;
 mod tls;
 
 use std::io::Write;
-use std::net::SocketAddr;
 
 use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
-pub use place::{Place, resolve, resolve_all};
+pub use place::{Place, listen_address, resolve, resolve_all};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 pub use tls::{Reloading, Tls};
@@ -73,7 +72,7 @@ pub fn listen(
     for place in places {
         let listener = Listener::bind(place.address, driver);
         let listener = listener.map_err(|error| Failure::run(format!("--listen: {error}")))?;
-        bound.push(Place { address: listener.address(), ..place });
+        bound.push(Place { address: listener.address().clone(), is_secured: place.is_secured });
         listeners.push(match tls {
             Some(tls) if place.is_secured => listener.secured_by(tls.clone()),
             _ => listener,
@@ -129,13 +128,13 @@ pub fn obey(
 }
 
 /// One line per address, for people and parent programs. A closed pipe is no error.
-pub fn announce(admin: Option<SocketAddr>, bound: &[Place]) {
+pub fn announce(admin: Option<Place>, bound: &[Place]) {
     let mut output = std::io::stdout().lock();
-    if let Some(address) = admin {
-        let _ = writeln!(output, "admin on http://{address}");
+    if let Some(place) = admin {
+        let _ = writeln!(output, "admin on {place}");
     }
     for place in bound {
-        let _ = writeln!(output, "listening on {}://{}", place.scheme(), place.address);
+        let _ = writeln!(output, "listening on {place}");
     }
     let _ = output.flush();
 }

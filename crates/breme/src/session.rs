@@ -98,9 +98,9 @@ async fn serve_node(
         Supervisor::introduce(host.node());
     }
     let registry = registry(process, host::maintain(tls, peer_identity)?, vec![host.node().clone()]);
-    let admin_address = admin.as_ref().map(AdminListener::address);
+    let admin_place = admin.as_ref().map(AdminListener::place);
     let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-    announce(admin_address, host.places());
+    announce(admin_place, host.places());
     let end = end_of(args, host.node().clone(), end, supervisor);
     let is_complete = host.serve(end).await;
     admin.into_iter().for_each(Admin::end);

@@ -7,6 +7,7 @@
 use std::env;
 use std::error::Error;
 use std::io::Read;
+use std::net::SocketAddr;
 
 use breme_base::Instant;
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, start};
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
     let cpus = arguments.next().map(|cpu| cpu.parse()).transpose()?.into_iter().collect();
     let settings = DriverSettings { threads, cpus, ..DriverSettings::default() };
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings)?;
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &settings)?;
     println!("{}", listener.address());
     let running = start(kind, vec![listener], &settings, Clock::start(), |_| Fixed)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -1,11 +1,12 @@
 //! Accepting connections: errors, and the backlog of a full shard.
 
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::Node;
+use breme_sys::ListeningSocket;
 use rustix::io::Errno;
 
 use crate::engine::Engine;
@@ -81,9 +82,9 @@ impl AcceptBacklog {
     }
 }
 
-pub(crate) fn has_waiting(listener: &TcpListener) -> bool {
+pub(crate) fn has_waiting(listener: &ListeningSocket) -> bool {
     // After a signal the next check decides.
-    breme_sys::wait_until_readable(listener, Duration::ZERO).unwrap_or(false)
+    breme_sys::wait_until_readable(&listener.as_fd(), Duration::ZERO).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ pub(crate) struct Operations {
     pub(crate) is_watching_writable: bool,
     /// Waits for an error or hang-up while nothing is received.
     pub(crate) is_watching_break: bool,
+    /// There was a hang-up, which would be reported again at once.
+    pub(crate) has_hung_up: bool,
     /// The submission with its last batched send.
     pub(crate) batched_in: u32,
 }

@@ -4,13 +4,12 @@
 //! typical request costs a share of one wait, one receive and one send.
 
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, ConnectionId, ListenerId, Node};
-use breme_sys::Destination;
+use breme_sys::{Address, ListeningSocket};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
@@ -61,8 +60,8 @@ impl Port for EventPort {
         self.register(socket, id)
     }
 
-    fn connect(&mut self, destination: Destination<'_>, id: ConnectionId) -> io::Result<Transport> {
-        breme_sys::connect(destination).and_then(|socket| self.register(socket, id))
+    fn connect(&mut self, address: &Address, id: ConnectionId) -> io::Result<Transport> {
+        breme_sys::connect(address).and_then(|socket| self.register(socket, id))
     }
 }
 
@@ -74,19 +73,19 @@ pub(crate) struct Events {
 }
 
 struct EventListener {
-    socket: TcpListener,
+    socket: ListeningSocket,
     id: ListenerId,
     /// There may be connections to accept.
     is_pending: bool,
 }
 
 impl Events {
-    pub(crate) fn new(sockets: Vec<TcpListener>) -> io::Result<Self> {
+    pub(crate) fn new(sockets: Vec<ListeningSocket>) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listeners = Vec::with_capacity(sockets.len());
         for (index, socket) in sockets.into_iter().enumerate() {
             let id = ListenerId(index);
-            let source = socket.as_raw_fd();
+            let source = socket.as_fd().as_raw_fd();
             poll.registry().register(&mut SourceFd(&source), listener_token(id), Interest::READABLE)?;
             listeners.push(EventListener { socket, id, is_pending: true });
         }
@@ -204,7 +203,12 @@ impl Events {
             // On stop, a shortage is final.
             let _ = listener.accept(engine, backlog, usize::MAX);
         }
-        self.listeners.clear();
+        for listener in self.listeners.drain(..) {
+            // Closing a descriptor deregisters it only if it is the last one of its socket; those of Unix sockets are
+            // shared by shards.
+            let source = listener.socket.as_fd().as_raw_fd();
+            let _ = self.poll.registry().deregister(&mut SourceFd(&source));
+        }
         engine.handle_stopping();
     }
 
@@ -244,7 +248,7 @@ impl EventListener {
             if engine.connection_count() >= connections_max || engine.is_exiting() {
                 break;
             }
-            match breme_sys::accept(&self.socket) {
+            match self.socket.accept() {
                 Ok((socket, peer)) => {
                     engine.handle_accepted(socket, Accepted { listener: self.id, peer });
                 }

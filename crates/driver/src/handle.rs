@@ -3,15 +3,14 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use breme_node::{Node, Shard, ShardId};
-use breme_sys::Clock;
 use breme_sys::uring::UringUnavailable;
+use breme_sys::{Address, Clock, ListeningSocket};
 
 use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
 use crate::engine::Engine;
@@ -149,11 +148,14 @@ fn nodes<N>(settings: &DriverSettings, mut factory: impl FnMut(Shard) -> N) -> i
 }
 
 /// One socket per listener for each shard.
-fn share_listeners(listeners: Vec<Listener>, settings: &DriverSettings) -> Result<Vec<Vec<TcpListener>>, StartError> {
+fn share_listeners(
+    listeners: Vec<Listener>,
+    settings: &DriverSettings,
+) -> Result<Vec<Vec<ListeningSocket>>, StartError> {
     let count = settings.shard_count();
-    let mut shards_sockets: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
+    let mut shards_sockets: Vec<Vec<ListeningSocket>> = (0..count).map(|_| Vec::new()).collect();
     for listener in listeners {
-        let address = listener.address();
+        let address = listener.address().clone();
         let sockets =
             listener.into_sockets(count, settings).map_err(|source| StartError::Listener { address, source })?;
         for (shard, socket) in shards_sockets.iter_mut().zip(sockets) {
@@ -360,7 +362,7 @@ pub enum StartError {
     },
     /// A listener could not be duplicated for all shards.
     Listener {
-        address: SocketAddr,
+        address: Address,
         source: io::Error,
     },
     Thread(io::Error),

@@ -47,8 +47,8 @@
 //! }
 //!
 //! let settings = DriverSettings { threads: 1, ..DriverSettings::default() };
-//! let listener = Listener::bind("127.0.0.1:0".parse()?, &settings)?;
-//! let address = listener.address();
+//! let listener = Listener::bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)), &settings)?;
+//! let address = listener.address().tcp().ok_or("no address")?;
 //! let driver = start(DriverKind::Events, vec![listener], &settings, Clock::start(), |_shard| Echo)?;
 //!
 //! let mut client = std::net::TcpStream::connect(address)?;
@@ -79,12 +79,13 @@ mod socket;
 mod threads;
 mod tls;
 mod transport;
+mod unix_sockets;
 #[cfg(target_os = "linux")]
 mod uring;
 mod wake_fd;
 
-pub use breme_sys::Clock;
 pub use breme_sys::uring::{UringUnavailable, probe_uring};
+pub use breme_sys::{Address, Clock};
 pub use control::{CloseKind, MailboxFull, ShardCounters};
 pub use engine::RECEIVE_CHUNK_BYTES_MAX;
 pub use handle::{CounterReader, DriverHandle, ShardPanic, StartError, Stopper, Waker, check, start};
@@ -94,3 +95,4 @@ pub use tls::{
     CertificateValidity, ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsClients,
     TlsSetupError, TlsVersion, Trust,
 };
+pub use unix_sockets::UnixSockets;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use breme_node::{CloseReason, ConnectionId};
-use breme_sys::Destination;
+use breme_sys::Address;
 use bytes::Bytes;
 
 use crate::connection::Connection;
@@ -20,7 +20,7 @@ pub(crate) trait Port {
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport>;
 
     /// `id`: the connection's future id.
-    fn connect(&mut self, destination: Destination<'_>, id: ConnectionId) -> io::Result<Transport>;
+    fn connect(&mut self, address: &Address, id: ConnectionId) -> io::Result<Transport>;
 
     /// Cancels operations in flight, and closes the socket.
     fn close(&mut self, _id: ConnectionId, connection: Connection) {

@@ -1,15 +1,11 @@
 //! Driver settings with their defaults.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use breme_sys::Destination;
-
 use crate::tls::TlsClients;
+use crate::unix_sockets::UnixSockets;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriverKind {
@@ -84,8 +80,8 @@ pub struct DriverSettings {
     pub handshake_timeout: Duration,
     /// TLS clients by [`TlsClientId`](breme_node::TlsClientId).
     pub tls_clients: TlsClients,
-    /// Unix sockets, by the address that nodes use in their place.
-    pub unix_sockets: BTreeMap<SocketAddr, PathBuf>,
+    /// Unix sockets to which nodes connect.
+    pub unix_sockets: UnixSockets,
     /// Backlog of each listening socket; also limited by `net.core.somaxconn`.
     pub backlog: u32,
 }
@@ -106,7 +102,7 @@ impl Default for DriverSettings {
             spin_before_deadline: Duration::ZERO,
             handshake_timeout: Duration::from_secs(10),
             tls_clients: TlsClients::default(),
-            unix_sockets: BTreeMap::new(),
+            unix_sockets: UnixSockets::default(),
             backlog: 4_096,
         }
     }
@@ -115,14 +111,6 @@ impl Default for DriverSettings {
 impl DriverSettings {
     pub(crate) fn shard_count(&self) -> usize {
         self.threads.max(1)
-    }
-
-    /// Where a connection to `address` leads.
-    pub(crate) fn destination(&self, address: &SocketAddr) -> Destination<'_> {
-        match self.unix_sockets.get(address) {
-            Some(path) => Destination::Unix(path),
-            None => Destination::Tcp(*address),
-        }
     }
 
     pub(crate) fn cpu_of(&self, shard_index: usize) -> Option<usize> {

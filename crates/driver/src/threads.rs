@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) use acceptor::Acceptor;
 use breme_base::Instant;
 use breme_node::{ConnectionId, Node, ShardId};
-use breme_sys::Destination;
+use breme_sys::Address;
 pub(crate) use handoff::Handoff;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -54,8 +54,8 @@ impl Port for PollPort {
         Ok(Transport::new(Socket::with_syscalls(socket)))
     }
 
-    fn connect(&mut self, destination: Destination<'_>, _id: ConnectionId) -> io::Result<Transport> {
-        breme_sys::connect(destination).map(|socket| Transport::new(Socket::with_syscalls(socket)))
+    fn connect(&mut self, address: &Address, _id: ConnectionId) -> io::Result<Transport> {
+        breme_sys::connect(address).map(|socket| Transport::new(Socket::with_syscalls(socket)))
     }
 }
 

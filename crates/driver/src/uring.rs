@@ -14,14 +14,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, ConnectionId, ListenerId, Node, ShardId};
-use breme_sys::Destination;
 use breme_sys::uring::{Completion, Key, Operation, PollEvent, ReceiveBuffer, Ring, RingSizes};
+use breme_sys::{Address, ListeningSocket};
 use bytes::Bytes;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -121,10 +120,10 @@ impl Port for RingPort {
         Ok(Transport::new(Socket::with_completions(socket)))
     }
 
-    fn connect(&mut self, destination: Destination<'_>, id: ConnectionId) -> io::Result<Transport> {
+    fn connect(&mut self, address: &Address, id: ConnectionId) -> io::Result<Transport> {
         check_index(id)?;
-        let socket = breme_sys::new_unconnected(destination)?;
-        self.ring.connect(socket.as_fd(), destination, key_of(id))?;
+        let socket = breme_sys::new_unconnected(address)?;
+        self.ring.connect(socket.as_fd(), address, key_of(id))?;
         Ok(Transport::new(Socket::with_completions(socket)))
     }
 
@@ -153,7 +152,12 @@ impl Port for RingPort {
                 self.begin_receiving(id, connection);
             }
             // Detects resets while nothing is received.
-            Receive::Idle if !wants_bytes && !connection.has_ended && !connection.operations.is_watching_break => {
+            Receive::Idle
+                if !wants_bytes
+                    && !connection.has_ended
+                    && !connection.operations.has_hung_up
+                    && !connection.operations.is_watching_break =>
+            {
                 connection.operations.is_watching_break = true;
                 self.watch(id, connection, PollEvent::Broken);
             }
@@ -228,13 +232,13 @@ pub(crate) struct Uring {
 }
 
 struct UringListener {
-    socket: TcpListener,
+    socket: ListeningSocket,
     id: ListenerId,
     accepting: Receive,
 }
 
 impl Uring {
-    pub(crate) fn new(shard: ShardId, sockets: Vec<TcpListener>, control: Arc<Control>) -> Self {
+    pub(crate) fn new(shard: ShardId, sockets: Vec<ListeningSocket>, control: Arc<Control>) -> Self {
         let listener_of = |(index, socket)| UringListener { socket, id: ListenerId(index), accepting: Receive::Idle };
         let listeners = sockets.into_iter().enumerate().map(listener_of).collect();
         Self {
@@ -339,8 +343,9 @@ impl Uring {
     fn admit<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
         while !engine.is_exiting() && (self.is_draining || engine.has_capacity()) {
             let Some((socket, listener)) = self.waiting.pop_front() else { return };
+            let peer_of = |listener: &UringListener| listener.socket.peer_of(&socket);
             // Already closed ones are not counted.
-            if let Ok(peer) = breme_sys::peer_of(&socket) {
+            if let Some(Ok(peer)) = self.listeners.get(listener.0).map(peer_of) {
                 engine.handle_accepted(socket, Accepted { listener, peer });
             }
         }
@@ -398,7 +403,7 @@ impl Uring {
     fn accept_backlog<N: Node>(&self, engine: &mut Engine<N, RingPort>) {
         for listener in &self.listeners {
             for _ in 0..engine.settings().backlog {
-                match breme_sys::accept(&listener.socket) {
+                match listener.socket.accept() {
                     Ok((socket, peer)) => {
                         engine.handle_accepted(socket, Accepted { listener: listener.id, peer });
                     }
@@ -456,6 +461,7 @@ fn handle_watch<N: Node>(
     }
     let Ok(events) = outcome else { return };
     let events = PollFlags::from_bits_truncate(*events as u16);
+    connection.operations.has_hung_up |= events.contains(PollFlags::HUP);
     let readiness = Readiness {
         is_writable: event == PollEvent::Writable,
         is_broken: events.contains(PollFlags::ERR),

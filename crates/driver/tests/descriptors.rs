@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use breme_driver::{Clock, Listener, start};
 use breme_node::Close;
@@ -21,8 +21,8 @@ fn descriptor_shortage_delays_accepting() {
     let limit = getrlimit(Resource::Nofile);
     for kind in kinds() {
         let settings = settings(1);
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings).unwrap();
-        let address = listener.address();
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &settings).unwrap();
+        let address = listener.address().tcp().unwrap();
         // In the backlog, not accepted yet.
         let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
         let running = start(kind, vec![listener], &settings, Clock::start(), |shard| {

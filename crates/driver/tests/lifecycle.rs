@@ -5,17 +5,20 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breme_driver::{Clock, DriverKind, DriverSettings, Listener, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
-use common::{Event, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, run, serve, settings};
+use common::{
+    Event, PATIENCE, Scripted, connect, drain, echo, event_channel, kinds, nobody, read_all, run, serve, settings,
+};
 
-/// Sends, half-closes and returns the echo.
-fn exchange(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
+/// Sends and returns the echo.
+fn exchange(stream: &mut (impl Read + Write), text: &[u8]) -> Vec<u8> {
     stream.write_all(text).unwrap();
     let mut answer = vec![0; text.len()];
     stream.read_exact(&mut answer).unwrap();
@@ -65,8 +68,8 @@ fn small_pool_serves_connections_in_turn() {
 #[test]
 fn drain_serves_backlog_and_refuses_new() {
     for kind in kinds() {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings(1)).unwrap();
-        let address = listener.address();
+        let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &settings(1)).unwrap();
+        let address = listener.address().tcp().unwrap();
         let mut early: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
         let started =
             start(kind, vec![listener], &settings(1), Clock::start(), |shard| Scripted::new(shard, echo)).unwrap();
@@ -80,6 +83,39 @@ fn drain_serves_backlog_and_refuses_new() {
         assert!(running.join().iter().all(Result::is_ok));
         let late = TcpStream::connect(address).map(drop).map_err(|error| error.kind());
         assert_eq!(late, Err(ErrorKind::ConnectionRefused), "{kind}");
+    }
+}
+
+#[test]
+fn shards_share_a_unix_socket_until_they_drain() {
+    for kind in kinds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let connect = || {
+            let stream = UnixStream::connect(&path).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream
+        };
+        let listener = Listener::bind(&*path, &settings(3)).unwrap();
+        let mut early: Vec<UnixStream> = (0..20).map(|_| connect()).collect();
+        let running =
+            start(kind, vec![listener], &settings(3), Clock::start(), |shard| Scripted::new(shard, echo)).unwrap();
+        running.stopper().drain();
+        for client in &mut early {
+            assert_eq!(exchange(client, b"in time"), b"in time", "{kind}");
+        }
+        // The file goes with the last listener, so that a successor may listen while connections end.
+        while path.exists() {
+            std::thread::yield_now();
+        }
+        let successor = Listener::bind(&*path, &settings(1)).unwrap();
+        for client in early {
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        assert!(running.join().iter().all(Result::is_ok));
+        drop(connect());
+        drop(successor);
+        assert!(!path.exists(), "{kind}");
     }
 }
 
@@ -227,9 +263,9 @@ fn connect_errors_are_reported() {
     for kind in kinds() {
         let nobody = nobody();
         // A full backlog, so that the kernel does not respond.
-        let full = breme_sys::listen(([127, 0, 0, 1], 0).into(), 1).unwrap();
-        let full_address = full.local_addr().unwrap();
-        let filling: Vec<_> = (0..8).map(|_| breme_sys::connect(full_address)).collect();
+        let full = breme_sys::ListeningSocket::bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into(), 1).unwrap();
+        let full_address = full.address().unwrap().tcp().unwrap();
+        let filling: Vec<_> = (0..8).map(|_| breme_sys::connect(&full_address.into())).collect();
         let (say, reports) = event_channel();
         let hasty = DriverSettings { connect_timeout: Duration::from_millis(50), ..settings(1) };
         let running = run(kind, &hasty, || {

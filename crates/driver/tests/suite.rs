@@ -4,21 +4,28 @@
 
 mod common;
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use breme_driver::{Clock, DriverKind, DriverSettings, Listener, ShardPanic, start};
+use breme_driver::{Clock, DriverKind, DriverSettings, Listener, ShardPanic, UnixSockets, start};
 use breme_node::{Endpoint, Node, Shard, TlsClientId};
 use breme_testkit::{NodeCounts, Played, Surroundings, World, WorldLimits};
 
 struct Sockets {
     kind: DriverKind,
-    is_secured: bool,
+    transport: Transport,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Tls,
+    Unix,
 }
 
 impl World for Sockets {
     fn name(&self) -> String {
-        format!("{}{}", self.kind, if self.is_secured { " with TLS" } else { "" })
+        format!("{} on {:?}", self.kind, self.transport)
     }
 
     fn limits(&self) -> WorldLimits {
@@ -26,6 +33,7 @@ impl World for Sockets {
             lent_bytes_max: DriverSettings::default().receive_bytes_max,
             bulk_bytes: 32 << 20,
             patience: common::PATIENCE,
+            has_resets: self.transport != Transport::Unix,
         }
     }
 
@@ -45,9 +53,17 @@ impl World for Sockets {
         };
         let settings = common::settings(threads);
         let clock = Clock::start();
-        let mut listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &settings).unwrap();
-        let address = listener.address();
-        let tls = self.is_secured.then(|| common::Laboratory::new(&["127.0.0.1"]));
+        let folder = tempfile::tempdir().unwrap();
+        let unix_sockets = UnixSockets::default();
+        let (mut listener, address) = if self.transport == Transport::Unix {
+            let path = folder.path().join("socket");
+            (Listener::bind(&*path, &settings).unwrap(), unix_sockets.address_of(&path).unwrap())
+        } else {
+            let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &settings).unwrap();
+            let address = listener.address().tcp().unwrap();
+            (listener, address)
+        };
+        let tls = (self.transport == Transport::Tls).then(|| common::Laboratory::new(&["127.0.0.1"]));
         if let Some(tls) = &tls {
             listener = listener.secured_by(tls.server());
         }
@@ -62,7 +78,7 @@ impl World for Sockets {
             Surroundings { server, nobody: common::nobody(), stop_server: Arc::new(move || stopper.drain()) }
         };
         let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect::<Vec<_>>().into();
-        let settings = DriverSettings { tls_clients, ..common::settings(shape.client_shards) };
+        let settings = DriverSettings { tls_clients, unix_sockets, ..common::settings(shape.client_shards) };
         let clients = start(self.kind, Vec::new(), &settings, clock, |shard| client(shard, &surroundings)).unwrap();
         let clients = unharmed(clients.join());
         stopper.drain();
@@ -75,25 +91,51 @@ fn unharmed<N>(nodes: Vec<Result<N, ShardPanic>>) -> Vec<N> {
 }
 
 mod threads {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Threads, is_secured: false });
+    breme_testkit::suite_tests!(super::Sockets {
+        kind: breme_driver::DriverKind::Threads,
+        transport: super::Transport::Tcp,
+    });
 }
 
 mod events {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Events, is_secured: false });
+    breme_testkit::suite_tests!(super::Sockets {
+        kind: breme_driver::DriverKind::Events,
+        transport: super::Transport::Tcp,
+    });
 }
 
 mod threads_with_tls {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Threads, is_secured: true });
+    breme_testkit::suite_tests!(super::Sockets {
+        kind: breme_driver::DriverKind::Threads,
+        transport: super::Transport::Tls,
+    });
 }
 
 mod events_with_tls {
-    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::DriverKind::Events, is_secured: true });
+    breme_testkit::suite_tests!(super::Sockets {
+        kind: breme_driver::DriverKind::Events,
+        transport: super::Transport::Tls,
+    });
+}
+
+mod threads_on_unix {
+    breme_testkit::suite_tests!(super::Sockets {
+        kind: breme_driver::DriverKind::Threads,
+        transport: super::Transport::Unix,
+    });
+}
+
+mod events_on_unix {
+    breme_testkit::suite_tests!(super::Sockets {
+        kind: breme_driver::DriverKind::Events,
+        transport: super::Transport::Unix,
+    });
 }
 
 /// None, with a message, where io_uring is unavailable.
-fn uring(is_secured: bool) -> Option<Sockets> {
+fn uring(transport: Transport) -> Option<Sockets> {
     match breme_driver::probe_uring() {
-        Ok(()) => Some(Sockets { kind: DriverKind::Uring, is_secured }),
+        Ok(()) => Some(Sockets { kind: DriverKind::Uring, transport }),
         Err(error) => {
             eprintln!("not tested: {error}");
             None
@@ -103,14 +145,21 @@ fn uring(is_secured: bool) -> Option<Sockets> {
 
 mod uring {
     breme_testkit::suite_tests!({
-        let Some(world) = super::uring(false) else { return };
+        let Some(world) = super::uring(super::Transport::Tcp) else { return };
         world
     });
 }
 
 mod uring_with_tls {
     breme_testkit::suite_tests!({
-        let Some(world) = super::uring(true) else { return };
+        let Some(world) = super::uring(super::Transport::Tls) else { return };
+        world
+    });
+}
+
+mod uring_on_unix {
+    breme_testkit::suite_tests!({
+        let Some(world) = super::uring(super::Transport::Unix) else { return };
         world
     });
 }

@@ -77,7 +77,7 @@ pub enum Close {
     /// Send what is queued, half-close, and discard what the peer still sends, within limits of time and amount, so
     /// that no reset destroys what was sent (RFC 9112, 9.6).
     Graceful,
-    /// Reset at once; queued data is lost.
+    /// Reset at once; queued data is lost. (A Unix socket has no reset: its peer sees an end.)
     Abort,
 }
 

@@ -160,7 +160,8 @@ pub struct Received<'a> {
 pub struct Accepted {
     /// The listener.
     pub listener: ListenerId,
-    pub peer: std::net::SocketAddr,
+    /// None: the client of a Unix socket, which has no address.
+    pub peer: Option<std::net::SocketAddr>,
 }
 
 /// A connection that was opened.

@@ -17,7 +17,8 @@ pub trait AccessLog: Send + Sync {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExchangeRecord<'a> {
-    pub client: SocketAddr,
+    /// None: a client of a Unix socket.
+    pub client: Option<SocketAddr>,
     /// The client for which a trusted proxy sent it.
     pub forwarded_for: Option<IpAddr>,
     pub listener: ListenerId,

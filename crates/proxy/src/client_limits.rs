@@ -1,6 +1,7 @@
 //! Limits for each client: connections, and requests per second.
 //!
-//! A client is an address; of IPv6 the first 64 bits, since the owner of one such address has its whole network.
+//! A client is an address; of IPv6 the first 64 bits, since the owner of one such address has its whole network. The
+//! clients of Unix sockets, which have no address (None below), count as one.
 //! Clients are kept in a bounded table shared by all proxy shards, split into shards with a lock each. A client without
 //! connections and with a full bucket equals an unknown one, so it is removed when its shard is full. If a shard is
 //! full of other clients, new ones are not limited: with 65,536 limited clients at once the limit is no defence any
@@ -91,7 +92,7 @@ impl ClientTable {
         }
     }
 
-    pub(crate) fn admit(&self, now: Instant, address: IpAddr, limits: &ClientLimits) -> Admission {
+    pub(crate) fn admit(&self, now: Instant, address: Option<IpAddr>, limits: &ClientLimits) -> Admission {
         let max = limits.connections_max;
         if max == 0 {
             return Admission::Uncounted;
@@ -107,7 +108,7 @@ impl ClientTable {
     }
 
     /// A counted connection was closed.
-    pub(crate) fn leave(&self, address: IpAddr) {
+    pub(crate) fn leave(&self, address: Option<IpAddr>) {
         let (key, mut table_shard) = self.table_shard(address);
         if let Some(client) = table_shard.clients.get_mut(&key) {
             client.connections = client.connections.saturating_sub(1);
@@ -117,7 +118,12 @@ impl ClientTable {
         }
     }
 
-    pub(crate) fn check_rate(&self, now: Instant, address: IpAddr, limits: &ClientLimits) -> Result<(), RateLimited> {
+    pub(crate) fn check_rate(
+        &self,
+        now: Instant,
+        address: Option<IpAddr>,
+        limits: &ClientLimits,
+    ) -> Result<(), RateLimited> {
         let Some(interval) = interval(limits) else { return Ok(()) };
         let (key, mut table_shard) = self.table_shard(address);
         let Some(client) = table_shard.client(now, key) else { return Ok(()) };
@@ -139,7 +145,7 @@ impl ClientTable {
         self.connections_limited.load(Ordering::Relaxed)
     }
 
-    fn table_shard(&self, address: IpAddr) -> (ClientNetwork, MutexGuard<'_, TableShard>) {
+    fn table_shard(&self, address: Option<IpAddr>) -> (ClientNetwork, MutexGuard<'_, TableShard>) {
         let key = ClientNetwork::from_address(address);
         let table_shard = &self.shards[(self.hasher.hash_one(key) >> 32) as usize % SHARD_COUNT];
         (key, table_shard.lock())
@@ -167,10 +173,14 @@ impl TableShard {
 }
 
 impl ClientNetwork {
-    fn from_address(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self(address.to_ipv6_mapped().to_bits()),
-            IpAddr::V6(address) => Self(network(address)),
+    /// The lower half of an IPv6 network is 0.
+    const UNIX: Self = Self(u128::MAX);
+
+    fn from_address(address: Option<IpAddr>) -> Self {
+        match address.map(|address| address.to_canonical()) {
+            Some(IpAddr::V4(address)) => Self(address.to_ipv6_mapped().to_bits()),
+            Some(IpAddr::V6(address)) => Self(network(address)),
+            None => Self::UNIX,
         }
     }
 }
@@ -196,11 +206,11 @@ mod tests {
 
     impl Limited {
         fn admit(&self, address: IpAddr) -> Admission {
-            self.0.admit(at(0), address, &self.1)
+            self.0.admit(at(0), Some(address), &self.1)
         }
 
         fn check_rate(&self, now: Instant, address: IpAddr) -> Result<(), RateLimited> {
-            self.0.check_rate(now, address, &self.1)
+            self.0.check_rate(now, Some(address), &self.1)
         }
 
         fn count(&self) -> usize {
@@ -225,9 +235,9 @@ mod tests {
         );
         assert_eq!(table.admit(OTHER), Admission::Counted);
         assert_eq!(table.0.connections_limited(), 1);
-        table.0.leave(ONE);
+        table.0.leave(Some(ONE));
         assert_eq!(table.admit(ONE), Admission::Counted);
-        [ONE, ONE, OTHER].into_iter().for_each(|address| table.0.leave(address));
+        [ONE, ONE, OTHER].into_iter().for_each(|address| table.0.leave(Some(address)));
         assert_eq!(table.count(), 0, "who is gone is forgotten");
     }
 
@@ -268,11 +278,13 @@ mod tests {
 
     #[test]
     fn ipv6_prefix_and_mapped_addresses_are_one_client() {
-        let key = |text: &str| ClientNetwork::from_address(text.parse().unwrap());
+        let key = |text: &str| ClientNetwork::from_address(Some(text.parse().unwrap()));
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:2"));
         assert_ne!(key("2001:db8:0:1::1"), key("2001:db8::1"));
         assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
         assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+        let unix = ClientNetwork::from_address(None);
+        assert!(["::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "127.0.0.1"].iter().all(|text| key(text) != unix));
     }
 
     #[test]

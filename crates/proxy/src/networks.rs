@@ -1,4 +1,4 @@
-//! Networks such as `10.0.0.0/8`, and public addresses.
+//! Networks such as `10.0.0.0/8`, the clients in them, and public addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -41,6 +41,43 @@ impl Network {
                 (own.to_bits() ^ other.to_bits()).checked_shr(u128::BITS - self.prefix_bits).unwrap_or(0) == 0
             }
             _ => false,
+        }
+    }
+}
+
+/// A set of clients: those in networks, and possibly those of Unix sockets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientSet {
+    networks: Vec<Network>,
+    has_unix: bool,
+}
+
+impl ClientSet {
+    /// Clients of Unix sockets, which have no address, as nginx writes them.
+    const UNIX: &str = "unix:";
+
+    /// The error is the first text that is neither a network nor `unix:`.
+    pub(crate) fn parse(texts: &[String]) -> Result<Self, String> {
+        let mut clients = Self::default();
+        for text in texts {
+            match text.parse() {
+                _ if text == Self::UNIX => clients.has_unix = true,
+                Ok(network) => clients.networks.push(network),
+                Err(()) => return Err(text.clone()),
+            }
+        }
+        Ok(clients)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.networks.is_empty() && !self.has_unix
+    }
+
+    /// `address`: none for a client of a Unix socket.
+    pub(crate) fn contains(&self, address: Option<IpAddr>) -> bool {
+        match address {
+            Some(address) => self.networks.iter().any(|network| network.contains(address)),
+            None => self.has_unix,
         }
     }
 }
@@ -115,6 +152,21 @@ mod tests {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/-1", "example.org", "10.0.0.0/8/8"] {
             assert_eq!(text.parse::<Network>(), Err(()), "{text}");
         }
+    }
+
+    #[test]
+    fn clients_of_unix_sockets_are_in_no_network() {
+        let clients = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().copied().map(String::from).collect();
+            ClientSet::parse(&texts)
+        };
+        let (nobody, all, unix) =
+            (clients(&[]).unwrap(), clients(&["0.0.0.0/0", "::/0"]).unwrap(), clients(&["unix:"]).unwrap());
+        let local = Some(ip("127.0.0.1"));
+        assert_eq!([nobody.is_empty(), all.is_empty(), unix.is_empty()], [true, false, false]);
+        assert_eq!([nobody.contains(None), all.contains(None), unix.contains(None)], [false, false, true]);
+        assert_eq!([nobody.contains(local), all.contains(local), unix.contains(local)], [false, true, false]);
+        assert_eq!(clients(&["::1", "unix:/run/x"]).unwrap_err(), "unix:/run/x");
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl ProxyNode {
 impl Node for ProxyNode {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
-        let address = accepted.peer.ip();
+        let address = accepted.peer.map(|peer| peer.ip());
         let is_trusted = self.shared.is_trusted(address);
         let entrance = match is_trusted {
             true => Admission::Uncounted,

@@ -86,7 +86,10 @@ impl fmt::Display for SettingsError {
             }
             Self::Host(host) => write!(formatter, "`{host}` is not a valid Host; write a host with an optional port"),
             Self::Network(text) | Self::PurgeFrom(text) => {
-                write!(formatter, "`{text}` is not a network; write one such as `10.0.0.0/8`")
+                write!(
+                    formatter,
+                    "`{text}` is not a network; write one such as `10.0.0.0/8`, or `unix:` for clients of Unix sockets"
+                )
             }
             Self::AllowedHost(text) => write!(
                 formatter,

@@ -14,7 +14,7 @@ use crate::client_limits::ClientTable;
 use crate::counters::Counters;
 use crate::forwarded::parse_forwarded_client;
 use crate::loop_marks::LoopMarks;
-use crate::networks::Network;
+use crate::networks::ClientSet;
 use crate::parts::{Parts, SettingsError};
 use crate::queue::Queue;
 use crate::resolver::Resolver;
@@ -27,9 +27,9 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) role: Role,
     pub(crate) tls_clients: TlsNames,
-    pub(crate) trusted: Vec<Network>,
-    /// Networks that may use PURGE.
-    pub(crate) purgers: Vec<Network>,
+    pub(crate) trusted: ClientSet,
+    /// Clients that may use PURGE.
+    pub(crate) purgers: ClientSet,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Arc<ClientTable>,
@@ -57,10 +57,8 @@ impl Shared {
         if settings.relay_bytes_max == 0 {
             return Err(SettingsError::RelayBytes);
         }
-        let network = |text: &String| text.parse().map_err(|()| SettingsError::Network(text.clone()));
-        let trusted = settings.identity.trusted.iter().map(network).collect::<Result<_, _>>()?;
-        let purger = |text: &String| text.parse().map_err(|()| SettingsError::PurgeFrom(text.clone()));
-        let purgers = settings.purge_from.iter().map(purger).collect::<Result<_, _>>()?;
+        let trusted = ClientSet::parse(&settings.identity.trusted).map_err(SettingsError::Network)?;
+        let purgers = ClientSet::parse(&settings.purge_from).map_err(SettingsError::PurgeFrom)?;
         let loop_marks = LoopMarks::new(&settings)?;
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
@@ -82,13 +80,14 @@ impl Shared {
         })
     }
 
-    pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {
-        self.trusted.iter().any(|network| network.contains(client))
+    /// `client`: none for one of a Unix socket.
+    pub(crate) fn is_trusted(&self, client: Option<IpAddr>) -> bool {
+        self.trusted.contains(client)
     }
 
     /// The client named by a trusted proxy.
     pub(crate) fn forwarded_client(&self, is_trusted: bool, fields: Fields<'_, '_>) -> Option<IpAddr> {
-        if is_trusted { parse_forwarded_client(fields, |address| self.is_trusted(address)) } else { None }
+        if is_trusted { parse_forwarded_client(fields, |address| self.is_trusted(Some(address))) } else { None }
     }
 }
 

@@ -61,7 +61,7 @@ impl AccessLog for Lines {
         let agent = exchange.user_agent.map_or("-".into(), String::from_utf8_lossy);
         let line = format!(
             "{} {method} {target} {status} {sent_bytes} {received_bytes} {upstream} {agent} {retries} {}",
-            exchange.client,
+            exchange.client.unwrap(),
             completion.as_str()
         );
         self.0.lock().unwrap().push(line);
@@ -78,7 +78,7 @@ struct Hand {
 impl Hand {
     fn new(proxy: &Proxy) -> Self {
         let mut hand = Self { node: proxy.node(Shard { id: ShardId(0), count: 1 }), now: Instant::ZERO };
-        let accepted = Accepted { listener: ListenerId(0), peer: "192.0.2.1:1".parse().unwrap() };
+        let accepted = Accepted { listener: ListenerId(0), peer: Some("192.0.2.1:1".parse().unwrap()) };
         hand.call(|node, now, actions| node.handle_accepted(now, CLIENT, accepted, actions));
         hand
     }

@@ -27,8 +27,8 @@ fn serve<N: Node + Send + 'static>(
     node: impl FnMut(breme_node::Shard) -> N,
 ) -> (std::net::SocketAddr, DriverHandle<N>) {
     let settings = DriverSettings { threads, send_queue_high_bytes: 64 << 10, ..DriverSettings::default() };
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &settings).unwrap();
-    let address = listener.address();
+    let listener = Listener::bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)), &settings).unwrap();
+    let address = listener.address().tcp().unwrap();
     (address, start(kind, vec![listener], &settings, Clock::start(), node).unwrap())
 }
 

@@ -233,7 +233,7 @@ fn upstream_gets_the_scheme_of_the_url() {
     let mut driven = Driven::new(&proxy.unwrap(), 0);
     for listener in [0, 1] {
         let (client, server) = (ConnectionId::new(listener, 0), ConnectionId::new(10 + listener, 0));
-        let accepted = Accepted { listener: ListenerId(listener as usize), peer: "192.0.2.1:1".parse().unwrap() };
+        let accepted = Accepted { listener: ListenerId(listener as usize), peer: Some("192.0.2.1:1".parse().unwrap()) };
         driven.0.handle_accepted(Instant::ZERO, client, accepted, &mut driven.1);
         let wishes = driven.receive(client, "GET http://10.0.0.1/a HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n");
         let Some(Action::Connect(ticket, _)) = wishes.first() else { panic!("{wishes:?}") };

@@ -108,13 +108,33 @@ fn limits_clients_behind_trusted_proxy_separately() {
 }
 
 #[test]
+fn clients_of_unix_sockets_count_as_one_unless_trusted() {
+    let limited_count = |trusted: &[&str]| {
+        let address = "192.0.2.1:9".parse().unwrap();
+        let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", address)]).unwrap();
+        let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
+        let trusted = trusted.iter().copied().map(String::from).collect();
+        let settings = Settings { identity: Identity { trusted, ..silent().identity }, ..limited(limits) };
+        let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(0)));
+        let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
+        let (mut node, mut actions) = (proxy.node(Shard { id: ShardId(0), count: 1 }), Actions::new());
+        for index in 0..3 {
+            let accepted = Accepted { listener: ListenerId(0), peer: None };
+            node.handle_accepted(Instant::ZERO, ConnectionId::new(index, 0), accepted, &mut actions);
+        }
+        proxy.counts().connections_limited
+    };
+    assert_eq!([limited_count(&[]), limited_count(&["10.0.0.0/8"]), limited_count(&["unix:"])], [2, 2, 0]);
+}
+
+#[test]
 fn reloaded_limits_apply_to_known_clients() {
     let peer = "192.0.2.1:9".parse().unwrap();
     let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", peer)]).unwrap();
     let parts = Parts::new(limited(ClientLimits::default()), WallClock::starting_at(UnixSeconds(0)));
     let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
     let (mut node, mut actions) = (proxy.node(Shard { id: ShardId(0), count: 1 }), Actions::new());
-    let accepted = Accepted { listener: ListenerId(0), peer };
+    let accepted = Accepted { listener: ListenerId(0), peer: Some(peer) };
     let clients = [0, 1].map(|index| ConnectionId::new(index, 0));
     node.handle_accepted(Instant::ZERO, clients[0], accepted, &mut actions);
     let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };

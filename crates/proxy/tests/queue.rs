@@ -100,7 +100,12 @@ fn new_requests_do_not_overtake_queue() {
     let [mut here, mut there] = [0, 1].map(|id| Driven::new(&proxy, id));
     let [client, server] = [0, 1].map(|index| ConnectionId::new(index, 0));
     for shard in [&mut here, &mut there] {
-        shard.0.handle_accepted(Instant::ZERO, client, Accepted { listener: ListenerId(0), peer }, &mut shard.1);
+        shard.0.handle_accepted(
+            Instant::ZERO,
+            client,
+            Accepted { listener: ListenerId(0), peer: Some(peer) },
+            &mut shard.1,
+        );
     }
     let [Action::Connect(ticket, _)] = here.receive(client, &get("0"))[..] else { panic!("the first one has a place") };
     here.0.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(server)), &mut here.1);

@@ -24,7 +24,12 @@ fn replay_follows_reloaded_settings() {
     let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
     let mut shard = Driven::new(&proxy, 0);
     let [client, server] = [0, 1].map(|index| ConnectionId::new(index, 0));
-    shard.0.handle_accepted(Instant::ZERO, client, Accepted { listener: ListenerId(0), peer }, &mut shard.1);
+    shard.0.handle_accepted(
+        Instant::ZERO,
+        client,
+        Accepted { listener: ListenerId(0), peer: Some(peer) },
+        &mut shard.1,
+    );
     let [Action::Connect(ticket, _)] = shard.receive(client, GET)[..] else { panic!("there is no connection yet") };
     shard.0.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(server)), &mut shard.1);
     assert_eq!(shard.sent(), GET);

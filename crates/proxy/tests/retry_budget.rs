@@ -30,7 +30,7 @@ fn proxy(settings: Settings, upstreams: usize) -> Proxy {
 
 fn with_client(proxy: &Proxy) -> Driven {
     let mut driven = Driven::new(proxy, 0);
-    let accepted = Accepted { listener: ListenerId(0), peer: "192.0.2.1:1".parse().unwrap() };
+    let accepted = Accepted { listener: ListenerId(0), peer: Some("192.0.2.1:1".parse().unwrap()) };
     driven.0.handle_accepted(NOW, CLIENT, accepted, &mut driven.1);
     driven
 }

@@ -31,7 +31,7 @@ fn accepted() -> Driven {
     let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), cache: Some(cache), ..parts }).unwrap();
     let mut shard = Driven::new(&proxy, 0);
     for (client, peer) in [(FRONT, "10.0.0.1:9"), (STRANGER, "192.0.2.1:9")] {
-        let accepted = Accepted { listener: ListenerId(0), peer: peer.parse().unwrap() };
+        let accepted = Accepted { listener: ListenerId(0), peer: Some(peer.parse().unwrap()) };
         shard.0.handle_accepted(Instant::ZERO, client, accepted, &mut shard.1);
     }
     shard

@@ -91,7 +91,7 @@ impl Simulation {
         let port = FIRST_PORT + link_index % PORT_COUNT;
         let mut peer = self.hosts[client_host].address;
         peer.set_port(u16::try_from(port).unwrap_or(u16::MAX));
-        let accepted = Accepted { listener: ListenerId(0), peer };
+        let accepted = Accepted { listener: ListenerId(0), peer: Some(peer) };
         self.call(shard_index, Some(id), TraceEvent::Accepted, |node, now, actions| {
             node.handle_accepted(now, id, accepted, actions);
         });

@@ -375,8 +375,7 @@ mod tests {
         }
 
         fn accept(&mut self, id: ConnectionId) {
-            let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
-            let accepted = Accepted { listener: ListenerId(0), peer };
+            let accepted = Accepted { listener: ListenerId(0), peer: None };
             self.watched.handle_accepted(self.watched.now, id, accepted, &mut self.actions);
         }
 

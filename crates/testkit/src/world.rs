@@ -43,6 +43,8 @@ pub struct WorldLimits {
     pub bulk_bytes: u64,
     /// Timeout of scripts, in the world's time. Passing cases never wait for it.
     pub patience: Duration,
+    /// An abort reaches the peer as a reset; otherwise, as on Unix sockets, as an end.
+    pub has_resets: bool,
 }
 
 /// Number of nodes and connections of a case.

@@ -1,14 +1,13 @@
 //! `breme run`: plans, runs and judges an experiment.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_base::plural;
-use breme_driver::Clock;
+use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
@@ -151,12 +150,12 @@ pub(super) fn run_text(storage: &Storage, text: &str, name: &str, folder: &Path)
 }
 
 /// The admin server, which runs until the program exits, and its status.
-fn start_admin(address: Option<SocketAddr>, process: ProcessMetrics) -> Result<Option<(Admin, RunStatus)>, Failure> {
+fn start_admin(address: Option<Address>, process: ProcessMetrics) -> Result<Option<(Admin, RunStatus)>, Failure> {
     let Some(listener) = address.map(AdminListener::bind).transpose()? else { return Ok(None) };
     let status = RunStatus::default();
     let registry = application_registry("run", process, [Box::new(status.clone())]);
     // Standard output is for the result.
-    eprintln!("admin on http://{}", listener.address());
+    eprintln!("admin on {}", listener.place());
     let admin = listener.start(Clock::start(), Vec::new(), registry, Readiness::default(), None)?;
     Ok(Some((admin, status)))
 }

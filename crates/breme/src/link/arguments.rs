@@ -129,7 +129,7 @@ impl Args {
     /// The listening address, printed with the scheme of the server's.
     pub(super) fn place(&self) -> Result<Place, Failure> {
         let is_secured = self.to.starts_with("https://");
-        Ok(Place { address: resolve("--listen", &self.listen)?, is_secured })
+        Ok(Place { address: resolve("--listen", &self.listen)?.into(), is_secured })
     }
 
     /// All addresses of the server: `localhost` often has two, and the server listens on one of them.
@@ -148,9 +148,9 @@ impl Args {
     /// A path to itself would fill the table of connections.
     pub(super) fn refuse_circle(&self, bound: &[Place]) -> Result<(), Failure> {
         let servers = self.servers()?;
-        match bound.iter().find(|place| servers.contains(&place.address)) {
-            Some(place) => {
-                let message = format!("--to {}: this is the address on which the link itself listens", place.address);
+        match bound.iter().filter_map(|place| place.address.tcp()).find(|address| servers.contains(address)) {
+            Some(address) => {
+                let message = format!("--to {address}: this is the address on which the link itself listens");
                 Err(Failure::usage(message))
             }
             None => Ok(()),
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(servers("localhost:80"), Ok(vec![address, "[::1]:80".parse().unwrap()]));
         assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("unknown scheme ftp"));
         assert!(servers("127.0.0.1").unwrap_err().contains("the port is missing"));
-        let scheme = |to: &str| Args { to: to.to_owned(), ..parse("") }.place().unwrap().scheme();
-        assert_eq!([scheme("https://127.0.0.1:80"), scheme("127.0.0.1:80")], ["https", "http"]);
+        let is_secured = |to: &str| Args { to: to.to_owned(), ..parse("") }.place().unwrap().is_secured;
+        assert_eq!([is_secured("https://127.0.0.1:80"), is_secured("127.0.0.1:80")], [true, false]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Prepared {
         let samples = self.receiver.map(|receiver| Samples::start(receiver, registry())).transpose()?;
         let admin = self.listener.map(|listener| {
             // Standard output is for the result.
-            eprintln!("admin on http://{}", listener.address());
+            eprintln!("admin on {}", listener.place());
             listener.start(clock, Vec::new(), registry(), Readiness::default(), None)
         });
         Ok(Export {

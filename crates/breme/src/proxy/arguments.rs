@@ -63,8 +63,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "upstream")]
     pub forward: bool,
 
-    /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port; with TLS, http://ADDR listens
-    /// without it
+    /// Listen address, HOST:PORT, :PORT or unix:PATH; repeatable; port 0 picks a free port; with TLS, http://ADDR and
+    /// Unix sockets listen without it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     listen: Vec<String>,
 
@@ -134,8 +134,8 @@ pub struct Args {
     #[arg(long, hide_short_help = true, help_heading = IDENTITY)]
     no_x_forwarded: bool,
 
-    /// Network (10.0.0.0/8) of trusted proxies, whose Forwarded and X-Forwarded headers are kept and extended;
-    /// repeatable [default: none, these headers are replaced]
+    /// Network (10.0.0.0/8) of trusted proxies, whose Forwarded and X-Forwarded headers are kept and extended, or
+    /// unix: for clients of Unix sockets; repeatable [default: none, these headers are replaced]
     #[arg(long, value_name = "NET", help_heading = IDENTITY)]
     pub trusted: Vec<String>,
 
@@ -179,7 +179,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = "Limits")]
     max_body: Option<u64>,
 
-    /// Concurrent connections per client (IPv4 address or IPv6 /64 network); more are closed at once; 0 = unlimited
+    /// Concurrent connections per client (IPv4 address or IPv6 /64 network; all clients of Unix sockets are one); more
+    /// are closed at once; 0 = unlimited
     #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 

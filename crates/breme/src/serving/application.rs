@@ -60,8 +60,14 @@ pub fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, V
     let mut bound = Vec::new();
     for place in places {
         let fault = |error| Failure::run(format!("--listen {}: {error}", place.address));
-        let listener = Listener::bind(place.address).map_err(fault)?;
-        bound.push(Place { address: listener.address().map_err(fault)?, ..place });
+        let Some(address) = place.address.tcp() else {
+            return Err(Failure::usage(format!(
+                "--listen {place}: applications listen on TCP; listen on 127.0.0.1:0, behind `breme proxy --listen {place}`"
+            )));
+        };
+        let listener = Listener::bind(address).map_err(fault)?;
+        let address = listener.address().map_err(fault)?.into();
+        bound.push(Place { address, is_secured: place.is_secured });
         listeners.push(match tls {
             Some(tls) if place.is_secured => listener.with_tls(tls.server.config()),
             _ => listener,

@@ -1,13 +1,12 @@
 //! The flags of every server, and their conversion to settings of the driver and of connections.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_driver::DriverSettings;
+use breme_driver::{Address, DriverSettings};
 use breme_http::{FIELD_COUNT_MAX, Limits};
 
-use super::place::resolve;
+use super::place::listen_address;
 use crate::driver::DriverChoice;
 use crate::failure::Failure;
 use crate::load::units;
@@ -38,8 +37,8 @@ pub struct ProcessFlags {
 /// Where the admin server is.
 #[derive(Debug, clap::Args)]
 pub struct AdminFlag {
-    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
-    /// [default: none]
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT, :PORT or unix:PATH; port 0 picks a free
+    /// port [default: none]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 }
@@ -127,8 +126,8 @@ impl AdminFlag {
         self.admin.is_some()
     }
 
-    pub fn address(&self) -> Result<Option<SocketAddr>, Failure> {
-        let address = |text: &String| resolve("--admin", text.strip_prefix("http://").unwrap_or(text));
+    pub fn address(&self) -> Result<Option<Address>, Failure> {
+        let address = |text: &String| listen_address("--admin", text.strip_prefix("http://").unwrap_or(text));
         self.admin.as_ref().map(address).transpose()
     }
 }
@@ -138,7 +137,7 @@ impl ProcessFlags {
         self.admin.is_set()
     }
 
-    pub fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+    pub fn admin(&self) -> Result<Option<Address>, Failure> {
         self.admin.address()
     }
 

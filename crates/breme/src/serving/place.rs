@@ -1,17 +1,39 @@
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use breme_driver::Address;
 
 use crate::failure::Failure;
 
 /// The address of a listener, and whether it uses TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    pub address: SocketAddr,
+    pub address: Address,
     pub is_secured: bool,
 }
 
+impl fmt::Display for Place {
+    /// As a URL; of a Unix socket its path, as in `--listen`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Address::Tcp(address) if self.is_secured => write!(formatter, "https://{address}"),
+            Address::Tcp(address) => write!(formatter, "http://{address}"),
+            unix @ Address::Unix(_) => unix.fmt(formatter),
+        }
+    }
+}
+
 impl Place {
-    pub fn scheme(self) -> &'static str {
-        if self.is_secured { "https" } else { "http" }
+    /// Without TLS.
+    pub const fn plain(address: Address) -> Self {
+        Self { address, is_secured: false }
+    }
+
+    /// Whether only this machine can reach it.
+    #[cfg(feature = "applications")]
+    pub fn is_local(&self) -> bool {
+        self.address.tcp().is_none_or(|address| address.ip().is_loopback())
     }
 
     /// Parses all values of `--listen`.
@@ -19,7 +41,8 @@ impl Place {
         let mut places: Vec<Self> = Vec::new();
         for text in texts {
             let place = Self::of(text, has_tls)?;
-            if place.address.port() != 0 && places.iter().any(|other| other.address == place.address) {
+            let is_fixed = place.address.tcp().is_none_or(|address| address.port() != 0);
+            if is_fixed && places.iter().any(|other| other.address == place.address) {
                 let message = format!("--listen {text}: {} is listed twice; list it once", place.address);
                 return Err(Failure::usage(message));
             }
@@ -28,8 +51,11 @@ impl Place {
         Ok(places)
     }
 
-    /// Parses one value of `--listen`: with TLS, `http://ADDR` listens without it.
+    /// Parses one value of `--listen`: with TLS, `http://ADDR` listens without it. Unix sockets always do.
     pub fn of(text: &str, has_tls: bool) -> Result<Self, Failure> {
+        if text.starts_with(Address::UNIX) {
+            return listen_address("--listen", text).map(Self::plain);
+        }
         let (is_secured, address) = match text.split_once("://") {
             None => (has_tls, text),
             Some(("http", address)) => (false, address),
@@ -43,7 +69,19 @@ impl Place {
                 return Err(Failure::usage(format!("--listen {text}: unknown scheme {scheme}; write http or https")));
             }
         };
-        Ok(Self { address: resolve("--listen", address)?, is_secured })
+        Ok(Self { address: resolve("--listen", address)?.into(), is_secured })
+    }
+}
+
+/// The address of a listener in a flag: `unix:PATH`, or what [`resolve`] takes.
+pub fn listen_address(flag: &str, text: &str) -> Result<Address, Failure> {
+    match text.strip_prefix(Address::UNIX) {
+        Some("") => {
+            let message = format!("{flag} {text}: the path is missing; write one, such as unix:/run/breme.sock");
+            Err(Failure::usage(message))
+        }
+        Some(path) => Ok(Path::new(path).into()),
+        None => resolve(flag, text).map(Address::Tcp),
     }
 }
 
@@ -75,6 +113,20 @@ pub fn resolve_all(flag: &str, text: &str) -> Result<Vec<SocketAddr>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unix_socket_is_a_place_without_tls() {
+        let place = Place::of("unix:/run/a.sock", true).unwrap();
+        assert_eq!((place.to_string().as_str(), place.is_secured), ("unix:/run/a.sock", false));
+        assert_eq!(Place::of(&place.to_string(), true).unwrap(), place);
+        let twice = ["unix:a", "127.0.0.1:0", "127.0.0.1:0", "unix:a"].map(str::to_owned);
+        let message = Place::all(&twice, false).unwrap_err().message;
+        assert_eq!(message, "--listen unix:a: unix:a is listed twice; list it once");
+        assert!(Place::of("unix:", false).unwrap_err().message.contains("unix:/run/"));
+        for (text, has_tls) in [("http://127.0.0.1:80", true), ("https://[::1]:80", true)] {
+            assert_eq!(Place::of(text, has_tls).unwrap().to_string(), text);
+        }
+    }
 
     #[test]
     fn an_address_needs_a_port_and_a_port_no_host() {

@@ -93,7 +93,7 @@ fn server(identity: &Identity) -> Result<ServerTls, Failure> {
 /// A new certificate for the names of this machine.
 fn self_signed(places: &[Place]) -> Result<Identity, Failure> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    names.extend(places.iter().map(|place| place.address.ip().to_string()));
+    names.extend(places.iter().filter_map(|place| place.address.tcp()).map(|address| address.ip().to_string()));
     names.extend(host_name());
     names.sort_unstable();
     names.dedup();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_cluster::engine::NatsSettings;
+use breme_driver::Address;
 use breme_serving::Limits;
 use breme_session::{Durability, NodeName, Reads, Route, Settings};
 use clap::{Command, ValueEnum};
@@ -15,7 +16,7 @@ use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::application::LimitFlags;
-use crate::serving::{Place, TlsFlags, at_least_one, resolve};
+use crate::serving::{Place, TlsFlags, at_least_one, listen_address, resolve};
 
 const EXAMPLES: &str = "Examples:
   breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions
@@ -47,8 +48,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8084")]
     listen: Vec<String>,
 
-    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
-    /// [default: none]
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT, :PORT or unix:PATH; port 0 picks a free
+    /// port [default: none]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 
@@ -251,8 +252,8 @@ impl Args {
         &self.listen
     }
 
-    pub(super) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
-        self.admin.as_deref().map(|text| resolve("--admin", text)).transpose()
+    pub(super) fn admin(&self) -> Result<Option<Address>, Failure> {
+        self.admin.as_deref().map(|text| listen_address("--admin", text)).transpose()
     }
 
     /// Where it listens for other nodes; none if there cannot be any.

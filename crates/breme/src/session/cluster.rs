@@ -46,7 +46,7 @@ fn node_name(number: usize) -> Result<NodeName, Failure> {
 fn announce_nodes(nodes: &[NodePlace]) {
     let mut output = std::io::stdout().lock();
     for NodePlace { name, place, process, admin } in nodes {
-        let _ = write!(output, "node {name} on {}://{}", place.scheme(), place.address);
+        let _ = write!(output, "node {name} on {place}");
         let _ = process.map(|process| write!(output, ", process {process}"));
         let _ = admin.map(|admin| write!(output, ", metrics on http://{admin}/metrics"));
         let _ = writeln!(output);
@@ -128,10 +128,10 @@ impl Front<'_> {
     async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
         let Self { args, admin, registry, readiness } = self;
         let director = Director::start(args, nodes).await?;
-        let admin_address = admin.as_ref().map(AdminListener::address);
+        let admin_place = admin.as_ref().map(AdminListener::place);
         let admin =
             admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-        announce(admin_address, director.places());
+        announce(admin_place, director.places());
         announce_nodes(nodes);
         director.keep(is_ending).await;
         admin.into_iter().for_each(Admin::end);

@@ -101,7 +101,7 @@ impl Host {
 
     /// Where a node with one address serves.
     pub(super) fn node_place(&self) -> Option<NodePlace> {
-        let place = *self.places.first()?;
+        let place = self.places.first()?.clone();
         Some(NodePlace { name: self.node.name(), place, process: None, admin: None })
     }
 

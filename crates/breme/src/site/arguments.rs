@@ -38,8 +38,8 @@ pub struct Args {
     #[arg(long)]
     pub lab: bool,
 
-    /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port; with TLS, http://ADDR listens
-    /// without it
+    /// Listen address, HOST:PORT, :PORT or unix:PATH; repeatable; port 0 picks a free port; with TLS, http://ADDR and
+    /// Unix sockets listen without it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: Vec<String>,
 
@@ -202,7 +202,7 @@ mod tests {
         let driver = args.driver_settings();
         assert_eq!(format!("{driver:?}"), format!("{:?}", DriverSettings::default()));
         let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-        assert_eq!(args.places().unwrap(), [Place { address, is_secured: false }]);
+        assert_eq!(args.places().unwrap(), [Place::plain(address.into())]);
     }
 
     #[test]
@@ -222,8 +222,10 @@ mod tests {
         let admin = |line: &str| parse(line).unwrap().serving.process.admin().unwrap();
         assert_eq!(admin("site d"), None);
         for line in ["site d --admin 127.0.0.1:9", "site d --tls-self-signed --admin http://127.0.0.1:9/"] {
-            assert_eq!(admin(line), Some(SocketAddr::from(([127, 0, 0, 1], 9))));
+            assert_eq!(admin(line), Some(SocketAddr::from(([127, 0, 0, 1], 9)).into()));
         }
+        let unix = admin("site d --admin unix:/run/admin.sock").map(|address| address.to_string());
+        assert_eq!(unix.as_deref(), Some("unix:/run/admin.sock"));
     }
 
     #[test]

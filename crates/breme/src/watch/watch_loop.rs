@@ -152,7 +152,7 @@ fn start_admin(
     journal: &Path,
 ) -> Result<Option<Admin>, Failure> {
     let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
-    println!("admin on http://{}", listener.address());
+    println!("admin on {}", listener.place());
     let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
     let token = Token::of_file("", None).map_err(Failure::run)?;
     let pages = AdminPages::new(journal.to_owned());

@@ -1,7 +1,8 @@
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_driver::Address;
 use breme_serving::Limits;
 use breme_wiki::accounts::Scope;
 use breme_wiki::lab::PageBytes;
@@ -12,7 +13,7 @@ use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::application::LimitFlags;
-use crate::serving::{Place, at_least_one, resolve};
+use crate::serving::{Place, at_least_one, listen_address};
 
 const EXAMPLES: &str = "Examples:
   breme wiki                   # http://127.0.0.1:8083, pages in ./wiki.db
@@ -69,8 +70,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     listen: Vec<String>,
 
-    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
-    /// [default: none]
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT, :PORT or unix:PATH; port 0 picks a free
+    /// port [default: none]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 
@@ -303,8 +304,8 @@ impl ServeArgs {
         Place::all(&self.listen, false)
     }
 
-    pub(super) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
-        self.admin.as_deref().map(|text| resolve("--admin", text)).transpose()
+    pub(super) fn admin(&self) -> Result<Option<Address>, Failure> {
+        self.admin.as_deref().map(|text| listen_address("--admin", text)).transpose()
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {

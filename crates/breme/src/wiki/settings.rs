@@ -51,7 +51,7 @@ pub(super) fn settings(args: &ServeArgs, places: &[Place], has_accounts: bool) -
 
 /// Who may write: as configured, or a safe default.
 fn writers(choice: Option<WriteChoice>, places: &[Place], has_accounts: bool) -> Result<Writers, Failure> {
-    let is_on_loopback = places.iter().all(|place| place.address.ip().is_loopback());
+    let is_local = places.iter().all(Place::is_local);
     match choice {
         Some(WriteChoice::Anyone) => Ok(Writers::Anyone),
         Some(WriteChoice::Nobody) => Ok(Writers::Nobody),
@@ -60,9 +60,9 @@ fn writers(choice: Option<WriteChoice>, places: &[Place], has_accounts: bool) ->
         )),
         Some(WriteChoice::Members) => Ok(Writers::Members),
         None if has_accounts => Ok(Writers::Members),
-        None if is_on_loopback => Ok(Writers::Local),
+        None if is_local => Ok(Writers::Local),
         None => {
-            let place = places.iter().find(|place| !place.address.ip().is_loopback());
+            let place = places.iter().find(|place| !place.is_local());
             let address = place.map(|place| place.address.to_string()).unwrap_or_default();
             Err(Failure::usage(format!(
                 "--listen {address}: other machines could change all pages, as there are no accounts; add one with `breme wiki user add NAME`, or choose --write nobody or --write anyone"
@@ -126,20 +126,21 @@ fn edge(text: &str, token: &str) -> Result<Edge, Failure> {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Place {
-        Place { address: text.parse().unwrap(), is_secured: false }
+    fn places(texts: &[&str]) -> Vec<Place> {
+        texts.iter().map(|text| Place::of(text, false).unwrap()).collect()
     }
 
     #[test]
     fn a_wiki_is_never_open_to_others_by_default() {
-        let (loopback, public) = (place("127.0.0.1:80"), place("0.0.0.0:80"));
-        assert_eq!(writers(None, &[loopback], false).unwrap(), Writers::Local);
-        assert_eq!(writers(None, &[loopback], true).unwrap(), Writers::Members);
-        assert_eq!(writers(None, &[public], true).unwrap(), Writers::Members);
-        let message = writers(None, &[loopback, public], false).unwrap_err().message;
+        let (loopback, public) = (places(&["127.0.0.1:80"]), places(&["0.0.0.0:80"]));
+        assert_eq!(writers(None, &loopback, false).unwrap(), Writers::Local);
+        assert_eq!(writers(None, &loopback, true).unwrap(), Writers::Members);
+        assert_eq!(writers(None, &public, true).unwrap(), Writers::Members);
+        let both = places(&["127.0.0.1:80", "0.0.0.0:80"]);
+        let message = writers(None, &both, false).unwrap_err().message;
         assert!(message.contains("--listen 0.0.0.0:80") && message.contains("user add"), "{message}");
-        assert_eq!(writers(Some(WriteChoice::Anyone), &[public], false).unwrap(), Writers::Anyone);
-        assert!(writers(Some(WriteChoice::Members), &[public], false).is_err());
+        assert_eq!(writers(Some(WriteChoice::Anyone), &public, false).unwrap(), Writers::Anyone);
+        assert!(writers(Some(WriteChoice::Members), &public, false).is_err());
     }
 
     #[test]

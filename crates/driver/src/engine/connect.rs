@@ -9,7 +9,8 @@ use crate::port::Port;
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
-        match self.port.connect(self.settings.destination(&endpoint.address), self.table.next_id()) {
+        let address = self.settings.unix_sockets.resolve(endpoint.address);
+        match self.port.connect(&address, self.table.next_id()) {
             Ok(mut transport) => {
                 if self.stamps.is_some() {
                     transport.socket.stamp_arrivals();
@@ -91,8 +92,10 @@ fn connect_error(error: &std::io::Error) -> ConnectError {
         Some(Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC) => {
             return ConnectError::NoResources;
         }
-        // On Linux: no free local port.
+        // On Linux: no free local port, or the queue of a Unix socket is full.
         Some(Errno::AGAIN) => return ConnectError::NoResources,
+        // Nobody listens at the path of a Unix socket.
+        Some(Errno::NOENT) => return ConnectError::Refused,
         _ => {}
     }
     match error.kind() {

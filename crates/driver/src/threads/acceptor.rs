@@ -1,12 +1,11 @@
 //! Accepts for the pool, and wakes threads while connections wait that no thread can take.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, ListenerId, ShardId};
-use breme_sys::Clock;
+use breme_sys::{Clock, ListeningSocket};
 use rustix::event::{PollFd, PollFlags};
 
 use super::handoff::Handoff;
@@ -21,7 +20,7 @@ const WAKES_PER_ROUND: usize = 16;
 const WAKE_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(crate) struct Acceptor {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<ListeningSocket>,
     handoff: Arc<Handoff>,
     control: Arc<Control>,
     clock: Clock,
@@ -39,7 +38,7 @@ impl Drop for Acceptor {
 
 impl Acceptor {
     pub(crate) fn new(
-        listeners: Vec<TcpListener>,
+        listeners: Vec<ListeningSocket>,
         handoff: Arc<Handoff>,
         control: Arc<Control>,
         clock: Clock,
@@ -93,7 +92,7 @@ impl Acceptor {
 
     fn accept(&self, id: ListenerId, count_max: usize) -> AcceptError {
         for _ in 0..count_max {
-            match breme_sys::accept(&self.listeners[id.0]) {
+            match self.listeners[id.0].accept() {
                 Ok((socket, peer)) => self.handoff.put(socket, Accepted { listener: id, peer }),
                 Err(error) => match AcceptError::from_io(&error) {
                     AcceptError::Connection => {}

@@ -202,7 +202,7 @@ where
 }
 
 fn listener(settings: &DriverSettings) -> Listener {
-    Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap()
+    Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), settings).unwrap()
 }
 
 fn serve_at<F>(
@@ -214,7 +214,7 @@ fn serve_at<F>(
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
-    let address = listener.address();
+    let address = listener.address().tcp().unwrap();
     let running =
         start(kind, vec![listener], settings, Clock::start(), |shard| Scripted::new(shard, factory())).unwrap();
     (running, address)

@@ -73,7 +73,7 @@ impl Peer {
             queued: 0,
             is_long: false,
         };
-        let accepted = Accepted { listener: ListenerId(0), peer: "192.0.2.1:1".parse().unwrap() };
+        let accepted = Accepted { listener: ListenerId(0), peer: None };
         peer.act(|node, now, actions| node.handle_accepted(now, id, accepted, actions));
         peer
     }

@@ -216,7 +216,7 @@ impl Context<'_> {
         if let Some(client) = self.node.clients.try_remove(key.index()) {
             self.node.clear_owner(client.id);
             if client.state.is_counted {
-                self.shared.clients.leave(client.state.peer.ip());
+                self.shared.clients.leave(client.state.ip());
             }
         }
     }

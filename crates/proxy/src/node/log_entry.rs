@@ -38,7 +38,7 @@ pub(super) struct LoggedRequest {
 /// A log entry.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
-    client: SocketAddr,
+    client: Option<SocketAddr>,
     listener: ListenerId,
     is_secured: bool,
     began: UnixMillis,
@@ -93,7 +93,7 @@ impl LoggedRequest {
 
 impl LogEntry {
     pub(super) fn new(
-        client: SocketAddr,
+        client: Option<SocketAddr>,
         listener: ListenerId,
         is_secured: bool,
         began: UnixMillis,

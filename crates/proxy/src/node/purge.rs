@@ -26,8 +26,8 @@ impl Context<'_> {
         let Some(cache) = shared.cache.as_ref().filter(|_| head.method == METHOD && !shared.purgers.is_empty()) else {
             return Ok(false);
         };
-        let address = self.client(client).map(|client| client.state.peer.ip());
-        if !address.is_some_and(|address| shared.purgers.iter().any(|network| network.contains(address))) {
+        let address = self.client(client).map(|client| client.state.ip());
+        if !address.is_some_and(|address| shared.purgers.contains(address)) {
             return Err(Failure::MayNotPurge);
         }
         let Some(request) = self.cache_request(client, head) else { return Err(Failure::NothingToPurge) };

@@ -125,7 +125,7 @@ impl Context<'_> {
         let client_info =
             ClientInfo { address: &client.state.address, is_secured: client.state.is_secured, is_trusted: false };
         let mut writer = FieldWriter::resume(&mut request);
-        // It was valid when the entry was inserted, and addresses consist of digits, dots and colons.
+        // It was valid when the entry was inserted, and addresses contain no line ends.
         let _ = write_client(&self.shared.settings.identity, replay.authority.as_deref(), &client_info, &mut writer);
         writer.leave_open();
         exchange.request = request;

@@ -131,12 +131,12 @@ impl Context<'_> {
             return Ok(());
         }
         let Some(client) = self.node.clients.get(client.index()) else { return Ok(()) };
-        let address = match fields {
-            _ if !client.state.is_trusted => Some(client.state.peer.ip()),
-            Some(fields) => shared.forwarded_client(true, fields),
+        let limited = match fields {
+            _ if !client.state.is_trusted => Some(client.state.ip()),
+            Some(fields) => shared.forwarded_client(true, fields).map(Some),
             None => None,
         };
-        match address {
+        match limited {
             Some(address) => shared.clients.check_rate(self.now, address, limits).map_err(Failure::RateLimited),
             None => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! The tables of a shard: clients, upstream connections, exchanges, and pending connections.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,8 +86,9 @@ pub(crate) type Client = Connection<ClientState>;
 
 #[derive(Debug)]
 pub(crate) struct ClientState {
-    pub(crate) peer: SocketAddr,
-    /// Without a port; IPv4-mapped addresses as IPv4.
+    /// None: a client of a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
+    /// For forwarding fields: without a port; IPv4-mapped addresses as IPv4.
     pub(crate) address: Box<str>,
     pub(crate) listener: ListenerId,
     /// Encrypted.
@@ -267,11 +268,15 @@ pub(crate) enum BodyMode {
     Chunks,
 }
 
+/// Names a client without an address in forwarding fields (RFC 7239, 6.2).
+const UNKNOWN_ADDRESS: &str = "unknown";
+
 impl ClientState {
     pub(crate) fn new(accepted: Accepted, is_secured: bool, is_trusted: bool, is_counted: bool) -> Self {
+        let ip = accepted.peer.map(|peer| peer.ip().to_canonical());
         Self {
             peer: accepted.peer,
-            address: accepted.peer.ip().to_canonical().to_string().into(),
+            address: ip.map_or_else(|| UNKNOWN_ADDRESS.into(), |ip| ip.to_string().into()),
             listener: accepted.listener,
             is_secured,
             is_trusted,
@@ -280,6 +285,11 @@ impl ClientState {
             exchange: None,
             own_upstream: None,
         }
+    }
+
+    /// None: a client of a Unix socket.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip())
     }
 
     /// A new log entry for a request of this client.

@@ -38,7 +38,8 @@ impl World for SimulatedWorld {
 
     fn limits(&self) -> WorldLimits {
         let lent_bytes_max = self.network.lent_bytes_max;
-        WorldLimits { lent_bytes_max, bulk_bytes: self.bulk_bytes, patience: Duration::from_secs(3_600) }
+        let patience = Duration::from_secs(3_600);
+        WorldLimits { lent_bytes_max, bulk_bytes: self.bulk_bytes, patience, has_resets: true }
     }
 
     fn run<S, C>(

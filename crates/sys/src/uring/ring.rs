@@ -27,7 +27,7 @@ pub use kernel::RingSizes;
 use super::buffers::BufferPool;
 use super::completion::{Completion, Key, Operation, PollEvent, Tag, Unsent};
 use super::outbox::{Outbox, PlacedSend};
-use crate::Destination;
+use crate::Address;
 
 /// Limit of [`Ring::send`] and [`Ring::send_shared`]. Even copied, such sends are cheaper than a system call each: 8 %
 /// of all CPU time for a file of 10 kB.
@@ -130,8 +130,8 @@ impl Ring {
     ///
     /// # Errors
     /// If the path of a Unix socket is too long.
-    pub fn connect(&mut self, socket: BorrowedFd<'_>, destination: Destination<'_>, key: Key) -> io::Result<()> {
-        let address = Box::new(destination.socket_address()?);
+    pub fn connect(&mut self, socket: BorrowedFd<'_>, address: &Address, key: Key) -> io::Result<()> {
+        let address = Box::new(address.socket_address()?);
         let entry = opcode::Connect::new(Fd(socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
         self.addresses.push(address);
         self.push_operation(entry, Operation::Connect, key);

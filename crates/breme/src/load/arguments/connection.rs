@@ -1,9 +1,9 @@
 //! Flags that select the peers of connections; name resolution.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 
+use breme_driver::UnixSockets;
 use breme_load::{Authority, Plan};
 
 use crate::failure::Failure;
@@ -41,8 +41,8 @@ pub struct ConnectionFlags {
 pub struct Peers {
     /// Addresses of each of the plan's peers.
     pub(in super::super) addresses: Vec<Vec<SocketAddr>>,
-    /// Addresses that represent Unix sockets.
-    pub(in super::super) unix_sockets: BTreeMap<SocketAddr, PathBuf>,
+    /// The Unix sockets that some addresses represent.
+    pub(in super::super) unix_sockets: UnixSockets,
 }
 
 impl ConnectionFlags {
@@ -52,7 +52,7 @@ impl ConnectionFlags {
             return Ok(Peers::behind(path, plan.peers().len()));
         }
         let addresses = plan.peers().iter().map(|peer| self.resolve_one(peer)).collect::<Result<_, _>>()?;
-        Ok(Peers { addresses, unix_sockets: BTreeMap::new() })
+        Ok(Peers { addresses, unix_sockets: UnixSockets::default() })
     }
 
     /// The text that replaces an address in reports.
@@ -87,13 +87,11 @@ impl ConnectionFlags {
 }
 
 impl Peers {
-    /// All peers through one Unix socket. The address is a placeholder that nothing else uses.
-    fn behind(path: &std::path::Path, count: usize) -> Self {
-        let placeholder = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 1));
-        Self {
-            addresses: vec![vec![placeholder]; count],
-            unix_sockets: BTreeMap::from([(placeholder, path.to_owned())]),
-        }
+    /// All peers through one Unix socket.
+    fn behind(path: &Path, count: usize) -> Self {
+        let unix_sockets = UnixSockets::default();
+        let addresses = unix_sockets.address_of(path).into_iter().collect();
+        Self { addresses: vec![addresses; count], unix_sockets }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Flags of the metrics of a running load.
 
-use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
+
+use breme_driver::Address;
 
 use crate::failure::Failure;
 #[cfg(target_os = "linux")]
@@ -31,7 +32,7 @@ impl ExportFlags {
         self.admin.is_set()
     }
 
-    pub(crate) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+    pub(crate) fn admin(&self) -> Result<Option<Address>, Failure> {
         self.admin.address()
     }
 

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use breme_base::{UnixMillis, UnixSeconds};
+use breme_driver::Address;
 use breme_http::Version;
 use breme_proxy::ExchangeRecord;
 use serde::Serialize as _;
@@ -39,7 +40,7 @@ impl Format {
 /// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT"`, followed by our own:
 /// `"CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`.
 fn write_combined(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
-    push_address(client(exchange), out);
+    push_client(client(exchange), out);
     out.extend_from_slice(b" - - [");
     push_second(Calendar::Common, exchange.began.second(), out);
     out.extend_from_slice(b"] \"");
@@ -69,9 +70,10 @@ fn write_combined(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(exchange.completion.as_str().as_bytes());
 }
 
-/// The client named by a trusted balancer, if any (as nginx does with `real_ip`), rather than the balancer.
-fn client(exchange: &ExchangeRecord<'_>) -> IpAddr {
-    exchange.forwarded_for.unwrap_or(exchange.client.ip())
+/// The client named by a trusted balancer, if any (as nginx does with `real_ip`), rather than the balancer. None: a
+/// client of a Unix socket.
+fn client(exchange: &ExchangeRecord<'_>) -> Option<IpAddr> {
+    exchange.forwarded_for.or_else(|| Some(exchange.client?.ip()))
 }
 
 fn version(version: Version) -> &'static str {
@@ -115,7 +117,7 @@ fn write_json(exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_millis(exchange.began, out);
     out.extend_from_slice(b"\",\"client\":\"");
-    push_address(client(exchange), out);
+    push_client(client(exchange), out);
     out.push(b'"');
     json_text("method", Some(exchange.method), out);
     json_text("scheme", Some(if exchange.is_secured { b"https" } else { b"http" }), out);
@@ -221,6 +223,14 @@ fn push_second(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
         }
         out.extend_from_slice(text);
     });
+}
+
+/// `unix:` without an address, as in nginx's log.
+fn push_client(client: Option<IpAddr>, out: &mut Vec<u8>) {
+    match client {
+        Some(address) => push_address(address, out),
+        None => out.extend_from_slice(Address::UNIX.as_bytes()),
+    }
 }
 
 /// As `Ipv4Addr` and `Ipv6Addr` format themselves; IPv4 takes a tenth of the time.

@@ -65,8 +65,8 @@ pub struct CachingFlags {
     #[arg(long, hide_short_help = true, value_name = "NAME", help_heading = HEADING)]
     pub cache_ignore_cookie: Vec<String>,
 
-    /// Network (10.0.0.0/8) whose clients may purge cached responses by `PURGE URL`; repeatable [default: none, PURGE
-    /// is forwarded]
+    /// Network (10.0.0.0/8) whose clients may purge cached responses by `PURGE URL`, or unix: for clients of Unix
+    /// sockets; repeatable [default: none, PURGE is forwarded]
     #[arg(long, value_name = "NET", help_heading = HEADING)]
     pub purge_from: Vec<String>,
 }

@@ -33,8 +33,7 @@ impl Director {
             return Err(fault(&program.wait().await));
         };
         // After a restart it listens at the same addresses.
-        let listen: Vec<_> =
-            printed.places.iter().map(|place| format!("{}://{}", place.scheme(), place.address)).collect();
+        let listen: Vec<_> = printed.places.iter().map(Place::to_string).collect();
         let arguments = self::arguments(args, &listen, nodes);
         Ok(Self { program, arguments, places: printed.places })
     }
@@ -70,7 +69,7 @@ fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsStrin
         add("--listen", address.into());
     }
     for NodePlace { name, place, .. } in nodes {
-        add("--upstream", format!("{}://{},route={name}", place.scheme(), place.address).into());
+        add("--upstream", format!("{place},route={name}").into());
     }
     // A frozen node keeps its connections open. It is removed after at most 3 s, when its lease (3 s) expires, so that
     // its requests reach nodes that may own its sessions. A page that does not exist is a response as well.

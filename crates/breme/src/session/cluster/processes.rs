@@ -88,7 +88,7 @@ pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &s
     // Each of them reads it again; here it is checked once, and reported.
     drop(Tls::of(ROLE, &args.tls, &[])?);
     let names = (1..=count).map(node_name).collect::<Result<Vec<_>, _>>()?;
-    let starting = names.into_iter().zip(places).map(|(name, place)| family.start(name, place));
+    let starting = names.into_iter().zip(&places).map(|(name, place)| family.start(name, place));
     let members = try_join_all(starting).await?;
     let nodes: Vec<_> = members.iter().map(Member::node_place).collect();
     let mut registry = registry(process, Maintenance::default(), Vec::new());
@@ -117,7 +117,7 @@ fn secrets(args: &Args) -> Result<String, Failure> {
 }
 
 impl<'a> Family<'a> {
-    async fn start(&'a self, name: NodeName, place: Place) -> Result<Member<'a>, Failure> {
+    async fn start(&'a self, name: NodeName, place: &Place) -> Result<Member<'a>, Failure> {
         let fault = |why: &str| cannot_start(&format!("node {name}"), why);
         // Before it starts: it is notified of later exits, and reads earlier ones.
         let exits = self.exits.subscribe();
@@ -126,15 +126,15 @@ impl<'a> Family<'a> {
         let ended: String = self.ended.borrow().iter().map(|(&node, &nonce)| Exit { node, nonce }.line()).collect();
         program.write(&ended).await;
         let Some(printed) = program.printed(1).await else { return Err(fault(&program.wait().await)) };
-        let (Some(nonce), Some(&place)) = (printed.nonce, printed.places.first()) else {
+        let (Some(nonce), Some(place)) = (printed.nonce, printed.places.first().cloned()) else {
             return Err(fault("it says nothing of its process"));
         };
         self.counts.running.fetch_add(1, Ordering::Relaxed);
         Ok(Member { family: self, name, place, program, nonce, admin: printed.admin, exits })
     }
 
-    fn arguments(&self, name: NodeName, place: Place) -> Vec<OsString> {
-        let listen = format!("{}://{}", place.scheme(), place.address);
+    fn arguments(&self, name: NodeName, place: &Place) -> Vec<OsString> {
+        let listen = place.to_string();
         let flags = ["session", "--supervised", "--admin", "127.0.0.1:0", "--name", name.as_str(), "--listen", &listen];
         let mut arguments: Vec<OsString> = flags.map(OsString::from).to_vec();
         arguments.extend([OsString::from("--config"), self.configuration.into()]);
@@ -152,7 +152,7 @@ impl<'a> Family<'a> {
 
 impl Member<'_> {
     fn node_place(&self) -> NodePlace {
-        NodePlace { name: self.name, place: self.place, process: self.program.pid(), admin: self.admin }
+        NodePlace { name: self.name, place: self.place.clone(), process: self.program.pid(), admin: self.admin }
     }
 
     /// Passes on exits of other processes, and restarts this one when it exits, until the cluster ends.
@@ -180,7 +180,7 @@ impl Member<'_> {
     async fn start_again(&self) -> Self {
         let mut pause = RESTART_PAUSE;
         loop {
-            match self.family.start(self.name, self.place).await {
+            match self.family.start(self.name, &self.place).await {
                 Ok(member) => {
                     let process = member.program.pid().unwrap_or_default();
                     eprintln!("breme session: node {} is process {process} now", self.name);

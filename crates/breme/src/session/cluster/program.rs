@@ -55,7 +55,7 @@ impl Program {
                 printed.nonce = Some(nonce);
             } else if let Some(address) = line.strip_prefix("admin on http://") {
                 printed.admin = address.parse().ok();
-            } else if let Some(place) = line.strip_prefix("listening on ").and_then(place_of) {
+            } else if let Some(place) = line.strip_prefix("listening on ").and_then(|text| Place::of(text, true).ok()) {
                 printed.places.push(place);
             }
         }
@@ -90,11 +90,6 @@ impl Program {
             Err(error) => error.to_string(),
         }
     }
-}
-
-fn place_of(url: &str) -> Option<Place> {
-    let (scheme, address) = url.split_once("://")?;
-    Some(Place { address: address.parse().ok()?, is_secured: scheme == "https" })
 }
 
 /// The error that ends the command.

@@ -259,19 +259,20 @@ fn close_follows_sends() {
 #[test]
 fn connects_and_accepts() {
     let Some(mut ring) = ring() else { return };
-    let listener = crate::listen(([127, 0, 0, 1], 0).into(), 16).unwrap();
-    let address = listener.local_addr().unwrap();
+    let anywhere = Address::Tcp(([127, 0, 0, 1], 0).into());
+    let listener = crate::ListeningSocket::bind(&anywhere, 16).unwrap();
+    let address = listener.address().unwrap();
     ring.accept(listener.as_fd(), Key::new(1));
-    let sockets: Vec<OwnedFd> = (0..5).map(|_| crate::new_unconnected(address).unwrap()).collect();
+    let sockets: Vec<OwnedFd> = (0..5).map(|_| crate::new_unconnected(&address).unwrap()).collect();
     for socket in &sockets {
-        ring.connect(socket.as_fd(), address.into(), Key::new(2)).unwrap();
+        ring.connect(socket.as_fd(), &address, Key::new(2)).unwrap();
     }
     let (mut accepted, mut connected) = (Vec::new(), 0);
     while accepted.len() < 5 || connected < 5 {
         match next(&mut ring) {
             Completion::Accepted { key, outcome, .. } => {
                 assert_eq!(key, Key::new(1));
-                accepted.push(crate::peer_of(outcome.unwrap()).unwrap());
+                accepted.push(listener.peer_of(outcome.unwrap()).unwrap().unwrap());
             }
             Completion::Connected { key, outcome } => {
                 assert_eq!((key, outcome.is_ok()), (Key::new(2), true));
@@ -287,8 +288,8 @@ fn connects_and_accepts() {
     let Completion::Accepted { outcome, has_more: false, .. } = next(&mut ring) else { panic!("not cancelled") };
     assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
     drop(listener);
-    let socket = crate::new_unconnected(address).unwrap();
-    ring.connect(socket.as_fd(), address.into(), Key::new(3)).unwrap();
+    let socket = crate::new_unconnected(&address).unwrap();
+    ring.connect(socket.as_fd(), &address, Key::new(3)).unwrap();
     let Completion::Connected { outcome, .. } = next(&mut ring) else { panic!("not connected") };
     assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
 }

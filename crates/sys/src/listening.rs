@@ -1,0 +1,297 @@
+//! Listening sockets, of TCP and Unix.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use socket2::{Protocol, SockRef, Socket, Type};
+
+use crate::{Address, connect};
+
+/// A non-blocking listening socket. The connections of TCP have TCP_NODELAY. The file of a Unix socket is removed with
+/// the last socket on it.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    /// Of a Unix socket. Dropped first: while the socket is open, no other file can have its identity.
+    file: Option<Arc<SocketFile>>,
+    socket: OwnedFd,
+}
+
+impl ListeningSocket {
+    /// Listens exclusively. The file of a Unix socket on which nobody listens is replaced; the umask determines the
+    /// permissions of the new one.
+    ///
+    /// # Errors
+    /// Those of `bind` and `listen`: the address is in use, is not local, or the port is privileged; the folder of the
+    /// Unix socket does not exist or must not be written, or its path is too long.
+    pub fn bind(address: &Address, backlog: u32) -> io::Result<Self> {
+        let socket = new_listening_socket(address)?;
+        let file = match address {
+            Address::Tcp(_) => {
+                // Bound exclusively, so that a port in use is detected even if its owner shares it; shared with our own
+                // sockets from here on. Linux checks both flags at the second bind.
+                socket.bind(&address.socket_address()?)?;
+                share_port(&socket)?;
+                None
+            }
+            Address::Unix(path) => {
+                bind_path(&socket, address, path)?;
+                Some(Arc::new(SocketFile::new(path)?))
+            }
+        };
+        socket.listen(backlog_of(backlog))?;
+        Ok(Self { file, socket: socket.into() })
+    }
+
+    /// Another socket on the same address: for TCP on Linux with its own queue, chosen by a hash of the peer's address
+    /// (SO_REUSEPORT); else a duplicate of the same queue.
+    ///
+    /// # Errors
+    /// Those of `bind`, `listen` or `dup`.
+    pub fn beside(&self, backlog: u32) -> io::Result<Self> {
+        if self.file.is_some() || !cfg!(target_os = "linux") {
+            return Ok(Self { file: self.file.clone(), socket: self.socket.try_clone()? });
+        }
+        let address = self.address()?;
+        let socket = new_listening_socket(&address)?;
+        share_port(&socket)?;
+        socket.bind(&address.socket_address()?)?;
+        socket.listen(backlog_of(backlog))?;
+        Ok(Self { file: None, socket: socket.into() })
+    }
+
+    /// The address, with the selected port.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn address(&self) -> io::Result<Address> {
+        match &self.file {
+            Some(file) => Ok(Address::Unix(Arc::clone(&file.path))),
+            None => internet_address(SockRef::from(&self.socket).local_addr()?.as_socket()).map(Address::Tcp),
+        }
+    }
+
+    /// Accepts a non-blocking connection, without blocking; with the peer's address, which only TCP has.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is none, and those of `accept`.
+    #[cfg(target_os = "linux")]
+    pub fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        use rustix::net::SocketFlags;
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, peer) = rustix::net::acceptfrom_with(&self.socket, flags)?;
+        if self.file.is_some() {
+            return Ok((socket, None));
+        }
+        let peer = internet_address(peer.and_then(|peer| SocketAddr::try_from(peer).ok()))?;
+        Ok((socket, Some(peer)))
+    }
+
+    /// Accepts a non-blocking connection, without blocking; with the peer's address, which only TCP has.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is none, and those of `accept`.
+    #[cfg(not(target_os = "linux"))]
+    pub fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        let (socket, peer) = SockRef::from(&self.socket).accept()?;
+        socket.set_nonblocking(true)?;
+        if self.file.is_some() {
+            return Ok((socket.into(), None));
+        }
+        let peer = internet_address(peer.as_socket())?;
+        Ok((socket.into(), Some(peer)))
+    }
+
+    /// The peer's address of a connection that was accepted here, which only TCP has.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ConnectionAborted`] if it is no longer connected.
+    pub fn peer_of(&self, accepted: impl AsFd) -> io::Result<Option<SocketAddr>> {
+        if self.file.is_some() {
+            return Ok(None);
+        }
+        let address = SockRef::from(&accepted).peer_addr().map_err(|_| io::ErrorKind::ConnectionAborted)?;
+        internet_address(address.as_socket()).map(Some)
+    }
+}
+
+impl AsFd for ListeningSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn internet_address(address: Option<SocketAddr>) -> io::Result<SocketAddr> {
+    address.ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+}
+
+fn new_listening_socket(address: &Address) -> io::Result<Socket> {
+    let protocol = address.tcp().map(|_| Protocol::TCP);
+    let socket = Socket::new(address.domain(), Type::STREAM, protocol)?;
+    socket.set_nonblocking(true)?;
+    if protocol.is_some() {
+        // A restart need not wait for connections in TIME_WAIT.
+        socket.set_reuse_address(true)?;
+        // Inherited by accepted connections.
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn share_port(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn share_port(_socket: &Socket) -> io::Result<()> {
+    Ok(())
+}
+
+fn backlog_of(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+fn bind_path(socket: &Socket, address: &Address, path: &Path) -> io::Result<()> {
+    let socket_address = address.socket_address()?;
+    match socket.bind(&socket_address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_abandoned(address, path) => {
+            fs::remove_file(path)?;
+            socket.bind(&socket_address)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Whether the file is a socket on which nobody listens.
+fn is_abandoned(address: &Address, path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    is_socket && connect(address).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// The file of a Unix socket.
+#[derive(Debug)]
+struct SocketFile {
+    path: Arc<Path>,
+    /// Device and inode: another program may have replaced the file since.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: &Arc<Path>) -> io::Result<Self> {
+        Ok(Self { path: Arc::clone(path), identity: identity(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // One that stays is replaced by the next listener.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn anywhere() -> Address {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
+    }
+
+    fn kind<T>(outcome: io::Result<T>) -> Option<io::ErrorKind> {
+        outcome.err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn only_own_sockets_share_port() {
+        let first = ListeningSocket::bind(&anywhere(), 16).unwrap();
+        let address = first.address().unwrap();
+        let second = first.beside(16).unwrap();
+        assert_eq!(second.address().unwrap(), address);
+        assert_eq!(kind(ListeningSocket::bind(&address, 16)), Some(io::ErrorKind::AddrInUse));
+    }
+
+    #[test]
+    fn accepted_sockets_are_nonblocking_nodelay() {
+        let listener = ListeningSocket::bind(&anywhere(), 16).unwrap();
+        assert_eq!(kind(listener.accept()), Some(io::ErrorKind::WouldBlock));
+        let client = TcpStream::connect(listener.address().unwrap().tcp().unwrap()).unwrap();
+        let (socket, peer) = listener.accept().unwrap();
+        assert_eq!(peer, Some(client.local_addr().unwrap()));
+        assert_eq!(listener.peer_of(&socket).unwrap(), peer);
+        let mut accepted = TcpStream::from(socket);
+        assert!(accepted.nodelay().unwrap());
+        let nothing = accepted.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+    }
+
+    #[test]
+    fn sockets_on_one_path_share_its_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::from(&*path);
+        let first = ListeningSocket::bind(&address, 16).unwrap();
+        let second = first.beside(16).unwrap();
+        assert_eq!((first.address().unwrap(), second.address().unwrap()), (address.clone(), address));
+        assert_eq!(kind(second.accept()), Some(io::ErrorKind::WouldBlock));
+        for listener in [&first, &second] {
+            let mut client = UnixStream::connect(&path).unwrap();
+            let (socket, peer) = listener.accept().unwrap();
+            assert_eq!((peer, listener.peer_of(&socket).unwrap()), (None, None));
+            fs::File::from(socket).write_all(b"hi").unwrap();
+            let mut received = [0; 2];
+            client.read_exact(&mut received).unwrap();
+            assert_eq!(&received, b"hi");
+        }
+        drop(first);
+        drop(UnixStream::connect(&path).unwrap());
+        drop(second);
+        assert!(!path.exists(), "the last one removes the file");
+    }
+
+    #[test]
+    fn only_an_abandoned_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::from(&*path);
+        let bind = || ListeningSocket::bind(&address, 16);
+        let other = UnixListener::bind(&path).unwrap();
+        assert_eq!(kind(bind()), Some(io::ErrorKind::AddrInUse));
+        drop(other);
+        assert!(path.exists(), "std leaves it");
+        let ours = bind().unwrap();
+        assert_eq!(kind(bind()), Some(io::ErrorKind::AddrInUse));
+        // Another program removes the file, and listens in its place.
+        fs::remove_file(&path).unwrap();
+        let successor = bind().unwrap();
+        drop(ours);
+        drop(UnixStream::connect(&path).unwrap());
+        drop(successor);
+        fs::write(&path, "precious").unwrap();
+        assert_eq!(kind(bind()), Some(io::ErrorKind::AddrInUse));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn impossible_paths_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let bind = |name: &str| kind(ListeningSocket::bind(&Address::from(&*folder.path().join(name)), 16));
+        assert_eq!(bind("none/socket"), Some(io::ErrorKind::NotFound));
+        assert_eq!(bind(&"x".repeat(200)), Some(io::ErrorKind::InvalidInput));
+    }
+}
