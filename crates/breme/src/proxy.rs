@@ -155,7 +155,7 @@ fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), 
 }
 
 fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {
-    let addresses = bound.iter().filter_map(|place| place.address.tcp()).collect();
+    let addresses = bound.iter().map(|place| &place.address);
     upstreams.map_or(Ok(()), |upstreams| upstreams.refuse_own(addresses)).map_err(locate_in_list)
 }
 

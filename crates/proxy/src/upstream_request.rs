@@ -104,14 +104,19 @@ fn cookies_without(own: &OwnCookie, fields: Fields<'_, '_>) -> Option<Vec<Vec<u8
     Some(lines.filter(|line| !line.is_empty()).collect())
 }
 
-/// Ends the head, adding Host if it was not written.
-pub(crate) fn end(upstream_host: Option<&str>, out: &mut Vec<u8>) {
+/// Ends the head, adding the upstream's Host if none was written.
+pub(crate) fn end(upstream_name: Option<&str>, out: &mut Vec<u8>) {
     let mut writer = FieldWriter::resume(out);
-    if let Some(host) = upstream_host {
+    if let Some(name) = upstream_name {
         // Upstream names were validated with the list.
-        let _ = writer.field("Host", host.as_bytes());
+        let _ = writer.field("Host", host_of(name).as_bytes());
     }
     writer.end();
+}
+
+/// The Host of an upstream, by its name; of a Unix socket `localhost`, as with nginx.
+pub(crate) fn host_of(name: &str) -> &str {
+    if name.starts_with("unix:") { "localhost" } else { name }
 }
 
 /// Replaces the client's conditions by the cache's in a head that was [written](write) before.
@@ -311,6 +316,26 @@ mod tests {
         assert_eq!(
             passed_by(&shared, client("192.0.2.7", false, false), request),
             "GET /a?b HTTP/1.1\r\nHost: a.example\r\nVia: 1.0 other\r\nAccept: x\r\nVia: 1.1 breme (cde2f3e1)\r\nForwarded: for=192.0.2.7;proto=http;host=a.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_client_without_an_address_is_unknown() {
+        let shared = shared(|_| {});
+        let passed = |request: &str| {
+            passed_by(&shared, client("unknown", false, true), &format!("GET / HTTP/1.1\r\nHost: a\r\n{request}\r\n"))
+        };
+        let alone = passed("");
+        assert!(alone.contains("Forwarded: for=unknown;proto=http;host=a\r\nX-Forwarded-For: unknown\r\n"), "{alone}");
+        let continued = passed("X-Forwarded-For: 192.0.2.7\r\n");
+        assert!(continued.contains("X-Forwarded-For: 192.0.2.7, unknown\r\n"), "{continued}");
+    }
+
+    #[test]
+    fn a_unix_socket_is_localhost() {
+        assert_eq!(
+            [host_of("unix:/run/app.sock"), host_of("a:80"), host_of("[::1]:80")],
+            ["localhost", "a:80", "[::1]:80"]
         );
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub use cache::Kept;
 
 use super::upstream::Upstream;
-use super::upstreams::{Upstreams, url};
+use super::upstreams::{Upstreams, addresses, url};
 use crate::admin::{Api, Call, Page};
 
 const INDEX: &str = "GET /upstreams                state and counters of each upstream\n\
@@ -94,11 +94,10 @@ fn states(upstreams: &Upstreams) -> Value {
 
 fn state(state: &UpstreamState) -> Value {
     let totals = &state.totals;
-    let addresses: Vec<String> = state.addresses.iter().map(ToString::to_string).collect();
     json!({
         "name": &*state.name,
         "url": url(state),
-        "addresses": addresses,
+        "addresses": addresses(state),
         "weight": state.weight,
         "weight_percent": state.weight_percent,
         "standing": state.status.name(),
@@ -143,15 +142,15 @@ mod tests {
     use std::time::Duration;
 
     use breme_balance::GroupSettings;
-    use breme_driver::Clock;
+    use breme_driver::{Clock, UnixSockets};
 
     use super::*;
     use crate::proxy::upstream_tls::Clients;
 
     fn api() -> ProxyApi {
         let list = vec!["http://127.0.0.1:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()];
-        let (rules, clients) = (GroupSettings::default(), Clients::default());
-        let upstreams = Upstreams::new(rules, list, Duration::ZERO, Clock::start(), clients).unwrap();
+        let (rules, clients, sockets) = (GroupSettings::default(), Clients::default(), UnixSockets::default());
+        let upstreams = Upstreams::new(rules, list, Duration::ZERO, Clock::start(), clients, sockets).unwrap();
         ProxyApi { upstreams: Some(upstreams), cache: None }
     }
 
@@ -171,6 +170,10 @@ mod tests {
         assert_eq!(answer[1]["draining"], json!(false));
         let (status, answer) = call(&api, "PUT", "/upstreams", r#"["http://127.0.0.1:3,weight=2"]"#);
         assert_eq!((status, &answer[0]["weight"], answer.as_array().map(Vec::len)), (200, &json!(2), Some(1)));
+        let (status, answer) = call(&api, "PUT", "/upstreams", r#"["unix:/run/a.sock"]"#);
+        assert_eq!((status, &answer[0]["addresses"]), (200, &json!(["unix:/run/a.sock"])));
+        let (_, answer) = call(&api, "POST", "/upstreams/unix:%2Frun%2Fa.sock/drain", "");
+        assert_eq!((&answer[0]["url"], &answer[0]["draining"]), (&json!("unix:/run/a.sock"), &json!(true)));
     }
 
     #[test]

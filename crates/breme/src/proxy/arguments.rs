@@ -33,6 +33,7 @@ const EXAMPLES: &str = "Examples:
   breme proxy --upstream http://127.0.0.1:8080
   breme proxy --upstream http://10.0.0.11:8080 --upstream http://10.0.0.12:8080 \\
     --policy two-choices --health-path /health --cache-memory 256MiB --listen :80
+  breme proxy --listen unix:/run/edge.sock --upstream unix:/run/app.sock
   breme proxy --forward --allow-host '*.example.org' --listen 127.0.0.1:3128
   breme proxy --config proxy.toml --check-config
 
@@ -295,7 +296,7 @@ impl Args {
     fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         if !self.forward && self.upstreams.upstream.is_empty() {
             return Err(Failure::usage(
-                "no upstream; add --upstream http://HOST:PORT, or --forward for a forward proxy",
+                "no upstream; add --upstream http://HOST:PORT or unix:PATH, or --forward for a forward proxy",
             ));
         }
         dependencies::check(command, given)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_cache::{Cache, CacheSettingsError};
-use breme_driver::{Clock, DriverSettings};
+use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
 use super::access_log::{Destination, Writer};
@@ -41,7 +41,8 @@ pub struct Parts {
 impl Assembly {
     pub fn of(args: &Args, clock: Clock) -> Result<Self, Failure> {
         let clients = Clients::of(&args.upstreams)?;
-        let parts = Parts::of(args, clock, &clients)?;
+        let unix_sockets = UnixSockets::default();
+        let parts = Parts::of(args, clock, &clients, &unix_sockets)?;
         let proxy = Proxy::new(ProxyParts {
             group: parts.upstreams.as_ref().map(Upstreams::group),
             cache: parts.cache.clone(),
@@ -51,20 +52,20 @@ impl Assembly {
             ..ProxyParts::new(args.settings(&parts.secrets)?, clock.wall_clock())
         });
         let proxy = proxy.map_err(|error| locate(&error))?;
-        let driver = DriverSettings { tls_clients: clients.list, ..args.driver_settings() };
+        let driver = DriverSettings { tls_clients: clients.list, unix_sockets, ..args.driver_settings() };
         Ok(Self { proxy, parts, driver })
     }
 }
 
 impl Parts {
-    fn of(args: &Args, clock: Clock, clients: &Clients) -> Result<Self, Failure> {
+    fn of(args: &Args, clock: Clock, clients: &Clients, sockets: &UnixSockets) -> Result<Self, Failure> {
         let places = args.places()?;
         let secrets = Secrets::draw(&places)?;
         let names = args.forward.then(Names::start).transpose();
         Ok(Self {
             tls: Tls::of(ROLE, &args.tls, &places)?,
             token: Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?,
-            upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock, clients)?) },
+            upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock, clients, sockets)?) },
             cache: cache(args, &secrets)?,
             names: names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,
             log: if args.check_config { None } else { access_log(args)? },
@@ -80,10 +81,16 @@ fn access_log(args: &Args) -> Result<Option<Writer>, Failure> {
     args.access_log.as_deref().map(start).transpose()
 }
 
-fn upstreams(args: &Args, secrets: &Secrets, clock: Clock, clients: &Clients) -> Result<Upstreams, Failure> {
+fn upstreams(
+    args: &Args,
+    secrets: &Secrets,
+    clock: Clock,
+    clients: &Clients,
+    sockets: &UnixSockets,
+) -> Result<Upstreams, Failure> {
     let rules = args.balancing.settings(secrets)?;
     let flags = &args.upstreams;
-    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock, clients.clone())
+    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock, clients.clone(), sockets.clone())
         .map_err(locate_in_list)
 }
 
@@ -91,7 +98,7 @@ pub fn locate_in_list(error: ListError) -> Failure {
     match error {
         ListError::Group(error) => locate_in_group(&error),
         ListError::Tls(problem) => Failure::usage(problem),
-        ListError::Own(_) => Failure::usage(format!("--upstream: {error}")),
+        ListError::Socket(_) | ListError::Own(_) => Failure::usage(format!("--upstream: {error}")),
     }
 }
 

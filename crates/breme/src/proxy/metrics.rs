@@ -124,7 +124,7 @@ mod tests {
 
     use breme_balance::GroupSettings;
     use breme_cache::CacheSettings;
-    use breme_driver::Clock;
+    use breme_driver::{Clock, UnixSockets};
     use breme_proxy::{HostRule, Mode, Parts, Settings};
 
     use super::*;
@@ -135,8 +135,8 @@ mod tests {
     fn documentation_names_each_metric() {
         let clock = Clock::start();
         let list = vec!["http://127.0.0.1:1".parse().unwrap()];
-        let upstreams =
-            Upstreams::new(GroupSettings::default(), list, Duration::ZERO, clock, Clients::default()).unwrap();
+        let (rules, clients, sockets) = (GroupSettings::default(), Clients::default(), UnixSockets::default());
+        let upstreams = Upstreams::new(rules, list, Duration::ZERO, clock, clients, sockets).unwrap();
         let settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
         let parts = Parts { group: Some(upstreams.group()), ..Parts::new(settings, clock.wall_clock()) };
         let cache = Some(Cache::new(CacheSettings::new(1 << 20)).unwrap());

@@ -1,10 +1,12 @@
-//! An upstream in the syntax of a flag: `http://b:8080,weight=2`.
+//! An upstream in the syntax of a flag: `http://b:8080,weight=2`, `unix:/run/b.sock`.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use breme_base::nearest;
+use breme_driver::Address;
 
 /// The options after the URL.
 const OPTIONS: [&str; 2] = ["weight", "route"];
@@ -12,32 +14,58 @@ const OPTIONS: [&str; 2] = ["weight", "route"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     pub is_tls: bool,
-    /// A name, or an address without brackets.
-    pub host: String,
-    pub port: u16,
+    pub location: Location,
     /// Its share of the requests, relative to the others'.
     pub weight: u32,
     /// Its name in the route part of an application's cookie.
     pub route: Option<String>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// `host`: a name, or an address without brackets.
+    Host { host: String, port: u16 },
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
 impl Upstream {
-    /// Host and port as in a URL: the name in messages and metrics.
+    /// The name in messages and metrics: host and port as in a URL; of a Unix socket `unix:PATH`.
     pub fn name(&self) -> String {
-        let Self { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        match &self.location {
+            Location::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Location::Host { host, port } => format!("{host}:{port}"),
+            Location::Unix(path) => format!("{}{}", Address::UNIX, path.display()),
+        }
     }
 
     /// Its address, if no name needs to be resolved.
     pub fn literal(&self) -> Option<SocketAddr> {
-        self.host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, self.port))
+        let Location::Host { host, port } = &self.location else { return None };
+        host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
+    }
+
+    /// The name to be resolved, if there is one, and the port.
+    pub fn host_name(&self) -> Option<(&str, u16)> {
+        match &self.location {
+            Location::Host { host, port } if self.literal().is_none() => Some((host.as_str(), *port)),
+            Location::Host { .. } | Location::Unix(_) => None,
+        }
+    }
+}
+
+/// The URL of an upstream with this name; a Unix socket's is its name.
+pub fn url(is_tls: bool, name: &str) -> String {
+    match (name.starts_with(Address::UNIX), is_tls) {
+        (true, _) => name.to_owned(),
+        (false, true) => format!("https://{name}"),
+        (false, false) => format!("http://{name}"),
     }
 }
 
 impl fmt::Display for Upstream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "https" } else { "http" };
-        write!(formatter, "{scheme}://{},weight={}", self.name(), self.weight)?;
+        write!(formatter, "{},weight={}", url(self.is_tls, &self.name()), self.weight)?;
         self.route.iter().try_for_each(|route| write!(formatter, ",route={route}"))
     }
 }
@@ -74,7 +102,17 @@ fn unknown_option(name: &str) -> String {
 }
 
 fn of_url(url: &str) -> Result<Upstream, String> {
-    let fault = |why: &str| format!("{url:?} is not an upstream: {why}; write http://HOST:PORT or https://HOST:PORT");
+    let fault = |why: &str| {
+        format!("{url:?} is not an upstream: {why}; write http://HOST:PORT, https://HOST:PORT or unix:PATH")
+    };
+    // nginx writes http://unix:PATH.
+    if let Some(path) = url.strip_prefix("http://").unwrap_or(url).strip_prefix(Address::UNIX) {
+        // It is part of log lines and metrics.
+        if path.is_empty() || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(fault("the path of the socket must be ASCII characters without spaces"));
+        }
+        return Ok(Upstream { is_tls: false, location: Location::Unix(path.into()), weight: 1, route: None });
+    }
     let (scheme, rest) = url.split_once("://").ok_or_else(|| fault("the scheme is missing"))?;
     let is_tls = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
@@ -90,7 +128,7 @@ fn of_url(url: &str) -> Result<Upstream, String> {
     }
     let (host, port) = host_and_port(authority).ok_or_else(|| fault("the host or the port is invalid"))?;
     let port = port.unwrap_or(if is_tls { 443 } else { 80 });
-    Ok(Upstream { is_tls, host, port, weight: 1, route: None })
+    Ok(Upstream { is_tls, location: Location::Host { host, port }, weight: 1, route: None })
 }
 
 /// `[::1]:8080`, `a.example`, `10.0.0.1:80`.
@@ -127,6 +165,8 @@ mod tests {
             ("HTTPS://B.example/", "https://b.example:443,weight=1"),
             ("http://[::1],weight=3", "http://[::1]:80,weight=3"),
             ("http://node_1:81,weight=2,route=n1", "http://node_1:81,weight=2,route=n1"),
+            ("unix:/run/a.sock,weight=2", "unix:/run/a.sock,weight=2"),
+            ("http://unix:a,route=n1", "unix:a,weight=1,route=n1"),
         ] {
             let upstream: Upstream = text.parse().unwrap();
             assert_eq!(upstream.to_string(), expected);
@@ -134,7 +174,12 @@ mod tests {
         }
         let upstream: Upstream = "http://[::1]:9".parse().unwrap();
         assert_eq!((upstream.name().as_str(), upstream.literal()), ("[::1]:9", Some("[::1]:9".parse().unwrap())));
-        assert_eq!("http://a".parse::<Upstream>().unwrap().literal(), None);
+        let names = |text: &str| {
+            let upstream: Upstream = text.parse().unwrap();
+            (upstream.literal(), upstream.host_name().map(|(host, port)| format!("{host} {port}")), upstream.name())
+        };
+        assert_eq!(names("http://a"), (None, Some("a 80".to_owned()), "a:80".to_owned()));
+        assert_eq!(names("unix:/run/a.sock"), (None, None, "unix:/run/a.sock".to_owned()));
     }
 
     #[test]
@@ -142,6 +187,9 @@ mod tests {
         for (text, part) in [
             ("127.0.0.1:8080", "the scheme is missing"),
             ("ftp://a", "must be http or https"),
+            ("unix:", "the path of the socket"),
+            ("unix:/a b", "the path of the socket"),
+            ("https://unix:/a", "unix:PATH"),
             ("http://a/wiki", "requests keep their own"),
             ("http://a:b", "http://HOST:PORT"),
             ("http://a:0", "http://HOST:PORT"),

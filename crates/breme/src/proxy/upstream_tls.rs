@@ -8,7 +8,7 @@ use breme_proxy::TlsNames;
 use parking_lot::Mutex;
 
 use super::arguments::UpstreamFlags;
-use super::upstream::Upstream;
+use super::upstream::{Location, Upstream};
 use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
@@ -79,9 +79,10 @@ impl Clients {
                     "https://{name}: {CLIENTS_MAX} https upstreams have been used since the start, which is the limit; restart the proxy"
                 ));
             }
-            let client = client(&upstream.host, &options).map_err(|failure| failure.message)?;
+            let Location::Host { host, .. } = &upstream.location else { continue };
+            let client = client(host, &options).map_err(|failure| failure.message)?;
             let id = self.list.add(client);
-            hosts.push((upstream.host.clone(), id));
+            hosts.push((host.clone(), id));
             self.names.insert(&name, id);
         }
         Ok(())

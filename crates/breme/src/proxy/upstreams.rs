@@ -10,11 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use breme_balance::{Group, GroupError, GroupSettings, ListChange, UpstreamSettings, UpstreamState};
-use breme_driver::Clock;
+use breme_driver::{Address, Clock, UnixSockets};
 use breme_proxy::ResolveError;
 
 use super::names::look_up;
-use super::upstream::Upstream;
+use super::upstream::{self, Location, Upstream};
 use super::upstream_tls::Clients;
 
 /// Interval at which changes of an upstream are reported.
@@ -33,6 +33,7 @@ struct Shared {
     group: Arc<Group>,
     clock: Clock,
     clients: Clients,
+    sockets: UnixSockets,
     /// Where the proxy listens, once it does.
     listening: OnceLock<Vec<SocketAddr>>,
     state: Mutex<State>,
@@ -57,6 +58,8 @@ pub enum ListError {
     Group(GroupError),
     /// TLS is impossible with one of them.
     Tls(String),
+    /// There have been too many different Unix sockets for this one.
+    Socket(String),
     /// This one is the proxy itself: requests would loop.
     Own(String),
 }
@@ -66,6 +69,11 @@ impl std::fmt::Display for ListError {
         match self {
             Self::Group(error) => error.fmt(formatter),
             Self::Tls(problem) => formatter.write_str(problem),
+            Self::Socket(name) => write!(
+                formatter,
+                "{name}: {} Unix sockets have been used since the start, which is the limit; restart the proxy",
+                UnixSockets::PATHS_MAX
+            ),
             Self::Own(name) => write!(formatter, "{name} is this proxy itself; name the server that it forwards to"),
         }
     }
@@ -85,6 +93,7 @@ impl Upstreams {
         interval: Duration,
         clock: Clock,
         clients: Clients,
+        sockets: UnixSockets,
     ) -> Result<Self, ListError> {
         clients.prepare(&list).map_err(ListError::Tls)?;
         let mut known = HashMap::new();
@@ -94,7 +103,7 @@ impl Upstreams {
                 Err(error) => eprintln!("breme proxy: warning: cannot use the upstream {host} yet: {error}"),
             }
         }
-        let members = list.iter().map(|upstream| member(upstream, &known)).collect();
+        let members = list.iter().map(|upstream| member(upstream, &known, &sockets)).collect::<Result<_, _>>()?;
         let group = Arc::new(Group::new(settings, members)?);
         let state = State { list, known, interval, is_stale: false, is_over: false };
         Ok(Self {
@@ -102,6 +111,7 @@ impl Upstreams {
                 group,
                 clock,
                 clients,
+                sockets,
                 listening: OnceLock::new(),
                 state: Mutex::new(state),
                 called: Condvar::new(),
@@ -128,7 +138,12 @@ impl Upstreams {
     }
 
     /// Rejects upstreams that are the proxy itself, which listens here: those in the list, and in every later one.
-    pub fn refuse_own(&self, listening: Vec<SocketAddr>) -> Result<(), ListError> {
+    pub fn refuse_own<'a>(&self, listening: impl IntoIterator<Item = &'a Address>) -> Result<(), ListError> {
+        let of_upstream = |address: &Address| match address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(path) => self.shared.sockets.address_of(path),
+        };
+        let listening: Vec<SocketAddr> = listening.into_iter().filter_map(of_upstream).collect();
         let states = self.states();
         let named = states.iter().map(|state| (&*state.name, &*state.addresses));
         let own = find_own(named, &listening);
@@ -156,13 +171,14 @@ impl Upstreams {
         list: Vec<Upstream>,
         rules: Option<(GroupSettings, Duration)>,
     ) -> Result<ListChange, ListError> {
-        let Shared { group, clock, clients, listening, called, .. } = &*self.shared;
+        let Shared { group, clock, clients, sockets, listening, called, .. } = &*self.shared;
         // Before any shard may select them.
         clients.prepare(&list).map_err(ListError::Tls)?;
         let found = self.look_up_new(&list);
         let mut state = self.shared.lock();
         let known: HashMap<_, _> = state.known.clone().into_iter().chain(found).collect();
-        let members: Vec<_> = list.iter().map(|upstream| member(upstream, &known)).collect();
+        let members: Vec<_> =
+            list.iter().map(|upstream| member(upstream, &known, sockets)).collect::<Result<_, _>>()?;
         let named = members.iter().map(|member| (&*member.name, &*member.addresses));
         if let Some(name) = find_own(named, listening.get().map_or(&[], Vec::as_slice)) {
             return Err(ListError::Own(name));
@@ -188,7 +204,9 @@ impl Upstreams {
     /// list, the proxy would briefly have no upstream.
     fn look_up_new(&self, list: &[Upstream]) -> Vec<(String, Vec<IpAddr>)> {
         let known: Vec<String> = self.shared.lock().known.keys().cloned().collect();
-        let new: Vec<Upstream> = list.iter().filter(|upstream| !known.contains(&upstream.host)).cloned().collect();
+        let is_known = |host: &str| known.iter().any(|known| known == host);
+        let is_new = |upstream: &&Upstream| upstream.host_name().is_some_and(|(host, _)| !is_known(host));
+        let new: Vec<Upstream> = list.iter().filter(is_new).cloned().collect();
         let (sender, receiver) = std::sync::mpsc::channel();
         let looking = std::thread::Builder::new().name("new-upstreams".to_owned());
         // If it is too late, nothing receives it.
@@ -227,13 +245,17 @@ impl Shared {
     fn learn(&self, list: &[Upstream], found: BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>) {
         for (host, addresses) in found {
             let Ok(addresses) = addresses else { continue };
-            for upstream in list.iter().filter(|upstream| upstream.host == host) {
-                let addresses = with_port(&addresses, upstream.port);
-                self.group.move_to(self.clock.now(), &upstream.name(), &addresses);
+            for upstream in list {
+                if let Some((_, port)) = upstream.host_name().filter(|(name, _)| *name == host) {
+                    let addresses = with_port(&addresses, port);
+                    self.group.move_to(self.clock.now(), &upstream.name(), &addresses);
+                }
             }
             self.lock().known.insert(host, addresses);
         }
-        self.lock().known.retain(|host, _| list.iter().any(|upstream| upstream.host == *host));
+        let is_listed =
+            |host: &str| list.iter().any(|upstream| upstream.host_name().is_some_and(|(name, _)| name == host));
+        self.lock().known.retain(|host, _| is_listed(host));
     }
 
     fn print_changes(&self) {
@@ -243,19 +265,27 @@ impl Shared {
     }
 }
 
-/// Resolves the names of a list, except addresses.
+/// Resolves the names of a list.
 fn look_up_all(list: &[Upstream]) -> BTreeMap<String, Result<Vec<IpAddr>, ResolveError>> {
-    let names = list.iter().filter(|upstream| upstream.literal().is_none()).map(|upstream| upstream.host.clone());
-    names.map(|host| (host.clone(), look_up(&host))).collect()
+    let names = list.iter().filter_map(Upstream::host_name);
+    names.map(|(host, _)| (host.to_owned(), look_up(host))).collect()
 }
 
-fn member(upstream: &Upstream, known: &HashMap<String, Vec<IpAddr>>) -> UpstreamSettings {
-    let addresses = match upstream.literal() {
-        Some(address) => vec![address],
-        None => known.get(&upstream.host).map_or_else(Vec::new, |found| with_port(found, upstream.port)),
+fn member(
+    upstream: &Upstream,
+    known: &HashMap<String, Vec<IpAddr>>,
+    sockets: &UnixSockets,
+) -> Result<UpstreamSettings, ListError> {
+    let name = upstream.name();
+    let addresses = match (&upstream.location, upstream.literal()) {
+        (Location::Unix(path), _) => {
+            vec![sockets.address_of(path).ok_or_else(|| ListError::Socket(name.clone()))?]
+        }
+        (Location::Host { .. }, Some(address)) => vec![address],
+        (Location::Host { host, port }, None) => known.get(host).map_or_else(Vec::new, |found| with_port(found, *port)),
     };
     let Upstream { is_tls, weight, route, .. } = upstream.clone();
-    UpstreamSettings { name: upstream.name(), tls: is_tls, addresses, weight, route }
+    Ok(UpstreamSettings { name, tls: is_tls, addresses, weight, route })
 }
 
 /// The name of an upstream with an address at which the proxy listens.
@@ -277,7 +307,15 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
 
 /// The URL identifies an upstream.
 pub fn url(state: &UpstreamState) -> String {
-    format!("{}://{}", scheme(state), state.name)
+    upstream::url(state.tls, &state.name)
+}
+
+/// Its addresses; of a Unix socket its name.
+pub fn addresses(state: &UpstreamState) -> Vec<String> {
+    match state.name.starts_with(Address::UNIX) {
+        true => vec![state.name.to_string()],
+        false => state.addresses.iter().map(ToString::to_string).collect(),
+    }
 }
 
 pub fn scheme(state: &UpstreamState) -> &'static str {
@@ -293,8 +331,12 @@ mod tests {
     }
 
     fn upstreams(texts: &[&str]) -> Upstreams {
-        Upstreams::new(GroupSettings::default(), list(texts), Duration::ZERO, Clock::start(), Clients::default())
-            .unwrap()
+        let (rules, clients, sockets) = (GroupSettings::default(), Clients::default(), UnixSockets::default());
+        Upstreams::new(rules, list(texts), Duration::ZERO, Clock::start(), clients, sockets).unwrap()
+    }
+
+    fn address(text: &str) -> Address {
+        Address::Tcp(text.parse().unwrap())
     }
 
     fn statuses(upstreams: &Upstreams) -> Vec<(String, &'static str, bool)> {
@@ -342,18 +384,38 @@ mod tests {
     #[test]
     fn a_circle_is_seen() {
         let own = |address: &str| {
-            let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81"]);
-            upstreams.refuse_own(vec![address.parse().unwrap()]).err()
+            let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81", "http://localhost:83"]);
+            upstreams.refuse_own(&[self::address(address)]).err()
         };
         let named = |name: &str| Some(ListError::Own(name.to_owned()));
         assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")], [named("127.0.0.1:81"), named("127.0.0.1:80")]);
         assert_eq!([own("127.0.0.1:82"), own("127.0.0.2:81")], [None, None]);
+        assert_eq!([own("127.0.0.1:83"), own("[::1]:83")], [named("localhost:83"), named("localhost:83")]);
+    }
+
+    #[test]
+    fn unix_sockets_are_upstreams_and_their_own_circle() {
+        let upstreams = upstreams(&["unix:/run/a.sock", "http://127.0.0.1:1"]);
+        let state = &upstreams.states()[0];
+        assert_eq!(
+            (url(state), addresses(state)),
+            ("unix:/run/a.sock".to_owned(), vec!["unix:/run/a.sock".to_owned()])
+        );
+        assert_eq!(statuses(&upstreams)[0].1, "up");
+        let path = |path: &str| Address::from(std::path::Path::new(path));
+        upstreams.refuse_own(&[path("/run/b.sock")]).unwrap();
+        let circle = upstreams.replace(list(&["unix:/run/b.sock"]), None);
+        assert_eq!(circle, Err(ListError::Own("unix:/run/b.sock".to_owned())));
+        assert_eq!(
+            upstreams.replace(list(&["unix:/run/c.sock"]), None),
+            Ok(ListChange { added: 1, removed: 2, kept: 0 })
+        );
     }
 
     #[test]
     fn a_later_list_may_not_name_the_proxy_either() {
         let upstreams = upstreams(&["http://127.0.0.1:80"]);
-        upstreams.refuse_own(vec!["127.0.0.1:81".parse().unwrap()]).unwrap();
+        upstreams.refuse_own(&[address("127.0.0.1:81")]).unwrap();
         let circle = list(&["http://127.0.0.1:82", "http://127.0.0.1:81"]);
         assert_eq!(upstreams.replace(circle, None), Err(ListError::Own("127.0.0.1:81".to_owned())));
         assert_eq!(statuses(&upstreams).len(), 1, "the old list stays");

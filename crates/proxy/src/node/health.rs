@@ -15,6 +15,7 @@ use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Receiv
 use super::context::Context;
 use super::tables::Owner;
 use crate::shared::{Role, Shared};
+use crate::upstream_request::host_of;
 
 /// Longest interval between looks for due checks, since the list may change, or checks may be enabled.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -177,7 +178,7 @@ fn write_request(settings: &HealthSettings, name: &str, out: &mut Vec<u8>) -> Re
         method: Method::Get,
         target: &settings.path,
         version: Version::Http11,
-        authority: settings.host.as_deref().unwrap_or(name),
+        authority: settings.host.as_deref().unwrap_or_else(|| host_of(name)),
         fields: &fields,
         keep_alive: false,
     };

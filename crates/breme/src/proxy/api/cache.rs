@@ -120,6 +120,7 @@ mod tests {
 
     use breme_balance::GroupSettings;
     use breme_cache::CacheSettings;
+    use breme_driver::UnixSockets;
     use breme_proxy::{HostRule, Mode, Parts, Settings as ProxySettings};
 
     use super::*;
@@ -130,8 +131,8 @@ mod tests {
         let clock = Clock::start();
         let settings = ProxySettings::new(Mode::Reverse { host: HostRule::Keep });
         let list = vec!["http://127.0.0.1:1".parse().unwrap()];
-        let rules = GroupSettings::default();
-        let upstreams = Upstreams::new(rules, list, Duration::ZERO, clock, Clients::default()).unwrap();
+        let (rules, clients, sockets) = (GroupSettings::default(), Clients::default(), UnixSockets::default());
+        let upstreams = Upstreams::new(rules, list, Duration::ZERO, clock, clients, sockets).unwrap();
         let parts = Parts { group: Some(upstreams.group()), ..Parts::new(settings, clock.wall_clock()) };
         let proxy = Proxy::new(parts).unwrap();
         Kept { cache: Cache::new(CacheSettings::new(1 << 20)).unwrap(), proxy, clock }

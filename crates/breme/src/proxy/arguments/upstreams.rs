@@ -11,13 +11,13 @@ use crate::serving::{at_least_one, whole};
 
 #[derive(Debug, clap::Args)]
 pub struct UpstreamFlags {
-    /// Upstream server, http://HOST:PORT or https://HOST:PORT; repeatable; append ,weight=N for a larger share of the
-    /// requests and ,route=NAME for --affinity follow
+    /// Upstream server, http://HOST:PORT, https://HOST:PORT or unix:PATH; repeatable; append ,weight=N for a larger
+    /// share of the requests and ,route=NAME for --affinity follow
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<Upstream>,
 
-    /// Host header sent to upstreams: keep (as the client sent it), upstream (host and port of the upstream's URL),
-    /// or a fixed name
+    /// Host header sent to upstreams: keep (as the client sent it), upstream (host and port of the upstream's URL;
+    /// localhost for a Unix socket), or a fixed name
     #[arg(long, value_name = "RULE", default_value = "keep", help_heading = "Upstreams")]
     pub host: String,
 
