@@ -95,8 +95,10 @@ impl Site {
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = read_line(&mut output);
-        let admin = line.strip_prefix("admin on http://").map(|address| address.parse().unwrap());
-        if admin.is_some() {
+        let mut admin = None;
+        if let Some(place) = line.strip_prefix("admin on ") {
+            // None: on a Unix socket.
+            admin = place.strip_prefix("http://").map(|address| address.parse().unwrap());
             line = read_line(&mut output);
         }
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("said {line:?}"));

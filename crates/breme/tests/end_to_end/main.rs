@@ -77,6 +77,7 @@ mod slow_clients;
 mod stale;
 mod studies;
 mod tls;
+mod unix_sockets;
 #[cfg(target_os = "linux")]
 mod watch;
 mod watch_faults;
