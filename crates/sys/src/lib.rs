@@ -15,6 +15,7 @@
 //! | `root` | opening files below a directory, without escapes |
 //! | `socket` | non-blocking connect, resetting |
 //! | `stamps` | receive timestamps of the kernel |
+//! | `suspend` | suspending this process |
 //! | `uring` | io_uring (Linux) |
 //! | `usage` | CPU time of a process or thread; resident memory |
 //!
@@ -33,6 +34,7 @@ mod precise_wait;
 mod root;
 mod socket;
 mod stamps;
+mod suspend;
 pub mod uring;
 mod usage;
 
@@ -52,6 +54,7 @@ pub use precise_wait::{set_min_timer_slack, wait_until_readable};
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{connect, connect_outcome, new_unconnected, reset_on_close, unacknowledged_bytes};
 pub use stamps::{Stamp, Stamps, receive_with_stamp, stamp_arrivals};
+pub use suspend::suspend_process;
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;
 pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};

@@ -11,7 +11,7 @@ use breme_base::{grouped, plural};
 use breme_driver::Stopper;
 use breme_load::{Progress, Run, duration_text, rate_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
 use super::export::Export;
@@ -56,10 +56,12 @@ impl Attendant {
         watched: Watched,
         watches_input: bool,
     ) -> Result<Self, Failure> {
-        let signals =
-            Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
         let (notices, received) = channel();
         let display = Display::new(&run, watched.progress);
+        // Otherwise Ctrl-Z may suspend the process at once.
+        let suspend = matches!(display, Display::View(_)).then_some(SIGTSTP);
+        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(suspend))
+            .map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
         let started = Instant::now();
         let watch = Watch {
             run,
@@ -184,6 +186,10 @@ impl Watch {
     fn handle_signals(&mut self) {
         let is_regular = self.run.plan().settings().until_stopped;
         for signal in self.signals.pending() {
+            if signal == SIGTSTP {
+                self.suspend();
+                continue;
+            }
             let is_second = std::mem::replace(&mut self.has_seen_signal, true);
             if is_second || !is_regular {
                 self.interruption.get_or_insert(Interruption { signal });
@@ -193,6 +199,15 @@ impl Watch {
                 self.stopper.abort();
             }
         }
+    }
+
+    /// Leaves the terminal to the shell until it continues the process.
+    fn suspend(&mut self) {
+        if let Display::View(view) = &mut self.display {
+            view.leave();
+        }
+        // A process that cannot be suspended continues.
+        let _ = breme_sys::suspend_process();
     }
 
     fn stop(&mut self) {

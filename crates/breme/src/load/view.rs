@@ -53,6 +53,12 @@ impl View {
         self.model.add_interval(times);
     }
 
+    /// Restores the terminal, until the next refresh of a process that has it.
+    pub(super) fn leave(&mut self) {
+        self.screen.leave();
+        self.drawn_at = None;
+    }
+
     /// Draws, if it is due.
     pub(super) fn refresh(&mut self, now: Instant) {
         if self.drawn_at.is_some_and(|drawn_at| now.duration_since(drawn_at) < REDRAW) {

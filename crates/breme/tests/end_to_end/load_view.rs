@@ -1,6 +1,7 @@
 //! The live view of a load, and its alternatives, on a terminal created by `script`.
 
-use std::process::{Command, Output, Stdio};
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use crate::harness::Site;
 
@@ -14,8 +15,8 @@ fn on_terminal(columns: u16, rows: u16, environment: &[(&str, &str)], arguments:
     in_terminal(&line, environment)
 }
 
-fn in_terminal(line: &str, environment: &[(&str, &str)]) -> (String, Output) {
-    let mut child = Command::new("script")
+fn terminal(line: &str, environment: &[(&str, &str)]) -> Child {
+    Command::new("script")
         .args(["--quiet", "--return", "--command", line, "/dev/null"])
         .env("TERM", "xterm-256color")
         .env_remove("NO_COLOR")
@@ -23,7 +24,11 @@ fn in_terminal(line: &str, environment: &[(&str, &str)]) -> (String, Output) {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+fn in_terminal(line: &str, environment: &[(&str, &str)]) -> (String, Output) {
+    let mut child = terminal(line, environment);
     let keyboard = child.stdin.take(); // at its end `script` would end, too
     let output = child.wait_with_output().unwrap();
     drop(keyboard);
@@ -99,6 +104,42 @@ fn an_interrupt_gives_the_terminal_back() {
     let (shown, _) = in_terminal(&line, &[]);
     let (_, after) = shown.split_once(LEAVE).unwrap_or_else(|| panic!("no view: {shown}"));
     assert!(after.contains("\x1b[?25h") && plain(after).contains("interrupted"), "{shown}");
+}
+
+/// Reads what a terminal shows, up to this text.
+fn read_until(screen: &mut ChildStdout, text: &str) -> String {
+    let mut shown = Vec::new();
+    while !shown.ends_with(text.as_bytes()) {
+        let mut byte = [0];
+        let shown_so_far = String::from_utf8_lossy(&shown).into_owned();
+        screen.read_exact(&mut byte).unwrap_or_else(|_| panic!("no {text:?} in {shown_so_far:?}"));
+        shown.push(byte[0]);
+    }
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[test]
+fn a_suspended_load_gives_the_terminal_back_until_it_continues() {
+    const CTRL_Z: &[u8] = b"\x1a";
+    const CTRL_C: &[u8] = b"\x03";
+    let site = Site::lab("auto");
+    let breme = env!("CARGO_BIN_EXE_breme");
+    // A shell with job control, which continues its job once that is suspended.
+    let url = site.url("/bytes/100");
+    let line = format!("set -m; stty cols 80 rows 24; {breme} load -c 2 -d 1m {url}; echo suspended; fg");
+    let mut child = terminal(&line, &[("SHELL", "/bin/sh")]);
+    let (mut keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    read_until(&mut screen, ENTER);
+    keyboard.write_all(CTRL_Z).unwrap();
+    read_until(&mut screen, LEAVE);
+    let meanwhile = read_until(&mut screen, ENTER);
+    assert!(meanwhile.contains("\x1b[?25h") && meanwhile.contains("suspended"), "{meanwhile:?}");
+    keyboard.write_all(CTRL_C).unwrap();
+    read_until(&mut screen, LEAVE);
+    let mut rest = String::new();
+    screen.read_to_string(&mut rest).unwrap();
+    assert!(plain(&rest).contains("interrupted"), "{rest:?}");
+    child.wait().unwrap();
 }
 
 #[test]
