@@ -111,7 +111,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::try_parse().unwrap_or_else(|error| load::tips::improve(error).exit()).command {
+    let parsed = Cli::try_parse().and_then(|cli| load::tips::refuse_single_dashes(Cli::command).map(|()| cli));
+    match parsed.unwrap_or_else(|error| load::tips::improve(error).exit()).command {
         Command::Role(role) => role.run(),
         #[cfg(target_os = "linux")]
         Command::Demo(args) => laboratory::demo(&args),

@@ -61,14 +61,32 @@ const COMMAND_TIPS: &[Tip] = &[
 
 /// Replaces clap's suggestion if there is a better one.
 pub fn improve(error: clap::Error) -> clap::Error {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some(tip) = tip_for(&error, &arguments) else { return error };
+    let Some(tip) = tip_for(&error, &arguments()) else { return error };
     let mut error = error;
     for kind in [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedCommand] {
         error.remove(kind);
     }
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
+}
+
+/// Refuses a load whose long flag has one dash, and which clap takes for a short flag with its value: `-max-workers=5`,
+/// here `-m` with the value `ax-workers=5`.
+pub fn refuse_single_dashes(program: impl FnOnce() -> clap::Command) -> Result<(), clap::Error> {
+    match misread(&arguments()) {
+        Some(problem) => Err(program().error(ErrorKind::UnknownArgument, problem)),
+        None => Ok(()),
+    }
+}
+
+fn misread(arguments: &[String]) -> Option<String> {
+    let (_, rest) = arguments.split_first().filter(|(command, _)| *command == "load")?;
+    let (argument, tip) = single_dash_tip("load", rest, LOAD_TIPS)?;
+    Some(format!("unexpected argument '{argument}' found\n\n  tip: {tip}"))
+}
+
+fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 fn tip_for(error: &clap::Error, arguments: &[String]) -> Option<String> {
@@ -86,7 +104,7 @@ fn tip_for(error: &clap::Error, arguments: &[String]) -> Option<String> {
         "run" => RUN_TIPS,
         _ => return None,
     };
-    if let Some(tip) = single_dash_tip(command, &arguments[1..], tips) {
+    if let Some((_, tip)) = single_dash_tip(command, &arguments[1..], tips) {
         return Some(tip);
     }
     match error.kind() {
@@ -114,8 +132,9 @@ fn command_tip(command: &str, arguments: &[String]) -> Option<String> {
     find(COMMAND_TIPS, command).map(str::to_owned)
 }
 
-/// Go's long flags have one dash: `-duration=5s`, here `-d` with the value `uration=5s`.
-fn single_dash_tip(command: &str, arguments: &[String], tips: &'static [Tip]) -> Option<String> {
+/// Go's long flags have one dash: `-duration=5s`, here `-d` with the value `uration=5s`. The first such argument, and
+/// its tip.
+fn single_dash_tip<'a>(command: &str, arguments: &'a [String], tips: &'static [Tip]) -> Option<(&'a str, String)> {
     let is_own = |name: &str| {
         let definition = <crate::load::Args as clap::Args>::augment_args(clap::Command::new("load"));
         command == "load"
@@ -132,11 +151,12 @@ fn single_dash_tip(command: &str, arguments: &[String], tips: &'static [Tip]) ->
         {
             return None;
         }
-        match find(tips, &format!("--{word}")) {
-            Some(tip) => Some(tip.to_owned()),
-            None if is_own(word) => Some(format!("a flag of several letters begins with two dashes: --{name}")),
-            None => None,
-        }
+        let tip = match find(tips, &format!("--{word}")) {
+            Some(tip) => tip.to_owned(),
+            None if is_own(word) => format!("a flag of several letters begins with two dashes: --{name}"),
+            None => return None,
+        };
+        Some((argument.as_str(), tip))
     })
 }
 
@@ -190,6 +210,24 @@ mod tests {
         check("attack -duration=5s", "breme load");
         check("localhost:8080", "breme load localhost:8080");
         assert_eq!(tip("load --frobnicate http://a"), None);
+    }
+
+    #[test]
+    fn long_flags_with_one_dash_are_no_values_of_short_ones() {
+        let problem = |line: &str| misread(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let check = |line: &str, expected: &str| {
+            assert!(tip(line).is_none(), "{line}: clap finds it");
+            let found = problem(line).unwrap_or_else(|| panic!("{line}: no problem"));
+            assert!(found.contains(expected), "{line}: {found}");
+        };
+        check(
+            "load -max-workers=5 http://a",
+            "'-max-workers=5' found\n\n  tip: to set the number of connections: -c N",
+        );
+        check("load -body=x http://a", "two dashes: --body=x");
+        for line in ["load -c5 -d1s http://a", "load -bx=1 http://a", "load -mPOST http://a", "site -max-workers=5"] {
+            assert_eq!(problem(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -235,6 +235,11 @@ fn commands_of_other_programs_work_or_are_answered() {
             &["load", "--targets", "-", "-duration=5s", "-rate=50"],
             "begins with two dashes: --duration=5s",
         ),
+        (
+            "vegeta attack -max-workers=5",
+            &["load", "-max-workers=5", &url],
+            "unexpected argument '-max-workers=5' found\n\n  tip: to set the number of connections: -c N",
+        ),
         ("vegeta attack -targets=FILE", &["attack", "-targets=targets.txt"], "breme load -R 50 -d 5s --targets FILE"),
         ("hyperfine --warmup 3 A B", &["versus", "--warmup", "3", "a", "b"], "every trial has its own warm-up"),
         ("hyperfine A B", &["hexdump file", "xxd file"], "breme versus 'COMMAND' 'COMMAND'"),
