@@ -236,7 +236,7 @@ mod tests {
             }
             client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi").unwrap();
         });
-        assert_eq!(fetch(&url, Duration::from_secs(10)), Ok("hi".to_owned()));
+        assert_eq!(fetch(&url, Duration::from_secs(10)).unwrap(), "hi");
         server.join().unwrap();
     }
 
