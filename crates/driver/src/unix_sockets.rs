@@ -54,7 +54,8 @@ mod tests {
         let (first, second) = (Path::new("/run/a"), Path::new("/run/b"));
         let address = sockets.address_of(first).unwrap();
         assert_ne!(sockets.address_of(second), Some(address));
-        assert_eq!(sockets.clone().address_of(first), Some(address));
+        let of_another_listener = UnixSockets::clone(&sockets);
+        assert_eq!(of_another_listener.address_of(first), Some(address));
         assert_eq!(sockets.resolve(address), Address::from(first));
     }
 

@@ -334,7 +334,7 @@ fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, Mod
         let name = demand.to_string();
         demand_s
             .map(|demand_s| Station { name: name.clone(), demand_s, servers })
-            .ok_or_else(|| ModelError::UnmeasuredDemand(name))
+            .ok_or(ModelError::UnmeasuredDemand(name))
     };
     let stations: Vec<Station> = ladder.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
     if stations.is_empty() { Err(ModelError::NoDemand) } else { Ok(stations) }

@@ -163,7 +163,7 @@ impl<N: Node> Driven<N> {
 /// Sends `count` requests to a server. Returns the number of responses.
 fn serve(node: impl Node, heads: &[Vec<u8>], count: usize) -> usize {
     let mut server = Driven::new(node);
-    let accepted = Accepted { listener: ListenerId(0), peer: "192.0.2.1:1".parse().unwrap() };
+    let accepted = Accepted { listener: ListenerId(0), peer: "192.0.2.1:1".parse().ok() };
     server.node.handle_started(server.now, &mut server.actions);
     server.node.handle_accepted(server.now, CLIENT, accepted, &mut server.actions);
     server.settle();

@@ -29,7 +29,12 @@ fn with_stored_response(limits: Limits) -> (Driven, Proxy) {
     let parts = Parts::new(Settings { limits, ..silent() }, WallClock::starting_at(UnixSeconds(THEN)));
     let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), cache: Some(cache), ..parts }).unwrap();
     let mut driven = Driven::new(&proxy, 0);
-    driven.0.handle_accepted(Instant::ZERO, CLIENT, Accepted { listener: ListenerId(0), peer }, &mut driven.1);
+    driven.0.handle_accepted(
+        Instant::ZERO,
+        CLIENT,
+        Accepted { listener: ListenerId(0), peer: Some(peer) },
+        &mut driven.1,
+    );
     let [Action::Connect(ticket, _)] = driven.receive(CLIENT, GET)[..] else { panic!("nothing is stored yet") };
     driven.0.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(SERVER)), &mut driven.1);
     let length = format!("Content-Length: {CONTENT_BYTES}");

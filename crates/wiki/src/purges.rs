@@ -79,7 +79,7 @@ impl From<DatabaseError> for Failure {
 #[derive(Debug, Error)]
 enum EdgeError {
     #[error("cannot connect: {0}")]
-    Connect(#[source] std::io::Error),
+    Connect(#[source] io::Error),
     #[error(transparent)]
     Request(#[from] http::Error),
     #[error(transparent)]

@@ -154,8 +154,7 @@ impl Session {
         }
     }
 
-    /// A handler that panicked has left no partial change: each change is one step.
-
+    /// Works after a handler has panicked, too: each change is one step, so none is partial.
     fn open(&self) -> Result<MutexGuard<'_, Contents>, SessionError> {
         let contents = self.0.lock();
         if contents.is_closed { Err(SessionError::Closed) } else { Ok(contents) }
