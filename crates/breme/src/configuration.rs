@@ -190,7 +190,7 @@ mod tests {
         let problem = in_force("proxy", Some(file)).unwrap_err();
         let expected = r#"--config proxy.toml cannot be used:
 
-line 1, column 12: "127.0.0.1:8080" is not an upstream: the scheme is missing; write http://HOST:PORT or https://HOST:PORT
+line 1, column 12: "127.0.0.1:8080" is not an upstream: the scheme is missing; write http://HOST:PORT, https://HOST:PORT or unix:PATH
   1 | upstream = "127.0.0.1:8080"
     |            ^^^^^^^^^^^^^^^^
 

@@ -234,9 +234,17 @@ impl Series {
         Duration::from_nanos((self.length.as_nanos() as u64).saturating_mul(index))
     }
 
-    /// Closes the intervals before `index`, which are empty.
+    /// Closes the intervals before `index`, which are empty: no thread of the generator ran at their ends.
     fn close_until(&mut self, index: u64) {
+        if self.next_index >= index {
+            return;
+        }
+        let empty = Interval::default();
         while self.next_index < index {
+            let (start, length) = (self.start_of(self.next_index), self.length);
+            if let Some(observer) = &mut self.observer {
+                observer(Observed { run_started: self.run_started, start, length, interval: &empty });
+            }
             self.next_index += 1;
             self.close_row_at_boundary();
         }
@@ -412,11 +420,15 @@ mod tests {
     }
 
     #[test]
-    fn intervals_without_anything_are_rows_too() {
-        let mut series = Series::new(SECOND, 1, None);
+    fn intervals_without_anything_are_rows_and_observed_too() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let observed = Arc::clone(&seen);
+        let observer: Observer = Box::new(move |one| observed.lock().unwrap().push((one.start, one.interval.answered)));
+        let mut series = Series::new(SECOND, 1, Some(observer));
         series.hand_in(0, 0, 3, &interval(&[1]));
         series.hand_in(0, 3, 4, &interval(&[1]));
         assert_eq!(series.rows().iter().map(|row| row.answered).collect::<Vec<_>>(), [1, 0, 0, 1]);
+        assert_eq!(*seen.lock().unwrap(), [(Duration::ZERO, 1), (SECOND, 0), (2 * SECOND, 0), (3 * SECOND, 1)]);
     }
 
     #[test]
