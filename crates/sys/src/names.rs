@@ -2,19 +2,29 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 
 use breme_base::loopback_addresses;
 
-/// All addresses of a host: a name, or an address without brackets. It can take seconds, except for `localhost` and the
-/// names below it, which need neither a resolver nor a hosts file.
+/// Where a machine says whether its `localhost` has an IPv6 address.
+const HOSTS_FILE: &str = "/etc/hosts";
+
+/// All addresses of a host: a name, or an address without brackets. It can take seconds.
+///
+/// The hosts file decides about `localhost`: a server that listens on one of two addresses only would fail half of the
+/// time for a client that tries both. Without the file, and for the names below it, it is both loopback addresses; no
+/// resolver is asked (RFC 6761, 6.3).
 ///
 /// # Errors
 /// The name has no address, or the resolver does not respond.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    match loopback_addresses(host) {
-        Some(addresses) => Ok(addresses.map(|address| SocketAddr::new(address, port)).to_vec()),
-        None => (host, port).to_socket_addrs().map(Iterator::collect),
+    let by_resolver = || (host, port).to_socket_addrs().map(Iterator::collect);
+    let Some(addresses) = loopback_addresses(host) else { return by_resolver() };
+    let loopback = addresses.map(|address| SocketAddr::new(address, port)).to_vec();
+    if host.eq_ignore_ascii_case("localhost") && Path::new(HOSTS_FILE).exists() {
+        return Ok(by_resolver().unwrap_or(loopback));
     }
+    Ok(loopback)
 }
 
 #[cfg(test)]
@@ -27,7 +37,8 @@ mod tests {
             let expected: Vec<SocketAddr> = expected.iter().map(|address| address.parse().unwrap()).collect();
             assert_eq!(resolve(host, 80).unwrap(), expected, "{host}");
         };
-        check("localhost", &["127.0.0.1:80", "[::1]:80"]);
+        let localhost = resolve("localhost", 80).unwrap();
+        assert!(!localhost.is_empty() && localhost.iter().all(|address| address.ip().is_loopback()), "{localhost:?}");
         check("a.localhost", &["127.0.0.1:80", "[::1]:80"]);
         check("192.0.2.1", &["192.0.2.1:80"]);
         check("2001:db8::1", &["[2001:db8::1]:80"]);

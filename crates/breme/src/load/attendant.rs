@@ -57,11 +57,10 @@ impl Attendant {
         watches_input: bool,
     ) -> Result<Self, Failure> {
         let (notices, received) = channel();
-        let display = Display::new(&run, watched.progress);
-        // Otherwise Ctrl-Z may suspend the process at once.
-        let suspend = matches!(display, Display::View(_)).then_some(SIGTSTP);
-        let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(suspend))
+        // Before the view takes the terminal, which Ctrl-Z would not give back until then.
+        let signals = Signals::new([SIGINT, SIGTERM, SIGTSTP])
             .map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
+        let display = Display::new(&run, watched.progress);
         let started = Instant::now();
         let watch = Watch {
             run,
