@@ -77,10 +77,7 @@ pub(crate) struct Operations {
     pub(crate) is_long: bool,
     /// Waits for writability.
     pub(crate) is_watching_writable: bool,
-    /// Waits for an error or hang-up while nothing is received.
-    pub(crate) is_watching_break: bool,
-    /// There was a hang-up, which would be reported again at once.
-    pub(crate) has_hung_up: bool,
+    pub(crate) break_watch: BreakWatch,
     /// The submission with its last batched send.
     pub(crate) batched_in: u32,
 }
@@ -94,6 +91,16 @@ pub(crate) enum Receive {
     ArmedOnce,
     /// The final completion is outstanding.
     Cancelled,
+}
+
+/// The wait for an error or hang-up while nothing is received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BreakWatch {
+    #[default]
+    Idle,
+    Armed,
+    /// There was a hang-up, which would be reported again at once.
+    HungUp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::accept::{ACCEPT_PAUSE, AcceptBacklog, AcceptError, has_waiting};
-use crate::connection::{Connection, ConnectionPhase, Receive};
+use crate::connection::{BreakWatch, Connection, ConnectionPhase, Receive};
 use crate::control::{Control, LiveCounters, ShardWaker, StopMode};
 use crate::engine::{Arrival, Engine, Readiness};
 use crate::port::Port;
@@ -133,7 +133,7 @@ impl Port for RingPort {
             (matches!(connection.phase, ConnectionPhase::Connecting(_)), Operation::Connect),
             (matches!(operations.receive, Receive::Armed | Receive::ArmedOnce), operation(&connection)),
             (operations.is_watching_writable, Operation::Watch(PollEvent::Writable)),
-            (operations.is_watching_break, Operation::Watch(PollEvent::Broken)),
+            (operations.break_watch == BreakWatch::Armed, Operation::Watch(PollEvent::Broken)),
         ];
         for (_, operation) in in_flight.into_iter().filter(|(is_in_flight, _)| *is_in_flight) {
             self.ring.cancel(operation, key_of(id));
@@ -153,12 +153,9 @@ impl Port for RingPort {
             }
             // Detects resets while nothing is received.
             Receive::Idle
-                if !wants_bytes
-                    && !connection.has_ended
-                    && !connection.operations.has_hung_up
-                    && !connection.operations.is_watching_break =>
+                if !wants_bytes && !connection.has_ended && connection.operations.break_watch == BreakWatch::Idle =>
             {
-                connection.operations.is_watching_break = true;
+                connection.operations.break_watch = BreakWatch::Armed;
                 self.watch(id, connection, PollEvent::Broken);
             }
             Receive::Armed | Receive::ArmedOnce if connection.has_ended || connection.failure.is_some() => {
@@ -457,11 +454,14 @@ fn handle_watch<N: Node>(
     let Some(connection) = engine.connection(id) else { return };
     match event {
         PollEvent::Writable => connection.operations.is_watching_writable = false,
-        _ => connection.operations.is_watching_break = false,
+        _ => connection.operations.break_watch = BreakWatch::Idle,
     }
     let Ok(events) = outcome else { return };
     let events = PollFlags::from_bits_truncate(*events as u16);
-    connection.operations.has_hung_up |= events.contains(PollFlags::HUP);
+    // An armed watch will report the hang-up itself.
+    if events.contains(PollFlags::HUP) && connection.operations.break_watch == BreakWatch::Idle {
+        connection.operations.break_watch = BreakWatch::HungUp;
+    }
     let readiness = Readiness {
         is_writable: event == PollEvent::Writable,
         is_broken: events.contains(PollFlags::ERR),

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::kernel_file::{KernelFile, number_at, number_behind};
 use super::members::{as_ns, of_ticks};
-use crate::process_table::{descendants_of, everyone};
+use crate::process_table::{Stat, descendants_of, everyone};
 
 /// Amounts used from boot until an instant, and amounts held at that instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -101,9 +101,12 @@ impl MachineSample {
 /// CPU time of all visible processes that this one has not started. When a process exits, its time is added to its
 /// parent's, so the sum shrinks only if the parent ignores its children.
 pub(super) fn time_of_others_ns() -> u64 {
-    let me = std::process::id();
-    let all = everyone();
-    let ours: BTreeSet<u32> = descendants_of(me, &all).iter().map(|stat| stat.pid).chain([me]).collect();
+    time_of_all_but(std::process::id(), &everyone())
+}
+
+/// CPU time of all processes but `me` and its descendants.
+fn time_of_all_but(me: u32, all: &[Stat]) -> u64 {
+    let ours: BTreeSet<u32> = descendants_of(me, all).iter().map(|stat| stat.pid).chain([me]).collect();
     let ticks = all
         .iter()
         .filter(|stat| !ours.contains(&stat.pid))
@@ -187,8 +190,17 @@ mod tests {
     }
 
     #[test]
-    fn others_do_not_get_younger() {
-        let before = time_of_others_ns();
-        assert!(time_of_others_ns() >= before);
+    fn time_of_others_is_that_of_no_descendant() {
+        let process = |pid, parent, user_ticks, ended_system_ticks| Stat {
+            pid,
+            parent,
+            user_ticks,
+            ended_system_ticks,
+            ..Stat::default()
+        };
+        // 7 is this one, with a child and a grandchild.
+        let all = [process(1, 0, 1, 20), process(7, 1, 300, 4000), process(8, 7, 50_000, 0), process(9, 8, 600_000, 0)];
+        assert_eq!(time_of_all_but(7, &all), as_ns(of_ticks(21)));
+        assert_eq!(time_of_all_but(6, &all), as_ns(of_ticks(654_321)));
     }
 }

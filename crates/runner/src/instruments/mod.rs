@@ -75,8 +75,6 @@ struct Shared {
     changed: Condvar,
 }
 
-impl Shared {}
-
 #[derive(Debug)]
 struct State {
     interval: Duration,

@@ -60,8 +60,6 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {}
-
 impl Scraper {
     pub(super) fn start(url: String) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
