@@ -1,8 +1,8 @@
 //! Requests that run for long, while their session ends or its record grows old.
 
-use breme_session::{Access, Change, Durability, Input, Outcome, RequestNumber, SessionState, Settings, Target};
+use breme_session::{Access, Change, Durability, Outcome, RequestNumber, SessionState, Settings, Target};
 
-use crate::lab::{End, KEY, Lab, done, name};
+use crate::lab::{End, KEY, Lab, done};
 use crate::{seconds, settings};
 
 /// The engine would delete the record after three minutes.
@@ -76,7 +76,7 @@ fn log_out_elsewhere(lab: &mut Lab) -> RequestNumber {
     lab.create(0, "x");
     let long = lab.begin(0);
     lab.stopped = vec![0];
-    lab.input(1, Input::Exited { node: name(0), nonce: 1 });
+    lab.pass(seconds(10)); // its lease ends
     let logout = lab.begin(1);
     lab.finish(1, logout, Change::Destroy);
     assert_eq!(lab.ends(logout), done("x"));
