@@ -24,7 +24,7 @@ pub(crate) struct Stat {
     /// Since boot.
     pub(crate) start_ticks: u64,
     pub(crate) resident_pages: u64,
-    is_zombie: bool,
+    pub(crate) is_zombie: bool,
 }
 
 impl Stat {

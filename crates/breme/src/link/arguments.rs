@@ -216,7 +216,7 @@ mod tests {
         for to in ["127.0.0.1:80", "http://127.0.0.1:80", "https://127.0.0.1:80/"] {
             assert_eq!(servers(to), Ok(vec![address]));
         }
-        assert_eq!(servers("localhost:80"), Ok(vec![address, "[::1]:80".parse().unwrap()]));
+        assert_eq!(servers("here.localhost:80"), Ok(vec![address, "[::1]:80".parse().unwrap()]));
         assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("unknown scheme ftp"));
         assert!(servers("127.0.0.1").unwrap_err().contains("the port is missing"));
         let is_secured = |to: &str| Args { to: to.to_owned(), ..parse("") }.place().unwrap().is_secured;

@@ -384,13 +384,13 @@ mod tests {
     #[test]
     fn a_circle_is_seen() {
         let own = |address: &str| {
-            let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81", "http://localhost:83"]);
+            let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81", "http://here.localhost:83"]);
             upstreams.refuse_own(&[self::address(address)]).err()
         };
         let named = |name: &str| Some(ListError::Own(name.to_owned()));
         assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")], [named("127.0.0.1:81"), named("127.0.0.1:80")]);
         assert_eq!([own("127.0.0.1:82"), own("127.0.0.2:81")], [None, None]);
-        assert_eq!([own("127.0.0.1:83"), own("[::1]:83")], [named("localhost:83"), named("localhost:83")]);
+        assert_eq!([own("127.0.0.1:83"), own("[::1]:83")], [named("here.localhost:83"), named("here.localhost:83")]);
     }
 
     #[test]
