@@ -32,8 +32,8 @@ pub(crate) const PEERS: &[Package] = &[
 ];
 
 /// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, Node.js for the cache
-/// suite, a database of the wiki, Prometheus for the metrics, the stylesheet processor, git for the commits of runs, and
-/// a counter of instructions.
+/// suite, a database of the wiki, Prometheus for the metrics, the stylesheet processor, git for the commits of runs,
+/// and a counter of instructions.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,

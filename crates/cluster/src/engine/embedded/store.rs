@@ -28,8 +28,8 @@ const REPORT_INTERVAL_MS: i64 = 10_000;
 const EXPIRY_SLACK: i64 = 32;
 
 /// An update of the index costs a twelfth of the bytes if 8 changes share a transaction, a fifth if each has its own,
-/// next to nothing in larger ones, and at most 6 µs of CPU time for each change, so most changes of a session do without
-/// ([`KEEP`]). Without the index, a scan for expired sessions would read the whole file.
+/// next to nothing in larger ones, and at most 6 µs of CPU time for each change, so most changes of a session do not
+/// update it ([`KEEP`]). Without the index, a scan for expired sessions would read the whole file.
 ///
 /// A `sequence` is never reused, so that no compare-and-set intended for an earlier value takes effect on a later one:
 /// the last one is stored separately from the registers, which expire.
