@@ -167,19 +167,21 @@ fn the_logs_of_other_tools_have_every_request() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (log, line) = (path("run.jtl"), path("run.bench.txt"));
     let url = site.url("/bytes/{uniform:1:2}");
-    let arguments = ["--json", "-n", "400", "-c", "4", "--interval", "20ms", "--expect-bytes", "1", "-o", &log, "-o"];
+    let arguments = ["--json", "-n", "400", "-c", "4", "--interval", "100ms", "--expect-bytes", "1", "-o", &log, "-o"];
     let output = load(&[&arguments[..], &[&line, &url]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let wrong = result["errors"]["assertion"].as_u64().unwrap();
+    // On a busy machine some may be timeouts.
+    assert!(result["errors"]["assertion"].as_u64() > Some(0), "{result}");
+    let failed: u64 = result["errors"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
 
     let log = std::fs::read_to_string(log).unwrap();
     let rows: Vec<Vec<&str>> = log.lines().skip(1).map(|line| line.split(',').collect()).collect();
     assert!(log.starts_with("timeStamp,elapsed,label,") && rows.iter().all(|row| row.len() == 17), "{log}");
     assert_eq!(rows.len(), 400);
-    assert_eq!(rows.iter().filter(|row| row[7] == "false").count() as u64, wrong);
+    assert_eq!(rows.iter().filter(|row| row[7] == "false").count() as u64, failed);
     let started = result["started_at_unix_ns"].as_u64().unwrap() / 1_000_000;
-    assert!(rows.iter().all(|row| row[0].parse::<u64>().unwrap() + 20 >= started), "{started}\n{log}");
+    assert!(rows.iter().all(|row| row[0].parse::<u64>().unwrap() + 100 >= started), "{started}\n{log}");
 
     let text = std::fs::read_to_string(line).unwrap();
     let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
