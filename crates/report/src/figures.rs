@@ -68,6 +68,12 @@ pub(crate) fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Option<S
     })
 }
 
+/// `1.23 ms (1.20 – 1.27 ms)`; without the interval if an end is missing.
+pub(crate) fn estimate(center: Option<f64>, low: Option<f64>, high: Option<f64>, unit: Unit) -> String {
+    let center = figure_or_dash(center, unit);
+    range(low, high, unit).map_or_else(|| center.clone(), |range| format!("{center} ({range})"))
+}
+
 /// The unit of a formatted number.
 fn unit_of(figure: &str) -> &str {
     &figure[number_of(figure).len()..]

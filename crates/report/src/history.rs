@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use breme_base::plural;
-use breme_judge::{History, HistoryPoint, HistoryRow, HistoryRun, RunRole, TrendVerdict};
+use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
 
-use crate::figures::{Unit, figure_or_dash, range};
-use crate::markdown::{prose, write_folded};
+use crate::figures::{Unit, estimate};
+use crate::markdown::{mark, prose, write_folded};
 use crate::table::Table;
 use crate::text::{BOLD, DIM, Page, Style, colour, fits};
 use crate::words::{self, VerdictWords};
@@ -43,7 +43,8 @@ pub fn history_text(history: &History, style: Style) -> String {
 pub fn history_markdown(history: &History) -> String {
     let mut out = format!("### {}\n\n", title(history));
     for row in &history.rows {
-        let _ = writeln!(out, "- {} {}: {}", mark(row), prose(&quoted_name(row)), prose(&row.sentence));
+        let _ =
+            writeln!(out, "- {} {}: {}", mark(trend_words(row).class), prose(&quoted_name(row)), prose(&row.sentence));
     }
     out.push('\n');
     let recent = recent(history);
@@ -114,7 +115,7 @@ fn values_table(history: &History, rows: &[&HistoryRow], shown: &[usize]) -> Tab
     for &run in shown {
         let values = rows.iter().map(|row| {
             let point = row.points.get(run).copied().unwrap_or_default();
-            estimate(&point, Unit::parse(&row.unit))
+            estimate(point.value, point.low, point.high, Unit::parse(&row.unit))
         });
         let [number, name, ..] = run_cells(history, run);
         table.push([number, name].into_iter().chain(values));
@@ -127,12 +128,6 @@ fn remark(history: &History, shown: &[usize]) -> Option<String> {
     let all = history.runs.len();
     (shown.len() < all)
         .then(|| format!("The baseline and the newest of {all} runs; all are in the page and in the JSON."))
-}
-
-/// `1.23 ms (1.20 – 1.27 ms)`.
-pub(crate) fn estimate(point: &HistoryPoint, unit: Unit) -> String {
-    let value = figure_or_dash(point.value, unit);
-    range(point.low, point.high, unit).map_or_else(|| value.clone(), |range| format!("{value} ({range})"))
 }
 
 /// `mean(user) at users=10`.
@@ -156,14 +151,6 @@ pub(crate) fn trend_words(row: &HistoryRow) -> VerdictWords {
     VerdictWords { sign, class, words: words.to_owned() }
 }
 
-fn mark(row: &HistoryRow) -> &'static str {
-    match row.trend.map(|trend| trend.verdict) {
-        Some(TrendVerdict::GettingWorse) => "❌",
-        Some(TrendVerdict::GettingBetter) => "✅",
-        Some(TrendVerdict::NotShown) | None => "➖",
-    }
-}
-
 /// What differs from one run to the next, apart from the commit.
 pub(crate) fn changes(history: &History) -> Vec<String> {
     let of = |(index, run): (usize, &HistoryRun)| {
@@ -181,7 +168,7 @@ pub(crate) fn started(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use breme_experiment::record::Revision;
-    use breme_judge::Trend;
+    use breme_judge::{HistoryPoint, Trend};
 
     use super::*;
 

@@ -53,6 +53,12 @@ struct Section {
     body: Markup,
 }
 
+impl Section {
+    const fn link(&self) -> (&str, &str) {
+        (self.id, self.heading)
+    }
+}
+
 #[must_use]
 pub fn html(run: &Run<'_>) -> String {
     let mut gallery = Gallery::default();
@@ -90,7 +96,7 @@ fn page(run: &Run<'_>, sections: &[Section], data: &Value) -> Markup {
             body {
                 a.skip href="#answer" { "Skip to the answer" }
                 (top::banner(run))
-                (contents(sections))
+                (contents(("answer", "Answer"), sections.iter().map(Section::link)))
                 main {
                     (top::answer(run))
                     (all(sections))
@@ -138,13 +144,23 @@ fn foot(breme_version: &str, data: &Value) -> Markup {
     }
 }
 
-fn contents(sections: &[Section]) -> Markup {
+/// Links to the top of the page and to its sections, each with its id and heading.
+fn contents<'a>(top: (&'a str, &'a str), sections: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
     html! {
         nav.contents aria-label="Contents" {
             ul {
-                li { a href="#answer" { "Answer" } }
-                @for section in sections { li { a href=(format!("#{}", section.id)) { (section.heading) } } }
+                @for (id, heading) in std::iter::once(top).chain(sections) { li { a href=(format!("#{id}")) { (heading) } } }
             }
+        }
+    }
+}
+
+fn colour_choice() -> Markup {
+    html! {
+        div.colours role="group" aria-label="Colours" {
+            button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
+            button type="button" data-colours="light" aria-pressed="false" { "Light" }
+            button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
         }
     }
 }

@@ -68,7 +68,7 @@ fn only_effect(hypothesis: &HypothesisJudgement, unit: Unit) -> String {
 }
 
 /// A symbol that GitHub displays in colour.
-fn mark(class: &str) -> &'static str {
+pub(crate) fn mark(class: &str) -> &'static str {
     match class {
         "supported" => "✅",
         "refuted" => "❌",

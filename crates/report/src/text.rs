@@ -6,7 +6,7 @@ use std::fmt::Write;
 use breme_experiment::record::TrialEnd;
 use breme_judge::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
 
-use crate::figures::{self, Unit, figure_or_dash, range};
+use crate::figures::{self, Unit, estimate, figure_or_dash};
 use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{key_comparisons, units, words};
@@ -337,18 +337,13 @@ pub(crate) fn has_published(measure: &MeasureTable) -> bool {
 /// Estimate with interval, and the published figure if the measure has any.
 pub(crate) fn measure_cells(measure: &MeasureTable, row: Option<&MeasureRow>) -> Vec<Cell> {
     let unit = Unit::parse(&measure.unit);
-    let mut cells = vec![Cell::from(row.map_or_else(|| String::from("–"), |row| estimate(row, unit)))];
+    let mut cells =
+        vec![Cell::from(row.map_or_else(|| String::from("–"), |row| estimate(row.center, row.low, row.high, unit)))];
     if has_published(measure) {
         let published = row.and_then(|row| row.published.as_ref());
         cells.push(figure_or_dash(published.map(|published| published.value), unit).into());
     }
     cells
-}
-
-/// `1.23 ms (1.20 ms – 1.27 ms)`.
-pub(crate) fn estimate(row: &MeasureRow, unit: Unit) -> String {
-    let center = figure_or_dash(row.center, unit);
-    range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center} ({range})"))
 }
 
 /// The comparisons that matter; the page and the JSON contain all of them.

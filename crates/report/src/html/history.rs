@@ -3,15 +3,17 @@
 
 use breme_base::plural;
 use breme_judge::judgement::Scale;
-use breme_judge::{GateVerdict, Gated, History, HistoryRow, RunComparison, RunRole, RunRow, RunVerdict, TrendVerdict};
+use breme_judge::{
+    GateVerdict, Gated, History, HistoryPoint, HistoryRow, RunComparison, RunRole, RunRow, RunVerdict, TrendVerdict,
+};
 use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
 use super::parts::{Gallery, badge, prose, table};
-use super::{Section, all, foot, head};
+use super::{Section, all, colour_choice, contents, foot, head};
 use crate::chart::{Axis, Chart, Counting, upright_whiskers};
-use crate::figures::{Unit, figure_or_dash, range};
-use crate::history::{changes, estimate, name, role, run_cells, runs_table, started, trend_words};
+use crate::figures::{Unit, estimate, figure_or_dash, range};
+use crate::history::{changes, name, role, run_cells, runs_table, started, trend_words};
 use crate::table::{Cell, Table};
 use crate::words::{self, VerdictWords};
 
@@ -52,12 +54,7 @@ impl HistoryPage<'_> {
                 body {
                     a.skip href="#answer" { "Skip to the answer" }
                     (self.banner())
-                    nav.contents aria-label="Contents" {
-                        ul {
-                            li { a href="#answer" { "Answer" } }
-                            @for section in &sections { li { a href=(format!("#{}", section.id)) { (section.heading) } } }
-                        }
-                    }
+                    (contents(("answer", "Answer"), sections.iter().map(Section::link)))
                     main {
                         (self.answer())
                         (all(&sections))
@@ -86,11 +83,7 @@ impl HistoryPage<'_> {
                         " · " time { (started(first.started_unix_ms)) } " to " time { (started(last.started_unix_ms)) } " UTC"
                     }
                 }
-                div.colours role="group" aria-label="Colours" {
-                    button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
-                    button type="button" data-colours="light" aria-pressed="false" { "Light" }
-                    button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
-                }
+                (colour_choice())
             }
         }
     }
@@ -356,13 +349,18 @@ impl Marks<'_> {
     /// `run 3, main-3, 2026-03-01 10:02, main 1a2b3c4d5e: 1.02 ms (0.99 – 1.05 ms)`.
     fn label(&self, run: usize) -> String {
         let [number, name, started, revision] = run_cells(self.history, run);
-        format!("run {number}, {name}, {started} UTC, {revision}: {}", estimate(&self.row.points[run], self.unit))
+        format!("run {number}, {name}, {started} UTC, {revision}: {}", self.estimate(run))
+    }
+
+    fn estimate(&self, run: usize) -> String {
+        let HistoryPoint { value, low, high, .. } = self.row.points[run];
+        estimate(value, low, high, self.unit)
     }
 
     fn says(&self) -> String {
         let of = |wanted: RunRole| {
             let place = self.history.runs.iter().position(|run| run.role == wanted)?;
-            Some(estimate(self.row.points.get(place)?, self.unit))
+            Some(self.estimate(place))
         };
         let [baseline, judged] =
             [RunRole::Baseline, RunRole::Judged].map(|role| of(role).unwrap_or_else(|| String::from("–")));

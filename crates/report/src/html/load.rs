@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::bands::bands;
 use super::parts::{Gallery, badge, table};
-use super::{Section, all, foot, head};
+use super::{Section, all, colour_choice, contents, foot, head};
 use crate::chart::{Axis, Chart, Counting, Look};
 use crate::figures::{Unit, figure};
 use crate::table::{Cell, Table};
@@ -135,12 +135,7 @@ impl LoadPage {
                 body {
                     a.skip href="#summary" { "Skip to the summary" }
                     (self.banner())
-                    nav.contents aria-label="Contents" {
-                        ul {
-                            li { a href="#summary" { "Summary" } }
-                            @for section in &sections { li { a href=(format!("#{}", section.id)) { (section.heading) } } }
-                        }
-                    }
+                    (contents(("summary", "Summary"), sections.iter().map(Section::link)))
                     main {
                         (self.summary())
                         (all(&sections))
@@ -166,11 +161,7 @@ impl LoadPage {
                         time { (httpdate::fmt_http_date(started)) }
                     }
                 }
-                div.colours role="group" aria-label="Colours" {
-                    button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
-                    button type="button" data-colours="light" aria-pressed="false" { "Light" }
-                    button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
-                }
+                (colour_choice())
             }
         }
     }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number, rows_axis, whiskers};
-use crate::figures::{Unit, figure, figure_or_dash, range};
+use crate::figures::{Unit, estimate, figure, figure_or_dash, range};
 use crate::html::palette::Palette;
 use crate::html::parts::{Gallery, folded_table, table};
 use crate::run::Run;
@@ -439,7 +439,7 @@ fn lines_table(factor: &str, lines: &[Line<'_>], unit: Unit) -> Table {
         let mut row = vec![figure(level, Unit::Plain)];
         for line in lines {
             let found = line.points.iter().find(|(at, _)| *at == level);
-            row.push(found.map_or_else(|| String::from("–"), |(_, row)| text::estimate(row, unit)));
+            row.push(found.map_or_else(|| String::from("–"), |(_, row)| estimate(row.center, row.low, row.high, unit)));
         }
         table.push(row);
     }

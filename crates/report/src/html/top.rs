@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use crate::html::colour_choice;
 use crate::html::parts::{badge, prose};
 use crate::run::Run;
 use crate::{text, words};
@@ -24,11 +25,7 @@ pub(crate) fn banner(run: &Run<'_>) -> Markup {
                     " · " time { (httpdate::fmt_http_date(started)) }
                 }
             }
-            div.colours role="group" aria-label="Colours" {
-                button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
-                button type="button" data-colours="light" aria-pressed="false" { "Light" }
-                button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
-            }
+            (colour_choice())
         }
     }
 }

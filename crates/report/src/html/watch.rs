@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::json;
 
-use super::{foot, head};
+use super::{colour_choice, contents, foot, head};
 use crate::figures::{Unit, figure};
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
@@ -58,12 +58,7 @@ impl WatchPage<'_> {
                 body {
                     a.skip href="#summary" { "Skip to the summary" }
                     (self.banner())
-                    nav.contents aria-label="Contents" {
-                        ul {
-                            li { a href="#summary" { "Summary" } }
-                            @for one in &targets { li { a href=(format!("#{}", one.id)) { (one.info.name) } } }
-                        }
-                    }
+                    (contents(("summary", "Summary"), targets.iter().map(|one| (one.id.as_str(), one.info.name.as_str()))))
                     main {
                         (self.summary(&targets))
                         @for section in &sections { (section) }
@@ -97,11 +92,7 @@ impl WatchPage<'_> {
                         time { (text::time(from, self.zone)) } " to " time { (text::time(to, self.zone)) }
                     }
                 }
-                div.colours role="group" aria-label="Colours" {
-                    button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
-                    button type="button" data-colours="light" aria-pressed="false" { "Light" }
-                    button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
-                }
+                (colour_choice())
             }
         }
     }
