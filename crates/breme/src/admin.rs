@@ -109,7 +109,7 @@ impl AdminListener {
         let mut admin_node = Some(AdminNode::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| admin_node.take().expect("there is one shard");
         let running = start(DriverKind::Events, vec![self.0], &settings(cpus), clock, node);
-        running.map(Admin).map_err(|error| Failure::run(error.to_string()))
+        running.map(Admin).map_err(Failure::run)
     }
 }
 

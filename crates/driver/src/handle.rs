@@ -1,7 +1,6 @@
 //! Starting, stopping and waking a driver from a program.
 
 use std::any::Any;
-use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use breme_node::{Node, Shard, ShardId};
 use breme_sys::uring::UringUnavailable;
 use breme_sys::{Address, Clock, ListeningSocket};
+use thiserror::Error;
 
 use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
 use crate::engine::Engine;
@@ -331,7 +331,8 @@ impl CounterReader {
 }
 
 /// A node panicked. Its connections are closed; other shards continue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("shard {} panicked: {message}", .shard.0)]
 pub struct ShardPanic {
     pub shard: ShardId,
     pub message: String,
@@ -345,60 +346,18 @@ impl ShardPanic {
     }
 }
 
-impl fmt::Display for ShardPanic {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "shard {} panicked: {}", self.shard.0, self.message)
-    }
-}
-
-impl std::error::Error for ShardPanic {}
-
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StartError {
-    /// A processor that this process must not use.
-    Cpu {
-        cpu: usize,
-        allowed: Vec<usize>,
-    },
+    #[error("this process is not allowed to use processor {cpu}; choose from {allowed:?}")]
+    Cpu { cpu: usize, allowed: Vec<usize> },
     /// A listener could not be duplicated for all shards.
-    Listener {
-        address: Address,
-        source: io::Error,
-    },
-    Thread(io::Error),
+    #[error("cannot open a listening socket on {address} for each thread: {source}; try one thread")]
+    Listener { address: Address, source: io::Error },
+    #[error("cannot start a thread: {0}; choose fewer threads")]
+    Thread(#[source] io::Error),
     /// The kernel refused a poll, a pipe or a processor.
-    Kernel(io::Error),
-    /// `uring` is not available.
-    Uring(UringUnavailable),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu { cpu, allowed } => {
-                write!(formatter, "this process is not allowed to use processor {cpu}; choose from {allowed:?}")
-            }
-            Self::Listener { address, source } => {
-                write!(
-                    formatter,
-                    "cannot open a listening socket on {address} for each thread: {source}; try one thread"
-                )
-            }
-            Self::Uring(error) => write!(formatter, "the driver `uring` is not available: {error}; or choose `events`"),
-            Self::Thread(source) => write!(formatter, "cannot start a thread: {source}; choose fewer threads"),
-            Self::Kernel(source) => {
-                write!(formatter, "cannot set up a thread: {source}; choose fewer threads or raise `ulimit -n`")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Cpu { .. } => None,
-            Self::Uring(error) => Some(error),
-            Self::Listener { source, .. } | Self::Thread(source) | Self::Kernel(source) => Some(source),
-        }
-    }
+    #[error("cannot set up a thread: {0}; choose fewer threads or raise `ulimit -n`")]
+    Kernel(#[source] io::Error),
+    #[error("the driver `uring` is not available: {0}; or choose `events`")]
+    Uring(#[source] UringUnavailable),
 }

@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use breme_sys::Address;
+use parking_lot::RwLock;
 
 /// Paths of Unix sockets and the addresses that nodes use in their place. Clones share the table. Entries can be added
 /// while the driver runs.
@@ -18,7 +19,7 @@ impl UnixSockets {
     /// The address that represents a Unix socket, always the same one for a path. None: the table is full.
     #[must_use]
     pub fn address_of(&self, path: &Path) -> Option<SocketAddr> {
-        let mut paths = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut paths = self.0.write();
         let known = paths.iter().position(|known| **known == *path);
         if known.is_none() && paths.len() < Self::PATHS_MAX {
             paths.push(path.into());
@@ -37,7 +38,7 @@ impl UnixSockets {
     fn path_of(&self, address: SocketAddr) -> Option<Arc<Path>> {
         let SocketAddr::V4(address) = address else { return None };
         let index = usize::try_from(address.ip().to_bits().checked_sub(1)?).ok()?;
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(index).cloned()
+        self.0.read().get(index).cloned()
     }
 }
 

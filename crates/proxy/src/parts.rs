@@ -1,11 +1,11 @@
 //! The parts of a proxy, and errors in its settings.
 
-use std::fmt;
 use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
+use thiserror::Error;
 
 use crate::access_log::AccessLog;
 use crate::resolver::Resolver;
@@ -44,60 +44,32 @@ impl Parts {
 }
 
 /// Invalid settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A reverse proxy without upstreams.
+    #[error("a reverse proxy needs an upstream")]
     NoUpstreams,
-    /// A forward proxy without a resolver.
+    #[error("a forward proxy needs a resolver")]
     NoResolver,
-    /// The name of the proxy is not a token.
+    #[error("`{0}` is not a valid name for Via; use letters, digits, dots and dashes, as in `edge-1`")]
     Pseudonym(String),
-    /// The name for CDN-Loop is neither a host with an optional port nor a token.
+    #[error("`{0}` is not a valid name for CDN-Loop; use a host name of yours, as in `edge.example.org`, or a word")]
     CdnLoop(String),
-    /// The fixed Host for upstreams is not a host with an optional port.
+    /// The fixed Host for upstreams.
+    #[error("`{0}` is not a valid Host; write a host with an optional port")]
     Host(String),
-    /// Not a network.
+    #[error("{}", not_a_network(.0))]
     Network(String),
-    /// Not a network, in `purge_from`.
+    /// In `purge_from`.
+    #[error("{}", not_a_network(.0))]
     PurgeFrom(String),
-    /// Not a host.
+    #[error("`{0}` is not a host; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`")]
     AllowedHost(String),
     /// With a relay buffer of 0 bytes nothing could be relayed.
+    #[error("must be at least one byte")]
     RelayBytes,
 }
 
-impl fmt::Display for SettingsError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoUpstreams => formatter.write_str("a reverse proxy needs an upstream"),
-            Self::NoResolver => formatter.write_str("a forward proxy needs a resolver"),
-            Self::Pseudonym(name) => {
-                write!(
-                    formatter,
-                    "`{name}` is not a valid name for Via; use letters, digits, dots and dashes, as in `edge-1`"
-                )
-            }
-            Self::CdnLoop(name) => {
-                write!(
-                    formatter,
-                    "`{name}` is not a valid name for CDN-Loop; use a host name of yours, as in `edge.example.org`, or a word"
-                )
-            }
-            Self::Host(host) => write!(formatter, "`{host}` is not a valid Host; write a host with an optional port"),
-            Self::Network(text) | Self::PurgeFrom(text) => {
-                write!(
-                    formatter,
-                    "`{text}` is not a network; write one such as `10.0.0.0/8`, or `unix:` for clients of Unix sockets"
-                )
-            }
-            Self::AllowedHost(text) => write!(
-                formatter,
-                "`{text}` is not a host; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"
-            ),
-            Self::RelayBytes => formatter.write_str("must be at least one byte"),
-        }
-    }
+fn not_a_network(text: &str) -> String {
+    format!("`{text}` is not a network; write one such as `10.0.0.0/8`, or `unix:` for clients of Unix sockets")
 }
-
-impl std::error::Error for SettingsError {}

@@ -7,11 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use breme_driver::Waker;
 use breme_proxy::{Requester, Resolution, ResolveError, Resolver};
+use parking_lot::{Condvar, Mutex};
 
 /// Resolver threads; each waits for one query at a time.
 const THREADS: usize = 8;
@@ -74,7 +75,7 @@ struct End(Arc<Shared>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.lock().is_over = true;
+        self.0.state.lock().is_over = true;
         self.0.changed.notify_all();
     }
 }
@@ -106,16 +107,12 @@ impl Names {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work(&self) {
         while let Some(name) = self.next_question() {
             let outcome = (self.lookup)(&name);
-            for requester in self.lock().learn(&name, &outcome, Instant::now()) {
+            for requester in self.state.lock().learn(&name, &outcome, Instant::now()) {
                 let wake = self.wake.wait();
-                while !wake(requester) && !self.lock().is_over {
+                while !wake(requester) && !self.state.lock().is_over {
                     std::thread::sleep(MAILBOX_PAUSE);
                 }
             }
@@ -124,7 +121,8 @@ impl Shared {
 
     fn next_question(&self) -> Option<String> {
         let is_idle = |state: &mut State| state.questions.is_empty() && !state.is_over;
-        let mut state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, is_idle);
         if state.is_over { None } else { state.questions.pop_front() }
     }
 }
@@ -169,7 +167,7 @@ impl Resolver for Names {
             return Resolution::Known(vec![SocketAddr::new(address, port)]);
         }
         let name = host.to_ascii_lowercase();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         if let Some(outcome) = state.known(&name, Instant::now()) {
             return with_port(outcome, port).map_or_else(Resolution::Failed, Resolution::Known);
         }
@@ -182,11 +180,11 @@ impl Resolver for Names {
     }
 
     fn fetch(&self, requester: Requester) -> Option<Result<Vec<SocketAddr>, ResolveError>> {
-        self.shared.lock().answers.remove(&requester)
+        self.shared.state.lock().answers.remove(&requester)
     }
 
     fn forget(&self, requester: Requester) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.answers.remove(&requester);
         for waiting in state.waiting.values_mut() {
             waiting.retain(|(one, _)| *one != requester);
@@ -242,13 +240,13 @@ mod tests {
     fn names(permissions: Receiver<()>) -> (Names, Receiver<Requester>) {
         let permissions = Mutex::new(permissions);
         let lookup = move |name: &str| {
-            let _ = permissions.lock().unwrap().recv();
+            let _ = permissions.lock().recv();
             if name == "here.example" { Ok(vec![ADDRESS]) } else { Err(ResolveError::NoSuchName) }
         };
         let names = Names::start_with(Box::new(lookup)).unwrap();
         let (wakes, woken) = channel();
         let wakes = Mutex::new(wakes);
-        names.wake_with(Box::new(move |requester| wakes.lock().unwrap().send(requester).is_ok()));
+        names.wake_with(Box::new(move |requester| wakes.lock().send(requester).is_ok()));
         (names, woken)
     }
 

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use breme_balance::{Group, GroupError, GroupSettings, ListChange, UpstreamSettings, UpstreamState};
 use breme_driver::{Address, Clock, UnixSockets};
 use breme_proxy::ResolveError;
+use parking_lot::{Condvar, Mutex};
 
 use super::names::look_up;
 use super::upstream::{self, Location, Upstream};
@@ -132,7 +133,7 @@ impl Upstreams {
 
     /// Ends the thread, which first reports pending changes.
     pub fn end(&self) {
-        self.shared.lock().is_over = true;
+        self.shared.state.lock().is_over = true;
         self.shared.called.notify_all();
         self.shared.print_changes();
     }
@@ -175,7 +176,7 @@ impl Upstreams {
         // Before any shard may select them.
         clients.prepare(&list).map_err(ListError::Tls)?;
         let found = self.look_up_new(&list);
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let known: HashMap<_, _> = state.known.clone().into_iter().chain(found).collect();
         let members: Vec<_> =
             list.iter().map(|upstream| member(upstream, &known, sockets)).collect::<Result<_, _>>()?;
@@ -203,7 +204,7 @@ impl Upstreams {
     /// Resolves names that were in no list before, within a time limit; otherwise, after a replacement of the whole
     /// list, the proxy would briefly have no upstream.
     fn look_up_new(&self, list: &[Upstream]) -> Vec<(String, Vec<IpAddr>)> {
-        let known: Vec<String> = self.shared.lock().known.keys().cloned().collect();
+        let known: Vec<String> = self.shared.state.lock().known.keys().cloned().collect();
         let is_known = |host: &str| known.iter().any(|known| known == host);
         let is_new = |upstream: &&Upstream| upstream.host_name().is_some_and(|(host, _)| !is_known(host));
         let new: Vec<Upstream> = list.iter().filter(is_new).cloned().collect();
@@ -217,16 +218,12 @@ impl Upstreams {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn follow(&self) {
         let mut looked = Instant::now();
         loop {
             let waits = |state: &mut State| !state.is_over && !state.is_stale;
-            let waited = self.called.wait_timeout_while(self.lock(), TICK, waits);
-            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
+            self.called.wait_while_for(&mut state, waits, TICK);
             if state.is_over {
                 return;
             }
@@ -251,11 +248,11 @@ impl Shared {
                     self.group.move_to(self.clock.now(), &upstream.name(), &addresses);
                 }
             }
-            self.lock().known.insert(host, addresses);
+            self.state.lock().known.insert(host, addresses);
         }
         let is_listed =
             |host: &str| list.iter().any(|upstream| upstream.host_name().is_some_and(|(name, _)| name == host));
-        self.lock().known.retain(|host, _| is_listed(host));
+        self.state.lock().known.retain(|host, _| is_listed(host));
     }
 
     fn print_changes(&self) {
@@ -363,7 +360,7 @@ mod tests {
         let twice = list(&["http://localhost:3", "http://localhost:3"]);
         let rules = (GroupSettings::default(), Duration::from_secs(9));
         assert!(matches!(upstreams.replace(twice, Some(rules)), Err(ListError::Group(GroupError::NamedTwice(_)))));
-        let state = upstreams.shared.lock();
+        let state = upstreams.shared.state.lock();
         assert_eq!((state.known.len(), state.interval), (0, Duration::ZERO), "nothing of it is kept");
         drop(state);
         assert_eq!(statuses(&upstreams).len(), 1);
@@ -429,7 +426,7 @@ mod tests {
         assert_eq!([found[0].1, found[1].1], ["unresolved", "up"]);
         let addresses = vec!["127.0.0.1".parse().unwrap()];
         let found = BTreeMap::from([("nowhere.invalid".to_owned(), Ok(addresses))]);
-        let list = upstreams.shared.lock().list.clone();
+        let list = upstreams.shared.state.lock().list.clone();
         upstreams.shared.learn(&list, found);
         assert_eq!(upstreams.states()[0].addresses, ["127.0.0.1:80".parse().unwrap()]);
         let gone = BTreeMap::from([("nowhere.invalid".to_owned(), Err(ResolveError::NoSuchName))]);

@@ -39,7 +39,7 @@ pub(super) struct NodePlace {
 }
 
 fn node_name(number: usize) -> Result<NodeName, Failure> {
-    NodeName::new(&format!("n{number}")).map_err(|error| Failure::run(error.to_string()))
+    NodeName::new(&format!("n{number}")).map_err(Failure::run)
 }
 
 /// One line per node, after those of every server.

@@ -74,8 +74,7 @@ impl Host {
         };
         let (listeners, places) = listen(places, tls)?;
         let Opened { engine, ended } = opened;
-        let node = Node::start(args.settings(address)?, name, engine, trust)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let node = Node::start(args.settings(address)?, name, engine, trust).map_err(Failure::usage)?;
         for (name, nonce) in ended {
             node.exited(name, nonce);
         }
