@@ -11,9 +11,9 @@ const HOSTS_FILE: &str = "/etc/hosts";
 
 /// All addresses of a host: a name, or an address without brackets. It can take seconds.
 ///
-/// The hosts file decides about `localhost`: a server that listens on one of two addresses only would fail half of the
-/// time for a client that tries both. Without the file, and for the names below it, it is both loopback addresses; no
-/// resolver is asked (RFC 6761, 6.3).
+/// The hosts file decides whether `localhost` has one address or two: a server that listens on one of two addresses
+/// only would fail half of the time for a client that tries both. Without the file, and for the names below it, it is
+/// both loopback addresses; no resolver is asked (RFC 6761, 6.3). The IPv4 address is the first one everywhere.
 ///
 /// # Errors
 /// The name has no address, or the resolver does not respond.
@@ -22,7 +22,9 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let Some(addresses) = loopback_addresses(host) else { return by_resolver() };
     let loopback = addresses.map(|address| SocketAddr::new(address, port)).to_vec();
     if host.eq_ignore_ascii_case("localhost") && Path::new(HOSTS_FILE).exists() {
-        return Ok(by_resolver().unwrap_or(loopback));
+        let mut found: Vec<SocketAddr> = by_resolver().unwrap_or(loopback);
+        found.sort_by_key(SocketAddr::is_ipv6);
+        return Ok(found);
     }
     Ok(loopback)
 }
@@ -39,6 +41,7 @@ mod tests {
         };
         let localhost = resolve("localhost", 80).unwrap();
         assert!(!localhost.is_empty() && localhost.iter().all(|address| address.ip().is_loopback()), "{localhost:?}");
+        assert!(localhost.is_sorted_by_key(SocketAddr::is_ipv6), "{localhost:?}");
         check("a.localhost", &["127.0.0.1:80", "[::1]:80"]);
         check("192.0.2.1", &["192.0.2.1:80"]);
         check("2001:db8::1", &["[2001:db8::1]:80"]);
