@@ -123,7 +123,7 @@ mod tests {
     use clap::FromArgMatches;
 
     use super::*;
-    use crate::proxy::{Args, command};
+    use crate::proxy::{ProxyArgs, command};
 
     fn words(line: &str) -> Vec<OsString> {
         line.split(' ').map(OsString::from).collect()
@@ -141,7 +141,7 @@ mod tests {
         let matches = matches(&command, &words(line), path.as_deref());
         let name = path.map(|path| path.display().to_string()).unwrap_or_default();
         let matches = matches.map_err(|failure| failure.message.replace(&name, "proxy.toml"))?;
-        Args::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        ProxyArgs::from_arg_matches(&matches).map_err(|error| error.to_string())?;
         Ok(print(&command, &matches).replace(&folder.path().display().to_string(), "FOLDER"))
     }
 

@@ -27,7 +27,7 @@ const FAST_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Each line: what was found; below a shortcoming its effect on results, and the remedy.
 `breme run` reports steal and background load of every trial.")]
-pub struct Args {}
+pub struct DoctorArgs {}
 
 /// One property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ struct Finding {
     shortcoming: Option<(&'static str, String)>,
 }
 
-pub fn run(_: &Args) -> ExitCode {
+pub fn run(_: &DoctorArgs) -> ExitCode {
     print!("{}", text(&findings(&Facts::gather(OBSERVED))));
     ExitCode::SUCCESS
 }

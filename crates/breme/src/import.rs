@@ -21,7 +21,7 @@ const INPUT_BYTES_MAX: u64 = 256 << 20;
 /// Turn recorded traffic into a scenario for `breme load`
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct ImportArgs {
     /// Format of the recording
     #[arg(value_name = "FORMAT")]
     format: Format,
@@ -55,11 +55,11 @@ Cookies are left out, since each session of a load keeps those that it receives.
 headers, query parameters and body fields whose names mark them as secret (authorization,
 password, token, …) become variables without a value; set them with --var NAME=VALUE.";
 
-pub fn run(args: &Args) -> ExitCode {
+pub fn run(args: &ImportArgs) -> ExitCode {
     exit("import", import(args).map(|()| ExitCode::SUCCESS))
 }
 
-fn import(args: &Args) -> Result<(), Failure> {
+fn import(args: &ImportArgs) -> Result<(), Failure> {
     let named = |problem: String| Failure::run(format!("{}: {problem}", args.file.display()));
     let text = read(&args.file).map_err(|error| named(error.to_string()))?;
     let recording = match args.format {

@@ -22,13 +22,13 @@ mod versus;
 
 use std::process::ExitCode;
 
-pub use compare::Args as CompareArgs;
-pub use demo::Args as DemoArgs;
-pub use init::Args as InitArgs;
-pub use report::Args as ReportArgs;
-pub use run::Args as RunArgs;
-pub use runs::Args as RunsArgs;
-pub use versus::Args as VersusArgs;
+pub use compare::CompareArgs;
+pub use demo::DemoArgs;
+pub use init::InitArgs;
+pub use report::ReportArgs;
+pub use run::RunArgs;
+pub use runs::RunsArgs;
+pub use versus::VersusArgs;
 
 use crate::failure::{Failure, exit};
 

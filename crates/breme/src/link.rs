@@ -6,7 +6,7 @@ mod metrics;
 use std::process::ExitCode;
 use std::sync::Once;
 
-pub use arguments::Args;
+pub use arguments::LinkArgs;
 use breme_base::grouped;
 use breme_driver::{Clock, DriverKind, DriverSettings, start};
 use breme_link::{Direction, Link};
@@ -23,11 +23,11 @@ const DRIVER: DriverKind = DriverKind::Events;
 /// The client's connection, and the one to the server.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
-pub fn run(args: &Args) -> ExitCode {
+pub fn run(args: &LinkArgs) -> ExitCode {
     exit(ROLE, serve(args).map(|()| ExitCode::SUCCESS))
 }
 
-fn serve(args: &Args) -> Result<(), Failure> {
+fn serve(args: &LinkArgs) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
     let link = args.link(report_unreachable)?;
@@ -56,7 +56,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     panics(ended)
 }
 
-fn connections_max(args: &Args, driver: &DriverSettings) -> Result<usize, Failure> {
+fn connections_max(args: &LinkArgs, driver: &DriverSettings) -> Result<usize, Failure> {
     let descriptors = Descriptors {
         shards: driver.threads,
         listeners: 1,

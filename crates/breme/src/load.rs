@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use arguments::{Args, Peers};
+pub use arguments::{LoadArgs, Peers};
 use attendant::{Attendant, Interruption, ShownProgress, Watched};
 use breme_driver::{ClientTls, Clock, DriverSettings, UnixSockets, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
@@ -45,11 +45,11 @@ const DESCRIPTORS_BESIDES: u64 = 64;
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[expect(clippy::needless_pass_by_value, reason = "a command is carried out once")]
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: LoadArgs) -> ExitCode {
     exit("load", measure(&args))
 }
 
-fn measure(args: &Args) -> Result<ExitCode, Failure> {
+fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     args.conceal_credentials();
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
@@ -103,14 +103,14 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     Ok(exit_code(&run, &outcome, &checks, interruption))
 }
 
-impl Args {
+impl LoadArgs {
     /// Checks the files of its TLS flags.
     pub fn check_files(&self) -> Result<(), Failure> {
         secured::flags(self).check()
     }
 }
 
-fn check_descriptors(plan: &Plan, args: &Args) -> Result<(), Failure> {
+fn check_descriptors(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
     let of_admin = if args.export.has_admin() { admin::DESCRIPTORS } else { 0 };
     breme_sys::ensure_descriptor_limit(descriptors(plan) + of_admin).map_err(Failure::run)
 }
@@ -126,7 +126,7 @@ fn descriptors(plan: &Plan) -> u64 {
 /// Runs the shards until they end or are interrupted.
 fn drive(
     run: &Arc<Run>,
-    args: &Args,
+    args: &LoadArgs,
     clock: Clock,
     (tls, unix_sockets): (&[Arc<ClientTls>], UnixSockets),
     watched: Watched,

@@ -92,12 +92,12 @@ enum Command {
     Runs(laboratory::RunsArgs),
     /// Measure targets periodically for hours, days or weeks: uptime, response times, resources, findings, alerts.
     #[cfg(target_os = "linux")]
-    Watch(Box<watch::Args>),
+    Watch(Box<watch::WatchArgs>),
     /// Check whether this machine is fit to measure on.
     #[cfg(target_os = "linux")]
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Turn recorded traffic into a scenario for `breme load`.
-    Import(import::Args),
+    Import(import::ImportArgs),
     /// Print the completions of a shell.
     Completions(installation::CompletionsArgs),
     /// Write the manual pages.

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use access_log::Writer;
 use api::{Kept, ProxyApi};
-pub use arguments::{Args, command};
+pub use arguments::{ProxyArgs, command};
 use arguments::{ROLE, in_force};
 use assembly::{Assembly, Parts, locate_in_list};
 use breme_driver::{Clock, DriverSettings, check, start};
@@ -47,11 +47,11 @@ use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen,
 /// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
-pub fn run(args: &Args) -> ExitCode {
+pub fn run(args: &ProxyArgs) -> ExitCode {
     exit(ROLE, carry_out(args).map(|()| ExitCode::SUCCESS))
 }
 
-fn carry_out(args: &Args) -> Result<(), Failure> {
+fn carry_out(args: &ProxyArgs) -> Result<(), Failure> {
     if args.print_schema {
         print!("{}", configuration::schema(&command()));
         return Ok(());
@@ -64,7 +64,7 @@ fn carry_out(args: &Args) -> Result<(), Failure> {
     serve(args, matches)
 }
 
-fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
+fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
     let Assembly { proxy, parts, mut driver } = Assembly::of(&args, clock)?;
@@ -139,7 +139,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     panics(ended)
 }
 
-impl Args {
+impl ProxyArgs {
     /// Checks its certificates, toward clients and upstreams, as far as their names are known.
     pub fn check_files(&self) -> Result<(), Failure> {
         upstream_tls::client_flags(&self.upstreams).check()?;
@@ -148,7 +148,7 @@ impl Args {
 }
 
 /// Performs the checks of a start, without listening.
-fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
+fn can_start(args: &ProxyArgs, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
     args.serving.process.admin()?;
     refuse_circles(parts.upstreams.as_ref(), &parts.places)?;
     check(args.serving.driver.resolve(ROLE), driver).map_err(Failure::run)
@@ -160,7 +160,7 @@ fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), 
 }
 
 /// The configured number of connections per shard, or else as many as the limit of descriptors permits.
-fn connections_max(args: &Args, driver: &DriverSettings, listeners: usize) -> Result<usize, Failure> {
+fn connections_max(args: &ProxyArgs, driver: &DriverSettings, listeners: usize) -> Result<usize, Failure> {
     let descriptors = Descriptors {
         shards: driver.threads,
         listeners,

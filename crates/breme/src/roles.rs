@@ -11,19 +11,19 @@ use crate::{session, wiki};
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
     /// Load-test a URL and report latencies.
-    Load(Box<load::Args>),
+    Load(Box<load::LoadArgs>),
     /// Serve a folder of static files, generated responses for measurements, or both.
-    Site(Box<site::Args>),
+    Site(Box<site::SiteArgs>),
     /// Run a reverse or forward proxy with load balancing, a cache and an access log.
-    Proxy(Box<proxy::Args>),
+    Proxy(Box<proxy::ProxyArgs>),
     /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
-    Link(Box<link::Args>),
+    Link(Box<link::LinkArgs>),
     /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
     #[cfg(feature = "applications")]
-    Wiki(Box<wiki::Args>),
+    Wiki(Box<wiki::WikiArgs>),
     /// Run a node of a session cluster, with two applications that keep their data in sessions.
     #[cfg(feature = "applications")]
-    Session(Box<session::Args>),
+    Session(Box<session::SessionArgs>),
 }
 
 impl RoleCommand {

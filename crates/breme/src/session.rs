@@ -19,7 +19,7 @@ mod supervised;
 
 use std::process::ExitCode;
 
-pub use arguments::Args;
+pub use arguments::SessionArgs;
 use arguments::command;
 use breme_cluster::node::Node;
 use breme_driver::Clock;
@@ -41,12 +41,12 @@ use crate::serving::{Tls, announce};
 const ROLE: &str = "session";
 
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: SessionArgs) -> ExitCode {
     exit(ROLE, carry_out(&args).map(|()| ExitCode::SUCCESS))
 }
 
-fn carry_out(args: &Args) -> Result<(), Failure> {
-    let Some((matches, args)) = args.configuration.in_force::<Args>(&command())? else { return Ok(()) };
+fn carry_out(args: &SessionArgs) -> Result<(), Failure> {
+    let Some((matches, args)) = args.configuration.in_force::<SessionArgs>(&command())? else { return Ok(()) };
     args.check()?;
     let runtime = runtime(ROLE, args.threads)?;
     let ended = match (args.nodes, &args.engine) {
@@ -63,7 +63,7 @@ fn carry_out(args: &Args) -> Result<(), Failure> {
     ended
 }
 
-impl Args {
+impl SessionArgs {
     /// Checks the certificate for clients, if its name is known yet.
     pub fn check_files(&self) -> Result<(), Failure> {
         self.tls.check_files()
@@ -71,7 +71,7 @@ impl Args {
 }
 
 /// Serves as a node that nothing supervises.
-async fn serve_alone(args: &Args) -> Result<(), Failure> {
+async fn serve_alone(args: &SessionArgs) -> Result<(), Failure> {
     let peer_identity = PeerIdentity::new(args)?;
     let secrets = Secrets::new(args, peer_identity.as_ref())?;
     serve_node(args, secrets, peer_identity, None).await
@@ -79,7 +79,7 @@ async fn serve_alone(args: &Args) -> Result<(), Failure> {
 
 /// Serves as one node, possibly started by a supervisor.
 async fn serve_node(
-    args: &Args,
+    args: &SessionArgs,
     secrets: Secrets,
     peer_identity: Option<PeerIdentity>,
     supervisor: Option<Supervisor>,
@@ -111,7 +111,12 @@ async fn serve_node(
 }
 
 /// Ends with a signal, which concerns this node, or with its supervisor, which concerns all.
-async fn end_of(args: &Args, node: Node, signal: impl Future<Output = ()>, supervisor: Option<Supervisor>) -> Ending {
+async fn end_of(
+    args: &SessionArgs,
+    node: Node,
+    signal: impl Future<Output = ()>,
+    supervisor: Option<Supervisor>,
+) -> Ending {
     let supervised = async {
         match supervisor {
             Some(supervisor) => supervisor.follow(node).await,

@@ -9,7 +9,7 @@ mod metrics;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-pub use arguments::Args;
+pub use arguments::SiteArgs;
 use breme_driver::{Clock, DriverSettings, start};
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
@@ -26,11 +26,11 @@ use crate::serving::{
 const KEY_BYTES_MAX: u64 = 4096;
 
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: SiteArgs) -> ExitCode {
     exit("site", serve(&args).map(|()| ExitCode::SUCCESS))
 }
 
-fn serve(args: &Args) -> Result<(), Failure> {
+fn serve(args: &SiteArgs) -> Result<(), Failure> {
     if args.directory.is_none() && !args.lab {
         return Err(Failure::usage("nothing to serve; give a folder, or add --lab for generated responses, or both"));
     }
@@ -89,7 +89,7 @@ fn locate(error: &SettingsError) -> Failure {
     Failure::usage(format!("{flag}: {error}"))
 }
 
-impl Args {
+impl SiteArgs {
     /// Checks its folder, key and certificate, as far as their names are known.
     pub fn check_files(&self) -> Result<(), Failure> {
         if known(self.directory.as_deref()).is_some() {
@@ -102,7 +102,7 @@ impl Args {
     }
 }
 
-fn open_root(args: &Args) -> Result<Option<Arc<dyn Root>>, Failure> {
+fn open_root(args: &SiteArgs) -> Result<Option<Arc<dyn Root>>, Failure> {
     let Some(directory) = &args.directory else { return Ok(None) };
     let folder = Folder::open(directory, args.follow_symlinks).map_err(|error| {
         Failure::run(format!(
@@ -113,7 +113,7 @@ fn open_root(args: &Args) -> Result<Option<Arc<dyn Root>>, Failure> {
     Ok(Some(Arc::new(folder)))
 }
 
-fn visitors(args: &Args) -> Result<Option<Visitors>, Failure> {
+fn visitors(args: &SiteArgs) -> Result<Option<Visitors>, Failure> {
     if !args.visitors {
         return Ok(None);
     }
@@ -127,7 +127,7 @@ fn visitors(args: &Args) -> Result<Option<Visitors>, Failure> {
 }
 
 /// The configured number of connections per shard, or else as many as the limit of descriptors permits.
-fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCacheLimits>) -> Result<usize, Failure> {
+fn connections_max(args: &SiteArgs, driver: &DriverSettings, files: Option<FileCacheLimits>) -> Result<usize, Failure> {
     let descriptors = Descriptors {
         shards: driver.threads,
         listeners: args.places()?.len(),

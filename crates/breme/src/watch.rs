@@ -40,7 +40,7 @@ Documentation: docs/WATCH.md.";
 /// Measure targets periodically for hours, days or weeks: uptime, response times, resources, findings, alerts
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct Args {
+pub struct WatchArgs {
     /// Watch file (TOML; schemas/watch.schema.json)
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
@@ -86,11 +86,11 @@ struct ReportArgs {
     output: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> ExitCode {
+pub fn run(args: &WatchArgs) -> ExitCode {
     exit("watch", carry_out(args))
 }
 
-fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
+fn carry_out(args: &WatchArgs) -> Result<ExitCode, Failure> {
     match (&args.command, &args.file) {
         (Some(Command::Report(report)), _) => export::report(report).map(|()| ExitCode::SUCCESS),
         (None, Some(file)) => watch_loop::watch(args, file),

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use arguments::Args;
+pub use arguments::WikiArgs;
 use arguments::{ServeArgs, command};
 use breme_driver::Clock;
 use breme_serving::serve;
@@ -42,11 +42,11 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: WikiArgs) -> ExitCode {
     exit(ROLE, carry_out(&args))
 }
 
-fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
+fn carry_out(args: &WikiArgs) -> Result<ExitCode, Failure> {
     if let Some(action) = &args.action {
         return runtime(ROLE, None)?.block_on(upkeep::carry_out(action));
     }

@@ -24,7 +24,7 @@ use crate::load::units;
 /// history
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct CompareArgs {
     /// Earlier and later run: their folders, or their names in `runs`. Of more than two, or with --baseline, the newest
     /// is judged, and the others are its history
     #[arg(value_name = "RUN", required = true)]
@@ -90,7 +90,7 @@ fn margin(text: &str) -> Result<f64, String> {
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err("a margin is more than 0% and less than 100%".to_owned()) }
 }
 
-pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
+pub(super) fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let selection = Selection::new(&args.runs, args.baseline.as_deref())?;
     let before = stored_run::read_unjudged(&selection.baseline.folder)?;
     let after = stored_run::read_unjudged(&selection.judged.folder)?;
@@ -144,7 +144,7 @@ fn read_history(
 }
 
 /// The gate of the judged run's experiment, unless overridden by the command line.
-fn gate(args: &Args, after: &Unjudged) -> Result<Gate, Failure> {
+fn gate(args: &CompareArgs, after: &Unjudged) -> Result<Gate, Failure> {
     let mut gate = after.question.gate.clone();
     if !args.gated.is_empty() {
         let plan: Plan = experiment::read_frozen(&after.run.plan, &after.run.folder)?;

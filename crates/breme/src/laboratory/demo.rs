@@ -10,7 +10,7 @@ use crate::failure::Failure;
 with shorter trials.
 
 Exit status: as `breme run`.")]
-pub struct Args {
+pub struct DemoArgs {
     #[command(flatten)]
     storage: Storage,
 }
@@ -18,7 +18,7 @@ pub struct Args {
 /// Short trials, and few: 6 to 10 blocks of 3 trials.
 const DESIGN: &str = "duration = \"500ms\"\npause = \"100ms\"\nblocks = { least = 6, most = 10 }\n";
 
-pub(super) fn demo(args: &Args) -> Result<u8, Failure> {
+pub(super) fn demo(args: &DemoArgs) -> Result<u8, Failure> {
     let folder =
         std::env::current_dir().map_err(|error| Failure::run(format!("the current folder cannot be read: {error}")))?;
     run::run_text(&args.storage, &experiment(), "demo", &folder)

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Write an experiment file to begin with
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct InitArgs {
     /// File to write; an existing one is not overwritten
     #[arg(value_name = "FILE", default_value = "experiment.toml")]
     file: PathBuf,
@@ -42,7 +42,7 @@ const USUAL_PORTS: [std::ops::RangeInclusive<u16>; 4] = [80..=80, 443..=443, 300
 const TRIED_MAX: usize = 32;
 const RESPONSE_WITHIN: Duration = Duration::from_millis(500);
 
-pub(super) fn init(args: &Args) -> Result<u8, Failure> {
+pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
     let found = Found::here();
     let name = args.file.display();
     let mut file = OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(|error| {

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Print the result of a stored run, and rewrite its report.html
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct ReportArgs {
     /// Run to report: its folder, or its name in `runs`
     #[arg(value_name = "RUN")]
     run: PathBuf,
@@ -57,7 +57,7 @@ pub enum Format {
     GoBench,
 }
 
-pub(super) fn report(args: &Args) -> Result<u8, Failure> {
+pub(super) fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let judged = stored_run::read(&args.run)?;
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);

@@ -31,7 +31,7 @@ const KEEP: &str = "keep";
 /// Run experiments and judge their hypotheses
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct RunArgs {
     /// Experiment files (TOML), run one after another; see docs/EXPERIMENTS.md
     #[arg(value_name = "EXPERIMENT", required_unless_present = "resume")]
     experiments: Vec<PathBuf>,
@@ -100,7 +100,7 @@ Exit status:
   4    no verdict: a hypothesis is undecided or has no data, or a search found nothing
   130  interrupted by SIGINT (143: SIGTERM)";
 
-pub(super) fn run(args: &Args) -> Result<u8, Failure> {
+pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let process = ProcessMetrics::starting_now();
     if let Some(run) = &args.resume {
         return resume(args, &stored_run::folder_of(run), process);
@@ -257,7 +257,7 @@ fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -
     carry_out(args, plan, journal, Vec::new(), status)
 }
 
-fn resume(args: &Args, folder: &Path, process: ProcessMetrics) -> Result<u8, Failure> {
+fn resume(args: &RunArgs, folder: &Path, process: ProcessMetrics) -> Result<u8, Failure> {
     let (mut journal, run) = Journal::resume(folder)?;
     if let Some(damage) = &run.damage {
         eprintln!("{}: {damage}", folder.display());

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// List stored runs, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct RunsArgs {
     /// Folder of runs
     #[arg(value_name = "DIR", default_value = RUNS_FOLDER)]
     folder: PathBuf,
@@ -28,7 +28,7 @@ const AFTER_HELP: &str = "Examples:
   breme runs
   breme runs /srv/runs --json";
 
-pub(super) fn list(args: &Args) -> Result<u8, Failure> {
+pub(super) fn list(args: &RunsArgs) -> Result<u8, Failure> {
     let runs = journal::list(&args.folder)?;
     if runs.is_empty() {
         eprintln!("no run in {}", args.folder.display());

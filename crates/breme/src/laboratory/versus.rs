@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// Compare two or more servers, or variants of one, and say which is faster
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub struct VersusArgs {
     /// URL of a running server, or command that starts one; NAME=… sets the name under which it is reported
     #[arg(value_name = "SERVER", required = true)]
     servers: Vec<String>,
@@ -82,7 +82,7 @@ Exit status:
   4    undecided
   130  interrupted by SIGINT (143: SIGTERM)";
 
-pub(super) fn versus(args: &Args) -> Result<u8, Failure> {
+pub(super) fn versus(args: &VersusArgs) -> Result<u8, Failure> {
     let folder =
         std::env::current_dir().map_err(|error| Failure::run(format!("the current folder cannot be read: {error}")))?;
     let sources = contender::parse_all(&args.servers).map_err(Failure::usage)?;
@@ -102,7 +102,7 @@ pub(super) fn versus(args: &Args) -> Result<u8, Failure> {
     Ok(if code == crate::failure::AGAINST { 0 } else { code })
 }
 
-fn load(args: &Args, sources: &[Source]) -> Load {
+fn load(args: &VersusArgs, sources: &[Source]) -> Load {
     let path = args.get.clone().or_else(|| sources.iter().find_map(|source| source.path.clone()));
     let measure = args.measure.clone();
     Load {

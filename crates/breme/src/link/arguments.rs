@@ -27,7 +27,7 @@ Documentation: docs/LINK.md.";
 /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct LinkArgs {
     /// Listen address, HOST:PORT or :PORT; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8082")]
     listen: String,
@@ -93,7 +93,7 @@ enum Side {
     Server,
 }
 
-impl Args {
+impl LinkArgs {
     /// Checks the flags, except the address of the server.
     pub fn check(&self) -> Result<(), Failure> {
         self.path(vec![SocketAddr::from(([127, 0, 0, 1], 0))], 0, |_| ()).map(drop)
@@ -190,10 +190,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        args: Args,
+        args: LinkArgs,
     }
 
-    fn parse(line: &str) -> Args {
+    fn parse(line: &str) -> LinkArgs {
         Cli::try_parse_from(format!("link --to 127.0.0.1:9 {line}").split_whitespace()).unwrap().args
     }
 
@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_server_may_be_a_url() {
-        let servers = |to: &str| Args { to: to.to_owned(), ..parse("") }.servers().map_err(|failure| failure.message);
+        let servers =
+            |to: &str| LinkArgs { to: to.to_owned(), ..parse("") }.servers().map_err(|failure| failure.message);
         let address = SocketAddr::from(([127, 0, 0, 1], 80));
         for to in ["127.0.0.1:80", "http://127.0.0.1:80", "https://127.0.0.1:80/"] {
             assert_eq!(servers(to), Ok(vec![address]));
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(servers("here.localhost:80"), Ok(vec![address, "[::1]:80".parse().unwrap()]));
         assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("unknown scheme ftp"));
         assert!(servers("127.0.0.1").unwrap_err().contains("the port is missing"));
-        let is_secured = |to: &str| Args { to: to.to_owned(), ..parse("") }.place().unwrap().is_secured;
+        let is_secured = |to: &str| LinkArgs { to: to.to_owned(), ..parse("") }.place().unwrap().is_secured;
         assert_eq!([is_secured("https://127.0.0.1:80"), is_secured("127.0.0.1:80")], [true, false]);
     }
 
@@ -229,7 +230,7 @@ mod tests {
         assert!(problem("--jitter 1ms").starts_with("--jitter: "));
         assert!(problem("--loss 100%").starts_with("--loss: "));
         assert!(problem("--reset 1").starts_with("--reset: "));
-        let circle = Args { listen: "127.0.0.1:9".to_owned(), ..parse("") };
+        let circle = LinkArgs { listen: "127.0.0.1:9".to_owned(), ..parse("") };
         assert!(circle.refuse_circle(&[circle.place().unwrap()]).is_err());
     }
 }

@@ -43,7 +43,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// Generate load on a URL and report throughput, response times and errors
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = "breme load [OPTIONS] <URL>\n       breme load [OPTIONS] --targets <FILE>\n       breme load [OPTIONS] --scenario <FILE> [URL]...")]
-pub struct Args {
+pub struct LoadArgs {
     /// URL to request, [http[s]://]HOST[:PORT][/PATH]; PATH may contain placeholders; with --scenario, the base URL of
     /// each host
     #[arg(
@@ -401,7 +401,7 @@ Exit status:
   4         a --fail-if has no verdict: no data, or the result is INVALID
   130, 143  interrupted, with a partial result";
 
-impl Args {
+impl LoadArgs {
     /// Reads the files named by the flags.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         self.check_stdin()?;

@@ -10,7 +10,7 @@ use breme_load::{Outcome, Run};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
-use super::Args;
+use super::LoadArgs;
 use super::feed::Times;
 use super::live::{LoadMetrics, ResponseTimes};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
@@ -31,7 +31,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// None if nothing is exported.
-    pub(super) fn new(args: &Args) -> Result<Option<Self>, Failure> {
+    pub(super) fn new(args: &LoadArgs) -> Result<Option<Self>, Failure> {
         let prepared = Self {
             listener: args.export.admin()?.map(AdminListener::bind).transpose()?,
             #[cfg(target_os = "linux")]

@@ -11,7 +11,7 @@ use breme_stats::Histogram;
 use clap::Parser;
 use parking_lot::Mutex;
 
-use super::{Args, Peers, STOPPING_TIMEOUT, secured};
+use super::{LoadArgs, Peers, STOPPING_TIMEOUT, secured};
 use crate::driver::DriverChoice;
 use crate::failure::{Failure, in_a_line};
 
@@ -20,12 +20,12 @@ use crate::failure::{Failure, in_a_line};
 #[command(name = "load", no_binary_name = true)]
 struct LoadCommand {
     #[command(flatten)]
-    args: Args,
+    args: LoadArgs,
 }
 
 /// A load that can be run repeatedly.
 pub struct Measurement {
-    args: Args,
+    args: LoadArgs,
     settings: Settings,
     tls: Vec<Arc<ClientTls>>,
 }

@@ -6,13 +6,13 @@ use breme_driver::{ClientOptions, ClientTls, TlsVersion};
 use breme_load::Authority;
 use breme_node::TlsFailure;
 
-use super::Args;
+use super::LoadArgs;
 use crate::failure::Failure;
 use crate::tls::{ClientFlags, IdentityFiles, client};
 
 /// The TLS clients for the hosts, indexed by [`breme_load::tls_client`]. The files are always read, so that an invalid
 /// one is detected.
-pub(super) fn clients(args: &Args, hosts: &[Authority]) -> Result<Vec<Arc<ClientTls>>, Failure> {
+pub(super) fn clients(args: &LoadArgs, hosts: &[Authority]) -> Result<Vec<Arc<ClientTls>>, Failure> {
     let files = flags(args).read()?;
     let options = ClientOptions {
         resumption: !args.no_tls_resumption,
@@ -36,7 +36,7 @@ pub(super) fn clients(args: &Args, hosts: &[Authority]) -> Result<Vec<Arc<Client
     Ok(clients)
 }
 
-pub(super) fn flags(args: &Args) -> ClientFlags<'_> {
+pub(super) fn flags(args: &LoadArgs) -> ClientFlags<'_> {
     let key = args.key.as_deref();
     let identity = |certificate| IdentityFiles { certificate_flag: "--cert", certificate, key_flag: "--key", key };
     ClientFlags {

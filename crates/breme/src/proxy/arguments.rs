@@ -53,7 +53,7 @@ const IDENTITY: &str = "Identity and forwarding headers";
 /// Run a reverse or forward proxy with load balancing, a cache and an access log.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct ProxyArgs {
     #[command(flatten)]
     pub upstreams: UpstreamFlags,
 
@@ -200,18 +200,18 @@ pub struct Args {
 
 /// The command alone, for its configuration file.
 pub fn command() -> Command {
-    <Args as clap::Args>::augment_args(Command::new(ROLE))
+    <ProxyArgs as clap::Args>::augment_args(Command::new(ROLE))
 }
 
 /// The flags of the command line, with defaults from the file.
-pub(super) fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
+pub(super) fn in_force(config: Option<&Path>) -> Result<(ArgMatches, ProxyArgs), Failure> {
     let command = command();
-    let (matches, args): (_, Args) = configuration::in_force(&command, config)?;
+    let (matches, args): (_, ProxyArgs) = configuration::in_force(&command, config)?;
     args.check(&command, &matches)?;
     Ok((matches, args))
 }
 
-impl Args {
+impl ProxyArgs {
     pub(super) fn settings(&self, secrets: &Secrets) -> Result<Settings, Failure> {
         let mode = if self.forward {
             Mode::Forward(self.forwarding.rules())

@@ -7,7 +7,7 @@ use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
 use super::access_log::{Destination, Writer};
-use super::arguments::{Args, ROLE, locate_in_group};
+use super::arguments::{ProxyArgs, ROLE, locate_in_group};
 use super::names::Names;
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
@@ -39,7 +39,7 @@ pub struct Parts {
 }
 
 impl Assembly {
-    pub fn of(args: &Args, clock: Clock) -> Result<Self, Failure> {
+    pub fn of(args: &ProxyArgs, clock: Clock) -> Result<Self, Failure> {
         let clients = Clients::of(&args.upstreams)?;
         let unix_sockets = UnixSockets::default();
         let parts = Parts::of(args, clock, &clients, &unix_sockets)?;
@@ -58,7 +58,7 @@ impl Assembly {
 }
 
 impl Parts {
-    fn of(args: &Args, clock: Clock, clients: &Clients, sockets: &UnixSockets) -> Result<Self, Failure> {
+    fn of(args: &ProxyArgs, clock: Clock, clients: &Clients, sockets: &UnixSockets) -> Result<Self, Failure> {
         let places = args.places()?;
         let secrets = Secrets::draw(&places)?;
         let names = args.forward.then(Names::start).transpose();
@@ -76,13 +76,13 @@ impl Parts {
     }
 }
 
-fn access_log(args: &Args) -> Result<Option<Writer>, Failure> {
+fn access_log(args: &ProxyArgs) -> Result<Option<Writer>, Failure> {
     let start = |path| Writer::start(Destination::of(path), args.log_format).map_err(Failure::run);
     args.access_log.as_deref().map(start).transpose()
 }
 
 fn upstreams(
-    args: &Args,
+    args: &ProxyArgs,
     secrets: &Secrets,
     clock: Clock,
     clients: &Clients,
@@ -102,7 +102,7 @@ pub fn locate_in_list(error: ListError) -> Failure {
     }
 }
 
-fn cache(args: &Args, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
+fn cache(args: &ProxyArgs, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
     args.cache_settings(secrets).map(Cache::new).transpose().map_err(|error| locate_in_cache(&error))
 }
 

@@ -14,7 +14,7 @@ use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
-use super::arguments::{Args, command, in_force, is_one_of};
+use super::arguments::{ProxyArgs, command, in_force, is_one_of};
 use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
@@ -77,7 +77,7 @@ pub struct Reloading {
 /// The files named at the start, to be read again.
 pub struct Files {
     /// The flags of the start.
-    pub args: Args,
+    pub args: ProxyArgs,
     pub certificate: Option<Certificate>,
     pub clients: Clients,
     pub token: Token,

@@ -39,7 +39,7 @@ const LIMITS: &str = "Limits";
 /// Run a node of a session cluster, with two applications that keep their data in sessions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct SessionArgs {
     #[command(flatten)]
     pub configuration: configuration::Flags,
 
@@ -216,10 +216,10 @@ fn replicas(text: &str) -> Result<usize, String> {
 
 /// The command alone, for its configuration file.
 pub(super) fn command() -> Command {
-    <Args as clap::Args>::augment_args(Command::new(ROLE))
+    <SessionArgs as clap::Args>::augment_args(Command::new(ROLE))
 }
 
-impl Args {
+impl SessionArgs {
     /// Rejects invalid flags before anything is written.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.places()?;

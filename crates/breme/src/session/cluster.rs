@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::arguments::Args;
+use super::arguments::SessionArgs;
 use super::engine::Opened;
 use super::host::{Ending, Host, Part, maintain};
 use super::secrets::{self, Secrets};
@@ -71,7 +71,7 @@ async fn is_true(mut signal: watch::Receiver<bool>) {
 }
 
 /// All nodes in this process, on one engine.
-pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Failure> {
+pub(super) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.node_places(count)?;
     let tls = Tls::of(ROLE, &args.tls, &places)?;
@@ -117,7 +117,7 @@ pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Fail
 
 /// The director's inputs.
 struct Front<'a> {
-    args: &'a Args,
+    args: &'a SessionArgs,
     admin: Option<AdminListener>,
     registry: Registry,
     readiness: Readiness,

@@ -8,7 +8,7 @@ use breme_cluster::engine::{EmbeddedEngine, Engine, EngineError, NatsEngine, Nat
 use breme_session::NodeName;
 use tokio::time::sleep;
 
-use super::arguments::Args;
+use super::arguments::SessionArgs;
 use crate::failure::Failure;
 
 /// How long servers may take to become available when a node starts.
@@ -40,7 +40,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) async fn new(args: &Args) -> Result<Self, Failure> {
+    pub(super) async fn new(args: &SessionArgs) -> Result<Self, Failure> {
         match &args.engine {
             EngineChoice::Embedded(folder) => {
                 let engine = EmbeddedEngine::open(folder, args.durability()).map_err(Failure::run)?;

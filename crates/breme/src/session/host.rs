@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::time::{sleep, timeout};
 
-use super::arguments::Args;
+use super::arguments::SessionArgs;
 use super::cluster::NodePlace;
 use super::engine::Opened;
 use super::peer_identity::PeerIdentity;
@@ -61,7 +61,12 @@ pub(super) struct Host {
 impl Host {
     /// Starts a node on the current runtime. It joins the cluster, and other nodes reach it; clients wait for
     /// [`Host::serve`].
-    pub(super) fn start(args: &Args, part: Part<'_>, opened: Opened, readiness: Readiness) -> Result<Self, Failure> {
+    pub(super) fn start(
+        args: &SessionArgs,
+        part: Part<'_>,
+        opened: Opened,
+        readiness: Readiness,
+    ) -> Result<Self, Failure> {
         let Part { name, places, tls, peer_place, secrets: Secrets { peers: trust, keys } } = part;
         let limits = args.limits()?;
         let transformer = transformer(args)?;
@@ -140,7 +145,7 @@ async fn gave_all_away(node: &Node) {
     }
 }
 
-fn transformer(args: &Args) -> Result<Option<Transformer>, Failure> {
+fn transformer(args: &SessionArgs) -> Result<Option<Transformer>, Failure> {
     let new = |folder: &std::path::PathBuf| {
         let transformer = Transformer::new(folder, TransformerLimits::default());
         transformer.map_err(|error| Failure::run(format!("--xsl: {error}")))

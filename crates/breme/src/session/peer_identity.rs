@@ -6,7 +6,7 @@ use breme_cluster::peers::PeerTls;
 use breme_driver::Identity;
 
 use super::ROLE;
-use super::arguments::Args;
+use super::arguments::SessionArgs;
 use super::secrets::read;
 use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ struct Files {
 
 impl PeerIdentity {
     /// The one named by the flags, if any.
-    pub(super) fn new(args: &Args) -> Result<Option<Self>, Failure> {
+    pub(super) fn new(args: &SessionArgs) -> Result<Option<Self>, Failure> {
         let (Some(certificate), Some(key), Some(authority)) = (&args.peer_cert, &args.peer_key, &args.peer_ca) else {
             return Ok(None);
         };

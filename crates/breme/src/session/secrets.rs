@@ -8,7 +8,7 @@ use std::path::Path;
 use breme_cluster::peers::Peers;
 use breme_session::{CookieKeys, SECRET_MIN};
 
-use super::arguments::Args;
+use super::arguments::SessionArgs;
 use super::engine::EngineChoice;
 use super::peer_identity::PeerIdentity;
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub(super) struct Secrets {
 
 impl Secrets {
     /// Those named by the flags; with the certificate for other nodes, if there is one.
-    pub(super) fn new(args: &Args, peer_identity: Option<&PeerIdentity>) -> Result<Self, Failure> {
+    pub(super) fn new(args: &SessionArgs, peer_identity: Option<&PeerIdentity>) -> Result<Self, Failure> {
         let keys = cookie_keys(args)?;
         let peers = peer_identity.map_or_else(|| peers_with_secret(args), |peer| Ok(Peers::over_tls(peer.tls.clone())));
         Ok(Self { peers: peers?, keys })
@@ -45,7 +45,7 @@ pub(super) fn peers_of(secret: &[u8]) -> Result<Peers, Failure> {
 }
 
 /// The keys of cookies. If the whole cluster is on this machine, the file is created if it does not exist.
-pub(super) fn cookie_keys(args: &Args) -> Result<CookieKeys, Failure> {
+pub(super) fn cookie_keys(args: &SessionArgs) -> Result<CookieKeys, Failure> {
     let is_whole = args.nodes.is_some() || matches!(args.engine, EngineChoice::Embedded(_));
     let (path, is_created) = match (&args.cookie_key_file, &args.engine) {
         (Some(path), _) => (path.clone(), is_whole),
@@ -82,7 +82,7 @@ pub(super) fn random_secret() -> Result<String, Failure> {
 }
 
 /// How this node authenticates others without certificates.
-fn peers_with_secret(args: &Args) -> Result<Peers, Failure> {
+fn peers_with_secret(args: &SessionArgs) -> Result<Peers, Failure> {
     let secret = match (&args.peer_secret_file, &args.engine) {
         (Some(path), _) => read("--peer-secret-file", path)?.trim_ascii().to_vec(),
         // There are no others.

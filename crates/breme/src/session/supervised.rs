@@ -15,7 +15,7 @@ use breme_cluster::peers::Peers;
 use breme_session::{CookieKeys, NodeName};
 use tokio::sync::mpsc;
 
-use super::arguments::Args;
+use super::arguments::SessionArgs;
 use super::secrets::{self, Secrets};
 use super::serve_node;
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ pub(super) fn process_of(line: &str) -> Option<u64> {
 /// The supervisor's messages.
 pub(super) struct Supervisor(mpsc::Receiver<String>);
 
-pub(super) async fn serve(args: &Args) -> Result<(), Failure> {
+pub(super) async fn serve(args: &SessionArgs) -> Result<(), Failure> {
     let mut lines = read_lines()?;
     let line = lines.recv().await.unwrap_or_default();
     let secrets = secrets_of(args, &line)?;
@@ -82,7 +82,7 @@ fn read_lines() -> Result<mpsc::Receiver<String>, Failure> {
     thread.map(|_| lines).map_err(|error| Failure::run(format!("cannot start a thread: {error}")))
 }
 
-fn secrets_of(args: &Args, line: &str) -> Result<Secrets, Failure> {
+fn secrets_of(args: &SessionArgs, line: &str) -> Result<Secrets, Failure> {
     let mut words = line.split(' ');
     let (Some("secrets"), Some(peers), Some(cookies)) = (words.next(), words.next(), words.next()) else {
         return Err(Failure::usage("--supervised: standard input names no secrets; use --nodes"));

@@ -28,7 +28,7 @@ Exit status: 0 after a shutdown, 1 if the server cannot run, 2 for wrong flags."
 // A proxy with its own defaults in front adds headers to what it forwards (Via, Forwarded, X-Forwarded-* …): a request
 // that it accepts must not be too large here.
 #[command(mut_arg("max_fields", |arg| arg.default_value("128")), mut_arg("max_head", |arg| arg.default_value("20480")))]
-pub struct Args {
+pub struct SiteArgs {
     /// Folder of the files to serve
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub struct Args {
     max_body: u64,
 }
 
-impl Args {
+impl SiteArgs {
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         if self.cache_file_bytes > self.cache_bytes as u64 && self.cache_bytes > 0 {
             return Err(Failure::usage(format!(
@@ -184,10 +184,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        args: Args,
+        args: SiteArgs,
     }
 
-    fn parse(line: &str) -> Result<Args, String> {
+    fn parse(line: &str) -> Result<SiteArgs, String> {
         Cli::try_parse_from(line.split(' ')).map(|cli| cli.args).map_err(|error| error.to_string())
     }
 

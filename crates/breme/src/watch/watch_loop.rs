@@ -17,7 +17,7 @@ use jiff::tz::TimeZone;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::Args;
+use super::WatchArgs;
 use super::alerts::Alerts;
 use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
@@ -31,7 +31,7 @@ use crate::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
 
-pub(super) fn watch(args: &Args, path: &Path) -> Result<ExitCode, Failure> {
+pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> {
     let process = ProcessMetrics::starting_now();
     let file = read(path)?;
     let zone = zone(file.time_zone.as_deref())?;
@@ -146,7 +146,7 @@ fn catch_signals(stop: Arc<Cancellation>) -> Result<Receiver<()>, Failure> {
 }
 
 fn start_admin(
-    args: &Args,
+    args: &WatchArgs,
     process: ProcessMetrics,
     status: &Status,
     journal: &Path,

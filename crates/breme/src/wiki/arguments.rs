@@ -35,7 +35,7 @@ const LABORATORY: &str = "Laboratory";
 /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct Args {
+pub struct WikiArgs {
     #[command(subcommand)]
     pub action: Option<Action>,
 
@@ -296,7 +296,7 @@ pub enum TokenAction {
 
 /// The command alone, for its configuration file.
 pub(super) fn command() -> Command {
-    <Args as clap::Args>::augment_args(Command::new(ROLE))
+    <WikiArgs as clap::Args>::augment_args(Command::new(ROLE))
 }
 
 impl ServeArgs {

@@ -7,7 +7,7 @@ use breme_cluster::layer::Cookies;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::super::arguments::Args;
+use super::super::arguments::SessionArgs;
 use super::program::{Program, cannot_start};
 use super::{NodePlace, is_true};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub(super) struct Director {
 
 impl Director {
     /// Starts it, and waits until it listens.
-    pub(super) async fn start(args: &Args, nodes: &[NodePlace]) -> Result<Self, Failure> {
+    pub(super) async fn start(args: &SessionArgs, nodes: &[NodePlace]) -> Result<Self, Failure> {
         let arguments = arguments(args, args.listen(), nodes);
         let fault = |why: &str| cannot_start("the director (breme proxy)", why);
         let mut program = Program::start(&arguments).map_err(|error| fault(&error.to_string()))?;
@@ -62,7 +62,7 @@ impl Director {
     }
 }
 
-fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsString> {
+fn arguments(args: &SessionArgs, listen: &[String], nodes: &[NodePlace]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["proxy".into()];
     let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
     for address in listen {

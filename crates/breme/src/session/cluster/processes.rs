@@ -18,7 +18,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
-use super::super::arguments::Args;
+use super::super::arguments::SessionArgs;
 use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervised::{Exit, secrets_line};
 use super::super::{ROLE, registry};
@@ -38,7 +38,7 @@ const EXITS_MAX: usize = 1024;
 
 /// Shared by all nodes.
 struct Family<'a> {
-    args: &'a Args,
+    args: &'a SessionArgs,
     /// The flags in effect, as a file.
     configuration: &'a Path,
     /// The first line of standard input of each.
@@ -67,7 +67,7 @@ struct Member<'a> {
 }
 
 /// Runs each node as a process of its own. The calling thread starts them, and they end with it.
-pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &str) -> Result<(), Failure> {
+pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configuration: &str) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
     let fault = |error| Failure::run(format!("cannot write a temporary file: {error}"));
@@ -105,7 +105,7 @@ pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &s
 }
 
 /// The secret shared by the nodes, and the one of cookies unless a file is named.
-fn secrets(args: &Args) -> Result<String, Failure> {
+fn secrets(args: &SessionArgs) -> Result<String, Failure> {
     let peers = random_secret()?;
     if args.cookie_key_file.is_some() {
         // Now, so that the nodes find the file.
