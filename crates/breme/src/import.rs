@@ -24,7 +24,7 @@ const INPUT_BYTES_MAX: u64 = 256 << 20;
 pub struct ImportArgs {
     /// Format of the recording
     #[arg(value_name = "FORMAT")]
-    format: Format,
+    format: RecordingFormat,
 
     /// File with the recording; - for standard input
     #[arg(value_name = "FILE")]
@@ -36,7 +36,7 @@ pub struct ImportArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum RecordingFormat {
     /// HTTP Archive, as browsers export it: one session with the times between its requests.
     Har,
     /// curl commands, one per line or with `\` at line ends ("Copy as cURL").
@@ -63,9 +63,9 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
     let named = |problem: String| Failure::run(format!("{}: {problem}", args.file.display()));
     let text = read(&args.file).map_err(|error| named(error.to_string()))?;
     let recording = match args.format {
-        Format::Har => har::read(&text),
-        Format::Curl => curl::read(&text),
-        Format::AccessLog => access_log::read(&text),
+        RecordingFormat::Har => har::read(&text),
+        RecordingFormat::Curl => curl::read(&text),
+        RecordingFormat::AccessLog => access_log::read(&text),
     };
     let recording = recording.map_err(named)?;
     write(args.output.as_deref(), &recording.scenario())?;

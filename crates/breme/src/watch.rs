@@ -20,7 +20,7 @@ use clap::Subcommand;
 use crate::failure::{Failure, exit};
 use crate::load::units;
 use crate::serving::ProcessFlags;
-use export::{Format, RowSpan};
+use export::{ExportFormat, RowSpan};
 
 const AFTER_HELP: &str = "Examples:
   breme watch shop.toml                            # until SIGTERM; journal in shop.watch
@@ -75,7 +75,7 @@ struct ReportArgs {
 
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    format: ExportFormat,
 
     /// Time span of a row of csv and hlog
     #[arg(long, value_name = "SPAN", default_value = "interval")]

@@ -51,7 +51,7 @@ pub struct CompareArgs {
 
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    format: ComparisonFormat,
 
     /// Write the comparison to FILE as a page with charts that opens offline
     #[arg(long, value_name = "FILE")]
@@ -74,7 +74,7 @@ Exit status:
 
 /// How a comparison is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ComparisonFormat {
     /// For a terminal.
     Text,
     /// For a pull request.
@@ -109,10 +109,10 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     }
     let checks = checks_of(&comparison, args.allow_undecided);
     output::write(|out| match args.format {
-        Format::Text => write_text(&comparison, out),
-        Format::Markdown => write_markdown(&comparison, &checks, out),
-        Format::Junit => out.write_all(checks::junit(&checks).as_bytes()),
-        Format::Json => {
+        ComparisonFormat::Text => write_text(&comparison, out),
+        ComparisonFormat::Markdown => write_markdown(&comparison, &checks, out),
+        ComparisonFormat::Junit => out.write_all(checks::junit(&checks).as_bytes()),
+        ComparisonFormat::Json => {
             serde_json::to_writer_pretty(&mut *out, &comparison)?;
             writeln!(out)
         }

@@ -22,7 +22,7 @@ pub struct ReportArgs {
 
     /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    format: ReportFormat,
 
     /// File to write to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -36,7 +36,7 @@ const AFTER_HELP: &str = "Examples:
 
 /// The formats of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ReportFormat {
     /// For a terminal.
     Text,
     /// One file with charts, readable offline.
@@ -80,17 +80,17 @@ pub(super) fn write_page(page: &str, path: &Path) -> Result<(), Failure> {
     written.map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }
 
-pub(super) fn write(run: &Run<'_>, checks: &Checks, format: Format, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(run: &Run<'_>, checks: &Checks, format: ReportFormat, out: &mut impl Write) -> io::Result<()> {
     let text = match format {
-        Format::Text => breme_report::text(run, style()),
-        Format::Html => breme_report::html(run),
-        Format::Markdown => breme_report::markdown(run),
-        Format::Json => breme_report::json(run, Histograms::Kept).map_err(io::Error::other)?,
-        Format::Junit => checks::junit(checks),
-        Format::Csv => breme_report::csv_trials(run),
-        Format::MeasuresCsv => breme_report::csv_measures(run),
-        Format::Jtl => return breme_report::jtl(run, out),
-        Format::GoBench => breme_report::go_bench(run),
+        ReportFormat::Text => breme_report::text(run, style()),
+        ReportFormat::Html => breme_report::html(run),
+        ReportFormat::Markdown => breme_report::markdown(run),
+        ReportFormat::Json => breme_report::json(run, Histograms::Kept).map_err(io::Error::other)?,
+        ReportFormat::Junit => checks::junit(checks),
+        ReportFormat::Csv => breme_report::csv_trials(run),
+        ReportFormat::MeasuresCsv => breme_report::csv_measures(run),
+        ReportFormat::Jtl => return breme_report::jtl(run, out),
+        ReportFormat::GoBench => breme_report::go_bench(run),
     };
     out.write_all(text.as_bytes())
 }

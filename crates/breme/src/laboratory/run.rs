@@ -16,7 +16,7 @@ use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
-use super::report::{self, Format};
+use super::report::{self, ReportFormat};
 use super::status::RunStatus;
 use super::stored_run::{self, Judged, RUNS_FOLDER};
 use super::{experiment, output, roles};
@@ -76,7 +76,7 @@ pub(super) struct Storage {
 
     /// Format of the result on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    format: ReportFormat,
 
     /// Exit with status 0 instead of 4 if a hypothesis is undecided or has no data, or a search found nothing
     #[arg(long)]
@@ -108,7 +108,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     if args.storage.name.is_some() && args.experiments.len() > 1 {
         return Err(Failure::usage("--name is the name of one run; omit it to run several experiments"));
     }
-    if args.storage.format == Format::Junit && args.experiments.len() > 1 {
+    if args.storage.format == ReportFormat::Junit && args.experiments.len() > 1 {
         return Err(Failure::usage("--format junit writes one document; run the experiments one by one"));
     }
     if let Some(script) = args.experiments.iter().find(|path| path.extension().is_some_and(|end| end == "js")) {

@@ -40,12 +40,12 @@ pub struct Outputs {
 #[derive(Debug)]
 struct Output {
     path: PathBuf,
-    format: Format,
+    format: FileFormat,
     file: File,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum FileFormat {
     Html,
     Json,
     Csv,
@@ -62,8 +62,8 @@ enum Format {
 impl Outputs {
     /// Creates the files; `page` is a page whatever its extension.
     pub(super) fn create(paths: &[PathBuf], page: Option<&PathBuf>) -> Result<Self, Failure> {
-        let formats: Vec<Format> = paths.iter().map(|path| format_of(path)).collect::<Result<_, _>>()?;
-        let all = paths.iter().zip(formats).chain(page.map(|path| (path, Format::Html)));
+        let formats: Vec<FileFormat> = paths.iter().map(|path| format_of(path)).collect::<Result<_, _>>()?;
+        let all = paths.iter().zip(formats).chain(page.map(|path| (path, FileFormat::Html)));
         let files = all.map(|(path, format)| {
             let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
             Ok(Output { path: path.clone(), format, file })
@@ -93,13 +93,15 @@ impl Outputs {
         for output in &self.files {
             let mut writer = BufWriter::new(&output.file);
             let written = match output.format {
-                Format::Html => writer.write_all(page::html(outcome).as_bytes()),
-                Format::Json => write_json(&mut writer, outcome),
-                Format::Csv => write_csv(&mut writer, outcome),
-                Format::StepsCsv => write_steps_csv(&mut writer, outcome),
-                Format::Quantiles => breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run)),
-                Format::Bench => write_bench(&mut writer, outcome),
-                Format::Log | Format::Jtl => Ok(()),
+                FileFormat::Html => writer.write_all(page::html(outcome).as_bytes()),
+                FileFormat::Json => write_json(&mut writer, outcome),
+                FileFormat::Csv => write_csv(&mut writer, outcome),
+                FileFormat::StepsCsv => write_steps_csv(&mut writer, outcome),
+                FileFormat::Quantiles => {
+                    breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run))
+                }
+                FileFormat::Bench => write_bench(&mut writer, outcome),
+                FileFormat::Log | FileFormat::Jtl => Ok(()),
             };
             written.and_then(|()| writer.flush()).map_err(|error| cannot_write(&output.path, &error))?;
         }
@@ -109,7 +111,7 @@ impl Outputs {
 
 type LogWriter = Box<dyn FnOnce(&mut File, Receiver<Times>) -> io::Result<()> + Send>;
 
-impl Format {
+impl FileFormat {
     /// Whether it is written during the run.
     const fn is_log(self) -> bool {
         matches!(self, Self::Log | Self::Jtl)
@@ -165,20 +167,20 @@ fn write_jtl(
     writer.into_inner().flush()
 }
 
-fn format_of(path: &Path) -> Result<Format, Failure> {
+fn format_of(path: &Path) -> Result<FileFormat, Failure> {
     if path.to_str().is_some_and(|path| path.ends_with(".steps.csv")) {
-        return Ok(Format::StepsCsv);
+        return Ok(FileFormat::StepsCsv);
     }
     if path.to_str().is_some_and(|path| path.ends_with(".bench.txt")) {
-        return Ok(Format::Bench);
+        return Ok(FileFormat::Bench);
     }
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("html") => Ok(Format::Html),
-        Some("json") => Ok(Format::Json),
-        Some("csv") => Ok(Format::Csv),
-        Some("hlog") => Ok(Format::Log),
-        Some("jtl") => Ok(Format::Jtl),
-        Some("hgrm") => Ok(Format::Quantiles),
+        Some("html") => Ok(FileFormat::Html),
+        Some("json") => Ok(FileFormat::Json),
+        Some("csv") => Ok(FileFormat::Csv),
+        Some("hlog") => Ok(FileFormat::Log),
+        Some("jtl") => Ok(FileFormat::Jtl),
+        Some("hgrm") => Ok(FileFormat::Quantiles),
         _ => Err(Failure::usage(format!("--output {}: the ending must be {ENDINGS}", path.display()))),
     }
 }
@@ -230,11 +232,11 @@ mod tests {
 
     #[test]
     fn endings_name_the_format() {
-        assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), Format::Log);
-        assert_eq!(format_of(Path::new("x.csv")).unwrap(), Format::Csv);
-        assert_eq!(format_of(Path::new("x.steps.csv")).unwrap(), Format::StepsCsv);
-        assert_eq!(format_of(Path::new("x.bench.txt")).unwrap(), Format::Bench);
-        assert_eq!(format_of(Path::new("x.jtl")).unwrap(), Format::Jtl);
+        assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), FileFormat::Log);
+        assert_eq!(format_of(Path::new("x.csv")).unwrap(), FileFormat::Csv);
+        assert_eq!(format_of(Path::new("x.steps.csv")).unwrap(), FileFormat::StepsCsv);
+        assert_eq!(format_of(Path::new("x.bench.txt")).unwrap(), FileFormat::Bench);
+        assert_eq!(format_of(Path::new("x.jtl")).unwrap(), FileFormat::Jtl);
         let failure = format_of(Path::new("result")).unwrap_err();
         assert!(failure.code == crate::failure::USAGE && failure.message.contains(ENDINGS));
     }

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use breme_proxy::{AccessLog, ExchangeRecord};
-pub use format::Format;
+pub use format::LogFormat;
 use parking_lot::{Condvar, Mutex};
 
 /// Limit of buffered lines; beyond it lines are dropped.
@@ -63,7 +63,7 @@ impl fmt::Display for Destination {
 /// The buffer to which the shards append.
 #[derive(Debug)]
 pub struct Log {
-    format: Format,
+    format: LogFormat,
     waiting: Mutex<Waiting>,
     called: Condvar,
     counts: Counts,
@@ -103,7 +103,7 @@ pub struct LineCounts {
 }
 
 impl Log {
-    fn new(format: Format) -> Self {
+    fn new(format: LogFormat) -> Self {
         Self { format, waiting: Mutex::default(), called: Condvar::new(), counts: Counts::default() }
     }
 
@@ -174,7 +174,7 @@ pub struct Writer {
 
 impl Writer {
     /// Opens the destination and starts to write the lines of [`Writer::log`].
-    pub fn start(destination: Destination, format: Format) -> Result<Self, String> {
+    pub fn start(destination: Destination, format: LogFormat) -> Result<Self, String> {
         let fault = |error: io::Error| {
             format!(
                 "--access-log {destination}: cannot open it: {error}; name a file in a writable folder, or - for standard output"
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     fn log() -> Log {
-        Log::new(Format::Combined)
+        Log::new(LogFormat::Combined)
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     fn all_lines_are_there_at_the_end_and_a_rotated_file_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
-        let writer = Writer::start(Destination::of(&path), Format::Combined).unwrap();
+        let writer = Writer::start(Destination::of(&path), LogFormat::Combined).unwrap();
         let log = writer.log();
         log.push(b"first\n");
         while log.counts().written == 0 {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named_with_a_remedy() {
-        let problem = Writer::start(Destination::of(Path::new("/nowhere/at/all")), Format::Combined).unwrap_err();
+        let problem = Writer::start(Destination::of(Path::new("/nowhere/at/all")), LogFormat::Combined).unwrap_err();
         assert!(
             problem.starts_with("--access-log /nowhere/at/all: ") && problem.contains("standard output"),
             "{problem}"
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_counted() {
-        let writer = Writer::start(Destination::of(Path::new("/dev/full")), Format::Combined).unwrap();
+        let writer = Writer::start(Destination::of(Path::new("/dev/full")), LogFormat::Combined).unwrap();
         let log = writer.log();
         log.push(b"a\n");
         log.push(b"b\n");

@@ -21,7 +21,7 @@ pub use dependencies::is_one_of;
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
-use super::access_log::Format;
+use super::access_log::LogFormat;
 use super::error_pages;
 use super::secrets::Secrets;
 use crate::configuration;
@@ -147,7 +147,7 @@ pub struct ProxyArgs {
 
     /// Format of the access log
     #[arg(long, value_name = "FORM", default_value = "combined", value_enum, help_heading = "Access log")]
-    pub log_format: Format,
+    pub log_format: LogFormat,
 
     #[command(flatten)]
     pub tls: TlsFlags,

@@ -23,7 +23,7 @@ use super::watch_loop::zone;
 use crate::failure::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ExportFormat {
     /// Totals, outages and findings, for a terminal.
     Text,
     /// One file with charts that opens offline.
@@ -74,11 +74,11 @@ impl LoadedJournal {
 pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let journal = LoadedJournal::read(&args.journal)?;
     let write_to = |out: &mut dyn Write| match args.format {
-        Format::Text => out.write_all(text(&journal).as_bytes()),
-        Format::Html => out.write_all(html(&journal, None).as_bytes()),
-        Format::Json => writeln!(out, "{:#}", document(&journal)),
-        Format::Csv => write_csv(&journal, args.per, out),
-        Format::Hlog => write_hlog(&journal, args.per, out),
+        ExportFormat::Text => out.write_all(text(&journal).as_bytes()),
+        ExportFormat::Html => out.write_all(html(&journal, None).as_bytes()),
+        ExportFormat::Json => writeln!(out, "{:#}", document(&journal)),
+        ExportFormat::Csv => write_csv(&journal, args.per, out),
+        ExportFormat::Hlog => write_hlog(&journal, args.per, out),
     };
     match &args.output {
         None => {

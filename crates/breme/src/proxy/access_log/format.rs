@@ -22,12 +22,12 @@ use super::calendar::Moment;
 /// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or
 /// an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     Combined,
     Json,
 }
 
-impl Format {
+impl LogFormat {
     pub fn write(self, exchange: &ExchangeRecord<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Combined => write_combined(exchange, out),
