@@ -83,7 +83,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     let signals = catch(true)?;
     let kind = args.serving.driver.resolve(ROLE);
     let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard)).map_err(Failure::run)?;
-    parts.names.iter().for_each(|names| names.wake_by(running.waker()));
+    parts.resolver.iter().for_each(|resolver| resolver.wake_by(running.waker()));
     if let Some(upstreams) = &parts.upstreams {
         upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
     }

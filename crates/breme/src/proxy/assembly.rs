@@ -8,7 +8,7 @@ use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError
 
 use super::access_log::{Destination, Writer};
 use super::arguments::{ProxyArgs, ROLE, locate_in_group};
-use super::names::Names;
+use super::names::NameResolver;
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
@@ -32,7 +32,7 @@ pub struct Parts {
     pub token: Token,
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
-    pub names: Option<Names>,
+    pub resolver: Option<NameResolver>,
     pub clients: Clients,
     /// None while flags are only checked: a check writes nothing.
     pub log: Option<Writer>,
@@ -47,7 +47,7 @@ impl Assembly {
             group: parts.upstreams.as_ref().map(Upstreams::group),
             cache: parts.cache.clone(),
             tls_clients: clients.names,
-            resolver: parts.names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
+            resolver: parts.resolver.clone().map(|resolver| Arc::new(resolver) as Arc<dyn Resolver>),
             access_log: parts.log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
             ..ProxyParts::new(args.settings(&parts.secrets)?, clock.wall_clock())
         });
@@ -61,13 +61,13 @@ impl Parts {
     fn of(args: &ProxyArgs, clock: Clock, clients: &Clients, sockets: &UnixSockets) -> Result<Self, Failure> {
         let places = args.places()?;
         let secrets = Secrets::draw(&places)?;
-        let names = args.forward.then(Names::start).transpose();
+        let resolver = args.forward.then(NameResolver::start).transpose();
         Ok(Self {
             tls: Tls::of(ROLE, &args.tls, &places)?,
             token: Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?,
             upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock, clients, sockets)?) },
             cache: cache(args, &secrets)?,
-            names: names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,
+            resolver: resolver.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,
             log: if args.check_config { None } else { access_log(args)? },
             places,
             clients: clients.clone(),

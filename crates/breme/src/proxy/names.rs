@@ -29,33 +29,33 @@ const ADDRESSES_MAX: usize = 16;
 /// Pause before a shard whose mailbox is full is woken again.
 const MAILBOX_PAUSE: Duration = Duration::from_millis(1);
 
-type Outcome = Result<Vec<IpAddr>, ResolveError>;
-type Lookup = Box<dyn Fn(&str) -> Outcome + Send + Sync>;
+type LookupResult = Result<Vec<IpAddr>, ResolveError>;
+type Lookup = Box<dyn Fn(&str) -> LookupResult + Send + Sync>;
 /// Wakes a requester; false if it must be tried again.
 type Wake = Box<dyn Fn(Requester) -> bool + Send + Sync>;
 
 /// The resolver. Clones share everything; the threads end with the last of them.
 #[derive(Clone, Debug)]
-pub struct Names {
-    shared: Arc<Shared>,
+pub struct NameResolver {
+    shared: Arc<SharedResolver>,
     _end: Arc<End>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedResolver {
+    state: Mutex<ResolverState>,
     changed: Condvar,
     lookup: Lookup,
     wake: OnceLock<Wake>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedResolver {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Shared")
+        formatter.write_str("SharedResolver")
     }
 }
 
 #[derive(Default)]
-struct State {
+struct ResolverState {
     known: HashMap<String, Known>,
     questions: VecDeque<String>,
     /// The requesters of each name being resolved.
@@ -65,13 +65,13 @@ struct State {
 }
 
 struct Known {
-    outcome: Outcome,
+    outcome: LookupResult,
     until: Instant,
 }
 
 /// Ends the threads when the last clone is dropped.
 #[derive(Debug)]
-struct End(Arc<Shared>);
+struct End(Arc<SharedResolver>);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -80,20 +80,24 @@ impl Drop for End {
     }
 }
 
-impl Names {
+impl NameResolver {
     pub fn start() -> io::Result<Self> {
         Self::start_with(Box::new(look_up))
     }
 
     fn start_with(lookup: Lookup) -> io::Result<Self> {
-        let shared =
-            Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), lookup, wake: OnceLock::new() });
-        let names = Self { _end: Arc::new(End(Arc::clone(&shared))), shared };
+        let shared = Arc::new(SharedResolver {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            lookup,
+            wake: OnceLock::new(),
+        });
+        let resolver = Self { _end: Arc::new(End(Arc::clone(&shared))), shared };
         for index in 0..THREADS {
-            let shared = Arc::clone(&names.shared);
+            let shared = Arc::clone(&resolver.shared);
             std::thread::Builder::new().name(format!("names-{index}")).spawn(move || shared.work())?;
         }
-        Ok(names)
+        Ok(resolver)
     }
 
     /// Sets how shards are woken. Until then, results wait.
@@ -106,7 +110,7 @@ impl Names {
     }
 }
 
-impl Shared {
+impl SharedResolver {
     fn work(&self) {
         while let Some(name) = self.next_question() {
             let outcome = (self.lookup)(&name);
@@ -120,15 +124,15 @@ impl Shared {
     }
 
     fn next_question(&self) -> Option<String> {
-        let is_idle = |state: &mut State| state.questions.is_empty() && !state.is_over;
+        let is_idle = |state: &mut ResolverState| state.questions.is_empty() && !state.is_over;
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, is_idle);
         if state.is_over { None } else { state.questions.pop_front() }
     }
 }
 
-impl State {
-    fn known(&self, name: &str, now: Instant) -> Option<&Outcome> {
+impl ResolverState {
+    fn known(&self, name: &str, now: Instant) -> Option<&LookupResult> {
         self.known.get(name).filter(|known| known.until > now).map(|known| &known.outcome)
     }
 
@@ -146,7 +150,7 @@ impl State {
     }
 
     /// Caches a result, and returns its requesters.
-    fn learn(&mut self, name: &str, outcome: &Outcome, now: Instant) -> Vec<Requester> {
+    fn learn(&mut self, name: &str, outcome: &LookupResult, now: Instant) -> Vec<Requester> {
         if self.known.len() >= NAMES_MAX && !self.known.contains_key(name) {
             let first = self.known.iter().min_by_key(|(_, known)| known.until).map(|(name, _)| name.clone());
             first.and_then(|first| self.known.remove(&first));
@@ -161,7 +165,7 @@ impl State {
     }
 }
 
-impl Resolver for Names {
+impl Resolver for NameResolver {
     fn resolve(&self, host: &str, port: u16, requester: Requester) -> Resolution {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Resolution::Known(vec![SocketAddr::new(address, port)]);
@@ -192,13 +196,13 @@ impl Resolver for Names {
     }
 }
 
-fn with_port(outcome: &Outcome, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
+fn with_port(outcome: &LookupResult, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
     let addresses = outcome.as_ref().map_err(Clone::clone)?;
     Ok(addresses.iter().map(|&address| SocketAddr::new(address, port)).collect())
 }
 
 /// Queries the operating system, including its hosts file. It can take seconds.
-pub fn look_up(name: &str) -> Outcome {
+pub fn look_up(name: &str) -> LookupResult {
     let found = breme_sys::resolve(name, 0).map_err(|error| meaning(&error))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
     for address in found.iter().map(SocketAddr::ip) {
@@ -237,62 +241,62 @@ mod tests {
     }
 
     /// A resolver with a table of names, which answers one query per permission; and the woken requesters.
-    fn names(permissions: Receiver<()>) -> (Names, Receiver<Requester>) {
+    fn resolver(permissions: Receiver<()>) -> (NameResolver, Receiver<Requester>) {
         let permissions = Mutex::new(permissions);
         let lookup = move |name: &str| {
             let _ = permissions.lock().recv();
             if name == "here.example" { Ok(vec![ADDRESS]) } else { Err(ResolveError::NoSuchName) }
         };
-        let names = Names::start_with(Box::new(lookup)).unwrap();
+        let resolver = NameResolver::start_with(Box::new(lookup)).unwrap();
         let (wakes, woken) = channel();
         let wakes = Mutex::new(wakes);
-        names.wake_with(Box::new(move |requester| wakes.lock().send(requester).is_ok()));
-        (names, woken)
+        resolver.wake_with(Box::new(move |requester| wakes.lock().send(requester).is_ok()));
+        (resolver, woken)
     }
 
     #[test]
     fn a_name_is_looked_up_once_and_then_known() {
         let (permit, permissions) = channel();
-        let (names, woken) = names(permissions);
+        let (resolver, woken) = resolver(permissions);
         for message in 0..3 {
-            assert_eq!(names.resolve("Here.Example", 80 + message as u16, requester(message)), Resolution::Pending);
+            assert_eq!(resolver.resolve("Here.Example", 80 + message as u16, requester(message)), Resolution::Pending);
         }
-        assert_eq!(names.fetch(requester(0)), None);
-        names.forget(requester(2));
+        assert_eq!(resolver.fetch(requester(0)), None);
+        resolver.forget(requester(2));
         permit.send(()).unwrap();
         let mut messages = [woken.recv().unwrap().message, woken.recv().unwrap().message];
         messages.sort_unstable();
         assert_eq!(messages, [0, 1]);
-        assert_eq!(names.fetch(requester(1)), Some(Ok(vec![SocketAddr::new(ADDRESS, 81)])));
-        assert_eq!(names.fetch(requester(1)), None, "it is told once");
+        assert_eq!(resolver.fetch(requester(1)), Some(Ok(vec![SocketAddr::new(ADDRESS, 81)])));
+        assert_eq!(resolver.fetch(requester(1)), None, "it is told once");
         let known = Resolution::Known(vec![SocketAddr::new(ADDRESS, 443)]);
-        assert_eq!(names.resolve("HERE.example", 443, requester(9)), known);
+        assert_eq!(resolver.resolve("HERE.example", 443, requester(9)), known);
     }
 
     #[test]
     fn a_name_without_an_address_is_remembered_too() {
         let (permit, permissions) = channel();
-        let (names, woken) = names(permissions);
-        assert_eq!(names.resolve("nowhere.example", 80, requester(1)), Resolution::Pending);
+        let (resolver, woken) = resolver(permissions);
+        assert_eq!(resolver.resolve("nowhere.example", 80, requester(1)), Resolution::Pending);
         permit.send(()).unwrap();
         assert_eq!(woken.recv(), Ok(requester(1)));
         let failed = Resolution::Failed(ResolveError::NoSuchName);
-        assert_eq!(names.resolve("nowhere.example", 80, requester(2)), failed);
+        assert_eq!(resolver.resolve("nowhere.example", 80, requester(2)), failed);
         let literal = Resolution::Known(vec!["[::1]:80".parse().unwrap()]);
-        assert_eq!(names.resolve("::1", 80, requester(3)), literal, "an address needs nobody");
+        assert_eq!(resolver.resolve("::1", 80, requester(3)), literal, "an address needs nobody");
     }
 
     #[test]
     fn questions_and_answers_are_bounded() {
         let (_permit, permissions) = channel();
-        let (names, _woken) = names(permissions);
-        let outcome_of = |number: usize| names.resolve(&format!("{number}.example"), 80, requester(number as u64));
+        let (resolver, _woken) = resolver(permissions);
+        let outcome_of = |number: usize| resolver.resolve(&format!("{number}.example"), 80, requester(number as u64));
         let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(outcome_of).filter(|outcome| *outcome != Resolution::Pending);
         let busy: Vec<Resolution> = busy.collect();
         assert!((THREADS..=2 * THREADS).contains(&busy.len()), "{}", busy.len());
         assert_eq!(busy[0], Resolution::Failed(ResolveError::Busy));
 
-        let (mut state, now) = (State::default(), Instant::now());
+        let (mut state, now) = (ResolverState::default(), Instant::now());
         for number in 0..NAMES_MAX + 10 {
             state.learn(&number.to_string(), &Ok(vec![ADDRESS]), now + Duration::from_nanos(number as u64));
         }
