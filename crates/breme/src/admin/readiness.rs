@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 /// Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ReadinessState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadinessState {
     is_draining: bool,
     /// A missing dependency, such as its database.
     lack: Option<String>,

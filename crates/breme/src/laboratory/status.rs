@@ -33,10 +33,10 @@ const OUTCOMES: [&str; 3] = ["counted", "invalid", "failed"];
 
 /// The current run. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RunStatus(Arc<Mutex<State>>);
+pub(super) struct RunStatus(Arc<Mutex<RunState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RunState {
     run: String,
     title: String,
     blocks_planned: u32,
@@ -63,12 +63,12 @@ struct Figures {
 impl RunStatus {
     /// Starts to follow a run with these recorded trials.
     pub(super) fn follow(&self, run: &str, plan: &Plan, recorded: &[TrialRecord]) -> Follower {
-        let state = State {
+        let state = RunState {
             run: run.to_owned(),
             title: plan.title.clone(),
             blocks_planned: plan.blocks.to_run(),
             trials_planned: plan.trials().len(),
-            ..State::default()
+            ..RunState::default()
         };
         *self.lock() = state;
         let processors = u32::try_from(machine().processors).unwrap_or(u32::MAX);
@@ -79,7 +79,7 @@ impl RunStatus {
         follower
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RunState> {
         self.0.lock()
     }
 }
@@ -183,7 +183,7 @@ impl Collector for RunStatus {
 }
 
 /// Of the latest trial of each combination of levels.
-fn trials(families: &mut Families<'_>, state: &State) -> fmt::Result {
+fn trials(families: &mut Families<'_>, state: &RunState) -> fmt::Result {
     let gauges = |value: fn(&Figures) -> Option<f64>| {
         state.figures.iter().filter_map(move |(of, figures)| Some((labels(of), value(figures)?)))
     };

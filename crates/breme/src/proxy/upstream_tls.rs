@@ -23,11 +23,11 @@ pub struct Clients {
     pub names: TlsNames,
     /// Of the proxy's client certificate.
     pub expiry: CertificateExpiry,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TlsClientsState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TlsClientsState {
     files: ClientFiles,
     /// The host of each client in the list.
     hosts: Vec<(String, TlsClientId)>,
@@ -70,7 +70,7 @@ impl Clients {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let State { files, hosts } = &mut *state;
+        let TlsClientsState { files, hosts } = &mut *state;
         let options = files.options();
         for upstream in new {
             let name = upstream.name();

@@ -26,23 +26,23 @@ const NEW_NAMES_PATIENCE: Duration = Duration::from_secs(2);
 /// The upstreams, for the shards, the admin API and signals. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Upstreams {
-    shared: Arc<Shared>,
+    shared: Arc<SharedUpstreams>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedUpstreams {
     group: Arc<Group>,
     clock: Clock,
     clients: Clients,
     sockets: UnixSockets,
     /// Where the proxy listens, once it does.
     listening: OnceLock<Vec<SocketAddr>>,
-    state: Mutex<State>,
+    state: Mutex<UpstreamsState>,
     called: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct UpstreamsState {
     list: Vec<Upstream>,
     /// The last addresses of each name.
     known: HashMap<String, Vec<IpAddr>>,
@@ -106,9 +106,9 @@ impl Upstreams {
         }
         let members = list.iter().map(|upstream| member(upstream, &known, &sockets)).collect::<Result<_, _>>()?;
         let group = Arc::new(Group::new(settings, members)?);
-        let state = State { list, known, interval, is_stale: false, is_over: false };
+        let state = UpstreamsState { list, known, interval, is_stale: false, is_over: false };
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedUpstreams {
                 group,
                 clock,
                 clients,
@@ -172,7 +172,7 @@ impl Upstreams {
         list: Vec<Upstream>,
         rules: Option<(GroupSettings, Duration)>,
     ) -> Result<ListChange, ListError> {
-        let Shared { group, clock, clients, sockets, listening, called, .. } = &*self.shared;
+        let SharedUpstreams { group, clock, clients, sockets, listening, called, .. } = &*self.shared;
         // Before any shard may select them.
         clients.prepare(&list).map_err(ListError::Tls)?;
         let found = self.look_up_new(&list);
@@ -217,11 +217,11 @@ impl Upstreams {
     }
 }
 
-impl Shared {
+impl SharedUpstreams {
     fn follow(&self) {
         let mut looked = Instant::now();
         loop {
-            let waits = |state: &mut State| !state.is_over && !state.is_stale;
+            let waits = |state: &mut UpstreamsState| !state.is_over && !state.is_stale;
             let mut state = self.state.lock();
             self.called.wait_while_for(&mut state, waits, TICK);
             if state.is_over {
