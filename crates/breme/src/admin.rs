@@ -21,7 +21,7 @@ mod readiness;
 
 use std::time::Duration;
 
-pub use api::{Api, Call, Page, Token};
+pub use api::{AdminPage, AdminToken, Api, Call};
 use breme_driver::{Address, Clock, CounterReader, DriverHandle, DriverKind, DriverSettings, Listener, start};
 pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
@@ -104,7 +104,7 @@ impl AdminListener {
         cpus: Vec<usize>,
         registry: Registry,
         readiness: Readiness,
-        api: Option<(Box<dyn Api>, Token)>,
+        api: Option<(Box<dyn Api>, AdminToken)>,
     ) -> Result<Admin, Failure> {
         let mut admin_node = Some(AdminNode::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| admin_node.take().expect("there is one shard");

@@ -39,7 +39,7 @@ use metrics::ProxyMetrics;
 use reload::{Files, Reloading};
 use upstreams::Upstreams;
 
-use crate::admin::{Admin, AdminListener, Api, Maintenance, ProcessMetrics, Readiness, Token, registry};
+use crate::admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen, obey, panics, report_handshakes};
@@ -125,7 +125,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
     let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
-    let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
+    let api: (Box<dyn Api>, AdminToken) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;
     announce(admin_place, &bound);
 

@@ -24,7 +24,7 @@ pub trait Api: fmt::Debug + Send {
     fn index(&self) -> String;
 
     /// Responds to a request. Methods other than GET and HEAD are only passed on with a valid token.
-    fn answer(&self, call: &Call<'_>) -> Page;
+    fn answer(&self, call: &Call<'_>) -> AdminPage;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub struct Call<'a> {
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct AdminPage {
     pub status: u16,
     pub media_type: &'static str,
     pub text: String,
@@ -45,7 +45,7 @@ pub struct Page {
     pub field: Option<(&'static str, &'static str)>,
 }
 
-impl Page {
+impl AdminPage {
     pub fn plain(status: u16, text: impl Into<String>) -> Self {
         Self { status, media_type: PLAIN, text: text.into(), field: None }
     }
@@ -67,17 +67,17 @@ impl Page {
 
 /// The token that authorises changes; none: changes are impossible. Clones share it, and it can be replaced.
 #[derive(Clone)]
-pub struct Token(Option<Arc<ArcSwap<Vec<u8>>>>);
+pub struct AdminToken(Option<Arc<ArcSwap<Vec<u8>>>>);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AdminToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if self.0.is_some() { "Token(…)" } else { "Token(none)" })
+        formatter.write_str(if self.0.is_some() { "AdminToken(…)" } else { "AdminToken(none)" })
     }
 }
 
-impl Token {
+impl AdminToken {
     /// Reads it from the file in the flag.
-    pub fn of_file(flag: &str, path: Option<&Path>) -> Result<Self, String> {
+    pub fn from_file(flag: &str, path: Option<&Path>) -> Result<Self, String> {
         let token = path.map(|path| Self::read(flag, path)).transpose()?;
         Ok(Self(token.map(|token| Arc::new(ArcSwap::from_pointee(token)))))
     }
@@ -107,19 +107,19 @@ impl Token {
 
     /// Whether the Authorization headers of a request contain the token. There must be exactly one, since an
     /// intermediary may have checked another. The comparison takes constant time.
-    pub fn check<'a>(&self, mut authorization: impl Iterator<Item = &'a [u8]>) -> Result<(), Page> {
+    pub fn check<'a>(&self, mut authorization: impl Iterator<Item = &'a [u8]>) -> Result<(), AdminPage> {
         let Some(token) = &self.0 else {
-            return Err(Page::fault(403, "changes are disabled: start the program with --admin-token-file FILE"));
+            return Err(AdminPage::fault(403, "changes are disabled: start the program with --admin-token-file FILE"));
         };
         let shown = authorization.next().and_then(bearer).unwrap_or_default();
         if authorization.next().is_some() {
-            return Err(Page::fault(400, "there are several Authorization headers; send exactly one"));
+            return Err(AdminPage::fault(400, "there are several Authorization headers; send exactly one"));
         }
         if bool::from(shown.ct_eq(&token.load())) {
             return Ok(());
         }
-        let page = Page::fault(401, "this request needs the admin token: Authorization: Bearer TOKEN");
-        Err(Page { field: Some(("WWW-Authenticate", "Bearer")), ..page })
+        let page = AdminPage::fault(401, "this request needs the admin token: Authorization: Bearer TOKEN");
+        Err(AdminPage { field: Some(("WWW-Authenticate", "Bearer")), ..page })
     }
 }
 
@@ -132,13 +132,13 @@ fn bearer(authorization: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn status(token: &Token, authorization: Option<&str>) -> u16 {
+    fn status(token: &AdminToken, authorization: Option<&str>) -> u16 {
         token.check(authorization.into_iter().map(str::as_bytes)).map_or_else(|page| page.status, |()| 200)
     }
 
     #[test]
     fn only_the_token_opens() {
-        let token = Token(Some(Arc::new(ArcSwap::from_pointee(b"0123456789abcdef".to_vec()))));
+        let token = AdminToken(Some(Arc::new(ArcSwap::from_pointee(b"0123456789abcdef".to_vec()))));
         for good in ["Bearer 0123456789abcdef", "bearer  0123456789abcdef"] {
             assert_eq!(status(&token, Some(good)), 200, "{good}");
         }
@@ -147,12 +147,12 @@ mod tests {
             assert_eq!(status(&token, Some(wrong)), 401, "{wrong}");
         }
         assert_eq!(status(&token, None), 401);
-        assert_eq!([None, Some("Bearer "), Some("Bearer x")].map(|shown| status(&Token(None), shown)), [403; 3]);
+        assert_eq!([None, Some("Bearer "), Some("Bearer x")].map(|shown| status(&AdminToken(None), shown)), [403; 3]);
     }
 
     #[test]
     fn a_good_token_beside_another_is_refused() {
-        let token = Token(Some(Arc::new(ArcSwap::from_pointee(b"0123456789abcdef".to_vec()))));
+        let token = AdminToken(Some(Arc::new(ArcSwap::from_pointee(b"0123456789abcdef".to_vec()))));
         let (good, bad) = (&b"Bearer 0123456789abcdef"[..], &b"Bearer fedcba9876543210"[..]);
         for headers in [[good, bad], [bad, good], [good, good]] {
             assert_eq!(token.check(headers.into_iter()).unwrap_err().status, 400);
@@ -165,7 +165,7 @@ mod tests {
         let path = folder.path().join("token");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            Token::of_file("--admin-token-file", Some(&path))
+            AdminToken::from_file("--admin-token-file", Some(&path))
         };
         let token = read("0123456789abcdef\n").unwrap();
         assert_eq!(status(&token, Some("Bearer 0123456789abcdef")), 200);

@@ -13,7 +13,7 @@ use breme_server::{Connections, DateLine, ServerShard};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use super::api::{Api, Call, Page, Token};
+use super::api::{AdminPage, AdminToken, Api, Call};
 use super::exposition::Exposition;
 use super::readiness::Readiness;
 
@@ -35,25 +35,25 @@ const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or
 /// Serves all connections.
 #[derive(Debug)]
 pub struct AdminNode {
-    pages: Pages,
+    pages: RoutedPages,
     limits: Limits,
     date: DateLine,
-    connections: Connections<ClientState>,
+    connections: Connections<AdminClientState>,
     server: ServerShard,
 }
 
 #[derive(Debug)]
-struct Pages {
+struct RoutedPages {
     registry: Registry,
     readiness: Readiness,
     /// The pages of the role.
-    api: Option<(Box<dyn Api>, Token)>,
+    api: Option<(Box<dyn Api>, AdminToken)>,
 }
 
-type Connection = breme_server::Connection<ClientState>;
+type AdminConnection = breme_server::Connection<AdminClientState>;
 
 #[derive(Debug)]
-struct ClientState {
+struct AdminClientState {
     /// When it was accepted, or had its last response.
     since: Instant,
     /// A request with incomplete content.
@@ -77,46 +77,50 @@ impl PendingRequest {
 }
 
 /// The next step after a request head.
-enum Step {
-    Answer(Page),
+enum RequestStep {
+    Answer(AdminPage),
     /// Its content is read first.
     Read(PendingRequest),
 }
 
-impl Pages {
-    fn step(&self, head: &RequestHead<'_, '_>) -> Step {
+impl RoutedPages {
+    fn step(&self, head: &RequestHead<'_, '_>) -> RequestStep {
         let (path, query) = match head.target {
             Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
             Target::Asterisk | Target::Authority(_) => ("", None),
         };
         let only_looks = matches!(head.method, Method::Get | Method::Head);
         match (&self.api, path) {
-            (_, "/metrics") if only_looks => Step::Answer(self.metrics(Exposition::preferred(head.fields))),
-            (_, "/" | "/metrics" | "/health" | "/ready") => Step::Answer(self.page(path, only_looks)),
-            (None, _) => Step::Answer(Page::plain(404, self.index())),
+            (_, "/metrics") if only_looks => RequestStep::Answer(self.metrics(Exposition::preferred(head.fields))),
+            (_, "/" | "/metrics" | "/health" | "/ready") => RequestStep::Answer(self.page(path, only_looks)),
+            (None, _) => RequestStep::Answer(AdminPage::plain(404, self.index())),
             (Some((api, _)), _) if only_looks => {
-                Step::Answer(api.answer(&Call { method: head.method.as_str(), path, query, content: b"" }))
+                RequestStep::Answer(api.answer(&Call { method: head.method.as_str(), path, query, content: b"" }))
             }
             (Some((api, token)), _) => match token.check(head.fields.all("authorization")) {
-                Err(page) => Step::Answer(page),
+                Err(page) => RequestStep::Answer(page),
                 Ok(()) => {
                     let (method, path) = (head.method.as_str().to_owned(), path.to_owned());
                     let pending = PendingRequest { method, path, query: query.map(str::to_owned), content: Vec::new() };
-                    if head.has_content() { Step::Read(pending) } else { Step::Answer(api.answer(&pending.call())) }
+                    if head.has_content() {
+                        RequestStep::Read(pending)
+                    } else {
+                        RequestStep::Answer(api.answer(&pending.call()))
+                    }
                 }
             },
         }
     }
 
-    fn page(&self, path: &str, only_looks: bool) -> Page {
+    fn page(&self, path: &str, only_looks: bool) -> AdminPage {
         match path {
-            _ if !only_looks => Page::not_allowed("GET, HEAD"),
-            "/health" => Page::plain(200, "running\n"),
+            _ if !only_looks => AdminPage::not_allowed("GET, HEAD"),
+            "/health" => AdminPage::plain(200, "running\n"),
             "/ready" => match self.readiness.refusal() {
-                None => Page::plain(200, "ready\n"),
-                Some(reason) => Page::plain(503, format!("{reason}\n")),
+                None => AdminPage::plain(200, "ready\n"),
+                Some(reason) => AdminPage::plain(503, format!("{reason}\n")),
             },
-            _ => Page::plain(200, self.index()),
+            _ => AdminPage::plain(200, self.index()),
         }
     }
 
@@ -125,23 +129,23 @@ impl Pages {
         format!("{INDEX}{more}")
     }
 
-    fn metrics(&self, exposition: Exposition) -> Page {
+    fn metrics(&self, exposition: Exposition) -> AdminPage {
         let mut text = String::with_capacity(PAGE_BYTES);
         match text::encode(&mut text, &self.registry) {
-            Ok(()) => Page {
+            Ok(()) => AdminPage {
                 media_type: exposition.media_type(),
                 field: Some(("Vary", "Accept")),
-                ..Page::plain(200, exposition.text(text))
+                ..AdminPage::plain(200, exposition.text(text))
             },
-            Err(_) => Page::plain(500, "cannot encode the metrics\n"),
+            Err(_) => AdminPage::plain(500, "cannot encode the metrics\n"),
         }
     }
 }
 
 /// Received bytes of one connection.
 struct Context<'a> {
-    connection: &'a mut Connection,
-    pages: &'a Pages,
+    connection: &'a mut AdminConnection,
+    pages: &'a RoutedPages,
     date: &'a [u8; 29],
     now: Instant,
     actions: &'a mut Actions,
@@ -181,11 +185,11 @@ impl Context<'_> {
 
     fn handle_head(&mut self, head: &RequestHead<'_, '_>) {
         match self.pages.step(head) {
-            Step::Read(pending) => {
+            RequestStep::Read(pending) => {
                 self.connection.http.send_continue(self.actions.send(self.connection.id));
                 self.connection.state.pending = Some(pending);
             }
-            Step::Answer(page) => {
+            RequestStep::Answer(page) => {
                 if head.has_content() {
                     self.connection.http.close_after_response(); // nothing of it is wanted
                 }
@@ -194,10 +198,10 @@ impl Context<'_> {
         }
     }
 
-    fn answer(&mut self, page: &Page) {
-        let Connection { id, http, state, .. } = &mut *self.connection;
+    fn answer(&mut self, page: &AdminPage) {
+        let AdminConnection { id, http, state, .. } = &mut *self.connection;
         state.since = self.now;
-        let Page { status, media_type, text, field } = page;
+        let AdminPage { status, media_type, text, field } = page;
         let out = self.actions.send(*id);
         let mut writer = http.respond(*status, Framing::Length(text.len() as u64), self.date, out);
         let fields = [("Content-Type", *media_type), ("Cache-Control", "no-store")];
@@ -216,10 +220,10 @@ impl AdminNode {
         clock: WallClock,
         registry: Registry,
         readiness: Readiness,
-        api: Option<(Box<dyn Api>, Token)>,
+        api: Option<(Box<dyn Api>, AdminToken)>,
     ) -> Self {
         Self {
-            pages: Pages { registry, readiness, api },
+            pages: RoutedPages { registry, readiness, api },
             limits: Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() },
             date: DateLine::new(clock),
             connections: Connections::default(),
@@ -243,7 +247,7 @@ impl AdminNode {
 impl Node for AdminNode {
     fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         self.make_room(actions);
-        let connection = Connection::new(id, now, ClientState { since: now, pending: None });
+        let connection = AdminConnection::new(id, now, AdminClientState { since: now, pending: None });
         self.server.timers.set(id.key(), now + PATIENCE);
         self.connections.insert(connection);
     }

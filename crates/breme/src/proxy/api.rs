@@ -15,7 +15,7 @@ pub use cache::Kept;
 
 use super::upstream::Upstream;
 use super::upstreams::{Upstreams, addresses, url};
-use crate::admin::{Api, Call, Page};
+use crate::admin::{AdminPage, Api, Call};
 
 const INDEX: &str = "GET /upstreams                state and counters of each upstream\n\
     PUT /upstreams                replace the list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\
@@ -39,7 +39,7 @@ impl Api for ProxyApi {
         format!("{upstreams}{cache}")
     }
 
-    fn answer(&self, call: &Call<'_>) -> Page {
+    fn answer(&self, call: &Call<'_>) -> AdminPage {
         let steps: Vec<&str> = call.path.split('/').skip(1).collect();
         let page = match (steps.as_slice(), &self.upstreams, &self.cache) {
             (["upstreams"], Some(upstreams), _) => Some(list(upstreams, call)),
@@ -49,43 +49,43 @@ impl Api for ProxyApi {
             (["cache", page], _, Some(kept)) => kept.answer(page, call),
             _ => None,
         };
-        page.unwrap_or_else(|| Page::plain(404, format!("no such page; the pages are:\n{}", self.index())))
+        page.unwrap_or_else(|| AdminPage::plain(404, format!("no such page; the pages are:\n{}", self.index())))
     }
 }
 
-fn list(upstreams: &Upstreams, call: &Call<'_>) -> Page {
+fn list(upstreams: &Upstreams, call: &Call<'_>) -> AdminPage {
     match call.method {
-        "GET" | "HEAD" => Page::json(200, &states(upstreams)),
+        "GET" | "HEAD" => AdminPage::json(200, &states(upstreams)),
         "PUT" => replace(upstreams, call.content),
-        _ => Page::not_allowed("GET, HEAD, PUT"),
+        _ => AdminPage::not_allowed("GET, HEAD, PUT"),
     }
 }
 
-fn replace(upstreams: &Upstreams, content: &[u8]) -> Page {
+fn replace(upstreams: &Upstreams, content: &[u8]) -> AdminPage {
     let texts: Vec<String> = match serde_json::from_slice(content) {
         Ok(texts) => texts,
         Err(error) => {
-            return Page::fault(400, format!("expected a list of URLs, such as [\"http://a:8080\"]: {error}"));
+            return AdminPage::fault(400, format!("expected a list of URLs, such as [\"http://a:8080\"]: {error}"));
         }
     };
     let list: Result<Vec<Upstream>, String> = texts.iter().map(|text| text.parse()).collect();
     match list.and_then(|list| upstreams.replace(list, None).map_err(|error| error.to_string())) {
-        Ok(_) => Page::json(200, &states(upstreams)),
-        Err(problem) => Page::fault(422, problem),
+        Ok(_) => AdminPage::json(200, &states(upstreams)),
+        Err(problem) => AdminPage::fault(422, problem),
     }
 }
 
-fn drain(upstreams: &Upstreams, name: &str, deed: &str, call: &Call<'_>) -> Page {
+fn drain(upstreams: &Upstreams, name: &str, deed: &str, call: &Call<'_>) -> AdminPage {
     if call.method != "POST" {
-        return Page::not_allowed("POST");
+        return AdminPage::not_allowed("POST");
     }
     let name = decoded(name);
     let is_there = if deed == "drain" { upstreams.drain(&name) } else { upstreams.undrain(&name) };
     if is_there {
-        return Page::json(200, &states(upstreams));
+        return AdminPage::json(200, &states(upstreams));
     }
     let names: Vec<String> = upstreams.states().iter().map(|state| state.name.to_string()).collect();
-    Page::fault(404, format!("there is no upstream {name}; the upstreams are {}", names.join(", ")))
+    AdminPage::fault(404, format!("there is no upstream {name}; the upstreams are {}", names.join(", ")))
 }
 
 fn states(upstreams: &Upstreams) -> Value {

@@ -12,7 +12,7 @@ use super::names::NameResolver;
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
-use crate::admin::Token;
+use crate::admin::AdminToken;
 use crate::failure::Failure;
 use crate::serving::{Place, Tls};
 
@@ -29,7 +29,7 @@ pub struct Parts {
     pub secrets: Secrets,
     pub places: Vec<Place>,
     pub tls: Option<Tls>,
-    pub token: Token,
+    pub token: AdminToken,
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
     pub resolver: Option<NameResolver>,
@@ -64,7 +64,8 @@ impl Parts {
         let resolver = args.forward.then(NameResolver::start).transpose();
         Ok(Self {
             tls: Tls::of(ROLE, &args.tls, &places)?,
-            token: Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?,
+            token: AdminToken::from_file("--admin-token-file", args.admin_token_file.as_deref())
+                .map_err(Failure::usage)?,
             upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock, clients, sockets)?) },
             cache: cache(args, &secrets)?,
             resolver: resolver.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,

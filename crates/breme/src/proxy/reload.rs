@@ -19,7 +19,7 @@ use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
-use crate::admin::{ReloadStatus, Token};
+use crate::admin::{AdminToken, ReloadStatus};
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
@@ -80,7 +80,7 @@ pub struct Files {
     pub args: ProxyArgs,
     pub certificate: Option<Certificate>,
     pub clients: Clients,
-    pub token: Token,
+    pub token: AdminToken,
 }
 
 impl Files {

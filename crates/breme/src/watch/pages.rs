@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::export::{self, LoadedJournal};
-use crate::admin::{Api, Call, Page};
+use crate::admin::{AdminPage, Api, Call};
 use crate::failure::Failure;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -20,13 +20,13 @@ impl AdminPages {
         Self { journal }
     }
 
-    fn page(&self) -> Result<Page, Failure> {
+    fn page(&self) -> Result<AdminPage, Failure> {
         let journal = LoadedJournal::read(&self.journal)?;
-        Ok(Page { media_type: HTML, ..Page::plain(200, export::html(&journal, Some(RELOAD_S))) })
+        Ok(AdminPage { media_type: HTML, ..AdminPage::plain(200, export::html(&journal, Some(RELOAD_S))) })
     }
 
-    fn document(&self) -> Result<Page, Failure> {
-        Ok(Page::json(200, &export::document(&LoadedJournal::read(&self.journal)?)))
+    fn document(&self) -> Result<AdminPage, Failure> {
+        Ok(AdminPage::json(200, &export::document(&LoadedJournal::read(&self.journal)?)))
     }
 }
 
@@ -35,12 +35,12 @@ impl Api for AdminPages {
         String::from("/watch       findings and charts; reloads itself\n/watch.json  the same as JSON\n")
     }
 
-    fn answer(&self, call: &Call<'_>) -> Page {
+    fn answer(&self, call: &Call<'_>) -> AdminPage {
         let page = match call.path {
             "/watch" => self.page(),
             "/watch.json" => self.document(),
-            _ => return Page::plain(404, "there is /watch, /watch.json, /metrics, /health and /ready\n"),
+            _ => return AdminPage::plain(404, "there is /watch, /watch.json, /metrics, /health and /ready\n"),
         };
-        page.unwrap_or_else(|failure| Page::fault(500, failure.message))
+        page.unwrap_or_else(|failure| AdminPage::fault(500, failure.message))
     }
 }

@@ -23,7 +23,7 @@ use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, Token, application_registry};
+use crate::admin::{Admin, AdminListener, AdminToken, ProcessMetrics, Readiness, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
 use crate::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
@@ -154,7 +154,7 @@ fn start_admin(
     let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
     println!("admin on {}", listener.place());
     let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
-    let token = Token::of_file("", None).map_err(Failure::run)?;
+    let token = AdminToken::from_file("", None).map_err(Failure::run)?;
     let pages = AdminPages::new(journal.to_owned());
     let api = Some((Box::new(pages) as Box<dyn crate::admin::Api>, token));
     listener.start(Clock::start(), args.process.cpus(), registry, Readiness::default(), api).map(Some)

@@ -15,7 +15,7 @@ use breme_proxy::{Proxy, ProxyCounts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::admin::{Call, Page};
+use crate::admin::{AdminPage, Call};
 use crate::proxy::metrics::results;
 
 /// The default number of objects.
@@ -58,38 +58,40 @@ impl Wish {
 }
 
 impl Kept {
-    pub fn answer(&self, page: &str, call: &Call<'_>) -> Option<Page> {
+    pub fn answer(&self, page: &str, call: &Call<'_>) -> Option<AdminPage> {
         let only_looks = matches!(call.method, "GET" | "HEAD");
         Some(match page {
-            "statistics" if only_looks => Page::json(200, &statistics(&self.cache.statistics(), &self.proxy.counts())),
+            "statistics" if only_looks => {
+                AdminPage::json(200, &statistics(&self.cache.statistics(), &self.proxy.counts()))
+            }
             "hottest" if only_looks => self.hottest(call.query),
             "purge" if call.method == "POST" => self.purge(call.content),
-            "statistics" | "hottest" => Page::not_allowed("GET, HEAD"),
-            "purge" => Page::not_allowed("POST"),
+            "statistics" | "hottest" => AdminPage::not_allowed("GET, HEAD"),
+            "purge" => AdminPage::not_allowed("POST"),
             _ => return None,
         })
     }
 
-    fn hottest(&self, query: Option<&str>) -> Page {
+    fn hottest(&self, query: Option<&str>) -> AdminPage {
         let count = match query.map(|query| query.strip_prefix("count=").map(str::parse)) {
             None => HOTTEST_DEFAULT,
             Some(Some(Ok(count))) => count,
-            Some(_) => return Page::fault(400, "the only parameter is ?count=N"),
+            Some(_) => return AdminPage::fault(400, "the only parameter is ?count=N"),
         };
         let objects = self.cache.hottest(count.min(HOTTEST_MAX), self.clock.now());
-        Page::json(200, &objects.iter().map(object).collect())
+        AdminPage::json(200, &objects.iter().map(object).collect())
     }
 
-    fn purge(&self, content: &[u8]) -> Page {
+    fn purge(&self, content: &[u8]) -> AdminPage {
         const EXPECTED: &str = "expected one of {\"url\": \"http://…\"}, {\"prefix\": \"http://…\"}, {\"key\": \"…\"}, {\"origin\": \"http://…\", \"group\": \"…\"} and {\"all\": true}, optionally with \"soft\": true";
         let wish: Wish = match serde_json::from_slice(content) {
             Ok(wish) => wish,
-            Err(error) => return Page::fault(400, format!("{EXPECTED}: {error}")),
+            Err(error) => return AdminPage::fault(400, format!("{EXPECTED}: {error}")),
         };
-        let Some((purge, manner)) = wish.purge() else { return Page::fault(400, EXPECTED) };
+        let Some((purge, manner)) = wish.purge() else { return AdminPage::fault(400, EXPECTED) };
         match self.cache.purge(&purge, manner, self.clock.now()) {
-            Ok(count) => Page::json(200, &json!({ "purged": count })),
-            Err(error) => Page::fault(422, error),
+            Ok(count) => AdminPage::json(200, &json!({ "purged": count })),
+            Err(error) => AdminPage::fault(422, error),
         }
     }
 }
