@@ -9,7 +9,7 @@ use jiff::fmt::strtime;
 use regex::Regex;
 
 use super::Imported;
-use super::recording::{Recording, Request, Session};
+use super::recording::{RecordedRequest, RecordedSession, Recording};
 
 /// A longer pause of a client begins a new visit (a convention of web analytics).
 const VISIT_ENDS_AFTER: Duration = Duration::from_secs(30 * 60);
@@ -24,7 +24,7 @@ static LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-struct Line {
+struct LogLine {
     /// Address and user agent.
     client: (String, String),
     at: Timestamp,
@@ -36,8 +36,8 @@ struct Line {
 /// Each visit is a session with the pauses between its requests; equal visits are merged, with a weight.
 pub(super) fn read(text: &str) -> Imported {
     let all = text.lines().filter(|line| !line.is_empty()).count();
-    let lines: Vec<Line> = text.lines().filter_map(parse).collect();
-    let (repeatable, others): (Vec<Line>, Vec<Line>) =
+    let lines: Vec<LogLine> = text.lines().filter_map(parse).collect();
+    let (repeatable, others): (Vec<LogLine>, Vec<LogLine>) =
         lines.into_iter().partition(|line| matches!(line.method.as_str(), "GET" | "HEAD"));
     if repeatable.is_empty() {
         return Err(format!("none of {all} lines is a GET or HEAD request in the common or combined format"));
@@ -68,11 +68,11 @@ pub(super) fn read(text: &str) -> Imported {
     Ok(Recording { base: None, sessions, notes })
 }
 
-fn parse(line: &str) -> Option<Line> {
+fn parse(line: &str) -> Option<LogLine> {
     let captures = LINE.as_ref()?.captures(line)?;
     let at = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &captures[2]).ok()?.to_timestamp().ok()?;
     let agent = captures.get(6).map_or("", |agent| agent.as_str());
-    Some(Line {
+    Some(LogLine {
         client: (captures[1].to_owned(), agent.to_owned()),
         at,
         method: captures[3].to_owned(),
@@ -81,7 +81,7 @@ fn parse(line: &str) -> Option<Line> {
     })
 }
 
-fn span_of(lines: &[Line]) -> Duration {
+fn span_of(lines: &[LogLine]) -> Duration {
     let (first, last) = (lines.iter().map(|line| line.at).min(), lines.iter().map(|line| line.at).max());
     first.zip(last).map_or(Duration::ZERO, |(first, last)| between(first, last))
 }
@@ -91,16 +91,16 @@ fn between(earlier: Timestamp, later: Timestamp) -> Duration {
 }
 
 /// The requests of each visit, in the order of the log.
-fn visits(lines: Vec<Line>) -> Vec<Vec<Request>> {
-    let mut visits: Vec<Vec<Request>> = Vec::new();
+fn visits(lines: Vec<LogLine>) -> Vec<Vec<RecordedRequest>> {
+    let mut visits: Vec<Vec<RecordedRequest>> = Vec::new();
     let mut current: HashMap<(String, String), (usize, Timestamp)> = HashMap::new();
     for line in lines {
-        let request = Request {
+        let request = RecordedRequest {
             method: line.method,
             target: line.target,
             // 304 depends on the client's cache, which a load does not have.
             status: Some(line.status).filter(|status| *status != 304),
-            ..Request::default()
+            ..RecordedRequest::default()
         };
         let open = current
             .get(&line.client)
@@ -125,13 +125,13 @@ fn visits(lines: Vec<Line>) -> Vec<Vec<Request>> {
 }
 
 /// The most frequent ones first; and the number of omitted ones.
-fn weighted(visits: Vec<Vec<Request>>) -> (Vec<Session>, usize) {
-    let mut sessions: Vec<Session> = Vec::new();
+fn weighted(visits: Vec<Vec<RecordedRequest>>) -> (Vec<RecordedSession>, usize) {
+    let mut sessions: Vec<RecordedSession> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let count = visits.len();
     for requests in visits {
         let place = *places.entry(format!("{requests:?}")).or_insert_with(|| {
-            sessions.push(Session { requests, ..Session::default() });
+            sessions.push(RecordedSession { requests, ..RecordedSession::default() });
             sessions.len() - 1
         });
         sessions[place].weight += 1;

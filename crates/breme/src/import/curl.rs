@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Imported;
 use super::har::split_url;
-use super::recording::{Recording, Request, Session};
+use super::recording::{RecordedRequest, RecordedSession, Recording};
 
 /// Flags with a value that do not change the request.
 const IGNORED_WITH_VALUE: [&str; 14] = [
@@ -45,16 +45,16 @@ pub(super) fn read(text: &str) -> Imported {
     if requests.is_empty() {
         return Err(String::from("it contains no curl command"));
     }
-    let session = Session { name: String::from("curl"), weight: 1, requests };
+    let session = RecordedSession { name: String::from("curl"), weight: 1, requests };
     Ok(Recording { base, sessions: vec![session], notes })
 }
 
-fn command(words: &[String]) -> Result<(String, Request), String> {
+fn command(words: &[String]) -> Result<(String, RecordedRequest), String> {
     let mut words = words.iter().map(String::as_str);
     if words.next() != Some("curl") {
         return Err(String::from("it does not begin with `curl`"));
     }
-    let mut request = Request { pause: Duration::ZERO, ..Request::default() };
+    let mut request = RecordedRequest { pause: Duration::ZERO, ..RecordedRequest::default() };
     let (mut url, mut is_get, mut is_head) = (None, false, false);
     while let Some(word) = words.next() {
         // `--flag=value` and `-XPOST`.
@@ -131,7 +131,7 @@ fn is_with_value(flag: &str) -> bool {
 }
 
 /// curl joins several of them by `&`.
-fn add_data(request: &mut Request, data: &str) -> Result<(), String> {
+fn add_data(request: &mut RecordedRequest, data: &str) -> Result<(), String> {
     if data.starts_with('@') {
         return Err(format!("the body is in the file {data}; write it into the command"));
     }
@@ -146,7 +146,7 @@ fn add_data(request: &mut Request, data: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn one(text: &str) -> Request {
+    fn one(text: &str) -> RecordedRequest {
         read(text).unwrap().sessions[0].requests[0].clone()
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::Imported;
-use super::recording::{Recording, Request, Session};
+use super::recording::{RecordedRequest, RecordedSession, Recording};
 
 #[derive(Deserialize)]
 struct Archive {
@@ -16,12 +16,12 @@ struct Archive {
 
 #[derive(Deserialize)]
 struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<HarEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct HarEntry {
     started_date_time: Timestamp,
     /// Milliseconds until the response was complete.
     #[serde(default)]
@@ -60,7 +60,7 @@ struct HarResponse {
 pub(super) fn read(text: &str) -> Imported {
     let archive: Archive = serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| format!("it is not an HTTP Archive: {error}"))?;
-    let mut entries: Vec<(String, String, Entry)> = archive
+    let mut entries: Vec<(String, String, HarEntry)> = archive
         .log
         .entries
         .into_iter()
@@ -87,16 +87,16 @@ pub(super) fn read(text: &str) -> Imported {
         let next = entries.get(position + 1).map(|(.., next)| next.started_date_time);
         request(target, entry, next)
     });
-    let session = Session { name: String::from("recorded"), weight: 1, requests: requests.collect() };
+    let session = RecordedSession { name: String::from("recorded"), weight: 1, requests: requests.collect() };
     Ok(Recording { base: Some(base), sessions: vec![session], notes })
 }
 
-fn request(target: &str, entry: &Entry, next: Option<Timestamp>) -> Request {
+fn request(target: &str, entry: &HarEntry, next: Option<Timestamp>) -> RecordedRequest {
     let HarRequest { method, headers, post_data, .. } = &entry.request;
     let until_next = next.map_or(0, |next| next.as_millisecond() - entry.started_date_time.as_millisecond());
     // A browser sends requests concurrently, a scenario sequentially: there is no negative pause.
     let pause_ms = (until_next as f64 - entry.time.max(0.0)).max(0.0);
-    Request {
+    RecordedRequest {
         method: method.clone(),
         target: target.to_owned(),
         headers: headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect(),

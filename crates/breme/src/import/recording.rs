@@ -22,7 +22,7 @@ const OMITTED_HEADERS: [&str; 9] = [
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct RecordedRequest {
     pub(super) method: String,
     /// Path and query.
     pub(super) target: String,
@@ -36,18 +36,18 @@ pub(super) struct Request {
 
 /// The requests of one user, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct RecordedSession {
     pub(super) name: String,
     /// Number of recorded sessions equal to this one.
     pub(super) weight: u32,
-    pub(super) requests: Vec<Request>,
+    pub(super) requests: Vec<RecordedRequest>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recording {
     /// `http://host:port`, if the recording contains it.
     pub(super) base: Option<String>,
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<RecordedSession>,
     /// Omissions, and advice.
     pub(super) notes: Vec<String>,
 }
@@ -84,7 +84,7 @@ impl Recording {
     }
 }
 
-fn write_step(text: &mut String, request: &Request, secrets: &mut Secrets) {
+fn write_step(text: &mut String, request: &RecordedRequest, secrets: &mut Secrets) {
     let target = secrets.remove_from_target(&escaped(&request.target));
     let _ = write!(text, "\n[[scenario.step]]\nrequest = {}\n", quoted(&format!("{} {target}", request.method)));
     let headers: Vec<String> = headers(request)
@@ -108,7 +108,7 @@ fn write_step(text: &mut String, request: &Request, secrets: &mut Secrets) {
 }
 
 /// Each name once: a scenario has a table of them. Of several lines the last one counts.
-fn headers(request: &Request) -> impl Iterator<Item = (&str, &str)> {
+fn headers(request: &RecordedRequest) -> impl Iterator<Item = (&str, &str)> {
     let mut seen = BTreeSet::new();
     let mut headers: Vec<_> = request
         .headers
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn connection_headers_cookies_and_repetitions_are_omitted() {
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let request = Request {
+        let request = RecordedRequest {
             headers: vec![header(":path", "/"), header("Cookie", "a=1"), header("A", "1"), header("a", "2")],
-            ..Request::default()
+            ..RecordedRequest::default()
         };
         assert_eq!(headers(&request).collect::<Vec<_>>(), [("a", "2")]);
     }
