@@ -35,7 +35,7 @@ use prometheus_client::registry::Registry;
 pub use readiness::Readiness;
 
 use crate::failure::Failure;
-use crate::serving::Place;
+use crate::serving::ListenPlace;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
 pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
@@ -93,8 +93,8 @@ impl AdminListener {
         listener.map(Self).map_err(|error| Failure::run(format!("--admin: {error}")))
     }
 
-    pub fn place(&self) -> Place {
-        Place::plain(self.0.address().clone())
+    pub fn place(&self) -> ListenPlace {
+        ListenPlace::plain(self.0.address().clone())
     }
 
     /// Starts to serve, on one of `cpus` if there are any. `/metrics` has the contents of `registry`.

@@ -42,7 +42,9 @@ use upstreams::Upstreams;
 use crate::admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen, obey, panics, report_handshakes};
+use crate::serving::{
+    Descriptors, ListenPlace, SignalActions, announce, catch, listen, obey, panics, report_handshakes,
+};
 
 /// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
@@ -154,7 +156,7 @@ fn can_start(args: &ProxyArgs, driver: &DriverSettings, parts: &Parts) -> Result
     check(args.serving.driver.resolve(ROLE), driver).map_err(Failure::run)
 }
 
-fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {
+fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[ListenPlace]) -> Result<(), Failure> {
     let addresses = bound.iter().map(|place| &place.address);
     upstreams.map_or(Ok(()), |upstreams| upstreams.refuse_own(addresses)).map_err(locate_in_list)
 }

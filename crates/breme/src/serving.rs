@@ -12,7 +12,7 @@ use std::io::Write;
 use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
-pub use place::{Place, listen_address, resolve, resolve_all};
+pub use place::{ListenPlace, listen_address, resolve, resolve_all};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 pub use tls::{Reloading, Tls};
@@ -56,23 +56,23 @@ impl Descriptors {
 }
 
 /// The driver numbers listeners by index.
-pub fn secured_listeners(places: &[Place]) -> Vec<ListenerId> {
+pub fn secured_listeners(places: &[ListenPlace]) -> Vec<ListenerId> {
     let numbered = places.iter().enumerate().filter(|(_, place)| place.is_secured);
     numbered.map(|(index, _)| ListenerId(index)).collect()
 }
 
 /// Listens at all places; port 0 is replaced by the assigned one.
 pub fn listen(
-    places: Vec<Place>,
+    places: Vec<ListenPlace>,
     driver: &DriverSettings,
     tls: Option<&ServerTls>,
-) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
+) -> Result<(Vec<Listener>, Vec<ListenPlace>), Failure> {
     let mut listeners = Vec::new();
     let mut bound = Vec::new();
     for place in places {
         let listener = Listener::bind(place.address, driver);
         let listener = listener.map_err(|error| Failure::run(format!("--listen: {error}")))?;
-        bound.push(Place { address: listener.address().clone(), is_secured: place.is_secured });
+        bound.push(ListenPlace { address: listener.address().clone(), is_secured: place.is_secured });
         listeners.push(match tls {
             Some(tls) if place.is_secured => listener.secured_by(tls.clone()),
             _ => listener,
@@ -128,7 +128,7 @@ pub fn obey(
 }
 
 /// One line per address, for people and parent programs. A closed pipe is no error.
-pub fn announce(admin: Option<Place>, bound: &[Place]) {
+pub fn announce(admin: Option<ListenPlace>, bound: &[ListenPlace]) {
     let mut output = std::io::stdout().lock();
     if let Some(place) = admin {
         let _ = writeln!(output, "admin on {place}");

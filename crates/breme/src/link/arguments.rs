@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::failure::Failure;
 use crate::load::units;
-use crate::serving::{Place, ProcessFlags, random_bits, resolve, resolve_all};
+use crate::serving::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
 
 /// Time limit of a receiver that reads nothing. A path has no policy for slow readers; this bounds their cost.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -127,9 +127,9 @@ impl LinkArgs {
     }
 
     /// The listening address, printed with the scheme of the server's.
-    pub(super) fn place(&self) -> Result<Place, Failure> {
+    pub(super) fn place(&self) -> Result<ListenPlace, Failure> {
         let is_secured = self.to.starts_with("https://");
-        Ok(Place { address: resolve("--listen", &self.listen)?.into(), is_secured })
+        Ok(ListenPlace { address: resolve("--listen", &self.listen)?.into(), is_secured })
     }
 
     /// All addresses of the server: `localhost` often has two, and the server listens on one of them.
@@ -146,7 +146,7 @@ impl LinkArgs {
     }
 
     /// A path to itself would fill the table of connections.
-    pub(super) fn refuse_circle(&self, bound: &[Place]) -> Result<(), Failure> {
+    pub(super) fn refuse_circle(&self, bound: &[ListenPlace]) -> Result<(), Failure> {
         let servers = self.servers()?;
         match bound.iter().filter_map(|place| place.address.tcp()).find(|address| servers.contains(address)) {
             Some(address) => {

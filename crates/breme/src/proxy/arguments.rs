@@ -27,7 +27,7 @@ use super::secrets::Secrets;
 use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
-use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of, whole};
+use crate::serving::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of, whole};
 
 const EXAMPLES: &str = "Examples:
   breme proxy --upstream http://127.0.0.1:8080
@@ -288,8 +288,8 @@ impl ProxyArgs {
     }
 
     /// Where to listen, and how.
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
-        Place::all(&self.listen, self.tls.has_tls())
+    pub(super) fn places(&self) -> Result<Vec<ListenPlace>, Failure> {
+        ListenPlace::all(&self.listen, self.tls.has_tls())
     }
 
     /// Checks that depend on the flags alone.

@@ -14,7 +14,7 @@ use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
 use crate::admin::AdminToken;
 use crate::failure::Failure;
-use crate::serving::{Place, Tls};
+use crate::serving::{ListenPlace, Tls};
 
 /// A proxy ready to start.
 pub struct Assembly {
@@ -27,7 +27,7 @@ pub struct Assembly {
 /// The parts of a proxy.
 pub struct Parts {
     pub secrets: Secrets,
-    pub places: Vec<Place>,
+    pub places: Vec<ListenPlace>,
     pub tls: Option<Tls>,
     pub token: AdminToken,
     pub upstreams: Option<Upstreams>,

@@ -3,7 +3,7 @@
 use breme_node::ListenerId;
 
 use crate::failure::Failure;
-use crate::serving::{Place, random_bits, secured_listeners};
+use crate::serving::{ListenPlace, random_bits, secured_listeners};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    pub fn draw(places: &[Place]) -> Result<Self, Failure> {
+    pub fn draw(places: &[ListenPlace]) -> Result<Self, Failure> {
         let key = [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat();
         Ok(Self { key, seed: random_bits()? as u64, secured_listeners: secured_listeners(places) })
     }

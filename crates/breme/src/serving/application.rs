@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Descriptors, Place, Tls, at_least_one};
+use super::{Descriptors, ListenPlace, Tls, at_least_one};
 use crate::admin::Readiness;
 use crate::failure::Failure;
 use crate::load::units;
@@ -55,7 +55,7 @@ pub fn runtime(role: &str, threads: Option<usize>) -> Result<Runtime, Failure> {
 }
 
 /// Listens at all places; port 0 is replaced by the assigned one. Call it on the runtime.
-pub fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
+pub fn listen(places: Vec<ListenPlace>, tls: Option<&Tls>) -> Result<(Vec<Listener>, Vec<ListenPlace>), Failure> {
     let mut listeners = Vec::new();
     let mut bound = Vec::new();
     for place in places {
@@ -67,7 +67,7 @@ pub fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, V
         };
         let listener = Listener::bind(address).map_err(fault)?;
         let address = listener.address().map_err(fault)?.into();
-        bound.push(Place { address, is_secured: place.is_secured });
+        bound.push(ListenPlace { address, is_secured: place.is_secured });
         listeners.push(match tls {
             Some(tls) if place.is_secured => listener.with_tls(tls.server.config()),
             _ => listener,

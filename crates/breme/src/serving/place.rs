@@ -8,12 +8,12 @@ use crate::failure::Failure;
 
 /// The address of a listener, and whether it uses TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListenPlace {
     pub address: Address,
     pub is_secured: bool,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenPlace {
     /// As a URL; of a Unix socket its path, as in `--listen`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
@@ -24,7 +24,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl ListenPlace {
     /// Without TLS.
     pub const fn plain(address: Address) -> Self {
         Self { address, is_secured: false }
@@ -40,7 +40,7 @@ impl Place {
     pub fn all(texts: &[String], has_tls: bool) -> Result<Vec<Self>, Failure> {
         let mut places: Vec<Self> = Vec::new();
         for text in texts {
-            let place = Self::of(text, has_tls)?;
+            let place = Self::from_text(text, has_tls)?;
             let is_fixed = place.address.tcp().is_none_or(|address| address.port() != 0);
             if is_fixed && places.iter().any(|other| other.address == place.address) {
                 let message = format!("--listen {text}: {} is listed twice; list it once", place.address);
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// Parses one value of `--listen`: with TLS, `http://ADDR` listens without it. Unix sockets always do.
-    pub fn of(text: &str, has_tls: bool) -> Result<Self, Failure> {
+    pub fn from_text(text: &str, has_tls: bool) -> Result<Self, Failure> {
         if text.starts_with(Address::UNIX) {
             return listen_address("--listen", text).map(Self::plain);
         }
@@ -116,15 +116,15 @@ mod tests {
 
     #[test]
     fn a_unix_socket_is_a_place_without_tls() {
-        let place = Place::of("unix:/run/a.sock", true).unwrap();
+        let place = ListenPlace::from_text("unix:/run/a.sock", true).unwrap();
         assert_eq!((place.to_string().as_str(), place.is_secured), ("unix:/run/a.sock", false));
-        assert_eq!(Place::of(&place.to_string(), true).unwrap(), place);
+        assert_eq!(ListenPlace::from_text(&place.to_string(), true).unwrap(), place);
         let twice = ["unix:a", "127.0.0.1:0", "127.0.0.1:0", "unix:a"].map(str::to_owned);
-        let message = Place::all(&twice, false).unwrap_err().message;
+        let message = ListenPlace::all(&twice, false).unwrap_err().message;
         assert_eq!(message, "--listen unix:a: unix:a is listed twice; list it once");
-        assert!(Place::of("unix:", false).unwrap_err().message.contains("unix:/run/"));
+        assert!(ListenPlace::from_text("unix:", false).unwrap_err().message.contains("unix:/run/"));
         for (text, has_tls) in [("http://127.0.0.1:80", true), ("https://[::1]:80", true)] {
-            assert_eq!(Place::of(text, has_tls).unwrap().to_string(), text);
+            assert_eq!(ListenPlace::from_text(text, has_tls).unwrap().to_string(), text);
         }
     }
 

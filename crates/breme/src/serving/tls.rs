@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use breme_driver::{Identity, ServerTls};
 
-use super::{Place, TlsFlags};
+use super::{ListenPlace, TlsFlags};
 use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
@@ -53,7 +53,7 @@ impl Reloading {
 
 impl Tls {
     /// The TLS configuration of these places, if any uses TLS.
-    pub fn of(role: &'static str, flags: &TlsFlags, places: &[Place]) -> Result<Option<Self>, Failure> {
+    pub fn of(role: &'static str, flags: &TlsFlags, places: &[ListenPlace]) -> Result<Option<Self>, Failure> {
         if flags.tls_self_signed {
             let identity = self_signed(places)?;
             eprintln!("breme {role}: self-signed certificate, SHA-256 {}", fingerprint(identity.certificate()));
@@ -91,7 +91,7 @@ fn server(identity: &Identity) -> Result<ServerTls, Failure> {
 }
 
 /// A new certificate for the names of this machine.
-fn self_signed(places: &[Place]) -> Result<Identity, Failure> {
+fn self_signed(places: &[ListenPlace]) -> Result<Identity, Failure> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     names.extend(places.iter().filter_map(|place| place.address.tcp()).map(|address| address.ip().to_string()));
     names.extend(host_name());

@@ -16,7 +16,7 @@ use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::application::LimitFlags;
-use crate::serving::{Place, TlsFlags, at_least_one, listen_address, resolve};
+use crate::serving::{ListenPlace, TlsFlags, at_least_one, listen_address, resolve};
 
 const EXAMPLES: &str = "Examples:
   breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions
@@ -229,12 +229,12 @@ impl SessionArgs {
         self.settings("127.0.0.1:1".to_owned()).map(drop)
     }
 
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
-        Place::all(&self.listen, self.tls.has_tls())
+    pub(super) fn places(&self) -> Result<Vec<ListenPlace>, Failure> {
+        ListenPlace::all(&self.listen, self.tls.has_tls())
     }
 
     /// Where the nodes of `--nodes` listen for clients.
-    pub(super) fn node_places(&self, count: usize) -> Result<Vec<Place>, Failure> {
+    pub(super) fn node_places(&self, count: usize) -> Result<Vec<ListenPlace>, Failure> {
         let texts = match self.node_listen.len() {
             0 => &vec!["127.0.0.1:0".to_owned(); count],
             given if given == count => &self.node_listen,
@@ -244,7 +244,7 @@ impl SessionArgs {
                 )));
             }
         };
-        Place::all(texts, self.tls.has_tls())
+        ListenPlace::all(texts, self.tls.has_tls())
     }
 
     /// The listening addresses of the director.

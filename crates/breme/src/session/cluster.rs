@@ -26,13 +26,13 @@ use super::{ROLE, registry};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use crate::failure::Failure;
 use crate::serving::application::ending;
-use crate::serving::{Place, Tls, announce};
+use crate::serving::{ListenPlace, Tls, announce};
 
 pub(super) use processes::serve_processes;
 
 pub(super) struct NodePlace {
     pub(super) name: NodeName,
-    pub(super) place: Place,
+    pub(super) place: ListenPlace,
     /// Of a node that is a process of its own.
     pub(super) process: Option<u32>,
     pub(super) admin: Option<SocketAddr>,

@@ -24,7 +24,7 @@ use super::secrets::Secrets;
 use crate::admin::{Maintenance, Readiness, ReloadStatus};
 use crate::failure::Failure;
 use crate::serving::application::listen;
-use crate::serving::{Place, Reloading, Tls};
+use crate::serving::{ListenPlace, Reloading, Tls};
 
 /// Interval between checks of a node's lease and sessions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Part<'a> {
     pub(super) name: NodeName,
     /// Where it listens for clients, and with which certificate.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ListenPlace>,
     pub(super) tls: Option<&'a Tls>,
     /// Where it listens for other nodes, if there are any.
     pub(super) peer_place: Option<SocketAddr>,
@@ -54,7 +54,7 @@ pub(super) struct Host {
     node: Node,
     router: Router,
     listeners: Vec<Listener>,
-    places: Vec<Place>,
+    places: Vec<ListenPlace>,
     limits: Limits,
 }
 
@@ -99,7 +99,7 @@ impl Host {
     }
 
     /// Where it listens for clients.
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[ListenPlace] {
         &self.places
     }
 

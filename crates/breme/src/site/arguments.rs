@@ -9,7 +9,7 @@ use breme_origin::{FileCacheLimits, Settings};
 
 use crate::failure::Failure;
 use crate::load::units;
-use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};
+use crate::serving::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of};
 
 /// Default number of threads of `--driver threads`: each serves one connection at a time.
 const POOL_DEFAULT: usize = 512;
@@ -168,8 +168,8 @@ impl SiteArgs {
     }
 
     /// Where to listen, and how.
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
-        Place::all(&self.listen, self.tls.has_tls())
+    pub(super) fn places(&self) -> Result<Vec<ListenPlace>, Failure> {
+        ListenPlace::all(&self.listen, self.tls.has_tls())
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
         let driver = args.driver_settings();
         assert_eq!(format!("{driver:?}"), format!("{:?}", DriverSettings::default()));
         let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-        assert_eq!(args.places().unwrap(), [Place::plain(address.into())]);
+        assert_eq!(args.places().unwrap(), [ListenPlace::plain(address.into())]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::application::LimitFlags;
-use crate::serving::{Place, at_least_one, listen_address};
+use crate::serving::{ListenPlace, at_least_one, listen_address};
 
 const EXAMPLES: &str = "Examples:
   breme wiki                   # http://127.0.0.1:8083, pages in ./wiki.db
@@ -300,8 +300,8 @@ pub(super) fn command() -> Command {
 }
 
 impl ServeArgs {
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
-        Place::all(&self.listen, false)
+    pub(super) fn places(&self) -> Result<Vec<ListenPlace>, Failure> {
+        ListenPlace::all(&self.listen, false)
     }
 
     pub(super) fn admin(&self) -> Result<Option<Address>, Failure> {

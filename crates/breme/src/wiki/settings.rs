@@ -6,13 +6,13 @@ use super::arguments::{ReadChoice, ServeArgs, WriteChoice};
 use super::is_open;
 use crate::failure::Failure;
 use crate::files::read_bounded;
-use crate::serving::Place;
+use crate::serving::ListenPlace;
 
 /// With purges, a cache may keep a page until it changes.
 const PURGED: &str = "public, max-age=0, s-maxage=86400, stale-while-revalidate=60";
 const TOKEN_BYTES_MAX: u64 = 4096;
 
-pub(super) fn settings(args: &ServeArgs, places: &[Place], has_accounts: bool) -> Result<Settings, Failure> {
+pub(super) fn settings(args: &ServeArgs, places: &[ListenPlace], has_accounts: bool) -> Result<Settings, Failure> {
     let defaults = Settings::default();
     let cache_control = match &args.cache_control {
         Some(text) => {
@@ -50,8 +50,8 @@ pub(super) fn settings(args: &ServeArgs, places: &[Place], has_accounts: bool) -
 }
 
 /// Who may write: as configured, or a safe default.
-fn writers(choice: Option<WriteChoice>, places: &[Place], has_accounts: bool) -> Result<Writers, Failure> {
-    let is_local = places.iter().all(Place::is_local);
+fn writers(choice: Option<WriteChoice>, places: &[ListenPlace], has_accounts: bool) -> Result<Writers, Failure> {
+    let is_local = places.iter().all(ListenPlace::is_local);
     match choice {
         Some(WriteChoice::Anyone) => Ok(Writers::Anyone),
         Some(WriteChoice::Nobody) => Ok(Writers::Nobody),
@@ -126,8 +126,8 @@ fn edge(text: &str, token: &str) -> Result<Edge, Failure> {
 mod tests {
     use super::*;
 
-    fn places(texts: &[&str]) -> Vec<Place> {
-        texts.iter().map(|text| Place::of(text, false).unwrap()).collect()
+    fn places(texts: &[&str]) -> Vec<ListenPlace> {
+        texts.iter().map(|text| ListenPlace::from_text(text, false).unwrap()).collect()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::super::arguments::SessionArgs;
 use super::program::{Program, cannot_start};
 use super::{NodePlace, is_true};
 use crate::failure::Failure;
-use crate::serving::Place;
+use crate::serving::ListenPlace;
 
 /// Pause before it is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Director {
     program: Program,
     arguments: Vec<OsString>,
-    places: Vec<Place>,
+    places: Vec<ListenPlace>,
 }
 
 impl Director {
@@ -33,12 +33,12 @@ impl Director {
             return Err(fault(&program.wait().await));
         };
         // After a restart it listens at the same addresses.
-        let listen: Vec<_> = printed.places.iter().map(Place::to_string).collect();
+        let listen: Vec<_> = printed.places.iter().map(ListenPlace::to_string).collect();
         let arguments = self::arguments(args, &listen, nodes);
         Ok(Self { program, arguments, places: printed.places })
     }
 
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[ListenPlace] {
         &self.places
     }
 

@@ -26,7 +26,7 @@ use super::program::{Program, cannot_start};
 use super::{Front, NodePlace, end_signal, is_true, node_name};
 use crate::admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
 use crate::failure::Failure;
-use crate::serving::{Place, Tls};
+use crate::serving::{ListenPlace, Tls};
 
 /// The first pause before a failed restart is repeated; it doubles with each attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ struct Counts {
 struct Member<'a> {
     family: &'a Family<'a>,
     name: NodeName,
-    place: Place,
+    place: ListenPlace,
     program: Program,
     nonce: u64,
     admin: Option<SocketAddr>,
@@ -117,7 +117,7 @@ fn secrets(args: &SessionArgs) -> Result<String, Failure> {
 }
 
 impl<'a> Family<'a> {
-    async fn start(&'a self, name: NodeName, place: &Place) -> Result<Member<'a>, Failure> {
+    async fn start(&'a self, name: NodeName, place: &ListenPlace) -> Result<Member<'a>, Failure> {
         let fault = |why: &str| cannot_start(&format!("node {name}"), why);
         // Before it starts: it is notified of later exits, and reads earlier ones.
         let exits = self.exits.subscribe();
@@ -133,7 +133,7 @@ impl<'a> Family<'a> {
         Ok(Member { family: self, name, place, program, nonce, admin: printed.admin, exits })
     }
 
-    fn arguments(&self, name: NodeName, place: &Place) -> Vec<OsString> {
+    fn arguments(&self, name: NodeName, place: &ListenPlace) -> Vec<OsString> {
         let listen = place.to_string();
         let flags = ["session", "--supervised", "--admin", "127.0.0.1:0", "--name", name.as_str(), "--listen", &listen];
         let mut arguments: Vec<OsString> = flags.map(OsString::from).to_vec();

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::super::supervised::process_of;
 use crate::failure::Failure;
-use crate::serving::Place;
+use crate::serving::ListenPlace;
 
 /// How long a program may take to read a line. A frozen one reads none.
 const WRITE_TIME: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub(super) struct Printed {
     /// The identifier that a node's process printed.
     pub(super) nonce: Option<u64>,
     pub(super) admin: Option<SocketAddr>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ListenPlace>,
 }
 
 impl Program {
@@ -55,7 +55,9 @@ impl Program {
                 printed.nonce = Some(nonce);
             } else if let Some(address) = line.strip_prefix("admin on http://") {
                 printed.admin = address.parse().ok();
-            } else if let Some(place) = line.strip_prefix("listening on ").and_then(|text| Place::of(text, true).ok()) {
+            } else if let Some(place) =
+                line.strip_prefix("listening on ").and_then(|text| ListenPlace::from_text(text, true).ok())
+            {
                 printed.places.push(place);
             }
         }
