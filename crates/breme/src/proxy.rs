@@ -28,7 +28,7 @@ mod upstreams;
 
 use std::process::ExitCode;
 
-use access_log::Writer;
+use access_log::AccessLogWriter;
 use api::{Kept, ProxyApi};
 pub use arguments::{ProxyArgs, command};
 use arguments::{ROLE, in_force};
@@ -96,7 +96,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     maintenance.certificates =
         certificates.into_iter().filter_map(|(side, expiry)| Some((side, expiry?.clone()))).collect();
     let (upstreams, cache, log) = (parts.upstreams, parts.cache, parts.log);
-    let lines = log.as_ref().map(Writer::log);
+    let lines = log.as_ref().map(AccessLogWriter::log);
     let mut reloading = Reloading {
         config: args.config.clone(),
         started: matches.clone(),
@@ -133,7 +133,7 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);
-    log.into_iter().for_each(Writer::finish);
+    log.into_iter().for_each(AccessLogWriter::finish);
     upstreams.iter().for_each(Upstreams::end);
     if has_tls {
         report_handshakes(ROLE, &counting);

@@ -66,7 +66,7 @@ pub struct Log {
     format: LogFormat,
     waiting: Mutex<Waiting>,
     called: Condvar,
-    counts: Counts,
+    counts: LogCounts,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ struct Taken {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct LogCounts {
     written: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicU64,
@@ -104,11 +104,11 @@ pub struct LineCounts {
 
 impl Log {
     fn new(format: LogFormat) -> Self {
-        Self { format, waiting: Mutex::default(), called: Condvar::new(), counts: Counts::default() }
+        Self { format, waiting: Mutex::default(), called: Condvar::new(), counts: LogCounts::default() }
     }
 
     pub fn counts(&self) -> LineCounts {
-        let Counts { written, dropped, failed } = &self.counts;
+        let LogCounts { written, dropped, failed } = &self.counts;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         LineCounts { written: load(written), dropped: load(dropped), failed: load(failed) }
     }
@@ -167,13 +167,13 @@ impl AccessLog for Log {
 
 /// The writing thread.
 #[derive(Debug)]
-pub struct Writer {
+pub struct AccessLogWriter {
     log: Arc<Log>,
     thread: JoinHandle<()>,
 }
 
-impl Writer {
-    /// Opens the destination and starts to write the lines of [`Writer::log`].
+impl AccessLogWriter {
+    /// Opens the destination and starts to write the lines of [`AccessLogWriter::log`].
     pub fn start(destination: Destination, format: LogFormat) -> Result<Self, String> {
         let fault = |error: io::Error| {
             format!(
@@ -285,7 +285,7 @@ mod tests {
     fn all_lines_are_there_at_the_end_and_a_rotated_file_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
-        let writer = Writer::start(Destination::of(&path), LogFormat::Combined).unwrap();
+        let writer = AccessLogWriter::start(Destination::of(&path), LogFormat::Combined).unwrap();
         let log = writer.log();
         log.push(b"first\n");
         while log.counts().written == 0 {
@@ -306,7 +306,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named_with_a_remedy() {
-        let problem = Writer::start(Destination::of(Path::new("/nowhere/at/all")), LogFormat::Combined).unwrap_err();
+        let problem =
+            AccessLogWriter::start(Destination::of(Path::new("/nowhere/at/all")), LogFormat::Combined).unwrap_err();
         assert!(
             problem.starts_with("--access-log /nowhere/at/all: ") && problem.contains("standard output"),
             "{problem}"
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_counted() {
-        let writer = Writer::start(Destination::of(Path::new("/dev/full")), LogFormat::Combined).unwrap();
+        let writer = AccessLogWriter::start(Destination::of(Path::new("/dev/full")), LogFormat::Combined).unwrap();
         let log = writer.log();
         log.push(b"a\n");
         log.push(b"b\n");

@@ -6,7 +6,7 @@ use breme_cache::{Cache, CacheSettingsError};
 use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
-use super::access_log::{Destination, Writer};
+use super::access_log::{AccessLogWriter, Destination};
 use super::arguments::{ProxyArgs, ROLE, locate_in_group};
 use super::names::NameResolver;
 use super::secrets::Secrets;
@@ -35,7 +35,7 @@ pub struct Parts {
     pub resolver: Option<NameResolver>,
     pub clients: Clients,
     /// None while flags are only checked: a check writes nothing.
-    pub log: Option<Writer>,
+    pub log: Option<AccessLogWriter>,
 }
 
 impl Assembly {
@@ -77,8 +77,8 @@ impl Parts {
     }
 }
 
-fn access_log(args: &ProxyArgs) -> Result<Option<Writer>, Failure> {
-    let start = |path| Writer::start(Destination::of(path), args.log_format).map_err(Failure::run);
+fn access_log(args: &ProxyArgs) -> Result<Option<AccessLogWriter>, Failure> {
+    let start = |path| AccessLogWriter::start(Destination::of(path), args.log_format).map_err(Failure::run);
     args.access_log.as_deref().map(start).transpose()
 }
 
