@@ -24,7 +24,7 @@ use arguments::command;
 use breme_cluster::node::Node;
 use breme_driver::Clock;
 use engine::{EngineChoice, Opened};
-use host::{Ending, Host, Part};
+use host::{Ending, Host, NodeProperties};
 use metrics::SessionMetrics;
 use peer_identity::PeerIdentity;
 use prometheus_client::registry::Registry;
@@ -90,8 +90,9 @@ async fn serve_node(
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
     let opened = Opened::new(args).await?;
     let readiness = Readiness::default();
-    let part = Part { name: args.name, places, tls: tls.as_ref(), peer_place: args.peer_place()?, secrets };
-    let host = Host::start(args, part, opened, readiness.clone())?;
+    let properties =
+        NodeProperties { name: args.name, places, tls: tls.as_ref(), peer_place: args.peer_place()?, secrets };
+    let host = Host::start(args, properties, opened, readiness.clone())?;
     // Before the addresses are printed: a signal after that is handled.
     let end = ending(readiness.clone())?;
     if supervisor.is_some() {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::arguments::SessionArgs;
 use super::engine::Opened;
-use super::host::{Ending, Host, Part, maintain};
+use super::host::{Ending, Host, NodeProperties, maintain};
 use super::secrets::{self, Secrets};
 use super::{ROLE, registry};
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
@@ -82,7 +82,7 @@ pub(super) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
     let readiness = Readiness::default();
     let mut hosts = Vec::new();
     for (number, place) in (1..).zip(places) {
-        let part = Part {
+        let properties = NodeProperties {
             name: node_name(number)?,
             places: vec![place],
             tls: tls.as_ref(),
@@ -90,7 +90,7 @@ pub(super) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
             secrets: Secrets { peers: peers.clone(), keys: keys.clone() },
         };
         // The readiness of one applies to all: they share an engine.
-        hosts.push(Host::start(args, part, opened.clone(), readiness.clone())?);
+        hosts.push(Host::start(args, properties, opened.clone(), readiness.clone())?);
     }
     drop(opened);
     let nodes = hosts.iter().map(|host| host.node().clone()).collect();

@@ -30,7 +30,7 @@ use crate::serving::{ListenPlace, Reloading, Tls};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Properties of one node, in addition to the flags of all.
-pub(super) struct Part<'a> {
+pub(super) struct NodeProperties<'a> {
     pub(super) name: NodeName,
     /// Where it listens for clients, and with which certificate.
     pub(super) places: Vec<ListenPlace>,
@@ -63,11 +63,11 @@ impl Host {
     /// [`Host::serve`].
     pub(super) fn start(
         args: &SessionArgs,
-        part: Part<'_>,
+        properties: NodeProperties<'_>,
         opened: Opened,
         readiness: Readiness,
     ) -> Result<Self, Failure> {
-        let Part { name, places, tls, peer_place, secrets: Secrets { peers: trust, keys } } = part;
+        let NodeProperties { name, places, tls, peer_place, secrets: Secrets { peers: trust, keys } } = properties;
         let limits = args.limits()?;
         let transformer = transformer(args)?;
         let peer_listener = peer_place.map(listen_for_peers).transpose()?;

@@ -46,12 +46,12 @@ struct Family<'a> {
     /// The last exited process of each node.
     ended: RefCell<BTreeMap<NodeName, u64>>,
     exits: broadcast::Sender<Exit>,
-    counts: Arc<Counts>,
+    counts: Arc<NodeProcessCounts>,
 }
 
 /// Counts of nodes.
 #[derive(Debug, Default)]
-struct Counts {
+struct NodeProcessCounts {
     running: AtomicU64,
     ended: AtomicU64,
 }
@@ -73,7 +73,7 @@ pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configurat
     let fault = |error| Failure::run(format!("cannot write a temporary file: {error}"));
     let mut file = tempfile::Builder::new().prefix("breme-session-").suffix(".toml").tempfile().map_err(fault)?;
     file.write_all(configuration.as_bytes()).map_err(fault)?;
-    let counts = Arc::<Counts>::default();
+    let counts = Arc::<NodeProcessCounts>::default();
     let family = Family {
         args,
         configuration: file.path(),
@@ -204,7 +204,7 @@ impl Member<'_> {
 
 /// Exports the counts.
 #[derive(Debug)]
-struct ProcessCounts(Arc<Counts>);
+struct ProcessCounts(Arc<NodeProcessCounts>);
 
 impl Collector for ProcessCounts {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
