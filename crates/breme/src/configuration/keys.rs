@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Command};
 pub const FLAGS_ONLY: [&str; 6] = ["config", "check-config", "print-config", "print-schema", "help", "version"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A flag without a value.
     Switch,
     /// A whole number, or a text with a suffix: `10k`.
@@ -22,8 +22,8 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
-    pub fn of(argument: &Arg) -> Self {
+impl ValueKind {
+    pub fn from_argument(argument: &Arg) -> Self {
         let id = argument.get_value_parser().type_id();
         let counts =
             [TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<u16>(), TypeId::of::<u8>()];

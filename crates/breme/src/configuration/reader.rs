@@ -14,7 +14,7 @@ use toml::{
     de::{DeTable, DeValue, Error as TomlError},
 };
 
-use super::keys::{FLAGS_ONLY, Kind, is_list, keys};
+use super::keys::{FLAGS_ONLY, ValueKind, is_list, keys};
 use crate::failure::in_a_line;
 
 /// A flag in a file, with its values as the command line would have them.
@@ -27,7 +27,7 @@ pub struct Setting {
 
 /// The flags in a file, in order.
 pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Diagnostics> {
-    let mut reader = Reader { collector: Collector::new(text), folder, command };
+    let mut reader = ConfigurationReader { collector: Collector::new(text), folder, command };
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_syntax_good = reader.note_syntax(errors);
     if !is_syntax_good {
@@ -40,13 +40,13 @@ pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>
     if reader.collector.count() == 0 { Ok(settings) } else { Err(reader.collector.into_diagnostics()) }
 }
 
-struct Reader<'a> {
+struct ConfigurationReader<'a> {
     collector: Collector,
     folder: &'a Path,
     command: &'a Command,
 }
 
-impl Reader<'_> {
+impl ConfigurationReader<'_> {
     /// Records syntax errors, and returns whether the keys can be checked nevertheless. After an unclosed bracket the
     /// parser rejects everything, so only the first error is reported.
     fn note_syntax(&mut self, errors: Vec<TomlError>) -> bool {
@@ -105,18 +105,18 @@ impl Reader<'_> {
 
     /// The flag as a word of the command line; none for a switch that is off.
     fn argument(&self, name: &str, argument: &Arg, value: &DeValue<'_>) -> Result<Option<String>, String> {
-        let kind = Kind::of(argument);
+        let kind = ValueKind::from_argument(argument);
         let wrong = || format!("`{name}` takes {}, not {}", kind.expected(), describe(value));
         let text = match (kind, value) {
-            (Kind::Switch, DeValue::Boolean(is_on)) => return Ok(is_on.then(|| format!("--{name}"))),
-            (Kind::Switch, _) => return Err(wrong()),
-            (Kind::Path, DeValue::String(text)) => self.path(text),
+            (ValueKind::Switch, DeValue::Boolean(is_on)) => return Ok(is_on.then(|| format!("--{name}"))),
+            (ValueKind::Switch, _) => return Err(wrong()),
+            (ValueKind::Path, DeValue::String(text)) => self.path(text),
             (_, DeValue::String(text)) => text.to_string(),
-            (Kind::Count | Kind::Time, DeValue::Integer(number)) => {
+            (ValueKind::Count | ValueKind::Time, DeValue::Integer(number)) => {
                 let number = i64::from_str_radix(number.as_str(), number.radix());
                 number.map_err(|_| format!("`{name}` takes a smaller number"))?.to_string()
             }
-            (Kind::Time, DeValue::Float(number)) => number.as_str().to_owned(),
+            (ValueKind::Time, DeValue::Float(number)) => number.as_str().to_owned(),
             (_, DeValue::Table(table)) if table.contains_key("url") => url_with_options(table)?,
             (_, DeValue::Array(_)) => return Err(format!("`{name}` takes one value, not a list")),
             _ => return Err(wrong()),

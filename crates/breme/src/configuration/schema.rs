@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 use serde_json::{Map, Value, json};
 
-use super::keys::{Kind, is_list, keys};
+use super::keys::{ValueKind, is_list, keys};
 
 pub fn schema(command: &Command) -> String {
     let properties: Map<String, Value> =
@@ -32,13 +32,13 @@ fn property(argument: &Arg) -> Value {
 
 fn value(argument: &Arg) -> Value {
     let names: Vec<String> = argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
-    match Kind::of(argument) {
-        Kind::Switch => json!({ "type": "boolean" }),
-        Kind::Count => json!({ "type": ["integer", "string"], "minimum": 0 }),
-        Kind::Time => json!({ "type": ["number", "string"], "minimum": 0 }),
-        Kind::Path => json!({ "type": "string" }),
-        Kind::Text if !names.is_empty() => json!({ "enum": names }),
-        Kind::Text if argument.get_long() == Some("upstream") => json!({ "anyOf": [{ "type": "string" }, {
+    match ValueKind::from_argument(argument) {
+        ValueKind::Switch => json!({ "type": "boolean" }),
+        ValueKind::Count => json!({ "type": ["integer", "string"], "minimum": 0 }),
+        ValueKind::Time => json!({ "type": ["number", "string"], "minimum": 0 }),
+        ValueKind::Path => json!({ "type": "string" }),
+        ValueKind::Text if !names.is_empty() => json!({ "enum": names }),
+        ValueKind::Text if argument.get_long() == Some("upstream") => json!({ "anyOf": [{ "type": "string" }, {
             "type": "object",
             "additionalProperties": false,
             "required": ["url"],
@@ -48,6 +48,6 @@ fn value(argument: &Arg) -> Value {
                 "weight": { "type": "integer", "minimum": 1, "description": "Its share of the requests relative to the others [default: 1]." }
             }
         }] }),
-        Kind::Text => json!({ "type": "string" }),
+        ValueKind::Text => json!({ "type": "string" }),
     }
 }

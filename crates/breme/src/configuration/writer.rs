@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::keys::{Kind, is_list, keys};
+use super::keys::{ValueKind, is_list, keys};
 
 /// The file. Each key has the first sentence of its help.
 pub fn print(command: &Command, matches: &ArgMatches) -> String {
@@ -32,8 +32,8 @@ pub fn print(command: &Command, matches: &ArgMatches) -> String {
 fn write_key(name: &str, argument: &Arg, matches: &ArgMatches, text: &mut String) {
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let _ = writeln!(text, "\n# {help}");
-    let kind = Kind::of(argument);
-    if kind == Kind::Switch {
+    let kind = ValueKind::from_argument(argument);
+    if kind == ValueKind::Switch {
         let _ = writeln!(text, "{name} = {}", matches.get_flag(argument.get_id().as_str()));
         return;
     }
@@ -47,9 +47,9 @@ fn write_key(name: &str, argument: &Arg, matches: &ArgMatches, text: &mut String
     };
 }
 
-fn written(kind: Kind, value: &str) -> String {
+fn written(kind: ValueKind, value: &str) -> String {
     match kind {
-        Kind::Count if value.parse::<i64>().is_ok() => value.to_owned(),
+        ValueKind::Count if value.parse::<i64>().is_ok() => value.to_owned(),
         _ => toml::Value::from(value).to_string(),
     }
 }
