@@ -43,7 +43,7 @@ const TRIED_MAX: usize = 32;
 const RESPONSE_WITHIN: Duration = Duration::from_millis(500);
 
 pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
-    let found = Found::here();
+    let found = FoundServers::here();
     let name = args.file.display();
     let mut file = OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(|error| {
         Failure::run(match error.kind() {
@@ -62,7 +62,7 @@ pub(super) fn init(args: &InitArgs) -> Result<u8, Failure> {
 
 /// What can be measured.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum FoundServers {
     /// URLs of servers that respond.
     Running(Vec<String>),
     Nginx,
@@ -70,7 +70,7 @@ enum Found {
     Nothing,
 }
 
-impl Found {
+impl FoundServers {
     fn here() -> Self {
         let is_usual = |port: &u16| USUAL_PORTS.iter().any(|ports| ports.contains(port));
         let urls = listening_ports().into_iter().filter(is_usual).take(TRIED_MAX).filter_map(url_of).take(2);
@@ -132,7 +132,13 @@ mod tests {
     #[test]
     fn the_written_file_is_an_experiment() {
         let urls = |count: usize| (1..=count).map(|port| format!("http://127.0.0.1:{port}")).collect();
-        for found in [Found::Running(urls(1)), Found::Running(urls(2)), Found::Nginx, Found::Node, Found::Nothing] {
+        for found in [
+            FoundServers::Running(urls(1)),
+            FoundServers::Running(urls(2)),
+            FoundServers::Nginx,
+            FoundServers::Node,
+            FoundServers::Nothing,
+        ] {
             let text = found.experiment();
             let plan = super::super::experiment::read_text(&text, std::path::Path::new("/"));
             let plan = plan.unwrap_or_else(|failure| panic!("{found:?}: {failure:?}"));

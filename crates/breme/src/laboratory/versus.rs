@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use breme_runner::Launcher;
 
-use self::contender::{Contender, Source, Start};
+use self::contender::{Contender, ContenderSource, Start};
 use self::experiment::{Load, Variation};
 use super::run::{self, Storage};
 use crate::failure::Failure;
@@ -102,7 +102,7 @@ pub(super) fn versus(args: &VersusArgs) -> Result<u8, Failure> {
     Ok(if code == crate::failure::AGAINST { 0 } else { code })
 }
 
-fn load(args: &VersusArgs, sources: &[Source]) -> Load {
+fn load(args: &VersusArgs, sources: &[ContenderSource]) -> Load {
     let path = args.get.clone().or_else(|| sources.iter().find_map(|source| source.path.clone()));
     let measure = args.measure.clone();
     Load {
@@ -118,7 +118,7 @@ fn load(args: &VersusArgs, sources: &[Source]) -> Load {
 
 /// A contender with a known address; a server without `${port}` is started once to discover it.
 fn ready(
-    source: Source,
+    source: ContenderSource,
     path: &str,
     variations: &[Variation],
     folder: &Path,

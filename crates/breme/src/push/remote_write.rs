@@ -28,7 +28,7 @@ const HEADERS: [(&str, &str); 3] = [
 
 /// Dropping it sends what is queued, until an attempt fails or [`ENDING_MAX`] has passed.
 pub struct RemoteWriter {
-    source: Source,
+    source: SeriesSource,
     registry: Registry,
     account: Arc<Account>,
     delivery: Delivery<Vec<u8>>,
@@ -80,14 +80,14 @@ impl Account {
 
 /// The sender.
 #[derive(Clone, Debug)]
-struct Source {
+struct SeriesSource {
     /// Series of other prefixes describe this process.
     prefix: String,
     /// Labels of every series, as a server that scrapes would add them.
     labels: [(&'static str, String); 2],
 }
 
-impl Source {
+impl SeriesSource {
     fn new(command: &'static str) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let labels = [("instance", host), ("job", format!("breme-{command}"))];
@@ -116,7 +116,7 @@ impl RemoteWriter {
             send_all(bodies, &receiver, &noted, is_ending);
         };
         let delivery = Delivery::start("remote write", QUEUE_MAX, deliver)?;
-        Ok(Self { source: Source::new(command), registry, account, delivery })
+        Ok(Self { source: SeriesSource::new(command), registry, account, delivery })
     }
 
     /// Queues the current values; a problem if that is not possible.
@@ -189,7 +189,7 @@ fn send_one(body: &[u8], receiver: &Receiver, account: &Account, is_ending: &Ato
 }
 
 /// The protobuf message `prometheus.WriteRequest`: repeated series (1), each with labels (1) and one sample (2).
-fn write_request(exposition: &str, source: &Source, wall_ms: i64) -> Vec<u8> {
+fn write_request(exposition: &str, source: &SeriesSource, wall_ms: i64) -> Vec<u8> {
     let mut request = Vec::new();
     for (labels, value) in exposition.lines().filter_map(|line| series(line, source)) {
         let mut message = Vec::new();
@@ -210,7 +210,7 @@ fn write_request(exposition: &str, source: &Source, wall_ms: i64) -> Vec<u8> {
 }
 
 /// Labels in their order, the name first, and the value of a line of the command's own metrics.
-fn series(line: &str, source: &Source) -> Option<(Vec<(String, String)>, f64)> {
+fn series(line: &str, source: &SeriesSource) -> Option<(Vec<(String, String)>, f64)> {
     let (series, value) = line.starts_with(&source.prefix).then(|| line.rsplit_once(' '))??;
     let (name, mut rest) = series.split_once('{').unwrap_or((series, "}"));
     let mut labels = vec![(String::from("__name__"), name.to_owned())];
@@ -268,9 +268,9 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn source() -> Source {
+    fn source() -> SeriesSource {
         let labels = [("instance", String::from("h")), ("job", String::from("j"))];
-        Source { prefix: String::from("breme_watch_"), labels }
+        SeriesSource { prefix: String::from("breme_watch_"), labels }
     }
 
     fn account(offered: u64, delivered: u64) -> Account {

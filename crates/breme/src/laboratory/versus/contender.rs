@@ -13,7 +13,7 @@ pub(super) enum Start {
 
 /// A server as specified by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct ContenderSource {
     pub(super) name: String,
     pub(super) start: Start,
     /// The path of its URL, if any.
@@ -29,7 +29,7 @@ pub(super) struct Contender {
 }
 
 /// Parses all servers. Equal names are numbered.
-pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Source>, String> {
+pub(super) fn parse_all(texts: &[String]) -> Result<Vec<ContenderSource>, String> {
     let mut sources = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let paths: Vec<&String> = sources.iter().filter_map(|source| source.path.as_ref()).collect();
     if let Some(other) = paths.iter().find(|path| **path != paths[0]) {
@@ -51,7 +51,7 @@ pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Source>, String> {
     Ok(sources)
 }
 
-fn parse(text: &str) -> Result<Source, String> {
+fn parse(text: &str) -> Result<ContenderSource, String> {
     let (name, text) = match text.split_once('=') {
         Some((name, rest)) if is_name(name) && !rest.trim().is_empty() => (Some(name.to_owned()), rest),
         _ => (None, text),
@@ -63,12 +63,12 @@ fn parse(text: &str) -> Result<Source, String> {
     match split_url(text) {
         Some((url, path)) => {
             let (_, host) = url.split_once("://").unwrap_or(("", &url));
-            Ok(Source { name: name.unwrap_or_else(|| as_name(host)), start: Start::Running(url), path })
+            Ok(ContenderSource { name: name.unwrap_or_else(|| as_name(host)), start: Start::Running(url), path })
         }
         None => {
             let program = text.split_whitespace().next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
             let name = name.unwrap_or_else(|| as_name(program));
-            Ok(Source { name, start: Start::Command(text.to_owned()), path: None })
+            Ok(ContenderSource { name, start: Start::Command(text.to_owned()), path: None })
         }
     }
 }
@@ -103,7 +103,7 @@ fn as_name(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> Source {
+    fn source(text: &str) -> ContenderSource {
         parse(text).unwrap()
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::contender::{Contender, Source, Start};
+use super::contender::{Contender, ContenderSource, Start};
 
 const LOAD: &str = "load";
 const SERVER: &str = "server";
@@ -63,7 +63,7 @@ impl Variation {
 }
 
 /// There must be two sides to compare, and each variation must have an effect.
-pub(super) fn check_variations(variations: &[Variation], sources: &[Source]) -> Result<(), String> {
+pub(super) fn check_variations(variations: &[Variation], sources: &[ContenderSource]) -> Result<(), String> {
     if sources.len() == 1 && variations.is_empty() {
         return Err(String::from("one server has nothing to be compared with; give a second one, or --vary NAME=A,B"));
     }
