@@ -22,11 +22,11 @@ pub struct Checks {
     pub sentence: String,
     /// An undecided check is no failure.
     pub allow_undecided: bool,
-    pub all: Vec<Check>,
+    pub all: Vec<NamedCheck>,
 }
 
 #[derive(Debug)]
-pub struct Check {
+pub struct NamedCheck {
     pub name: String,
     pub result: CheckResult,
     /// The figures, in a sentence.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     pub(super) fn checks(results: &[CheckResult]) -> Checks {
-        let check = |(index, &result): (usize, &CheckResult)| Check {
+        let check = |(index, &result): (usize, &CheckResult)| NamedCheck {
             name: format!("p99(user) < {index} ms & <more>"),
             result,
             detail: "5 ms\nand \"more\" 10 %, \u{1b}".to_owned(),

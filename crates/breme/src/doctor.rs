@@ -31,7 +31,7 @@ pub struct DoctorArgs {}
 
 /// One property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
+struct MachineFinding {
     name: &'static str,
     found: String,
     /// Effect on results and remedy; none if there is no problem.
@@ -43,9 +43,9 @@ pub fn run(_: &DoctorArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn text(findings: &[Finding]) -> String {
+fn text(findings: &[MachineFinding]) -> String {
     let mut text = String::new();
-    for Finding { name, found, shortcoming } in findings {
+    for MachineFinding { name, found, shortcoming } in findings {
         let mark = if shortcoming.is_some() { '!' } else { '✓' };
         let _ = writeln!(text, "{mark} {name:<18} {found}");
         if let Some((effect, remedy)) = shortcoming {
@@ -62,7 +62,7 @@ fn text(findings: &[Finding]) -> String {
 }
 
 /// All known properties. Those that this system does not report are omitted.
-fn findings(facts: &Facts) -> Vec<Finding> {
+fn findings(facts: &Facts) -> Vec<MachineFinding> {
     let all = [
         Some(processors(facts)),
         Some(background(facts)),
@@ -85,11 +85,17 @@ fn findings(facts: &Facts) -> Vec<Finding> {
     all.into_iter().flatten().collect()
 }
 
-fn finding(name: &'static str, found: impl Into<String>, is_good: bool, effect: &'static str, remedy: &str) -> Finding {
-    Finding { name, found: found.into(), shortcoming: (!is_good).then(|| (effect, remedy.to_owned())) }
+fn finding(
+    name: &'static str,
+    found: impl Into<String>,
+    is_good: bool,
+    effect: &'static str,
+    remedy: &str,
+) -> MachineFinding {
+    MachineFinding { name, found: found.into(), shortcoming: (!is_good).then(|| (effect, remedy.to_owned())) }
 }
 
-fn processors(facts: &Facts) -> Finding {
+fn processors(facts: &Facts) -> MachineFinding {
     let isolated = match facts.isolated.as_str() {
         "" => String::new(),
         isolated => format!(", {isolated} isolated"),
@@ -103,7 +109,7 @@ fn processors(facts: &Facts) -> Finding {
     )
 }
 
-fn background(facts: &Facts) -> Finding {
+fn background(facts: &Facts) -> MachineFinding {
     finding(
         "background load",
         format!("{:.1} % of the processors, over {} ms", facts.background * 100.0, OBSERVED.as_millis()),
@@ -113,7 +119,7 @@ fn background(facts: &Facts) -> Finding {
     )
 }
 
-fn steal(share: f64) -> Finding {
+fn steal(share: f64) -> MachineFinding {
     finding(
         "steal",
         format!("{:.1} % of the processors", share * 100.0),
@@ -123,7 +129,7 @@ fn steal(share: f64) -> Finding {
     )
 }
 
-fn virtual_machine(kind: &str) -> Finding {
+fn virtual_machine(kind: &str) -> MachineFinding {
     finding(
         "virtual machine",
         kind,
@@ -133,7 +139,7 @@ fn virtual_machine(kind: &str) -> Finding {
     )
 }
 
-fn governor(governor: &str) -> Finding {
+fn governor(governor: &str) -> MachineFinding {
     finding(
         "frequency governor",
         governor,
@@ -143,7 +149,7 @@ fn governor(governor: &str) -> Finding {
     )
 }
 
-fn turbo(is_on: bool) -> Finding {
+fn turbo(is_on: bool) -> MachineFinding {
     finding(
         "turbo",
         if is_on { "on" } else { "off" },
@@ -153,7 +159,7 @@ fn turbo(is_on: bool) -> Finding {
     )
 }
 
-fn smt(is_on: bool) -> Finding {
+fn smt(is_on: bool) -> MachineFinding {
     finding(
         "hyper-threading",
         if is_on { "on" } else { "off" },
@@ -163,7 +169,7 @@ fn smt(is_on: bool) -> Finding {
     )
 }
 
-fn clock_source(name: &str) -> Finding {
+fn clock_source(name: &str) -> MachineFinding {
     finding(
         "clock source",
         name,
@@ -173,7 +179,7 @@ fn clock_source(name: &str) -> Finding {
     )
 }
 
-fn descriptors(facts: &Facts) -> Finding {
+fn descriptors(facts: &Facts) -> MachineFinding {
     finding(
         "open files",
         format!("at most {} per process", facts.descriptors),
@@ -183,7 +189,7 @@ fn descriptors(facts: &Facts) -> Finding {
     )
 }
 
-fn processes(limit: u64) -> Finding {
+fn processes(limit: u64) -> MachineFinding {
     let found = if limit == u64::MAX { String::from("unlimited") } else { format!("at most {limit} per user") };
     finding(
         "processes",
@@ -194,7 +200,7 @@ fn processes(limit: u64) -> Finding {
     )
 }
 
-fn ports((low, high): (u64, u64)) -> Finding {
+fn ports((low, high): (u64, u64)) -> MachineFinding {
     let count = (high + 1).saturating_sub(low);
     finding(
         "local ports",
@@ -205,7 +211,7 @@ fn ports((low, high): (u64, u64)) -> Finding {
     )
 }
 
-fn accept_queue(length: u64) -> Finding {
+fn accept_queue(length: u64) -> MachineFinding {
     finding(
         "accept queue",
         format!("at most {length} connections (somaxconn)"),
@@ -215,7 +221,7 @@ fn accept_queue(length: u64) -> Finding {
     )
 }
 
-fn connection_tracking(connections_max: u64) -> Finding {
+fn connection_tracking(connections_max: u64) -> MachineFinding {
     finding(
         "connection tracking",
         format!("on, at most {connections_max} connections"),
@@ -225,7 +231,7 @@ fn connection_tracking(connections_max: u64) -> Finding {
     )
 }
 
-fn io_uring(facts: &Facts) -> Finding {
+fn io_uring(facts: &Facts) -> MachineFinding {
     finding(
         "io_uring",
         facts.uring.as_ref().err().map_or("available", String::as_str),
@@ -235,7 +241,7 @@ fn io_uring(facts: &Facts) -> Finding {
     )
 }
 
-fn control_groups(facts: &Facts) -> Finding {
+fn control_groups(facts: &Facts) -> MachineFinding {
     finding(
         "control groups",
         facts.control_groups.as_ref().err().map_or("limits of CPU and memory work", String::as_str),
@@ -245,7 +251,7 @@ fn control_groups(facts: &Facts) -> Finding {
     )
 }
 
-fn memory(bytes: u64) -> Finding {
+fn memory(bytes: u64) -> MachineFinding {
     finding(
         "available memory",
         format!("{:.1} GB", bytes as f64 / 1e9),
@@ -255,7 +261,7 @@ fn memory(bytes: u64) -> Finding {
     )
 }
 
-fn swap(bytes: u64) -> Finding {
+fn swap(bytes: u64) -> MachineFinding {
     finding(
         "swap in use",
         format!("{:.0} MB", bytes as f64 / 1e6),

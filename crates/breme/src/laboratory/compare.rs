@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use self::selection::{SelectedRun, Selection};
 use super::stored_run::{self, Unjudged};
 use super::{experiment, output, report};
-use crate::checks::{self, Check, CheckResult, Checks};
+use crate::checks::{self, CheckResult, Checks, NamedCheck};
 use crate::failure::Failure;
 use crate::load::units;
 
@@ -174,12 +174,12 @@ fn checks_of(comparison: &RunComparison, allow_undecided: bool) -> Checks {
         let at = if levels.is_empty() { String::new() } else { format!(" [{}]", levels.join(", ")) };
         let history = comparison.history.as_ref().and_then(|history| history.row_of(row));
         let trend = history.map(|history| format!(" {}", history.sentence)).unwrap_or_default();
-        Some(Check { name: format!("{}{at}", row.measure), result, detail: format!("{}{trend}", row.sentence) })
+        Some(NamedCheck { name: format!("{}{at}", row.measure), result, detail: format!("{}{trend}", row.sentence) })
     };
-    let mut all: Vec<Check> = comparison.rows.iter().filter_map(check).collect();
+    let mut all: Vec<NamedCheck> = comparison.rows.iter().filter_map(check).collect();
     if all.is_empty() {
         let (name, detail) = ("gate".to_owned(), comparison.sentence.clone());
-        all.push(Check { name, result: CheckResult::NoVerdict, detail });
+        all.push(NamedCheck { name, result: CheckResult::NoVerdict, detail });
     }
     let runs = comparison.history.as_ref().map(|history| format!(", {} runs", history.runs.len())).unwrap_or_default();
     let title = format!("{} → {}{runs}", comparison.before, comparison.after);

@@ -12,7 +12,7 @@ use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 
 use super::experiment;
-use crate::checks::{Check, CheckResult, Checks};
+use crate::checks::{CheckResult, Checks, NamedCheck};
 use crate::failure::Failure;
 
 /// The default folder of runs.
@@ -89,7 +89,7 @@ impl Judged {
     /// Each hypothesis and each search.
     pub(super) fn checks(&self, allow_undecided: bool) -> Checks {
         let Judgement { answer, hypotheses, searches, .. } = &self.judgement;
-        let hypotheses = hypotheses.iter().map(|hypothesis| Check {
+        let hypotheses = hypotheses.iter().map(|hypothesis| NamedCheck {
             name: hypothesis.says.clone(),
             result: match hypothesis.verdict {
                 Verdict::Supported => CheckResult::Passed,
@@ -98,7 +98,7 @@ impl Judged {
             },
             detail: hypothesis.sentence.clone(),
         });
-        let searches = searches.iter().map(|search| Check {
+        let searches = searches.iter().map(|search| NamedCheck {
             name: search_name(search),
             result: if search.is_confirmed { CheckResult::Passed } else { CheckResult::NoVerdict },
             detail: search.sentence.clone(),

@@ -10,7 +10,7 @@ use breme_experiment::record::{
 use breme_judge::{Reader, amount, is_met};
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
-use crate::checks::{Check, CheckResult, Checks};
+use crate::checks::{CheckResult, Checks, NamedCheck};
 
 /// The name of the load in conditions, as in `p99(load)`; `p99` alone means the same.
 const LOAD: &str = "load";
@@ -181,12 +181,12 @@ pub fn checks(run: &Run, outcome: &Outcome) -> Checks {
         outcome.requests.issued,
     );
     let is_wrong = outcome.all_failed() || outcome.expectations_failed(run) || outcome.requests.answered == 0;
-    let responses = Check {
+    let responses = NamedCheck {
         name: "responses".to_owned(),
         result: if is_wrong { CheckResult::Failed } else { CheckResult::Passed },
         detail: format!("{} of {} requests got the expected response", outcome.requests.ok, outcome.requests.issued),
     };
-    let condition = |condition: &ConditionResult| Check {
+    let condition = |condition: &ConditionResult| NamedCheck {
         name: format!("fail if {}", condition.condition),
         result: match condition.verdict {
             ConditionVerdict::Passed => CheckResult::Passed,

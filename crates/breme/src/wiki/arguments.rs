@@ -37,7 +37,7 @@ const LABORATORY: &str = "Laboratory";
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct WikiArgs {
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<UpkeepAction>,
 
     #[command(flatten)]
     pub serve: ServeArgs,
@@ -191,7 +191,7 @@ impl From<ScopeChoice> for Scope {
 
 /// Upkeep of a wiki, also while it runs.
 #[derive(Debug, Subcommand)]
-pub enum Action {
+pub enum UpkeepAction {
     /// Copy the whole SQLite database to a new file, also while the wiki runs.
     Backup {
         #[command(flatten)]

@@ -9,18 +9,18 @@ use breme_wiki::database::{backup, open, open_for_values, open_to_read};
 use breme_wiki::folder::{Copied, export, import};
 use breme_wiki::name::Name;
 
-use super::arguments::{Action, TokenAction, UserAction};
+use super::arguments::{TokenAction, UpkeepAction, UserAction};
 use crate::failure::{AGAINST, Failure};
 
 const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
 
-pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
+pub(super) async fn carry_out(action: &UpkeepAction) -> Result<ExitCode, Failure> {
     match action {
-        Action::Backup { database, to } => {
+        UpkeepAction::Backup { database, to } => {
             backup(&database.database, to).await.map_err(Failure::run)?;
             println!("copied {} to {}", database.database, to.display());
         }
-        Action::Verify { database } => {
+        UpkeepAction::Verify { database } => {
             let faults =
                 open_to_read(&database.database).await.map_err(Failure::run)?.verify().await.map_err(Failure::run)?;
             if !faults.is_empty() {
@@ -29,18 +29,18 @@ pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
             }
             println!("{}: no faults", database.database);
         }
-        Action::Export { database, folder } => {
+        UpkeepAction::Export { database, folder } => {
             let database = open_to_read(&database.database).await.map_err(Failure::run)?;
             let copied = export(&*database, folder).await.map_err(Failure::run)?;
             report("exported", copied);
         }
-        Action::Import { database, folder } => {
+        UpkeepAction::Import { database, folder } => {
             let database = open(&database.database).await.map_err(Failure::run)?;
             let copied = import(&*database, folder).await.map_err(Failure::run)?;
             report("imported", copied);
         }
-        Action::User(action) => user(action).await?,
-        Action::Token(action) => token(action).await?,
+        UpkeepAction::User(action) => user(action).await?,
+        UpkeepAction::Token(action) => token(action).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
