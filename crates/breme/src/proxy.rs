@@ -69,7 +69,7 @@ fn carry_out(args: &ProxyArgs) -> Result<(), Failure> {
 fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
-    let Assembly { proxy, parts, mut driver } = Assembly::of(&args, clock)?;
+    let Assembly { proxy, parts, mut driver } = Assembly::from_args(&args, clock)?;
     driver.connections_max = connections_max(&args, &driver, parts.places.len())?;
     if args.check_config {
         can_start(&args, &driver, &parts)?;

@@ -86,7 +86,7 @@ async fn serve_node(
 ) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.places()?;
-    let tls = Tls::of(ROLE, &args.tls, &places)?;
+    let tls = Tls::from_flags(ROLE, &args.tls, &places)?;
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
     let opened = Opened::new(args).await?;
     let readiness = Readiness::default();

@@ -47,7 +47,7 @@ fn serve(args: &SiteArgs) -> Result<(), Failure> {
 
     let mut driver = args.driver_settings();
     driver.connections_max = connections_max(args, &driver, files)?;
-    let tls = Tls::of("site", &args.tls, &places)?;
+    let tls = Tls::from_flags("site", &args.tls, &places)?;
     let (listeners, bound) = listen(places, &driver, tls.as_ref().map(|tls| &tls.server))?;
     let admin = args.serving.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();

@@ -38,7 +38,7 @@ impl Feed {
     pub(super) fn offer(&mut self, observed: Observed<'_>) {
         let times = match self.waiting.take() {
             Some(waiting) => waiting.with(observed),
-            None => Times::of(observed),
+            None => Times::from_observed(observed),
         };
         // A reader that has failed reports it at the end.
         if let Err(TrySendError::Full(times)) = self.sender.try_send(times) {
@@ -57,7 +57,7 @@ impl Drop for Feed {
 }
 
 impl Times {
-    fn of(observed: Observed<'_>) -> Self {
+    fn from_observed(observed: Observed<'_>) -> Self {
         let Observed { run_started, start, length, interval } = observed;
         Self { run_started, start, length, interval: interval.clone() }
     }

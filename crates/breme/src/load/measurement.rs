@@ -68,7 +68,7 @@ impl MeasurementError {
     }
 
     /// A resolver without a descriptor fails as for an unknown name.
-    fn of_resolution(failure: Failure) -> Self {
+    fn from_resolution(failure: Failure) -> Self {
         match std::fs::File::open("/dev/null") {
             Ok(_) => Self::Unresolved(failure.message),
             Err(error) => Self::Local(format!("no name can be resolved: {error}; raise the limit with ulimit -n")),
@@ -145,7 +145,7 @@ impl Measurement {
         let plan = self.plan().map_err(MeasurementError::local)?;
         let threads = self.args.thread_count(&plan);
         let peers = self.args.connection.resolve(&plan);
-        let Peers { addresses, unix_sockets } = peers.map_err(MeasurementError::of_resolution)?;
+        let Peers { addresses, unix_sockets } = peers.map_err(MeasurementError::from_resolution)?;
         let clock = Clock::start();
         let run = Arc::new(Run::new(plan, addresses, threads, clock.wall_clock()));
         let settings = DriverSettings {

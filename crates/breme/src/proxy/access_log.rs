@@ -35,7 +35,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         if path.as_os_str() == "-" { Self::Output } else { Self::File(path.to_owned()) }
     }
 
@@ -285,7 +285,7 @@ mod tests {
     fn all_lines_are_there_at_the_end_and_a_rotated_file_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
-        let writer = AccessLogWriter::start(Destination::of(&path), LogFormat::Combined).unwrap();
+        let writer = AccessLogWriter::start(Destination::from_path(&path), LogFormat::Combined).unwrap();
         let log = writer.log();
         log.push(b"first\n");
         while log.counts().written == 0 {
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named_with_a_remedy() {
-        let problem =
-            AccessLogWriter::start(Destination::of(Path::new("/nowhere/at/all")), LogFormat::Combined).unwrap_err();
+        let problem = AccessLogWriter::start(Destination::from_path(Path::new("/nowhere/at/all")), LogFormat::Combined)
+            .unwrap_err();
         assert!(
             problem.starts_with("--access-log /nowhere/at/all: ") && problem.contains("standard output"),
             "{problem}"
@@ -316,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_counted() {
-        let writer = AccessLogWriter::start(Destination::of(Path::new("/dev/full")), LogFormat::Combined).unwrap();
+        let writer =
+            AccessLogWriter::start(Destination::from_path(Path::new("/dev/full")), LogFormat::Combined).unwrap();
         let log = writer.log();
         log.push(b"a\n");
         log.push(b"b\n");

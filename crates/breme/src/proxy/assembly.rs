@@ -39,10 +39,10 @@ pub struct Parts {
 }
 
 impl Assembly {
-    pub fn of(args: &ProxyArgs, clock: Clock) -> Result<Self, Failure> {
-        let clients = Clients::of(&args.upstreams)?;
+    pub fn from_args(args: &ProxyArgs, clock: Clock) -> Result<Self, Failure> {
+        let clients = Clients::from_flags(&args.upstreams)?;
         let unix_sockets = UnixSockets::default();
-        let parts = Parts::of(args, clock, &clients, &unix_sockets)?;
+        let parts = Parts::from_args(args, clock, &clients, &unix_sockets)?;
         let proxy = Proxy::new(ProxyParts {
             group: parts.upstreams.as_ref().map(Upstreams::group),
             cache: parts.cache.clone(),
@@ -58,12 +58,12 @@ impl Assembly {
 }
 
 impl Parts {
-    fn of(args: &ProxyArgs, clock: Clock, clients: &Clients, sockets: &UnixSockets) -> Result<Self, Failure> {
+    fn from_args(args: &ProxyArgs, clock: Clock, clients: &Clients, sockets: &UnixSockets) -> Result<Self, Failure> {
         let places = args.places()?;
         let secrets = Secrets::draw(&places)?;
         let resolver = args.forward.then(NameResolver::start).transpose();
         Ok(Self {
-            tls: Tls::of(ROLE, &args.tls, &places)?,
+            tls: Tls::from_flags(ROLE, &args.tls, &places)?,
             token: AdminToken::from_file("--admin-token-file", args.admin_token_file.as_deref())
                 .map_err(Failure::usage)?,
             upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock, clients, sockets)?) },
@@ -78,7 +78,7 @@ impl Parts {
 }
 
 fn access_log(args: &ProxyArgs) -> Result<Option<AccessLogWriter>, Failure> {
-    let start = |path| AccessLogWriter::start(Destination::of(path), args.log_format).map_err(Failure::run);
+    let start = |path| AccessLogWriter::start(Destination::from_path(path), args.log_format).map_err(Failure::run);
     args.access_log.as_deref().map(start).transpose()
 }
 

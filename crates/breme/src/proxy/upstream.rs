@@ -76,7 +76,7 @@ impl FromStr for Upstream {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split(',');
         let url = words.next().unwrap_or_default();
-        let mut upstream = of_url(url)?;
+        let mut upstream = parse_url(url)?;
         for word in words {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name.trim() {
@@ -101,7 +101,7 @@ fn unknown_option(name: &str) -> String {
     }
 }
 
-fn of_url(url: &str) -> Result<Upstream, String> {
+fn parse_url(url: &str) -> Result<Upstream, String> {
     let fault = |why: &str| {
         format!("{url:?} is not an upstream: {why}; write http://HOST:PORT, https://HOST:PORT or unix:PATH")
     };

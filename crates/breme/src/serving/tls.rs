@@ -53,7 +53,7 @@ impl Reloading {
 
 impl Tls {
     /// The TLS configuration of these places, if any uses TLS.
-    pub fn of(role: &'static str, flags: &TlsFlags, places: &[ListenPlace]) -> Result<Option<Self>, Failure> {
+    pub fn from_flags(role: &'static str, flags: &TlsFlags, places: &[ListenPlace]) -> Result<Option<Self>, Failure> {
         if flags.tls_self_signed {
             let identity = self_signed(places)?;
             eprintln!("breme {role}: self-signed certificate, SHA-256 {}", fingerprint(identity.certificate()));

@@ -74,7 +74,7 @@ async fn is_true(mut signal: watch::Receiver<bool>) {
 pub(super) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.node_places(count)?;
-    let tls = Tls::of(ROLE, &args.tls, &places)?;
+    let tls = Tls::from_flags(ROLE, &args.tls, &places)?;
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
     let opened = Opened::new(args).await?;
     let keys = secrets::cookie_keys(args)?;

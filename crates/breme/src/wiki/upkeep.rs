@@ -53,7 +53,7 @@ fn name(text: &str) -> Result<Name, Failure> {
     Name::parse(text).map_err(|error| Failure::usage(format!("{text:?}: {error}")))
 }
 
-fn of_account(error: AccountError) -> Failure {
+fn account_failure(error: AccountError) -> Failure {
     match error {
         AccountError::Password => Failure::usage(error),
         other => Failure::run(other),
@@ -65,13 +65,13 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
         UserAction::Add { name: text, scope, password_stdin, database } => {
             let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             let (password, is_new) = password(*password_stdin)?;
-            accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(of_account)?;
+            accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(account_failure)?;
             show(&format!("added the account {name}"), &password, is_new);
         }
         UserAction::Password { name: text, password_stdin, database } => {
             let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(Failure::run)?);
             let (password, is_new) = password(*password_stdin)?;
-            if !accounts::set_password(&*database, &name, &password).await.map_err(of_account)? {
+            if !accounts::set_password(&*database, &name, &password).await.map_err(account_failure)? {
                 return Err(Failure::run(format!("there is no account {name}")));
             }
             show(&format!("set the password of {name}"), &password, is_new);
@@ -97,7 +97,7 @@ async fn token(action: &TokenAction) -> Result<(), Failure> {
     match action {
         TokenAction::Add { label, scope, database } => {
             let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(Failure::run)?);
-            let token = accounts::add_token(&*database, &label, (*scope).into()).await.map_err(of_account)?;
+            let token = accounts::add_token(&*database, &label, (*scope).into()).await.map_err(account_failure)?;
             println!("{token}");
         }
         TokenAction::Remove { label, database } => {
@@ -127,7 +127,7 @@ fn word(scope: accounts::Scope) -> &'static str {
 /// A password from standard input, or a new one.
 fn password(from_stdin: bool) -> Result<(String, bool), Failure> {
     if !from_stdin {
-        let secret = accounts::secret().map_err(of_account)?;
+        let secret = accounts::secret().map_err(account_failure)?;
         // 96 bits, in groups that can be read aloud.
         let groups: Vec<&str> = (0..6).map(|index| &secret[index * 4..index * 4 + 4]).collect();
         return Ok((groups.join("-"), true));

@@ -64,14 +64,15 @@ impl ConnectionFlags {
         let replacement = self.connect_to.iter().find(|replacement| replacement.applies_to(&peer.host, peer.port));
         let (host, port) = replacement.map_or((peer.host.as_str(), peer.port), |found| found.apply(peer));
         if let Some(known) = self.resolve.iter().find(|known| known.applies_to(host, port)) {
-            return self.of_family(host, known.addresses.iter().map(|address| (*address, port).into()).collect());
+            return self
+                .restrict_to_family(host, known.addresses.iter().map(|address| (*address, port).into()).collect());
         }
         let found = breme_sys::resolve(host, port)
             .map_err(|error| Failure::run(format!("cannot resolve the host {host:?}: {error}; check its name")))?;
-        self.of_family(host, found)
+        self.restrict_to_family(host, found)
     }
 
-    fn of_family(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
+    fn restrict_to_family(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
         let (family, other) = match (self.ipv4, self.ipv6) {
             (true, _) => ("IPv4 address", "remove --ipv4"),
             (_, true) => ("IPv6 address", "remove --ipv6"),

@@ -32,18 +32,18 @@ struct Colours {
 }
 
 impl Colours {
-    fn of_environment() -> Self {
+    fn from_environment() -> Self {
         Self { are_on: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
     }
 
-    fn of(self, colour: Color) -> Style {
+    fn foreground(self, colour: Color) -> Style {
         if self.are_on { Style::new().fg(colour) } else { Style::new() }
     }
 }
 
 /// Draws the model into the whole frame.
 pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
-    draw_with(model, frame, Colours::of_environment());
+    draw_with(model, frame, Colours::from_environment());
 }
 
 fn draw_with(model: &Model, frame: &mut Frame<'_>, colours: Colours) {
@@ -85,7 +85,7 @@ fn draw_head(model: &Model, frame: &mut Frame<'_>, area: Rect, colours: Colours)
     let mut figures = vec![
         Span::styled(format!("{} responses/s", rate_text(model.rate())), bold),
         Span::raw(format!("  {} answered  ", breme_base::grouped(model.progress.answered))),
-        Span::styled(errors, if has_errors { colours.of(Color::Red) } else { Style::new() }),
+        Span::styled(errors, if has_errors { colours.foreground(Color::Red) } else { Style::new() }),
     ];
     if area.width >= 72 {
         figures.push(Span::raw(format!("  {} open", model.progress.open)));
@@ -110,7 +110,7 @@ fn progress_line(model: &Model, width: u16, colours: Colours) -> Line<'static> {
     let bar_width = usize::from(width).saturating_sub(text.chars().count()).min(60);
     let full = (share * bar_width as f64).round() as usize;
     Line::from(vec![
-        Span::styled("━".repeat(full), colours.of(Color::Cyan)),
+        Span::styled("━".repeat(full), colours.foreground(Color::Cyan)),
         Span::styled("─".repeat(bar_width - full), Style::new().add_modifier(Modifier::DIM)),
         Span::raw(text),
     ])
@@ -121,7 +121,7 @@ fn draw_rate(model: &Model, frame: &mut Frame<'_>, area: Rect, colours: Colours)
     let line = Dataset::default()
         .marker(marker())
         .graph_type(GraphType::Line)
-        .style(colours.of(Color::Cyan))
+        .style(colours.foreground(Color::Cyan))
         .data(&model.rates);
     let labels = [0.0, highest / 2.0, highest].map(|rate| format!("{:>8}", rate_text(rate)));
     let chart = Chart::new(vec![line])
@@ -142,7 +142,7 @@ fn draw_quantiles(model: &Model, frame: &mut Frame<'_>, area: Rect, colours: Col
     let mut title = vec![Span::raw(" response time ")];
     for (name, pick, colour) in lines {
         let value = model.quantiles.last().map_or_else(|| "-".to_owned(), |last| duration_text(pick(last)));
-        title.push(Span::styled(format!(" {name} {value} "), colours.of(colour)));
+        title.push(Span::styled(format!(" {name} {value} "), colours.foreground(colour)));
     }
     let points = lines.map(|(_, pick, _)| -> Vec<(f64, f64)> {
         model.quantiles.iter().map(|one| (one.at_s, (pick(one).max(1) as f64).log10())).collect()
@@ -157,7 +157,7 @@ fn draw_quantiles(model: &Model, frame: &mut Frame<'_>, area: Rect, colours: Col
         format!("{text:>8}")
     });
     let datasets = points.iter().zip(lines).map(|(data, (_, _, colour))| {
-        Dataset::default().marker(marker()).graph_type(GraphType::Line).style(colours.of(colour)).data(data)
+        Dataset::default().marker(marker()).graph_type(GraphType::Line).style(colours.foreground(colour)).data(data)
     });
     let chart = Chart::new(datasets.collect())
         .block(Block::bordered().title(Line::from(title)))
@@ -172,7 +172,7 @@ fn draw_histogram(model: &Model, frame: &mut Frame<'_>, area: Rect, colours: Col
     let bins = bins(&model.response, usize::from(inner.height).min(BIN_COUNT_MAX));
     let lines = histogram_lines(&bins, usize::from(inner.width)).into_iter().map(|line| {
         let gap = || Span::raw("  ");
-        let (limit, bar) = (Span::raw(line.limit), Span::styled(line.bar, colours.of(Color::Cyan)));
+        let (limit, bar) = (Span::raw(line.limit), Span::styled(line.bar, colours.foreground(Color::Cyan)));
         Line::from(vec![limit, gap(), bar, gap(), Span::raw(line.count)])
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
@@ -187,7 +187,7 @@ fn draw_counts(model: &Model, frame: &mut Frame<'_>, area: Rect, colours: Colour
         let is_failure = colour == Color::Red || !name.starts_with(['2', '3']);
         let count = breme_base::grouped(count);
         let text = format!("{name}{count:>rest$}", rest = width.saturating_sub(name.chars().count()));
-        Line::styled(text, colours.of(if is_failure { Color::Red } else { Color::Green }))
+        Line::styled(text, colours.foreground(if is_failure { Color::Red } else { Color::Green }))
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }

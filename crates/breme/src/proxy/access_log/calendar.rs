@@ -18,7 +18,7 @@ pub(super) struct Moment {
 impl Moment {
     /// This many seconds after the start of 1970. Years begin in March here, so that the leap day is the last day of a
     /// year.
-    pub(super) fn of(unix_seconds: u64) -> Self {
+    pub(super) fn from_unix_seconds(unix_seconds: u64) -> Self {
         const CYCLE_DAYS: u64 = 146_097; // of 400 years
         let day = unix_seconds / DAY_SECONDS + 719_468; // since 0000-03-01
         let (cycle, day) = (day / CYCLE_DAYS, day % CYCLE_DAYS);
@@ -58,8 +58,8 @@ mod tests {
 
     fn written(seconds: u64) -> (String, String) {
         let (mut common, mut rfc3339) = (Vec::new(), Vec::new());
-        Moment::of(seconds).write_common(&mut common);
-        Moment::of(seconds).write_rfc3339(&mut rfc3339);
+        Moment::from_unix_seconds(seconds).write_common(&mut common);
+        Moment::from_unix_seconds(seconds).write_rfc3339(&mut rfc3339);
         (String::from_utf8(common).unwrap(), String::from_utf8(rfc3339).unwrap())
     }
 

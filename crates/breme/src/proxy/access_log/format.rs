@@ -217,8 +217,8 @@ fn push_second(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
             (*last_form, *second) = (form, time);
             text.clear();
             match form {
-                Calendar::Common => Moment::of(time.0).write_common(text),
-                Calendar::Rfc3339 => Moment::of(time.0).write_rfc3339(text),
+                Calendar::Common => Moment::from_unix_seconds(time.0).write_common(text),
+                Calendar::Rfc3339 => Moment::from_unix_seconds(time.0).write_rfc3339(text),
             }
         }
         out.extend_from_slice(text);

@@ -86,7 +86,7 @@ pub(crate) async fn serve_processes(args: &SessionArgs, count: usize, configurat
     let is_ending = end_signal(readiness.clone())?;
     let places = args.node_places(count)?;
     // Each of them reads it again; here it is checked once, and reported.
-    drop(Tls::of(ROLE, &args.tls, &[])?);
+    drop(Tls::from_flags(ROLE, &args.tls, &[])?);
     let names = (1..=count).map(node_name).collect::<Result<Vec<_>, _>>()?;
     let starting = names.into_iter().zip(&places).map(|(name, place)| family.start(name, place));
     let members = try_join_all(starting).await?;
