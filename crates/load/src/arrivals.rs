@@ -52,13 +52,13 @@ pub(crate) struct Bounds {
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct ArrivalQueue {
     bounds: Bounds,
-    state: Mutex<State>,
+    state: Mutex<ArrivalQueueState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ArrivalQueueState {
     schedule: Schedule,
     epoch: Instant,
     /// The first number that is not due yet.
@@ -77,9 +77,9 @@ struct State {
     shards_left: usize,
 }
 
-impl Queue {
+impl ArrivalQueue {
     pub(crate) fn new(pace: &Pace, seed: u64, shard_count: usize, bounds: Bounds) -> Self {
-        let state = State {
+        let state = ArrivalQueueState {
             schedule: Schedule::new(pace, seed),
             epoch: Instant::ZERO,
             next: 0,
@@ -170,7 +170,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl ArrivalQueueState {
     /// Adds the arrivals that became due until `now`.
     fn advance(&mut self, bounds: &Bounds, now: Instant) {
         let last = bounds.duration.map_or(u64::MAX, |duration| nanos(duration).saturating_sub(1));
@@ -242,8 +242,8 @@ mod tests {
     const EPOCH: Instant = Instant::from_nanos(500);
 
     /// One arrival per millisecond.
-    fn each_millisecond(bounds: Bounds, shard_count: usize) -> Queue {
-        let queue = Queue::new(&Pace::constant(1_000.0, Arrivals::Even), 1, shard_count, bounds);
+    fn each_millisecond(bounds: Bounds, shard_count: usize) -> ArrivalQueue {
+        let queue = ArrivalQueue::new(&Pace::constant(1_000.0, Arrivals::Even), 1, shard_count, bounds);
         queue.begin(EPOCH);
         queue
     }

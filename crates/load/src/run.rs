@@ -10,7 +10,7 @@ use breme_base::{Instant, WallClock};
 use breme_node::{ConnectError, TlsFailure};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::arrivals::{Bounds, Queue};
+use crate::arrivals::{ArrivalQueue, Bounds};
 use crate::availability::LatestSuccess;
 use crate::counts::Counts;
 use crate::pairs::SessionIds;
@@ -59,7 +59,7 @@ pub struct Run {
     /// Of scenarios: requests, which are not counted by claims.
     sequence: AtomicU64,
     /// Of an open loop: its arrivals.
-    queue: Option<Queue>,
+    queue: Option<ArrivalQueue>,
     /// Of a run that writes versions.
     versions: Option<Versions>,
     /// Of a run that checks the pairs of sessions.
@@ -268,7 +268,7 @@ impl Run {
         &self.latest_success
     }
 
-    pub(crate) const fn queue(&self) -> Option<&Queue> {
+    pub(crate) const fn queue(&self) -> Option<&ArrivalQueue> {
         self.queue.as_ref()
     }
 
@@ -369,7 +369,7 @@ fn first_of(instant: &AtomicU64, now: Instant) -> Instant {
     }
 }
 
-fn queue(settings: &Settings, open_loop: &OpenLoop, shard_count: usize) -> Queue {
+fn queue(settings: &Settings, open_loop: &OpenLoop, shard_count: usize) -> ArrivalQueue {
     let places = (settings.connections * settings.pipeline_depth) as u64;
     let bounds = Bounds {
         waiting_max: open_loop.waiting_max,
@@ -377,7 +377,7 @@ fn queue(settings: &Settings, open_loop: &OpenLoop, shard_count: usize) -> Queue
         count_max: settings.requests.unwrap_or(u64::MAX),
         duration: settings.duration,
     };
-    Queue::new(&open_loop.pace, settings.seed, shard_count, bounds)
+    ArrivalQueue::new(&open_loop.pace, settings.seed, shard_count, bounds)
 }
 
 #[cfg(test)]

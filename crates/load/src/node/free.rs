@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 
-use crate::arrivals::{Arrival, Queue};
+use crate::arrivals::{Arrival, ArrivalQueue};
 use crate::run::Run;
 
 /// If arrivals are frequent, a shard wakes once for those that become due within this time: waking costs more than
@@ -44,7 +44,7 @@ impl Open {
         Some(Self {
             opens_first: connects_ahead && settings.ramp.is_zero(),
             connects_ahead,
-            is_capped: run.queue().is_some_and(Queue::is_capped),
+            is_capped: run.queue().is_some_and(ArrivalQueue::is_capped),
             deadline: open_loop.deadline,
             depth: settings.pipeline_depth as u64,
             slack: slack(open_loop.pace.peak_rate() / run.shard_count().max(1) as f64),

@@ -288,7 +288,7 @@ impl Load {
     fn wake_starved(&self, actions: &mut Actions) {
         if let Some(open) = &self.open
             && open.is_capped
-            && let Some(shard) = self.run.queue().and_then(crate::arrivals::Queue::next_starved)
+            && let Some(shard) = self.run.queue().and_then(crate::arrivals::ArrivalQueue::next_starved)
         {
             actions.wake(ShardId(shard), 0);
         }
