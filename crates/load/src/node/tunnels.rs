@@ -18,7 +18,7 @@ use crate::user::{Owner, State};
 const WORDS_BYTES_MAX: usize = 256;
 
 /// The outcome of a response to CONNECT.
-enum Outcome {
+enum TunnelOutcome {
     Waiting,
     Open,
     Refused,
@@ -59,7 +59,7 @@ impl Load {
         let (outcome, taken) = self.read_answer_to_connect(index, received);
         match outcome {
             // Bytes after the head, before our ClientHello, cannot be TLS.
-            Outcome::Open if taken == received.bytes.len() && !received.ended => {
+            TunnelOutcome::Open if taken == received.bytes.len() && !received.ended => {
                 let user = &mut self.users[index as usize];
                 let client = tls_client(user.host(), user.is_stranger());
                 user.state = State::Connecting(since);
@@ -69,15 +69,15 @@ impl Load {
                 actions.secure(connection, ticket, client);
                 taken
             }
-            Outcome::Waiting if !received.ended => taken,
-            Outcome::Waiting | Outcome::Open | Outcome::Refused => {
+            TunnelOutcome::Waiting if !received.ended => taken,
+            TunnelOutcome::Waiting | TunnelOutcome::Open | TunnelOutcome::Refused => {
                 self.tunnel_failed(now, index, connection, ErrorKind::ProxyRefused, actions);
                 received.bytes.len()
             }
         }
     }
 
-    fn read_answer_to_connect(&mut self, index: u32, received: Received<'_>) -> (Outcome, usize) {
+    fn read_answer_to_connect(&mut self, index: u32, received: Received<'_>) -> (TunnelOutcome, usize) {
         let (mut taken, mut status, mut words) = (0, 0, Vec::new());
         let outcome = loop {
             let mut storage = FieldStorage::new();
@@ -91,7 +91,7 @@ impl Load {
                     taken += count;
                     status = head.status;
                     if (200..300).contains(&status) {
-                        break Outcome::Open;
+                        break TunnelOutcome::Open;
                     }
                 }
                 Ok(ClientProgress::Content { bytes, taken: count }) => {
@@ -100,14 +100,14 @@ impl Load {
                     words.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 }
                 // The part of the refusal received so far is enough.
-                Ok(ClientProgress::NeedMore { .. }) if status != 0 => break Outcome::Refused,
-                Ok(ClientProgress::NeedMore { taken: count }) => break (taken += count, Outcome::Waiting).1,
+                Ok(ClientProgress::NeedMore { .. }) if status != 0 => break TunnelOutcome::Refused,
+                Ok(ClientProgress::NeedMore { taken: count }) => break (taken += count, TunnelOutcome::Waiting).1,
                 Ok(ClientProgress::End { .. } | ClientProgress::Switched { .. } | ClientProgress::Over) | Err(_) => {
-                    break Outcome::Refused;
+                    break TunnelOutcome::Refused;
                 }
             }
         };
-        if let (Outcome::Refused, 1..) = (&outcome, status) {
+        if let (TunnelOutcome::Refused, 1..) = (&outcome, status) {
             self.run.note_refused_tunnel(status, &words);
         }
         (outcome, taken)
