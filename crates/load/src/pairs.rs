@@ -40,7 +40,7 @@ pub(crate) struct Pairs {
     inconsistent: Vec<u32>,
     response_count: u32,
     has_shared_id: bool,
-    content: Content,
+    content: ResponseContent,
 }
 
 /// A known pair that the last response lacked.
@@ -53,7 +53,7 @@ struct Missing {
 
 /// The content of the response that is being read.
 #[derive(Debug)]
-enum Content {
+enum ResponseContent {
     /// This many bytes, all as expected.
     Expected(usize),
     /// All of it, up to [`CONTENT_KEPT_MAX`].
@@ -70,7 +70,7 @@ pub(crate) struct Findings {
     pub shared: u64,
 }
 
-impl Default for Content {
+impl Default for ResponseContent {
     fn default() -> Self {
         Self::Expected(0)
     }
@@ -93,14 +93,14 @@ impl Pairs {
         self.inconsistent.clear();
         self.response_count = 0;
         self.has_shared_id = false;
-        self.content = Content::default();
+        self.content = ResponseContent::default();
     }
 
     /// Begins a request with this target.
     pub(crate) fn begin_request(&mut self, target: &[u8]) {
         self.expected.truncate(self.known_bytes);
         push_line(target, &mut self.expected);
-        self.content = Content::default();
+        self.content = ResponseContent::default();
         self.has_shared_id = false;
     }
 
@@ -112,13 +112,13 @@ impl Pairs {
     /// Adds a part of the response's content.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         match &mut self.content {
-            Content::Expected(length) if self.expected[*length..].starts_with(bytes) => *length += bytes.len(),
-            Content::Expected(length) => {
+            ResponseContent::Expected(length) if self.expected[*length..].starts_with(bytes) => *length += bytes.len(),
+            ResponseContent::Expected(length) => {
                 let before = &self.expected[..(*length).min(CONTENT_KEPT_MAX)];
                 let room = CONTENT_KEPT_MAX - before.len();
-                self.content = Content::Other([before, &bytes[..bytes.len().min(room)]].concat());
+                self.content = ResponseContent::Other([before, &bytes[..bytes.len().min(room)]].concat());
             }
-            Content::Other(content) => {
+            ResponseContent::Other(content) => {
                 let room = CONTENT_KEPT_MAX - content.len();
                 content.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
@@ -139,12 +139,12 @@ impl Pairs {
         let shared = u64::from(std::mem::take(&mut self.has_shared_id));
         let mut findings = Findings { shared, ..Findings::default() };
         match std::mem::take(&mut self.content) {
-            Content::Expected(length) if length == self.expected.len() => self.known_bytes = length,
-            Content::Expected(length) => {
+            ResponseContent::Expected(length) if length == self.expected.len() => self.known_bytes = length,
+            ResponseContent::Expected(length) => {
                 let content = self.expected[..length].to_vec();
                 self.compare(&content, &mut findings);
             }
-            Content::Other(content) => self.compare(&content, &mut findings),
+            ResponseContent::Other(content) => self.compare(&content, &mut findings),
         }
         if !self.missing.is_empty() {
             findings.is_inconsistent = true;
@@ -166,7 +166,7 @@ impl Pairs {
     /// Compares an unexpected response line by line.
     fn compare(&mut self, content: &[u8], findings: &mut Findings) {
         #[derive(Clone, Copy, PartialEq)]
-        enum Line {
+        enum LineState {
             /// Shown before, or of the request.
             Known,
             Unknown,
@@ -176,29 +176,29 @@ impl Pairs {
         let expected = std::mem::take(&mut self.expected);
         let unknown = std::mem::take(&mut self.unknown);
         let missing = std::mem::take(&mut self.missing);
-        let mut lines: HashMap<&[u8], Line> = HashMap::new();
-        lines.extend(unknown.iter().map(|line| (&**line, Line::Unknown)));
-        lines.extend(missing.iter().map(|missing| (&*missing.line, Line::Missing(missing.since))));
-        lines.extend(lines_of(&expected).map(|line| (line, Line::Known)));
+        let mut lines: HashMap<&[u8], LineState> = HashMap::new();
+        lines.extend(unknown.iter().map(|line| (&**line, LineState::Unknown)));
+        lines.extend(missing.iter().map(|missing| (&*missing.line, LineState::Missing(missing.since))));
+        lines.extend(lines_of(&expected).map(|line| (line, LineState::Known)));
         let mut returned = u32::MAX;
         for line in lines_of(content) {
             match lines.get_mut(line) {
-                None | Some(Line::Seen) => findings.foreign += 1,
+                None | Some(LineState::Seen) => findings.foreign += 1,
                 Some(known) => {
-                    if let Line::Missing(since) = *known {
+                    if let LineState::Missing(since) = *known {
                         returned = returned.min(since);
                     }
-                    *known = Line::Seen;
+                    *known = LineState::Seen;
                     self.expected.extend_from_slice(line);
                     self.expected.push(b'\n');
                 }
             }
         }
         self.known_bytes = self.expected.len();
-        let is_at = |line: &[u8], state: Line| lines.get(line) == Some(&state);
-        self.unknown = unknown.iter().filter(|line| is_at(line, Line::Unknown)).cloned().collect();
-        self.missing = missing.iter().filter(|one| !is_at(&one.line, Line::Seen)).cloned().collect();
-        let new = lines_of(&expected).filter(|line| is_at(line, Line::Known));
+        let is_at = |line: &[u8], state: LineState| lines.get(line) == Some(&state);
+        self.unknown = unknown.iter().filter(|line| is_at(line, LineState::Unknown)).cloned().collect();
+        self.missing = missing.iter().filter(|one| !is_at(&one.line, LineState::Seen)).cloned().collect();
+        let new = lines_of(&expected).filter(|line| is_at(line, LineState::Known));
         let since = self.response_count;
         self.missing.extend(new.map(|line| Missing { line: line.into(), since }));
         let before = self.inconsistent.len();
