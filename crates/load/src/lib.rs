@@ -101,7 +101,7 @@ pub use scenario::{
     CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
     STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
 };
-pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
+pub use schedule::{Arrivals, Pace, PaceStage, RATE_MAX, STAGE_COUNT_MAX, Shape};
 pub use series::{Interval, Observed, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
 pub use target::{

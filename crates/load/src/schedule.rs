@@ -30,12 +30,12 @@ pub struct Pace {
     /// Arrivals per second at the start.
     pub rate: f64,
     /// Later changes of the rate; after the last stage it is constant.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<PaceStage>,
     pub arrivals: Arrivals,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stage {
+pub struct PaceStage {
     pub duration: Duration,
     /// The rate at its end, per second.
     pub rate: f64,
@@ -148,11 +148,11 @@ impl Schedule {
 /// The rate over time, as straight lines.
 #[derive(Clone, Debug)]
 struct Rates {
-    lines: Vec<Line>,
+    lines: Vec<RateLine>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct RateLine {
     start_s: f64,
     length_s: f64,
     /// The position at its start.
@@ -170,19 +170,19 @@ impl Rates {
             let length_s = stage.duration.as_secs_f64();
             let rate = if stage.shape == Shape::Step { stage.rate } else { before };
             if length_s > 0.0 {
-                let line = Line { start_s, length_s, start_position, rate, slope: (stage.rate - rate) / length_s };
+                let line = RateLine { start_s, length_s, start_position, rate, slope: (stage.rate - rate) / length_s };
                 lines.push(line);
                 start_position += (rate + stage.rate) / 2.0 * length_s;
                 start_s += length_s;
             }
             before = stage.rate;
         }
-        lines.push(Line { start_s, length_s: f64::INFINITY, start_position, rate: before, slope: 0.0 });
+        lines.push(RateLine { start_s, length_s: f64::INFINITY, start_position, rate: before, slope: 0.0 });
         Self { lines }
     }
 
     /// The line at this second.
-    fn line_at(&self, second: f64) -> Line {
+    fn line_at(&self, second: f64) -> RateLine {
         let place = self.lines.partition_point(|line| line.start_s <= second).max(1) - 1;
         self.lines[place]
     }
@@ -288,12 +288,12 @@ mod tests {
 
     use super::*;
 
-    fn ramp(seconds: f64, rate: f64) -> Stage {
-        Stage { duration: Duration::from_secs_f64(seconds), rate, shape: Shape::Ramp }
+    fn ramp(seconds: f64, rate: f64) -> PaceStage {
+        PaceStage { duration: Duration::from_secs_f64(seconds), rate, shape: Shape::Ramp }
     }
 
-    fn step(seconds: f64, rate: f64) -> Stage {
-        Stage { shape: Shape::Step, ..ramp(seconds, rate) }
+    fn step(seconds: f64, rate: f64) -> PaceStage {
+        PaceStage { shape: Shape::Step, ..ramp(seconds, rate) }
     }
 
     fn dues(pace: &Pace, count: u64) -> Vec<u64> {
@@ -380,7 +380,7 @@ mod tests {
 
     fn any_pace() -> impl Strategy<Value = Pace> {
         let rate = prop_oneof![Just(0.0), 1.0..2_000.0_f64];
-        let stage = (0..3_000_u64, rate.clone(), any::<bool>()).prop_map(|(millis, rate, is_ramp)| Stage {
+        let stage = (0..3_000_u64, rate.clone(), any::<bool>()).prop_map(|(millis, rate, is_ramp)| PaceStage {
             duration: Duration::from_millis(millis),
             rate,
             shape: if is_ramp { Shape::Ramp } else { Shape::Step },

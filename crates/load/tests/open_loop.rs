@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_load::{Arrivals, OpenLoop, Outcome, Pace, Settings, Shape, Stage, Target};
+use breme_load::{Arrivals, OpenLoop, Outcome, Pace, PaceStage, Settings, Shape, Target};
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, ok, unruly};
 
@@ -225,7 +225,7 @@ fn past_the_deadline_nothing_is_sent() {
 
 #[test]
 fn the_rate_goes_by_stages() {
-    let stage = |rate, shape| Stage { duration: SECOND, rate, shape };
+    let stage = |rate, shape| PaceStage { duration: SECOND, rate, shape };
     let stages = vec![stage(1_000.0, Shape::Ramp), stage(200.0, Shape::Step), stage(0.0, Shape::Ramp)];
     let pace = Pace { stages, ..Pace::constant(0.0, Arrivals::Even) };
     let mut world = World::new(paced(OpenLoop::new(pace), 3 * SECOND, 5), 2, |_| ok("x"));

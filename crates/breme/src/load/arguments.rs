@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use breme_http::Version;
 use breme_load::{
-    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Spread, Stage, StatusSet,
+    Arrivals, Expectations, Needle, OpenLoop, Pace, PaceStage, Plan, PlanError, Scenarios, Settings, Spread, StatusSet,
     Target, ThinkTime, Variables, WAITING_MAX, parse_sha256,
 };
 
@@ -163,7 +163,7 @@ pub struct LoadArgs {
         value_parser = units::stage,
         help_heading = "Open loop"
     )]
-    stages: Vec<Stage>,
+    stages: Vec<PaceStage>,
 
     /// Arrival process of the requests: evenly spaced, or Poisson as from many independent users
     #[arg(

@@ -2,7 +2,7 @@
 
 use breme_base::split_suffix;
 pub use breme_base::{parse_bytes as bytes, parse_count as count, parse_duration as duration};
-use breme_load::{Shape, Stage};
+use breme_load::{PaceStage, Shape};
 
 /// A number of bytes that fits `usize`.
 pub fn memory(text: &str) -> Result<usize, String> {
@@ -52,7 +52,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 /// A stage of a schedule: `10s:500` is a ramp to 500 per second, `1m@500` that rate for the whole stage.
-pub fn stage(text: &str) -> Result<Stage, String> {
+pub fn stage(text: &str) -> Result<PaceStage, String> {
     let (place, shape) = match (text.find(':'), text.find('@')) {
         (Some(place), None) => (place, Shape::Ramp),
         (None, Some(place)) => (place, Shape::Step),
@@ -63,7 +63,7 @@ pub fn stage(text: &str) -> Result<Stage, String> {
         }
     };
     let duration = duration(&text[..place]).map_err(|error| error.to_string())?;
-    Ok(Stage { duration, rate: rate(&text[place + 1..])?, shape })
+    Ok(PaceStage { duration, rate: rate(&text[place + 1..])?, shape })
 }
 
 /// A count that fits `usize`.
@@ -103,9 +103,9 @@ mod tests {
         assert_eq!([rate("50/1s"), rate("600/1m"), rate("2k/s")], [Ok(50.0), Ok(10.0), Ok(2_000.0)]);
         assert!(rate("1/").is_err() && rate("1/0s").is_err() && rate("/s").is_err());
         assert!(rate("-1").is_err() && rate("x").is_err() && rate("1e3").is_err() && rate("").is_err());
-        let expected = Stage { duration: Duration::from_secs(10), rate: 1_000.0, shape: Shape::Ramp };
+        let expected = PaceStage { duration: Duration::from_secs(10), rate: 1_000.0, shape: Shape::Ramp };
         assert_eq!(stage("10s:1k"), Ok(expected));
-        assert_eq!(stage("10@1k"), Ok(Stage { shape: Shape::Step, ..expected }));
+        assert_eq!(stage("10@1k"), Ok(PaceStage { shape: Shape::Step, ..expected }));
         assert!(stage("10s").unwrap_err().contains("TIME:RATE") && stage("1:2@3").is_err());
         assert!(
             stage("x:1").unwrap_err().contains("not a duration") && stage("1s:x").unwrap_err().contains("not a rate")

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
-use crate::schedule::{Shape, Stage};
+use crate::schedule::{PaceStage, Shape};
 
 /// Settings of the run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -121,7 +121,7 @@ impl ScheduleSummary {
     fn of(settings: &Settings, open_loop: &OpenLoop) -> Self {
         let pace = &open_loop.pace;
         let places = (settings.connections * settings.pipeline_depth) as u64;
-        let stage = |stage: &Stage| StageSummary {
+        let stage = |stage: &PaceStage| StageSummary {
             duration_ns: nanos(stage.duration),
             rate: stage.rate,
             is_ramp: stage.shape == Shape::Ramp,
