@@ -14,7 +14,7 @@ use crate::checks::Expectations;
 use crate::plan::Plan;
 use crate::redirect::is_redirect;
 use crate::request::{Request, Sent, Variables};
-use crate::scenario::{Scenarios, Step as ScenarioStep};
+use crate::scenario::{Scenarios, Step};
 use crate::session::Session;
 use crate::tally::ErrorKind;
 use crate::template::Inputs;
@@ -31,7 +31,7 @@ pub(super) enum Reading {
 }
 
 /// The result of one step of reading.
-enum Step {
+enum ReadStep {
     /// This many bytes; the response continues.
     Taken(usize),
     /// More bytes are needed; these were used.
@@ -168,13 +168,13 @@ impl Load {
         loop {
             self.note_first_byte(received.came, index, rest);
             let taken = match self.read_step(now, index, rest, received.ended) {
-                Step::Taken(taken) => taken,
-                Step::NeedMore(taken) if !received.ended => return (length - rest.len() + taken, Reading::Idle),
-                Step::NeedMore(_) => {
+                ReadStep::Taken(taken) => taken,
+                ReadStep::NeedMore(taken) if !received.ended => return (length - rest.len() + taken, Reading::Idle),
+                ReadStep::NeedMore(_) => {
                     self.lose(now, index, connection, Loss::ClosedEarly, actions);
                     return (length, Reading::Lost);
                 }
-                Step::Answered { taken, keep_alive } => {
+                ReadStep::Answered { taken, keep_alive } => {
                     let ended = received.ended && taken == rest.len();
                     let times = (now, received.came);
                     match self.follow_redirect(times, index, connection, (keep_alive, ended), actions) {
@@ -199,7 +199,7 @@ impl Load {
                     }
                     taken
                 }
-                Step::Lost(loss) => {
+                ReadStep::Lost(loss) => {
                     self.lose(now, index, connection, loss, actions);
                     return (length, Reading::Lost);
                 }
@@ -219,15 +219,15 @@ impl Load {
     }
 
     #[inline]
-    fn read_step(&mut self, now: Instant, index: u32, input: &[u8], ended: bool) -> Step {
+    fn read_step(&mut self, now: Instant, index: u32, input: &[u8], ended: bool) -> ReadStep {
         if let Some(answered) = self.read_whole(index, input) {
             return answered;
         }
         let user = &mut self.users[index as usize];
         let mut storage = FieldStorage::new();
         match user.protocol.receive(input, ended, &self.limits, &mut storage) {
-            Ok(ClientProgress::NeedMore { taken }) => Step::NeedMore(taken),
-            Ok(ClientProgress::Interim { taken, .. } | ClientProgress::Trailer { taken, .. }) => Step::Taken(taken),
+            Ok(ClientProgress::NeedMore { taken }) => ReadStep::NeedMore(taken),
+            Ok(ClientProgress::Interim { taken, .. } | ClientProgress::Trailer { taken, .. }) => ReadStep::Taken(taken),
             Ok(ClientProgress::Head { head, taken }) => {
                 // A redirect that is followed is never read in one step, since its fields are needed.
                 let is_followed = user.redirects.is_some() && is_redirect(head.status);
@@ -235,7 +235,7 @@ impl Load {
                     user.protocol.record_head(&input[..taken], &head, &mut self.cached_head);
                 }
                 self.take_head(now, index, &head);
-                Step::Taken(taken)
+                ReadStep::Taken(taken)
             }
             Ok(ClientProgress::Content { bytes, taken }) => {
                 user.answer.content_bytes += bytes.len() as u64;
@@ -248,19 +248,19 @@ impl Load {
                 if let Some(session) = &mut user.session {
                     session.take_content(step(self.run.plan(), session), user.answer.status, bytes);
                 }
-                Step::Taken(taken)
+                ReadStep::Taken(taken)
             }
-            Ok(ClientProgress::End { taken, keep_alive }) => Step::Answered { taken, keep_alive },
+            Ok(ClientProgress::End { taken, keep_alive }) => ReadStep::Answered { taken, keep_alive },
             // No request asks for an upgrade.
-            Ok(ClientProgress::Switched { .. }) => Step::Lost(Loss::Malformed),
-            Ok(ClientProgress::Over) => Step::Lost(Loss::Over),
-            Err(error) => Step::Lost(error.into()),
+            Ok(ClientProgress::Switched { .. }) => ReadStep::Lost(Loss::Malformed),
+            Ok(ClientProgress::Over) => ReadStep::Lost(Loss::Over),
+            Err(error) => ReadStep::Lost(error.into()),
         }
     }
 
     /// Reads a response in one step, if its head is cached and its fields are not needed.
     #[inline]
-    fn read_whole(&mut self, index: u32, input: &[u8]) -> Option<Step> {
+    fn read_whole(&mut self, index: u32, input: &[u8]) -> Option<ReadStep> {
         let user = &mut self.users[index as usize];
         if user.wants_fields() {
             return None;
@@ -273,7 +273,7 @@ impl Load {
             expectations.begin(check);
             expectations.feed(check, content);
         }
-        Some(Step::Answered { taken, keep_alive })
+        Some(ReadStep::Answered { taken, keep_alive })
     }
 
     fn take_head(&mut self, now: Instant, index: u32, head: &ResponseHead<'_, '_>) {
@@ -433,7 +433,7 @@ fn request<'a>(plan: &'a Plan, user: &'a User, ordinal: u64) -> &'a Request {
 }
 
 /// The step whose response is being read.
-fn step<'a>(plan: &'a Plan, session: &Session) -> &'a ScenarioStep {
+fn step<'a>(plan: &'a Plan, session: &Session) -> &'a Step {
     let steps = plan.scenarios().map_or(&[][..], Scenarios::steps);
     &steps[session.step]
 }
