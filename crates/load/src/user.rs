@@ -20,7 +20,7 @@ pub(crate) struct User {
     pub protocol: ClientConnection,
     /// On an open connection: requests that were sent. Else: requests that wait for one.
     pub window: Window,
-    pub answer: Answer,
+    pub response: IncomingResponse,
     /// Since when, or from when on, it wants its next request. Of a closed loop.
     pub wants: Instant,
     /// Since when it thinks; [`Instant::FAR`] if it does not. Of a closed loop.
@@ -98,7 +98,7 @@ pub(crate) enum Listed {
 
 /// The response being read.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct IncomingResponse {
     pub status: u16,
     pub content_bytes: u64,
     /// If the content is checked.
@@ -115,7 +115,7 @@ impl User {
             state: State::Waiting,
             protocol: ClientConnection::new(),
             window: Window::new(depth),
-            answer: Answer { check: reads_content.then(Box::default), ..Answer::default() },
+            response: IncomingResponse { check: reads_content.then(Box::default), ..IncomingResponse::default() },
             wants: Instant::ZERO,
             thinks_since: Instant::FAR,
             ready: Instant::ZERO,
@@ -202,11 +202,11 @@ impl User {
 /// The users of connections, by connection index.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    entries: Vec<Entry>,
+    entries: Vec<OwnerEntry>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct OwnerEntry {
     generation: u32,
     owner: Owner,
 }
@@ -225,9 +225,9 @@ pub(crate) enum Owner {
 impl Owners {
     pub(crate) fn set(&mut self, connection: ConnectionId, owner: Owner) {
         if connection.index() >= self.entries.len() {
-            self.entries.resize(connection.index() + 1, Entry { generation: 0, owner: Owner::Nobody });
+            self.entries.resize(connection.index() + 1, OwnerEntry { generation: 0, owner: Owner::Nobody });
         }
-        self.entries[connection.index()] = Entry { generation: connection.generation(), owner };
+        self.entries[connection.index()] = OwnerEntry { generation: connection.generation(), owner };
     }
 
     #[inline]

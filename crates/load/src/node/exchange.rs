@@ -238,15 +238,15 @@ impl Load {
                 ReadStep::Taken(taken)
             }
             Ok(ClientProgress::Content { bytes, taken }) => {
-                user.answer.content_bytes += bytes.len() as u64;
-                if let Some(check) = &mut user.answer.check {
+                user.response.content_bytes += bytes.len() as u64;
+                if let Some(check) = &mut user.response.check {
                     expectations(self.run.plan(), user.session.as_deref()).feed(check, bytes);
                 }
-                if let Some(search) = &mut user.answer.search {
+                if let Some(search) = &mut user.response.search {
                     search.feed(bytes);
                 }
                 if let Some(session) = &mut user.session {
-                    session.take_content(step(self.run.plan(), session), user.answer.status, bytes);
+                    session.take_content(step(self.run.plan(), session), user.response.status, bytes);
                 }
                 ReadStep::Taken(taken)
             }
@@ -267,8 +267,8 @@ impl Load {
         }
         let WholeResponse { status, content, taken, keep_alive } =
             user.protocol.receive_whole(input, &self.cached_head)?;
-        (user.answer.status, user.answer.content_bytes) = (status, content.len() as u64);
-        if let Some(check) = &mut user.answer.check {
+        (user.response.status, user.response.content_bytes) = (status, content.len() as u64);
+        if let Some(check) = &mut user.response.check {
             let expectations = &self.run.plan().settings().expectations;
             expectations.begin(check);
             expectations.feed(check, content);
@@ -278,8 +278,8 @@ impl Load {
 
     fn take_head(&mut self, now: Instant, index: u32, head: &ResponseHead<'_, '_>) {
         let user = &mut self.users[index as usize];
-        user.answer.status = head.status;
-        user.answer.content_bytes = 0;
+        user.response.status = head.status;
+        user.response.content_bytes = 0;
         if let Some(redirects) = &mut user.redirects {
             redirects.note_head(head.status, head.fields.all("Location").next());
         }
@@ -287,9 +287,9 @@ impl Load {
             Some(Mark::Read(page)) => Some(page),
             _ => None,
         };
-        user.answer.search = read.zip(self.run.versions()).map(|(page, versions)| Box::new(versions.search(page)));
-        user.answer.cache_use = user.counts_caches.then(|| CacheUse::of(&head.fields));
-        if let Some(check) = &mut user.answer.check {
+        user.response.search = read.zip(self.run.versions()).map(|(page, versions)| Box::new(versions.search(page)));
+        user.response.cache_use = user.counts_caches.then(|| CacheUse::of(&head.fields));
+        if let Some(check) = &mut user.response.check {
             expectations(self.run.plan(), user.session.as_deref()).begin(check);
         }
         if let Some(session) = &mut user.session {
@@ -336,7 +336,7 @@ impl Load {
         self.tally.answered += 1;
         self.tally.answered_late += u64::from(done > self.window_ends);
         let user = &mut self.users[index as usize];
-        let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);
+        let (status, content_bytes) = (user.response.status, user.response.content_bytes);
         self.tally.content_bytes += content_bytes;
         self.tally.statuses[usize::from(status).min(999)] += 1;
         self.count_caches_and_versions(index, slot, done);
@@ -348,7 +348,7 @@ impl Load {
         let expectations = &self.run.plan().settings().expectations;
         let wrong = if !expectations.accepts_status(status) {
             Some(ErrorKind::Status)
-        } else if !expectations.accepts_content(user.answer.check.as_deref(), content_bytes) {
+        } else if !expectations.accepts_content(user.response.check.as_deref(), content_bytes) {
             Some(ErrorKind::Assertion)
         } else {
             None
@@ -363,19 +363,19 @@ impl Load {
     /// Counts a complete response by its cache status, and by the version that its request wrote or read.
     fn count_caches_and_versions(&mut self, index: u32, slot: Slot, done: Instant) {
         let user = &mut self.users[index as usize];
-        if let Some(cache_use) = user.answer.cache_use.take()
+        if let Some(cache_use) = user.response.cache_use.take()
             && request(self.run.plan(), user, slot.ordinal).method() == Method::Get
         {
             self.tally.caches.add(cache_use);
         }
         let (Some(versions), Some(mark)) = (self.run.versions(), slot.mark) else { return };
         match mark {
-            Mark::Write(written) if (200..400).contains(&user.answer.status) => {
+            Mark::Write(written) if (200..400).contains(&user.response.status) => {
                 versions.acknowledge(written, done);
                 self.tally.versions.acknowledged += 1;
             }
-            Mark::Read(page) if user.answer.status == 200 => {
-                let shown = user.answer.search.take().and_then(|search| search.newest());
+            Mark::Read(page) if user.response.status == 200 => {
+                let shown = user.response.search.take().and_then(|search| search.newest());
                 self.tally.versions.add(versions.judge(page, shown, slot.sent));
             }
             _ => {}

@@ -32,7 +32,7 @@ impl Load {
         let user = &mut self.users[index as usize];
         let redirects = user.redirects.as_mut()?;
         let slot = *user.window.oldest()?;
-        match redirects.next(self.run.plan(), slot.ordinal, user.answer.status) {
+        match redirects.next(self.run.plan(), slot.ordinal, user.response.status) {
             Next::Nothing => return None,
             Next::Unfollowed => {
                 self.tally.unfollowed += 1;

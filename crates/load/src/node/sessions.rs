@@ -82,14 +82,14 @@ impl Load {
         tally.response.record(now.nanos_since(slot.due));
         session.pause = step.think.map(|think| think.draw(&mut session.random));
         let is_json_right = session.take_end(step);
-        let answer = &user.answer;
+        let response = &user.response;
         let shows_pairs =
-            if step.checks_pairs { self.tally.pairs.add_response(&mut session.pairs, answer.status) } else { true };
-        if !step.expectations.accepts_status(answer.status) {
+            if step.checks_pairs { self.tally.pairs.add_response(&mut session.pairs, response.status) } else { true };
+        if !step.expectations.accepts_status(response.status) {
             Some(ErrorKind::Status)
         } else if !shows_pairs
             || !is_json_right
-            || !step.expectations.accepts_content(answer.check.as_deref(), answer.content_bytes)
+            || !step.expectations.accepts_content(response.check.as_deref(), response.content_bytes)
         {
             Some(ErrorKind::Assertion)
         } else {
