@@ -14,7 +14,7 @@ pub use file::File;
 pub use program::{
     CONTENT_KEPT_MAX, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
 };
-pub(crate) use program::{From, Operation, Scenario, Step};
+pub(crate) use program::{From, Scenario, ScenarioOperation, Step};
 
 use crate::variables::Variables;
 
@@ -92,11 +92,11 @@ check = { status = 303, bytes = 2, json = { "/ok" = true, "/n" = 1 } }
         let scenarios = Scenarios::parse(GOOD, None, &Variables::default()).unwrap();
         assert_eq!(scenarios.base(), Some("http://a:80"));
         let expected = [
-            Operation::Step(0),
-            Operation::Step(1),
-            Operation::Repeat { start: 1, count: 2, depth: 1 },
-            Operation::Step(2),
-            Operation::Repeat { start: 1, count: 3, depth: 0 },
+            ScenarioOperation::Step(0),
+            ScenarioOperation::Step(1),
+            ScenarioOperation::Repeat { start: 1, count: 2, depth: 1 },
+            ScenarioOperation::Step(2),
+            ScenarioOperation::Repeat { start: 1, count: 3, depth: 0 },
         ];
         assert_eq!(scenarios.scenarios[0].operations, expected);
         assert_eq!(scenarios.step_names, ["GET /{page}", "inner", "form", "save"]);

@@ -9,7 +9,9 @@ use breme_base::{Instant, Random};
 use breme_http::Fields;
 
 use crate::pairs::Pairs;
-use crate::scenario::{CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Operation, Scenario, Scenarios, Step, VALUE_BYTES_MAX};
+use crate::scenario::{
+    CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Scenario, ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
+};
 use crate::template::Inputs;
 
 /// The current or last session of a user.
@@ -94,11 +96,11 @@ impl Session {
         loop {
             match scenario.operations.get(self.operation) {
                 None => return false,
-                Some(&Operation::Step(step)) => {
+                Some(&ScenarioOperation::Step(step)) => {
                     self.step = step;
                     return true;
                 }
-                Some(&Operation::Repeat { start, count, depth }) => {
+                Some(&ScenarioOperation::Repeat { start, count, depth }) => {
                     self.counters[depth] += 1;
                     if self.counters[depth] < count {
                         self.operation = start;

@@ -14,8 +14,8 @@ use super::file::{
     Capture as CaptureFile, Check, ConnectionUse, File, Scenario as ScenarioFile, StatusText, Step as StepFile,
 };
 use super::program::{
-    Capture, From, GROUP_DEPTH_MAX, Operation, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, Scenarios,
-    Step,
+    Capture, From, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, ScenarioOperation,
+    Scenarios, Step,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::pairs::PAIR_COUNT_MAX;
@@ -172,14 +172,14 @@ impl<'a> Compiler<'a> {
     }
 
     /// The maximum number of pairs that a session stores.
-    fn pair_count(&self, operations: &[Operation]) -> u64 {
+    fn pair_count(&self, operations: &[ScenarioOperation]) -> u64 {
         let mut before = Vec::with_capacity(operations.len());
         let mut count = 0_u64;
         for operation in operations {
             before.push(count);
             let more = match *operation {
-                Operation::Step(step) => u64::from(self.steps[step].checks_pairs),
-                Operation::Repeat { start, count: times, .. } => {
+                ScenarioOperation::Step(step) => u64::from(self.steps[step].checks_pairs),
+                ScenarioOperation::Repeat { start, count: times, .. } => {
                     let of_one = count - before.get(start).copied().unwrap_or(count);
                     of_one.saturating_mul(u64::from(times).saturating_sub(1))
                 }
@@ -196,7 +196,7 @@ impl<'a> Compiler<'a> {
         surroundings: Surroundings<'_>,
         depth: usize,
         known: &mut Vec<usize>,
-        operations: &mut Vec<Operation>,
+        operations: &mut Vec<ScenarioOperation>,
     ) {
         if steps.get_ref().is_empty() && self.collector.count() == 0 {
             self.collector.note(&steps.span(), "no step; add one with request = \"GET /\"");
@@ -205,7 +205,7 @@ impl<'a> Compiler<'a> {
             let (file, span) = (step.get_ref(), step.span());
             let start = operations.len();
             match &file.step {
-                None => operations.extend(self.request(file, &span, surroundings, known).map(Operation::Step)),
+                None => operations.extend(self.request(file, &span, surroundings, known).map(ScenarioOperation::Step)),
                 Some(_) if depth + 1 == GROUP_DEPTH_MAX => {
                     let problem = format!("groups can be nested to a depth of at most {}", GROUP_DEPTH_MAX - 1);
                     self.collector.note(&span, problem);
@@ -224,7 +224,7 @@ impl<'a> Compiler<'a> {
                     let problem = format!("repeat = {count}: must be from 1 to {REPEAT_MAX}");
                     self.collector.note(&repeat.span(), problem);
                 }
-                operations.push(Operation::Repeat { start, count, depth });
+                operations.push(ScenarioOperation::Repeat { start, count, depth });
             }
         }
     }

@@ -43,12 +43,12 @@ pub struct Scenarios {
 pub(crate) struct Scenario {
     pub name: String,
     pub weight: u32,
-    pub operations: Vec<Operation>,
+    pub operations: Vec<ScenarioOperation>,
 }
 
 /// The next operation of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum ScenarioOperation {
     /// The step with this index.
     Step(usize),
     /// Jumps back to an operation, until the operations in between were run `count` times; `depth` is the index of the
