@@ -11,7 +11,7 @@ use thiserror::Error;
 use toml::Spanned;
 
 use super::file::{
-    Capture as CaptureFile, Check, ConnectionUse, File, Scenario as ScenarioFile, StatusText, Step as StepFile,
+    Capture as CaptureFile, ConnectionUse, File, ResponseCheck, Scenario as ScenarioFile, StatusText, Step as StepFile,
 };
 use super::program::{
     Capture, From, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, ScenarioOperation,
@@ -369,7 +369,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn checks(&mut self, check: &Check) -> (Expectations, Vec<(String, serde_json::Value)>) {
+    fn checks(&mut self, check: &ResponseCheck) -> (Expectations, Vec<(String, serde_json::Value)>) {
         let status = check.status.as_ref().map(|status| {
             let text = match status.get_ref() {
                 StatusText::Number(number) => number.to_string(),

@@ -104,8 +104,8 @@ pub struct Step {
     #[schemars(with = "Option<String>")]
     pub(crate) body: Option<Spanned<String>>,
     /// Checks on the response [default: a status from 200 to 399].
-    #[schemars(with = "Option<Check>")]
-    pub(crate) check: Option<Spanned<Check>>,
+    #[schemars(with = "Option<ResponseCheck>")]
+    pub(crate) check: Option<Spanned<ResponseCheck>>,
     /// Values to capture from the response into variables; a missing value ends the session.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Capture>")]
@@ -124,7 +124,8 @@ pub struct Step {
 /// Checks on a response.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Check {
+#[schemars(rename = "Check")]
+pub struct ResponseCheck {
     /// Status: `200`, `200,304`, `2xx` or `200-299`.
     #[schemars(with = "Option<StatusText>")]
     pub(crate) status: Option<Spanned<StatusText>>,
