@@ -6,7 +6,7 @@ use crate::Direction;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct LinkCounts {
     /// Accepted client connections.
     pub connections: u64,
     /// … for which the server could not be reached.
@@ -55,8 +55,8 @@ impl Counters {
         self.directions.iter().map(DirectionCounters::held_bytes).sum()
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
+    pub(crate) fn counts(&self) -> LinkCounts {
+        LinkCounts {
             connections: self.connections.load(),
             connects_failed: self.connects_failed.load(),
             resets: self.resets.load(),

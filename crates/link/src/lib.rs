@@ -37,7 +37,7 @@ mod settings;
 use std::sync::Arc;
 
 use counters::Counters;
-pub use counters::{Counts, DirectionCounts};
+pub use counters::{DirectionCounts, LinkCounts};
 pub use node::LinkNode;
 pub use settings::{Bandwidth, HELD_BYTES_MAX, SEGMENT_BYTES, Settings, SettingsError};
 
@@ -92,7 +92,7 @@ impl Link {
     }
 
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LinkCounts {
         self.counters.counts()
     }
 }
