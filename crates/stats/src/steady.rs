@@ -63,7 +63,7 @@ pub struct SteadyPart {
     /// Index of the first value after the warm-up; 0 if there is none.
     pub from: usize,
     /// The change after it; only for [`Steadiness::NeverSteady`].
-    pub change: Option<Change>,
+    pub change: Option<SeriesChange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub enum Steadiness {
 
 /// The change of a series that is not steady. Shares are of the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
+pub enum SeriesChange {
     /// Another level for a while, or from some point on.
     Level {
         /// Index of its first value.
@@ -118,7 +118,7 @@ pub fn find_steady(series: &[f64]) -> SteadyPart {
     SteadyPart { steadiness, from, change: None }
 }
 
-impl Change {
+impl SeriesChange {
     /// Converts the indices to those of the series before averaging and cutting.
     fn in_series(self, cut: usize, group: usize, length: usize) -> Self {
         let place = |index: usize| ((cut + index) * group).min(length);
@@ -207,7 +207,7 @@ impl<'a> Part<'a> {
         Self { values, tame, reach, stretch }
     }
 
-    fn other_level(&self) -> Option<Change> {
+    fn other_level(&self) -> Option<SeriesChange> {
         let (count, Stretch { excursion, from, to, .. }) = (self.tame.len(), self.stretch);
         let [inside, outside] = means_of_stretch(self.values, from, to);
         let share = (inside - outside) / mean(self.values).abs();
@@ -215,24 +215,24 @@ impl<'a> Part<'a> {
         let is_change = excursion > for_count(LEVEL_LIMIT, count) * expected && matters(share);
         is_change.then(|| match from {
             // The first level is the usual one, the later one the change.
-            0 => Change::Level { from: to, to: count, share: -share },
-            _ => Change::Level { from, to, share },
+            0 => SeriesChange::Level { from: to, to: count, share: -share },
+            _ => SeriesChange::Level { from, to, share },
         })
     }
 
-    fn drift(&self) -> Option<Change> {
-        let line = Line::through(&self.tame);
-        let share = Line::through(self.values).rise / mean(self.values).abs();
-        (line.rises() && matters(share)).then_some(Change::Drift { share })
+    fn drift(&self) -> Option<SeriesChange> {
+        let line = RegressionLine::through(&self.tame);
+        let share = RegressionLine::through(self.values).rise / mean(self.values).abs();
+        (line.rises() && matters(share)).then_some(SeriesChange::Drift { share })
     }
 
     /// The drift of the whole series, if this rest still has at least half of its slope.
-    fn drift_of_the_whole(&self, whole: &[f64]) -> Option<Change> {
+    fn drift_of_the_whole(&self, whole: &[f64]) -> Option<SeriesChange> {
         Part::new(whole).drift()?;
-        let slope_before = Line::through(whole).slope();
-        let line = Line::through(&self.tame);
+        let slope_before = RegressionLine::through(whole).slope();
+        let line = RegressionLine::through(&self.tame);
         let share = line.rise / mean(self.values).abs();
-        (line.slope() / slope_before >= 0.5 && matters(share)).then_some(Change::Drift { share })
+        (line.slope() / slope_before >= 0.5 && matters(share)).then_some(SeriesChange::Drift { share })
     }
 
     /// Whether the discarded part is a warm-up: it differs from the rest from its first values on. A later disturbance
@@ -291,7 +291,7 @@ fn means_of_stretch(values: &[f64], from: usize, to: usize) -> [f64; 2] {
 }
 
 /// A straight line through a series.
-struct Line {
+struct RegressionLine {
     /// From the first value to the last.
     rise: f64,
     /// Standard error of the rise.
@@ -299,7 +299,7 @@ struct Line {
     count: usize,
 }
 
-impl Line {
+impl RegressionLine {
     fn through(values: &[f64]) -> Self {
         let (count, center) = (values.len() as f64, mean(values));
         let place = |index: usize| index as f64 - (count - 1.0) / 2.0;
@@ -416,7 +416,7 @@ mod tests {
     fn says_what_changes() {
         let late = find_steady(&step(60, 45));
         assert_eq!(late.steadiness, Steadiness::NeverSteady);
-        let Some(Change::Level { from: 45, to: 60, share }) = late.change else { panic!("{late:?}") };
+        let Some(SeriesChange::Level { from: 45, to: 60, share }) = late.change else { panic!("{late:?}") };
         assert!((0.7..0.9).contains(&share), "{late:?}");
         let leak: Vec<f64> = (0..100).map(|index| 100.0 + f64::from(index) + f64::from(index % 3)).collect();
         let leak = find_steady(&leak);
@@ -427,7 +427,7 @@ mod tests {
     fn places_are_those_of_a_long_series() {
         let late = find_steady(&step(10_000, 7_500));
         assert_eq!(late.steadiness, Steadiness::NeverSteady);
-        let Some(Change::Level { from, to, .. }) = late.change else { panic!("{late:?}") };
+        let Some(SeriesChange::Level { from, to, .. }) = late.change else { panic!("{late:?}") };
         assert!(from.abs_diff(7_500) <= 20 && to == 10_000, "{late:?}");
         let warm = find_steady(&step(10_000, 2_000));
         assert!(warm.steadiness == Steadiness::AfterWarmUp && warm.from.abs_diff(2_000) <= 100, "{warm:?}");
@@ -453,7 +453,7 @@ mod tests {
             let part = find_steady(&values);
             prop_assert!(part.from <= values.len() / 2 + 5);
             prop_assert_eq!(part.change.is_some(), part.steadiness == Steadiness::NeverSteady);
-            if let Some(Change::Level { from, to, share }) = part.change {
+            if let Some(SeriesChange::Level { from, to, share }) = part.change {
                 prop_assert!(part.from <= from && from < to && to <= values.len() && share.abs() > CHANGE_MIN);
             }
             // A power of two causes no rounding.

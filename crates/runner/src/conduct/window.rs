@@ -14,7 +14,7 @@ use breme_experiment::record::{Steady, SteadyState};
 use breme_experiment::trial::WarmUp;
 use breme_stats::Histogram;
 use breme_stats::log::{Interval, ReadError, Reader};
-use breme_stats::steady::{Change, Steadiness, SteadyPart, find_steady};
+use breme_stats::steady::{SeriesChange, Steadiness, SteadyPart, find_steady};
 use thiserror::Error;
 
 use super::load_report::Row;
@@ -224,10 +224,10 @@ fn found(series: &[Bucket], is_open: bool) -> Steady {
 }
 
 /// The relative change of a series of `count` values towards its end.
-fn end_change(change: Change, count: usize) -> Option<f64> {
+fn end_change(change: SeriesChange, count: usize) -> Option<f64> {
     match change {
-        Change::Level { to, share, .. } => (to == count).then_some(share),
-        Change::Drift { share } => Some(share),
+        SeriesChange::Level { to, share, .. } => (to == count).then_some(share),
+        SeriesChange::Drift { share } => Some(share),
     }
 }
 
@@ -235,11 +235,11 @@ fn end_change(change: Change, count: usize) -> Option<f64> {
 fn unrest(what: &str, part: &SteadyPart, buckets: &[Bucket]) -> String {
     let second = |index: usize| buckets.get(index).or(buckets.last()).map_or(0.0, |bucket| bucket.start_s);
     match part.change {
-        Some(Change::Level { from, to, share }) => {
+        Some(SeriesChange::Level { from, to, share }) => {
             let (from, to) = (second(from), second(to));
             format!("{what} changed by {:+.0} % between {from:.1} and {to:.1} s", share * 100.0)
         }
-        Some(Change::Drift { share }) => {
+        Some(SeriesChange::Drift { share }) => {
             format!("{what} drifted by {:+.0} % from {:.1} s to the end", share * 100.0, second(part.from))
         }
         None => format!("{what} was not steady"),

@@ -2,7 +2,7 @@
 //! documentation.
 
 use breme_base::Random;
-use breme_stats::steady::{Change, Steadiness, find_steady};
+use breme_stats::steady::{SeriesChange, Steadiness, find_steady};
 
 use crate::at_most;
 use crate::noise::{autocorrelated, heavy, normal};
@@ -142,6 +142,6 @@ fn a_warm_up_longer_than_half_is_none() {
     assert!((20..=30).contains(&find_steady(&minute).from));
     let half = find_steady(&minute[..30]);
     assert_eq!(half.steadiness, Steadiness::NeverSteady);
-    let Some(Change::Level { from, to, share }) = half.change else { panic!("{half:?}") };
+    let Some(SeriesChange::Level { from, to, share }) = half.change else { panic!("{half:?}") };
     assert!((18..=22).contains(&from) && to == 30 && share > 0.5, "{half:?}");
 }
