@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use breme_experiment::record::{TrialRecord, WorkloadRecord};
+use breme_stats::Histogram;
 use breme_stats::go_bench::{self as lines, Better, Measure};
-use breme_stats::{Histogram, jtl as log};
+use breme_stats::jtl::{JtlInterval, JtlWriter};
 
 use crate::distribution::decode;
 use crate::run::Run;
@@ -44,8 +45,8 @@ fn write_trial(
     let lost = (workload.ok + errors).saturating_sub(times.count());
     let wrong = spread(times, errors.saturating_sub(lost));
     let mut writer =
-        log::Writer::begin(rows, label, &workload.path, usize::try_from(workload.connections).unwrap_or(usize::MAX))?;
-    writer.write(&log::Interval {
+        JtlWriter::begin(rows, label, &workload.path, usize::try_from(workload.connections).unwrap_or(usize::MAX))?;
+    writer.write(&JtlInterval {
         start: Duration::from_millis(trial.started_unix_ms) + seconds(workload.steady.from_s),
         length: seconds(workload.window_s),
         times,

@@ -19,7 +19,7 @@ const UNIT_NS: u64 = 1_000_000;
 
 /// The requests of an interval.
 #[derive(Clone, Copy, Debug)]
-pub struct Interval<'a> {
+pub struct JtlInterval<'a> {
     /// Since 1970-01-01 00:00:00 UTC.
     pub start: Duration,
     pub length: Duration,
@@ -35,7 +35,7 @@ pub struct Interval<'a> {
 }
 
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct JtlWriter<W> {
     out: W,
     /// The columns that are the same in every row.
     label: String,
@@ -64,7 +64,7 @@ impl Fate {
     }
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> JtlWriter<W> {
     /// Begins a log of requests to `url` by `users` users, which JMeter lists under `label`.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of the output.
-    pub fn write(&mut self, interval: &Interval<'_>) -> io::Result<()> {
+    pub fn write(&mut self, interval: &JtlInterval<'_>) -> io::Result<()> {
         self.started.get_or_insert(interval.start);
         let count = interval.times.count() + interval.lost;
         let mut spread = Spread::new(interval, count);
@@ -127,7 +127,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn new(interval: &Interval<'_>, count: u64) -> Self {
+    fn new(interval: &JtlInterval<'_>, count: u64) -> Self {
         // A step near the golden section, coprime to the count, visits every position once.
         let golden = (count as f64 * 0.618) as u64;
         let step = (golden.max(1)..).find(|&step| greatest_common_divisor(step, count) <= 1).unwrap_or(1);
@@ -166,8 +166,8 @@ mod tests {
         histogram
     }
 
-    fn rows(interval: &Interval<'_>) -> Vec<Vec<String>> {
-        let mut writer = Writer::begin(Vec::new(), "GET, all", "http://a/x", 7).unwrap();
+    fn rows(interval: &JtlInterval<'_>) -> Vec<Vec<String>> {
+        let mut writer = JtlWriter::begin(Vec::new(), "GET, all", "http://a/x", 7).unwrap();
         writer.write(interval).unwrap();
         let text = String::from_utf8(writer.into_inner()).unwrap().replace("\"GET, all\"", "GET all");
         let rows: Vec<Vec<String>> = text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect();
@@ -181,8 +181,15 @@ mod tests {
         let first_byte = histogram((1..=90).map(|n| n * 500_000));
         let (start, length) = (Duration::from_secs(1_700_000_000), Duration::from_millis(200));
         let received_bytes = 90 * 300;
-        let interval =
-            Interval { start, length, times: &times, wrong: &wrong, first_byte: &first_byte, lost: 3, received_bytes };
+        let interval = JtlInterval {
+            start,
+            length,
+            times: &times,
+            wrong: &wrong,
+            first_byte: &first_byte,
+            lost: 3,
+            received_bytes,
+        };
         let rows = rows(&interval);
         assert_eq!(rows[0].join(","), HEAD);
         assert_eq!(rows.len(), 1 + 93);
@@ -205,7 +212,7 @@ mod tests {
     #[test]
     fn the_places_are_all_there_once_and_an_empty_interval_has_no_row() {
         let none = &Histogram::new();
-        let interval = Interval {
+        let interval = JtlInterval {
             start: Duration::from_secs(100),
             length: Duration::from_secs(1),
             times: none,

@@ -12,7 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_driver::Clock;
 use breme_load::{Interval, Outcome, Plan, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
-use breme_stats::{jtl, log};
+use breme_stats::jtl::{JtlInterval, JtlWriter};
+use breme_stats::log;
 
 use super::feed::{Feed, Times};
 use super::page;
@@ -124,7 +125,7 @@ impl FileFormat {
         let (url, users) = (plan.url().to_owned(), plan.settings().connections);
         let label = format!("{} {url}", plan.method_name());
         Box::new(move |file, intervals| {
-            write_jtl(jtl::Writer::begin(BufWriter::new(file), &label, &url, users)?, clock, intervals)
+            write_jtl(JtlWriter::begin(BufWriter::new(file), &label, &url, users)?, clock, intervals)
         })
     }
 }
@@ -145,16 +146,12 @@ fn rows(times: Times) -> [log::Interval; 4] {
     [row("service", service), row("first-byte", first_byte), row("response", response), row("connect", connect)]
 }
 
-fn write_jtl(
-    mut writer: jtl::Writer<BufWriter<&mut File>>,
-    clock: Clock,
-    intervals: Receiver<Times>,
-) -> io::Result<()> {
+fn write_jtl(mut writer: JtlWriter<BufWriter<&mut File>>, clock: Clock, intervals: Receiver<Times>) -> io::Result<()> {
     let mut started = None;
     for Times { run_started, start, length, interval } in intervals {
         // Once: the calendar may be set during the run.
         let started = *started.get_or_insert_with(|| clock.unix_time(run_started));
-        writer.write(&jtl::Interval {
+        writer.write(&JtlInterval {
             start: started + start,
             length,
             times: &interval.response,
