@@ -23,7 +23,7 @@ use jiff::tz::TimeZone;
 
 use crate::history::{Point, TargetHistory};
 
-pub use levels::Change;
+pub use levels::LevelChange;
 pub use trend::Trend;
 
 /// Probability of any finding on a target without an effect.
@@ -126,7 +126,7 @@ impl Hypothesis {
 pub enum Effect {
     /// Hours (0–23) or weekdays (0 = Monday) that differ from the others, and by what factor.
     Periodic(Vec<(u8, Ratio)>),
-    Change(Change),
+    Change(LevelChange),
     Trend(Trend),
 }
 

@@ -231,7 +231,7 @@ fn chance(p: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::Change;
+    use crate::findings::LevelChange;
 
     #[test]
     fn findings_name_intervals_and_p() {
@@ -247,7 +247,7 @@ mod tests {
         );
         let change = Finding {
             hypothesis: Hypothesis::Change(Metric::Tail),
-            verdict: Verdict::Found(Effect::Change(Change { at_ms: 1_767_571_200_000, ratio })),
+            verdict: Verdict::Found(Effect::Change(LevelChange { at_ms: 1_767_571_200_000, ratio })),
             p: Some(0.0005),
         };
         let zone = TimeZone::get("Europe/Ljubljana").unwrap();

@@ -19,7 +19,7 @@ const TOO_FEW: &str = "too few measurements";
 const TOO_ALIKE: &str = "neighbouring measurements are too alike to tell an effect from chance";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change {
+pub struct LevelChange {
     /// Unix time in milliseconds.
     pub at_ms: i64,
     /// The level after it, divided by that before it, with a 95 % interval.
@@ -51,7 +51,7 @@ fn judge_change(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static
     Ok((p, effect_of_change(values, &blocks, at).map(Effect::Change)))
 }
 
-fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> Option<Change> {
+fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> Option<LevelChange> {
     let at_ms = values[at].0;
     // The interval uses blocks, which are independent.
     let side = |is_after: bool| -> Vec<f64> {
@@ -60,7 +60,7 @@ fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> 
     };
     let ratio = breme_stats::rank_sum::ratio(&side(true), &side(false), 0.95)?;
     let change =
-        Change { at_ms: at_ms as i64, ratio: Ratio { center: ratio.center, low: ratio.low, high: ratio.high } };
+        LevelChange { at_ms: at_ms as i64, ratio: Ratio { center: ratio.center, low: ratio.low, high: ratio.high } };
     (ratio.center.ln().abs() >= (1.0 + EFFECT_MIN).ln()).then_some(change)
 }
 
