@@ -47,7 +47,7 @@ pub struct File {
     pub alert: Alert,
     /// A Prometheus remote-write receiver.
     pub remote_write: Option<Destination>,
-    pub targets: Vec<Target>,
+    pub targets: Vec<WatchTarget>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +93,7 @@ pub struct Destination {
 }
 
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct WatchTarget {
     /// Unique in the file.
     pub name: String,
     /// Position in the file.
@@ -225,7 +225,7 @@ impl File {
     ///
     /// # Errors
     /// All errors of the file, with their positions.
-    pub fn parse(text: &str, check: impl Fn(&Target, &Self) -> Result<(), String>) -> Result<Self, Diagnostics> {
+    pub fn parse(text: &str, check: impl Fn(&WatchTarget, &Self) -> Result<(), String>) -> Result<Self, Diagnostics> {
         let mut collector = Collector::new(text);
         let table = Table::parse(text, &mut collector);
         let written: Option<FileToml> =
@@ -369,12 +369,16 @@ pub fn url_has_host(url: &str) -> bool {
     host.is_some_and(|host| !host.is_empty() && !host.starts_with(['/', ':']))
 }
 
-fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, collector: &mut Collector) -> Vec<Target> {
+fn targets(
+    written: &Spanned<Vec<Spanned<TargetToml>>>,
+    timeout: Duration,
+    collector: &mut Collector,
+) -> Vec<WatchTarget> {
     let list = written.get_ref();
     if list.is_empty() || list.len() > TARGET_COUNT_MAX {
         collector.note(&written.span(), format!("a watch file has 1 to {TARGET_COUNT_MAX} targets"));
     }
-    let mut targets: Vec<Target> = Vec::new();
+    let mut targets: Vec<WatchTarget> = Vec::new();
     for spanned in list {
         let one = spanned.get_ref();
         let name = one.name.get_ref();
@@ -385,7 +389,7 @@ fn targets(written: &Spanned<Vec<Spanned<TargetToml>>>, timeout: Duration, colle
         if targets.iter().any(|other| other.name == *name) {
             collector.note(&one.name.span(), format!("there are two targets {name:?}; names are unique"));
         }
-        targets.push(Target {
+        targets.push(WatchTarget {
             name: name.clone(),
             span: one.url.span(),
             load: arguments(one, timeout, collector),

@@ -32,6 +32,6 @@ mod rollup;
 pub mod text;
 
 pub use file::{
-    Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX, Target,
-    WATCH_FILE_BYTES_MAX, url_has_host, url_has_password,
+    Alert, Destination, File, INTERVAL_MIN, Objective, ProcessLocator, Retention, TARGET_COUNT_MAX,
+    WATCH_FILE_BYTES_MAX, WatchTarget, url_has_host, url_has_password,
 };

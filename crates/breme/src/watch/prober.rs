@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
-use breme_watch::{Objective, ProcessLocator, Target};
+use breme_watch::{Objective, ProcessLocator, WatchTarget};
 use parking_lot::Mutex;
 
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub(super) struct ProbeResult {
 }
 
 impl Prober {
-    pub(super) fn new(number: u32, target: &Target, objective: Objective) -> Result<Self, Failure> {
+    pub(super) fn new(number: u32, target: &WatchTarget, objective: Objective) -> Result<Self, Failure> {
         let place = target.process.clone().map(|place| match place {
             ProcessLocator::Pid(pid) => ExternalLocator::Pid(pid),
             ProcessLocator::Port(port) => ExternalLocator::Port(port),

@@ -12,7 +12,7 @@ use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
 use breme_watch::objective::{Compliance, ObjectiveMonitor};
 use breme_watch::record::{ClockReading, Interval};
-use breme_watch::{Destination, File, Target, WATCH_FILE_BYTES_MAX, text};
+use breme_watch::{Destination, File, WATCH_FILE_BYTES_MAX, WatchTarget, text};
 use jiff::tz::TimeZone;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<File, Failure> {
 }
 
 /// Checks that a measurement fits into the interval.
-fn check(target: &Target, file: &File) -> Result<(), String> {
+fn check(target: &WatchTarget, file: &File) -> Result<(), String> {
     let measurement = Measurement::new(&target.load).map_err(|failure| failure.message)?;
     match measurement.longest() {
         Some(longest) if longest <= file.interval => Ok(()),
@@ -120,9 +120,9 @@ fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> 
         .map(|target| Ok(Measurement::new(&target.load)?.connections() as u64))
         .collect::<Result<_, Failure>>()?;
     let info = folder.update_info(file, &loads)?;
-    let number = |target: &Target| info.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
+    let number = |target: &WatchTarget| info.targets.iter().position(|known| known.name == target.name).unwrap_or(0);
     let prober =
-        |target: &Target| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
+        |target: &WatchTarget| Prober::new(u32::try_from(number(target)).unwrap_or(u32::MAX), target, file.objective);
     let probers: Vec<Prober> = file.targets.iter().map(prober).collect::<Result<_, Failure>>()?;
     // All targets are measured at the same time.
     let descriptors = probers.iter().map(Prober::descriptors).sum::<Result<u64, Failure>>()?;
