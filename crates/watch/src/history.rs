@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::{JournalError, Resolution, Storage, read_segment, segments};
 use crate::record::{
-    ClockStep, Counts, Gap, Interval, OngoingOutage, Outage, Probe, Rollup, TargetRollup, TargetState, Usage,
+    ClockStep, Counts, Gap, IntervalRecord, OngoingOutage, Outage, Probe, Rollup, TargetRollup, TargetState, Usage,
 };
 use crate::rollup::RollupBuilder;
 
@@ -94,9 +94,9 @@ pub struct TargetHistory {
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn for_each_interval(storage: &impl Storage, mut see: impl FnMut(&Interval)) -> Result<(), JournalError> {
+pub fn for_each_interval(storage: &impl Storage, mut see: impl FnMut(&IntervalRecord)) -> Result<(), JournalError> {
     for first in segments(storage, Resolution::Raw)? {
-        read_segment::<Interval>(storage, Resolution::Raw, first)?.0.iter().for_each(&mut see);
+        read_segment::<IntervalRecord>(storage, Resolution::Raw, first)?.0.iter().for_each(&mut see);
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ impl History {
         let oldest = after.saturating_sub(RECENT_MAX as u64);
         let needed = firsts.partition_point(|&first| first <= oldest).saturating_sub(1);
         for &first in &firsts[needed..] {
-            let (intervals, damaged) = read_segment::<Interval>(storage, Resolution::Raw, first)?;
+            let (intervals, damaged) = read_segment::<IntervalRecord>(storage, Resolution::Raw, first)?;
             history.damaged += damaged;
             for interval in intervals {
                 history.add_recent(&interval);
@@ -231,7 +231,7 @@ impl History {
         }
     }
 
-    fn add_recent(&mut self, interval: &Interval) {
+    fn add_recent(&mut self, interval: &IntervalRecord) {
         for probe in &interval.probes {
             let recent = &mut self.targets.entry(probe.target).or_default().recent;
             recent.push(Point::from_probe(interval.wall_ms, probe));

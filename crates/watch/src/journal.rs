@@ -22,7 +22,7 @@ use thiserror::Error;
 use crate::file::Retention;
 pub use crate::frame::RecordError;
 use crate::frame::{encode, scan};
-use crate::record::{ClockReading, Interval, Probe, Rollup};
+use crate::record::{ClockReading, IntervalRecord, Probe, Rollup};
 use crate::rollup::{CompletedRollups, RollupBuilder};
 
 /// Size of a segment from which a new one is begun.
@@ -153,7 +153,7 @@ trait Numbered {
     fn number(&self) -> u64;
 }
 
-impl Numbered for Interval {
+impl Numbered for IntervalRecord {
     fn number(&self) -> u64 {
         self.number
     }
@@ -195,7 +195,7 @@ impl<S: Storage> Journal<S> {
         if let Some(minute) = minutes.last().filter(|minute| minute.first > after) {
             after = journal.resume_after(minute);
         }
-        let intervals: Vec<Interval> = journal.repair(Resolution::Raw, after)?;
+        let intervals: Vec<IntervalRecord> = journal.repair(Resolution::Raw, after)?;
         for interval in intervals.iter().filter(|interval| interval.number > after) {
             let completed = journal.rollups.add_interval(interval);
             journal.write_rollups(completed)?;
@@ -253,12 +253,12 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// The interval, or a rollup before it, cannot be written; the journal is unchanged.
-    pub fn append(&mut self, reading: ClockReading, probes: Vec<Probe>) -> Result<Interval, JournalError> {
+    pub fn append(&mut self, reading: ClockReading, probes: Vec<Probe>) -> Result<IntervalRecord, JournalError> {
         self.write_unwritten()?;
         let number = self.last.map_or(1, |(number, _)| number + 1);
         let (gap_ms, clock_step_ms) = self.last.map_or((0, 0), |(_, last)| between(last, reading, self.interval_ms));
         let ClockReading { wall_ms, boot_ms, boot } = reading;
-        let interval = Interval { number, wall_ms, boot_ms, boot, gap_ms, clock_step_ms, probes };
+        let interval = IntervalRecord { number, wall_ms, boot_ms, boot, gap_ms, clock_step_ms, probes };
         self.write(Resolution::Raw, &interval)?;
         self.last = Some((number, reading));
         let completed = self.rollups.add_interval(&interval);
@@ -336,7 +336,7 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-impl Interval {
+impl IntervalRecord {
     /// When the interval began.
     #[must_use]
     pub const fn reading(&self) -> ClockReading {

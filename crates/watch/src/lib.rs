@@ -1,7 +1,7 @@
 //! Core of `breme watch`: watch file, journal, history, findings.
 //!
 //! ```text
-//!  watch file ──► File          Interval ──► Journal ──► raw ──► minutes ──► hours     (append-only, bounded)
+//!  watch file ──► File    IntervalRecord ──► Journal ──► raw ──► minutes ──► hours     (append-only, bounded)
 //!                                               │
 //!                                               └──► History ──► findings, objective ──► text, CSV, page
 //! ```

@@ -25,7 +25,7 @@ pub struct ClockReading {
 
 /// One interval: every target is probed once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct IntervalRecord {
     /// Number in the journal, from 1.
     #[serde(rename = "n")]
     pub number: u64,

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use breme_stats::Histogram;
 
 use crate::record::{
-    CAUSE_BYTES_MAX, ClockStep, GAPS_PER_ROLLUP_MAX, Gap, Interval, OUTAGES_PER_ROLLUP_MAX, OngoingOutage, Outage,
-    Probe, ResponseTimes, Rollup, TargetRollup, TargetState, Usage,
+    CAUSE_BYTES_MAX, ClockStep, GAPS_PER_ROLLUP_MAX, Gap, IntervalRecord, OUTAGES_PER_ROLLUP_MAX, OngoingOutage,
+    Outage, Probe, ResponseTimes, Rollup, TargetRollup, TargetState, Usage,
 };
 
 const MINUTE_MS: i64 = 60_000;
@@ -57,7 +57,7 @@ impl RollupBuilder {
     }
 
     /// Adds an interval; returns the rollups that it completes.
-    pub(crate) fn add_interval(&mut self, interval: &Interval) -> CompletedRollups {
+    pub(crate) fn add_interval(&mut self, interval: &IntervalRecord) -> CompletedRollups {
         let mut completed = CompletedRollups::default();
         if let Some(minute) = self.minute.take_if(|minute| !minute.has_same(interval.wall_ms, MINUTE_MS)) {
             let minute = minute.finish(&self.ongoing);
@@ -103,7 +103,7 @@ impl OpenRollup {
         })
     }
 
-    fn add(&mut self, interval: &Interval, ongoing: &mut BTreeMap<u32, OngoingOutage>) {
+    fn add(&mut self, interval: &IntervalRecord, ongoing: &mut BTreeMap<u32, OngoingOutage>) {
         let rollup = &mut self.rollup;
         (rollup.last, rollup.length_ms) = (interval.number, interval.wall_ms - rollup.wall_ms);
         (rollup.last_boot_ms, rollup.boot) = (interval.boot_ms, interval.boot);
@@ -123,7 +123,7 @@ impl OpenRollup {
         }
     }
 
-    fn add_probe(&mut self, probe: &Probe, interval: &Interval, ongoing: &mut BTreeMap<u32, OngoingOutage>) {
+    fn add_probe(&mut self, probe: &Probe, interval: &IntervalRecord, ongoing: &mut BTreeMap<u32, OngoingOutage>) {
         let index = self.index_of(probe.target);
         let state = probe.counts.state();
         let target = &mut self.rollup.targets[index];
@@ -236,7 +236,7 @@ fn update_outage(
     ongoing: &mut BTreeMap<u32, OngoingOutage>,
     probe: &Probe,
     state: TargetState,
-    interval: &Interval,
+    interval: &IntervalRecord,
 ) -> Option<Outage> {
     match state {
         TargetState::Unknown => None,

@@ -11,7 +11,7 @@ use breme_driver::Clock;
 use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
 use breme_watch::objective::{Compliance, ObjectiveMonitor};
-use breme_watch::record::{ClockReading, Interval};
+use breme_watch::record::{ClockReading, IntervalRecord};
 use breme_watch::{Destination, File, WATCH_FILE_BYTES_MAX, WatchTarget, text};
 use jiff::tz::TimeZone;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -239,7 +239,7 @@ impl WatchLoop<'_> {
         }
     }
 
-    fn observe(&mut self, interval: &Interval) {
+    fn observe(&mut self, interval: &IntervalRecord) {
         let minute = i64::try_from(interval.boot_ms / 60_000).unwrap_or(i64::MAX);
         let time = text::time(interval.wall_ms, &self.zone);
         let mut status = self.status.lock();
