@@ -14,7 +14,7 @@ const RANGE_MIN: f64 = 1.1;
 const UNITS: [(&str, f64); 3] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3)];
 
 /// Hour of the day and day of the week.
-type Place = (i8, i8);
+type WeekHour = (i8, i8);
 
 #[derive(Default)]
 struct Cell {
@@ -33,7 +33,7 @@ impl Cell {
 /// Median of each local hour of the week; empty without responses.
 pub(super) fn heat_map(target: &TargetHistory, zone: &TimeZone) -> Markup {
     let cells = cells(&target.hours, zone);
-    let medians: BTreeMap<Place, u64> =
+    let medians: BTreeMap<WeekHour, u64> =
         cells.iter().filter_map(|(place, cell)| Some((*place, cell.median_ns()?))).collect();
     let (Some(&low), Some(&high)) = (medians.values().min(), medians.values().max()) else { return html! {} };
     let (unit, unit_ns) = UNITS.into_iter().find(|(_, nanos)| high as f64 >= *nanos).unwrap_or(UNITS[2]);
@@ -64,8 +64,8 @@ pub(super) fn heat_map(target: &TargetHistory, zone: &TimeZone) -> Markup {
     }
 }
 
-fn cells(hours: &[Point], zone: &TimeZone) -> BTreeMap<Place, Cell> {
-    let mut cells: BTreeMap<Place, Cell> = BTreeMap::new();
+fn cells(hours: &[Point], zone: &TimeZone) -> BTreeMap<WeekHour, Cell> {
+    let mut cells: BTreeMap<WeekHour, Cell> = BTreeMap::new();
     for point in hours {
         let Ok(time) = Timestamp::from_millisecond(point.wall_ms) else { continue };
         let local = time.to_zoned(zone.clone());
