@@ -82,7 +82,7 @@ impl Instrument {
 #[derive(Clone, Debug, Default)]
 pub struct Instruments {
     /// By trial.
-    windows: BTreeMap<u32, Window>,
+    windows: BTreeMap<u32, TrialWindow>,
     /// Index of each source.
     sources: BTreeMap<String, u16>,
     sources_left_out: BTreeSet<String>,
@@ -91,7 +91,7 @@ pub struct Instruments {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct TrialWindow {
     start_ns: u64,
     length_ns: u64,
 }
@@ -104,7 +104,7 @@ struct Bin {
 
 /// An instrument of a source during a trial.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct InstrumentLine<'a> {
     pub of: &'a str,
     pub instrument: Instrument,
     /// The middle of each bin with samples, in seconds of the load, and their mean.
@@ -117,9 +117,9 @@ impl Instruments {
     pub fn new(trials: &[TrialRecord]) -> Self {
         let window = |trial: &TrialRecord| {
             let length_ns = (trial.length_s.clamp(0.0, 1e9) * 1e9) as u64;
-            (trial.number, Window { start_ns: trial.started_monotonic_ns, length_ns })
+            (trial.number, TrialWindow { start_ns: trial.started_monotonic_ns, length_ns })
         };
-        let windows: BTreeMap<u32, Window> = trials.iter().map(window).collect();
+        let windows: BTreeMap<u32, TrialWindow> = trials.iter().map(window).collect();
         let bins_per_trial = (BINS_MAX / windows.len().max(1)).clamp(4, BINS_PER_TRIAL_MAX);
         Self { windows, bins_per_trial, ..Self::default() }
     }
@@ -190,11 +190,11 @@ impl Instruments {
     }
 
     /// The lines of a trial; `pooled` neighbouring bins are merged into one point.
-    pub(crate) fn lines(&self, trial: u32, pooled: usize) -> Vec<Line<'_>> {
+    pub(crate) fn lines(&self, trial: u32, pooled: usize) -> Vec<InstrumentLine<'_>> {
         let Some(window) = self.windows.get(&trial) else { return Vec::new() };
         let names: BTreeMap<u16, &str> = self.sources.iter().map(|(name, &source)| (source, name.as_str())).collect();
         let bin_s = window.length_ns as f64 / 1e9 / self.bins_per_trial as f64;
-        let line = |(&(_, source, instrument), bins): (&(u32, u16, Instrument), &Vec<Bin>)| Line {
+        let line = |(&(_, source, instrument), bins): (&(u32, u16, Instrument), &Vec<Bin>)| InstrumentLine {
             of: names.get(&source).copied().unwrap_or_default(),
             instrument,
             points: points(bins, bin_s, pooled.max(1)),
@@ -237,7 +237,10 @@ mod tests {
         instruments.add(&sample(2, 40.0, "site", 7.0)); // of the second trial before it was interrupted
         assert_eq!(instruments.point_count(), 3);
         let first = instruments.lines(1, 1);
-        assert_eq!(first, [Line { of: "site", instrument: Instrument::Cpu, points: vec![(0.5, 1.0), (59.5, 3.0)] }]);
+        assert_eq!(
+            first,
+            [InstrumentLine { of: "site", instrument: Instrument::Cpu, points: vec![(0.5, 1.0), (59.5, 3.0)] }]
+        );
         assert_eq!(instruments.lines(2, 60)[0].points, [(30.0, 5.5)]);
         assert!(instruments.lines(3, 1).is_empty());
     }

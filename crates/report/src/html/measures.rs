@@ -249,7 +249,7 @@ fn values_table(measure: &MeasureTable, points_max: usize) -> Table {
 }
 
 /// One combination of the other factors.
-struct Line<'a> {
+struct MeasureLine<'a> {
     name: String,
     look: Look,
     /// By level.
@@ -309,8 +309,8 @@ fn level(levels: &Levels, factor: &str) -> Option<f64> {
     levels.get(factor)?.parse().ok().filter(|level: &f64| level.is_finite())
 }
 
-fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Vec<Line<'a>> {
-    let mut lines: Vec<(Levels, Line<'a>)> = Vec::new();
+fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Vec<MeasureLine<'a>> {
+    let mut lines: Vec<(Levels, MeasureLine<'a>)> = Vec::new();
     for row in rows {
         let Some(level) = level(&row.levels, factor) else { continue };
         let mut others = row.levels.clone();
@@ -319,7 +319,7 @@ fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Ve
             Some((_, line)) => line.points.push((level, row)),
             None => lines.push((
                 others.clone(),
-                Line {
+                MeasureLine {
                     name: words::levels_or(&others, "measured"),
                     look: palette.line(&row.levels),
                     points: vec![(level, row)],
@@ -334,8 +334,8 @@ fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Ve
     sorted.collect()
 }
 
-fn legend(lines: &[Line<'_>]) -> Vec<LegendEntry> {
-    let entry = |(index, line): (usize, &Line<'_>)| LegendEntry {
+fn legend(lines: &[MeasureLine<'_>]) -> Vec<LegendEntry> {
+    let entry = |(index, line): (usize, &MeasureLine<'_>)| LegendEntry {
         key: format!("line {index}"),
         name: words::short(&line.name, words::NAME_CHARS_MAX),
         look: line.look,
@@ -344,7 +344,7 @@ fn legend(lines: &[Line<'_>]) -> Vec<LegendEntry> {
     lines.iter().enumerate().map(entry).collect()
 }
 
-fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis, trials_max: usize) -> Value {
+fn lines_option(lines: &[MeasureLine<'_>], factor: &str, x: &Axis, y: &Axis, trials_max: usize) -> Value {
     let mut x_option = x.option(&words::short(factor, words::NAME_CHARS_MAX));
     x_option["nameLocation"] = json!("middle");
     x_option["nameGap"] = json!(26);
@@ -361,7 +361,7 @@ fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis, trials_max
 }
 
 /// Two invisible stacked lines form the band; then the trials, the line itself, and the published figures.
-fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis, trials_max: usize) -> Vec<Value> {
+fn line_series(index: usize, line: &MeasureLine<'_>, x: &Axis, y: &Axis, trials_max: usize) -> Vec<Value> {
     let (key, look) = (format!("line {index}"), line.look);
     let points = |of: &dyn Fn(&MeasureRow) -> Option<Value>| -> Vec<Value> {
         line.points.iter().filter_map(|(level, row)| Some(json!([x.place(*level), of(row)?]))).collect()
@@ -407,7 +407,7 @@ fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis, trials_max: us
     series
 }
 
-fn lines_say(measure: &MeasureTable, factor: &str, lines: &[Line<'_>]) -> String {
+fn lines_say(measure: &MeasureTable, factor: &str, lines: &[MeasureLine<'_>]) -> String {
     const DESCRIBED_MAX: usize = 4;
     let unit = Unit::parse(&measure.unit);
     let described = lines.iter().take(DESCRIBED_MAX).filter_map(|line| {
@@ -428,7 +428,7 @@ fn lines_say(measure: &MeasureTable, factor: &str, lines: &[Line<'_>]) -> String
 }
 
 /// A row for each level, a column for each line.
-fn lines_table(factor: &str, lines: &[Line<'_>], unit: Unit) -> Table {
+fn lines_table(factor: &str, lines: &[MeasureLine<'_>], unit: Unit) -> Table {
     let names: Vec<String> =
         std::iter::once(format!("#{factor}")).chain(lines.iter().map(|line| format!("#{}", line.name))).collect();
     let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::chart::number;
 use crate::html::palette::Palette;
-use crate::instruments::{Instrument, Line, SOURCES_MAX};
+use crate::instruments::{Instrument, InstrumentLine, SOURCES_MAX};
 use crate::run::Run;
 use crate::words;
 
@@ -161,7 +161,7 @@ fn pool(rows: &[SeriesRow]) -> Option<SeriesRow> {
 }
 
 /// An array, since there are many: instrument, source, column of times, values.
-fn line(line: &Line<'_>, sources: &mut Vec<String>, times: &mut Vec<Vec<Value>>) -> Value {
+fn line(line: &InstrumentLine<'_>, sources: &mut Vec<String>, times: &mut Vec<Vec<Value>>) -> Value {
     let of = words::short(line.of, words::NAME_CHARS_MAX);
     let instrument = Instrument::ALL.iter().position(|instrument| *instrument == line.instrument);
     let (t, v): (Vec<Value>, Vec<Value>) = line.points.iter().map(|&(t, v)| (coarse(t), coarse(v))).unzip();
