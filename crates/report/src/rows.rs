@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use breme_base::CsvField;
 use breme_experiment::record::{RunHead, TrialRecord, WorkloadRecord};
+use breme_judge::Levels;
 use breme_judge::judgement::Judgement;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -172,8 +173,6 @@ fn quantiles(histogram: &str, wanted: &[f64]) -> Vec<String> {
     let Some(histogram) = crate::distribution::decode(histogram) else { return vec![String::new(); wanted.len()] };
     histogram.quantiles(wanted).into_iter().map(|nanos| seconds(nanos as f64)).collect()
 }
-
-type Levels = std::collections::BTreeMap<String, String>;
 
 /// Every factor that occurs.
 fn factors<'a>(levels: impl Iterator<Item = &'a Levels>) -> Vec<&'a str> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::record::{Purpose, TrialRecord, WorkloadRecord};
+use breme_judge::Levels;
 use breme_stats::Histogram;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -30,8 +31,6 @@ const CURVES_SHOWN: usize = 6;
 const POINTS_PER_DECADE: u32 = 16;
 /// Nobody has 10^9 requests.
 const DECADES_MAX: f64 = 7.0;
-
-type Levels = BTreeMap<String, String>;
 
 /// The distributions of a run, decoded once.
 pub(crate) struct Distributions<'a> {

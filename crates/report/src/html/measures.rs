@@ -1,7 +1,6 @@
 //! Measured values: the table of the study, lines over the levels of a factor, and every point of every block.
 
-use std::collections::BTreeMap;
-
+use breme_judge::Levels;
 use breme_judge::judgement::{MeasureRow, MeasureTable};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -28,8 +27,6 @@ const POINTS_MAX: usize = 12_000;
 const STUDY_ROWS_MAX: usize = 300;
 const ROW_PX: u32 = 26;
 const AROUND_PX: u32 = 58;
-
-type Levels = BTreeMap<String, String>;
 
 pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -> Option<Markup> {
     let tables = &run.judgement.tables;

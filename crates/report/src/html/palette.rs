@@ -3,13 +3,11 @@
 //! Each combination of the levels that are words (a server, a path) has a colour; the levels of the factor with the
 //! most numbers (users, a rate) differ in strength and dashes.
 
-use std::collections::BTreeMap;
+use breme_judge::Levels;
 
 use crate::chart::Look;
 use crate::html::measures::numeric_factor;
 use crate::run::Run;
-
-type Levels = BTreeMap<String, String>;
 
 pub(crate) struct Palette {
     /// The factor on the x axis of charts.
