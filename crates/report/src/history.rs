@@ -8,7 +8,7 @@ use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
 use crate::figures::{Unit, estimate};
 use crate::markdown::{mark, prose, write_folded};
 use crate::table::Table;
-use crate::text::{BOLD, DIM, Page, Style, colour, fits};
+use crate::text::{BOLD, DIM, Style, TextPage, colour, fits};
 use crate::words::{self, VerdictWords};
 
 /// Limit of the runs in a table of text or Markdown.
@@ -19,7 +19,7 @@ const ABREAST_MAX: usize = 4;
 /// The trend and the values of each row, for a terminal.
 #[must_use]
 pub fn history_text(history: &History, style: Style) -> String {
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     page.paragraph(&title(history), BOLD, "");
     for row in &history.rows {
         let verdict = trend_words(row);

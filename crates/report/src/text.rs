@@ -46,7 +46,7 @@ const CYAN: &str = "36";
 #[must_use]
 pub fn text(run: &Run<'_>, style: Style) -> String {
     let judgement = run.judgement;
-    let mut page = Page::new(style);
+    let mut page = TextPage::new(style);
     page.paragraph(&words::one_line(run.title()), DIM, "");
     if let Some(question) = run.question() {
         page.paragraph(&words::one_line(&question), "", "");
@@ -81,12 +81,12 @@ pub fn text(run: &Run<'_>, style: Style) -> String {
     page.out
 }
 
-pub(crate) struct Page {
+pub(crate) struct TextPage {
     pub(crate) out: String,
     pub(crate) style: Style,
 }
 
-impl Page {
+impl TextPage {
     pub(crate) fn new(style: Style) -> Self {
         Self { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style } }
     }
