@@ -101,7 +101,7 @@ fn geometric(low: u64, high: u64, decade: &[u32]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn of(times: &[(u64, u64)]) -> Histogram {
+    fn histogram(times: &[(u64, u64)]) -> Histogram {
         let mut histogram = Histogram::new();
         for (time, count) in times {
             (0..*count).for_each(|_| histogram.record(*time));
@@ -120,7 +120,7 @@ mod tests {
     fn narrow_distributions_have_equal_bins() {
         let millis = |tenths: u64| tenths * 100_000;
         let times: Vec<(u64, u64)> = (500..=510).map(|tenths| (millis(tenths), 10)).collect();
-        let bins = shown(&of(&times));
+        let bins = shown(&histogram(&times));
         assert!(bins.len() >= 5, "{bins:?}");
         let widths: Vec<u64> = bins[1..bins.len() - 1].iter().map(|(from, to, _)| to - from).collect();
         assert!(widths.iter().all(|width| *width == widths[0]), "{bins:?}");
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn wide_distributions_have_geometric_bins_with_round_limits() {
         let times: Vec<(u64, u64)> = (0..60).map(|step| ((20_000.0 * 1.1_f64.powi(step)) as u64, 100)).collect();
-        let bins = shown(&of(&times));
+        let bins = shown(&histogram(&times));
         let limits: Vec<u64> = bins[..bins.len() - 1].iter().map(|(_, to, _)| *to).collect();
         assert!(bins.len() >= 6 && limits.iter().all(|limit| limit % 1_000 == 0), "{bins:?}");
     }
 
     #[test]
     fn a_rare_outlier_is_in_the_last_bin() {
-        let mut histogram = of(&(0..100).map(|step| (100_000 + step * 10_000, 100)).collect::<Vec<_>>());
+        let mut histogram = histogram(&(0..100).map(|step| (100_000 + step * 10_000, 100)).collect::<Vec<_>>());
         histogram.record(5_000_000_000);
         let bins = shown(&histogram);
         let (from, to, count) = *bins.last().unwrap();
@@ -147,11 +147,11 @@ mod tests {
     fn any_distribution_fits() {
         assert!(bins(&Histogram::new(), 12).is_empty());
         for time in [0, 1, 7, 1_000, 123_456_789] {
-            assert_eq!(shown(&of(&[(time, 3)])).len(), 1, "{time}");
+            assert_eq!(shown(&histogram(&[(time, 3)])).len(), 1, "{time}");
         }
-        shown(&of(&[(0, 1), (1, 1), (1_000_000_000_000, 1)]));
-        shown(&of(&[(3, 5), (4, 5), (5, 5)]));
-        let spread = of(&[(30_000, 500), (200_000, 400), (3_000_000, 300), (26_000_000, 1)]);
+        shown(&histogram(&[(0, 1), (1, 1), (1_000_000_000_000, 1)]));
+        shown(&histogram(&[(3, 5), (4, 5), (5, 5)]));
+        let spread = histogram(&[(30_000, 500), (200_000, 400), (3_000_000, 300), (26_000_000, 1)]);
         let few: Vec<u64> = bins(&spread, 4).iter().map(|bin| bin.count).collect();
         assert_eq!(few, [500, 400, 300, 1], "a low panel shows the shape too");
     }

@@ -15,7 +15,7 @@ pub(crate) enum CacheUse {
 }
 
 impl CacheUse {
-    pub(crate) fn of(fields: &Fields<'_, '_>) -> Self {
+    pub(crate) fn from_fields(fields: &Fields<'_, '_>) -> Self {
         let mut value: Vec<u8> = Vec::new();
         for line in fields.all("Cache-Status") {
             if !value.is_empty() {

@@ -114,7 +114,7 @@ impl Node for Load {
         actions: &mut Actions,
     ) -> usize {
         self.tick(now);
-        let index = match self.owners.of(connection) {
+        let index = match self.owners.get(connection) {
             Owner::User(index) => index,
             Owner::Lingering if received.ended => {
                 self.owners.set(connection, Owner::Nobody);
@@ -148,7 +148,7 @@ impl Node for Load {
 
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         self.tick(now);
-        let index = match self.owners.of(connection) {
+        let index = match self.owners.get(connection) {
             Owner::User(index) => index,
             Owner::Idle(index) => return self.lose_idle(index, connection),
             Owner::Lingering | Owner::Nobody => return self.owners.set(connection, Owner::Nobody),

@@ -40,7 +40,7 @@ impl Outcome {
     /// Merges the counts of the shards. Call it once, after all have ended.
     #[must_use]
     pub fn of(run: &Run, shards: &mut [Load], generator: &Generator) -> Self {
-        let mut tally = Tally::of_scenarios(run.plan().scenarios());
+        let mut tally = Tally::for_scenarios(run.plan().scenarios());
         shards.iter_mut().for_each(Load::close);
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
         let started = run.started().unwrap_or_default();

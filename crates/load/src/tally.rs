@@ -436,7 +436,7 @@ impl Tally {
     }
 
     /// With room for the steps and sessions of scenarios.
-    pub(crate) fn of_scenarios(scenarios: Option<&Scenarios>) -> Self {
+    pub(crate) fn for_scenarios(scenarios: Option<&Scenarios>) -> Self {
         let (steps, sessions) =
             scenarios.map_or((0, 0), |scenarios| (scenarios.step_names().len(), scenarios.scenarios().len()));
         Self {

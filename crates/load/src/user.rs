@@ -231,7 +231,7 @@ impl Owners {
     }
 
     #[inline]
-    pub(crate) fn of(&self, connection: ConnectionId) -> Owner {
+    pub(crate) fn get(&self, connection: ConnectionId) -> Owner {
         match self.entries.get(connection.index()) {
             Some(entry) if entry.generation == connection.generation() => entry.owner,
             _ => Owner::Nobody,
@@ -247,10 +247,10 @@ mod tests {
     fn an_index_that_is_used_again_is_another_connection() {
         let mut owners = Owners::default();
         let (old, new) = (ConnectionId::new(3, 0), ConnectionId::new(3, 1));
-        assert_eq!(owners.of(old), Owner::Nobody);
+        assert_eq!(owners.get(old), Owner::Nobody);
         owners.set(old, Owner::User(5));
         owners.set(new, Owner::Lingering);
-        assert_eq!((owners.of(old), owners.of(new)), (Owner::Nobody, Owner::Lingering));
+        assert_eq!((owners.get(old), owners.get(new)), (Owner::Nobody, Owner::Lingering));
     }
 
     #[test]

@@ -299,10 +299,10 @@ impl Load {
 
     pub(super) fn end_lingering(&mut self, now: Instant, actions: &mut Actions) {
         while let Some(&(until, connection)) = self.lingering.front()
-            && (until <= now || self.owners.of(connection) != Owner::Lingering)
+            && (until <= now || self.owners.get(connection) != Owner::Lingering)
         {
             self.lingering.pop_front();
-            if self.owners.of(connection) == Owner::Lingering {
+            if self.owners.get(connection) == Owner::Lingering {
                 self.owners.set(connection, Owner::Nobody);
                 actions.close(connection, Close::Graceful);
             }

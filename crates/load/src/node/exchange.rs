@@ -288,7 +288,7 @@ impl Load {
             _ => None,
         };
         user.response.search = read.zip(self.run.versions()).map(|(page, versions)| Box::new(versions.search(page)));
-        user.response.cache_use = user.counts_caches.then(|| CacheUse::of(&head.fields));
+        user.response.cache_use = user.counts_caches.then(|| CacheUse::from_fields(&head.fields));
         if let Some(check) = &mut user.response.check {
             expectations(self.run.plan(), user.session.as_deref()).begin(check);
         }

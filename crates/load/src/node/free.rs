@@ -37,7 +37,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn of(run: &Run) -> Option<Self> {
+    pub(super) fn from_run(run: &Run) -> Option<Self> {
         let settings = run.plan().settings();
         let open_loop = settings.open_loop.as_ref()?;
         let connects_ahead = run.plan().connects_ahead();

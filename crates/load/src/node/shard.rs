@@ -85,8 +85,8 @@ impl Load {
     #[must_use]
     pub fn new(run: Arc<Run>, shard: Shard) -> Self {
         let random = Random::stream(run.plan().settings().seed, shard.id.0 as u64);
-        let open = Open::of(&run);
-        let tally = Tally::of_scenarios(run.plan().scenarios());
+        let open = Open::from_run(&run);
+        let tally = Tally::for_scenarios(run.plan().scenarios());
         Self {
             tunnel_request: run.plan().tunnel_request(),
             run,
