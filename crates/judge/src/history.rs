@@ -257,7 +257,7 @@ fn trend(row: &HistoryRow, confidence: f64) -> Option<Trend> {
     let on_scale = |value: f64| if is_ratio { value.ln() } else { value };
     let back = |value: f64| if is_ratio { value.exp() } else { value };
     let points: Vec<(f64, f64)> = known.iter().map(|&(place, value)| (place, on_scale(value))).collect();
-    let TheilSen { slope, intercept, p } = TheilSen::of(&points, confidence)?;
+    let TheilSen { slope, intercept, p } = TheilSen::from_points(&points, confidence)?;
     let Estimate { center, low, high, confidence: reached } = slope;
     let last = row.points.len().saturating_sub(1) as f64;
     (reached >= confidence).then(|| Trend {

@@ -71,7 +71,7 @@ impl<'a> IntervalPosition<'a> {
     }
 
     fn corrected(&self, one_sided: impl Fn(&TrimmedMean) -> f64) -> f64 {
-        let mean = TrimmedMean::of(&self.values, trim_of(self.effect.scale)).filter(|_| self.is_sure());
+        let mean = TrimmedMean::from_values(&self.values, trim_of(self.effect.scale)).filter(|_| self.is_sure());
         mean.map_or(1.0, |mean| self.look.corrected((2.0 * one_sided(&mean)).min(1.0)))
     }
 

@@ -22,7 +22,7 @@ impl Look {
         let blocks = seen.blocks().last().copied().unwrap_or(0);
         let as_planned = if question.blocks == 0 { blocks } else { question.blocks };
         let (least, most) = question.looks.unwrap_or((as_planned, as_planned));
-        Self { looks: Looks::of(least, most), blocks, confidence: question.confidence }
+        Self { looks: Looks::cached(least, most), blocks, confidence: question.confidence }
     }
 
     /// The requested confidence over all looks.
@@ -48,6 +48,6 @@ impl Look {
     /// A single look after this many blocks, for tests.
     #[cfg(test)]
     pub(crate) fn only(blocks: u32) -> Self {
-        Self { looks: Looks::of(blocks, blocks), blocks, confidence: 0.95 }
+        Self { looks: Looks::cached(blocks, blocks), blocks, confidence: 0.95 }
     }
 }

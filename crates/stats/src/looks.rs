@@ -57,7 +57,7 @@ pub struct Looks {
 impl Looks {
     /// For a run that may end after any number of blocks from `least` to `most`.
     #[must_use]
-    pub fn of(least: u32, most: u32) -> Arc<Self> {
+    pub fn cached(least: u32, most: u32) -> Arc<Self> {
         static KNOWN: Mutex<VecDeque<Arc<Looks>>> = Mutex::new(VecDeque::new());
         let most = most.max(BLOCKS_MIN);
         let least = least.clamp(BLOCKS_MIN, most);
@@ -215,14 +215,14 @@ mod tests {
 
     #[test]
     fn levels_are_those_that_are_documented() {
-        let looks = Looks::of(6, 24);
+        let looks = Looks::cached(6, 24);
         let levels = [5, 6, 12, 24, 48].map(|blocks| (looks.level(blocks, 0.05) * 1e4).round());
         assert_eq!(levels, [9.0, 36.0, 71.0, 143.0, 21.0]);
     }
 
     #[test]
     fn corrected_chances_and_levels_agree() {
-        let looks = Looks::of(6, 24);
+        let looks = Looks::cached(6, 24);
         for blocks in [5, 6, 11, 24, 30, 96] {
             for outside in [0.2, 0.05, 0.001, 1e-9] {
                 let level = looks.level(blocks, outside);

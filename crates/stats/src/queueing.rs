@@ -83,7 +83,7 @@ pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<V
     if !is_usable(stations, think_s) || users_max > USERS_MAX {
         return None;
     }
-    let constants = Constants::of(stations, think_s, users_max as usize);
+    let constants = Constants::new(stations, think_s, users_max as usize);
     let mut queues: Vec<Queue> = stations.iter().map(Queue::empty).collect();
     let with_users = |users: u32| {
         let rate = constants.rate(users as usize);
@@ -169,7 +169,7 @@ struct Constants {
 }
 
 impl Constants {
-    fn of(stations: &[Station], think_s: f64, users_max: usize) -> Self {
+    fn new(stations: &[Station], think_s: f64, users_max: usize) -> Self {
         let mut simple = vec![f64::NEG_INFINITY; users_max + 1];
         simple[0] = 0.0;
         for station in stations.iter().filter(|station| station.servers == 1) {

@@ -19,11 +19,11 @@ pub const MORE_BLOCKS_MAX: u32 = 200;
 /// Values and bound are on the scale of the interval: for ratios, their logarithms. `level_after` returns the two-sided
 /// level of the interval after that many more values.
 ///
-/// None if the centre lies at the bound, if it would take more than [`MORE_BLOCKS_MAX`], or where [`TrimmedMean::of`]
-/// returns none.
+/// None if the centre lies at the bound, if it would take more than [`MORE_BLOCKS_MAX`], or where
+/// [`TrimmedMean::from_values`] returns none.
 #[must_use]
 pub fn more_blocks(values: &[f64], trim: Trim, bound: f64, level_after: impl Fn(u32) -> f64) -> Option<u32> {
-    let now = TrimmedMean::of(values, trim)?;
+    let now = TrimmedMean::from_values(values, trim)?;
     let (low, high) = now.interval(level_after(0));
     if low > bound || high < bound {
         return Some(0);
@@ -94,7 +94,7 @@ mod tests {
             let blocks = known.len() + needed(&known, 0.0).unwrap() as usize;
             let enough = (0..trials).filter(|_| {
                 let values: Vec<f64> = (0..blocks).map(|_| center + normal(&mut random)).collect();
-                TrimmedMean::of(&values, Trim::Eighth).unwrap().interval(0.05).0 > 0.0
+                TrimmedMean::from_values(&values, Trim::Eighth).unwrap().interval(0.05).0 > 0.0
             });
             let share = enough.count() as f64 / f64::from(trials);
             assert!((0.80..0.92).contains(&share), "{center}: {blocks} blocks were enough in {share}");

@@ -31,7 +31,7 @@ impl TheilSen {
     /// None if there are fewer than two points, more than [`VALUES_MAX`], one that is not finite, or two with the same
     /// x.
     #[must_use]
-    pub fn of(points: &[(f64, f64)], confidence: f64) -> Option<Self> {
+    pub fn from_points(points: &[(f64, f64)], confidence: f64) -> Option<Self> {
         let is_finite = points.iter().all(|(x, y)| x.is_finite() && y.is_finite());
         let is_ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if !(2..=VALUES_MAX).contains(&points.len()) || !is_finite || !is_ascending {
@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn agrees_with_a_calculation_by_hand() {
         let points = numbered(&[1.26, 1.27, 1.12, 1.16, 1.03]);
-        let line = TheilSen::of(&points, 0.9).unwrap();
+        let line = TheilSen::from_points(&points, 0.9).unwrap();
         assert!(close(line.slope.center, -0.056_25), "{line:?}");
         assert!(close(line.slope.low, -0.13) && close(line.slope.high, 0.01), "{line:?}");
         assert!(close(line.slope.confidence, 1.0 - 10.0 / 120.0), "{line:?}");
         assert!(close(line.p, 28.0 / 120.0), "{line:?}");
         // Of 1.316 25, 1.382 5, 1.288 75, 1.385 and 1.311 25.
         assert!(close(line.intercept, 1.316_25), "{line:?}");
-        let wider = TheilSen::of(&points, 0.95).unwrap().slope;
+        let wider = TheilSen::from_points(&points, 0.95).unwrap().slope;
         assert!(close(wider.low, -0.15) && close(wider.high, 0.04), "{wider:?}");
         assert!(close(wider.confidence, 1.0 - 2.0 / 120.0), "{wider:?}");
     }
@@ -165,7 +165,8 @@ mod tests {
             let least = TheilSen::points_min(confidence);
             let reaches = |count: usize| {
                 let values: Vec<f64> = (0..count).map(|value| value as f64).collect();
-                TheilSen::of(&numbered(&values), confidence).is_some_and(|line| line.slope.confidence >= confidence)
+                TheilSen::from_points(&numbered(&values), confidence)
+                    .is_some_and(|line| line.slope.confidence >= confidence)
             };
             assert!(reaches(least) && !reaches(least - 1), "{confidence}: {least}");
         }
@@ -178,7 +179,7 @@ mod tests {
         for wild in [1, 6, 11, 16, 19] {
             values[wild] = 1e6;
         }
-        let line = TheilSen::of(&numbered(&values), 0.95).unwrap();
+        let line = TheilSen::from_points(&numbered(&values), 0.95).unwrap();
         assert!((0.49..0.6).contains(&line.slope.center) && line.slope.low <= 0.5, "{line:?}");
     }
 
@@ -186,10 +187,10 @@ mod tests {
     fn nonsense_has_no_line_and_no_change_no_trend() {
         let infinite = [(1.0, f64::INFINITY), (2.0, 1.0)];
         for points in [&[][..], &[(1.0, 2.0)], &[(1.0, 2.0), (1.0, 3.0)], &[(2.0, 1.0), (1.0, 1.0)], &infinite] {
-            assert_eq!(TheilSen::of(points, 0.95), None, "{points:?}");
+            assert_eq!(TheilSen::from_points(points, 0.95), None, "{points:?}");
         }
-        assert_eq!(TheilSen::of(&numbered(&[1.0; VALUES_MAX + 1]), 0.95), None);
-        let flat = TheilSen::of(&numbered(&[3.0; 200]), 0.95).unwrap();
+        assert_eq!(TheilSen::from_points(&numbered(&[1.0; VALUES_MAX + 1]), 0.95), None);
+        let flat = TheilSen::from_points(&numbered(&[3.0; 200]), 0.95).unwrap();
         assert_eq!((flat.slope.center, flat.slope.low, flat.slope.high), (0.0, 0.0, 0.0));
         assert_eq!((flat.intercept, flat.p), (3.0, 1.0));
     }
@@ -202,7 +203,7 @@ mod tests {
         for _ in 0..trials {
             let mut error = || (random.unit() - 0.5) / (random.unit() + 0.01);
             let values: Vec<f64> = (0..9).map(|place| 0.3 * f64::from(place) + error()).collect();
-            let slope = TheilSen::of(&numbered(&values), 0.95).unwrap().slope;
+            let slope = TheilSen::from_points(&numbered(&values), 0.95).unwrap().slope;
             held += u32::from(slope.low <= 0.3 && 0.3 <= slope.high);
         }
         let (_, confidence) = outside_of_interval(&cumulated(9), 36, 0.95);
@@ -215,7 +216,7 @@ mod tests {
         #[test]
         fn the_chance_and_the_interval_agree(values in prop::collection::vec(-6_i32..9, 3..25), confidence in 0.5_f64..0.999) {
             let values: Vec<f64> = values.into_iter().map(f64::from).collect();
-            let line = TheilSen::of(&numbered(&values), confidence).unwrap();
+            let line = TheilSen::from_points(&numbered(&values), confidence).unwrap();
             let leaves_zero_out = line.slope.low > 0.0 || line.slope.high < 0.0;
             prop_assert_eq!(leaves_zero_out, line.p <= 1.0 - line.slope.confidence + 1e-12, "{:?}", line);
             prop_assert!(line.slope.low <= line.slope.center && line.slope.center <= line.slope.high);
@@ -223,9 +224,9 @@ mod tests {
 
         #[test]
         fn values_turned_upside_down_turn_the_line(values in prop::collection::vec(-1e3_f64..1e3, 2..30)) {
-            let line = TheilSen::of(&numbered(&values), 0.95).unwrap();
+            let line = TheilSen::from_points(&numbered(&values), 0.95).unwrap();
             let turned: Vec<f64> = values.iter().map(|value| 7.0 - value).collect();
-            let turned = TheilSen::of(&numbered(&turned), 0.95).unwrap();
+            let turned = TheilSen::from_points(&numbered(&turned), 0.95).unwrap();
             prop_assert!((turned.slope.center + line.slope.center).abs() < 1e-9);
             prop_assert!((turned.slope.low + line.slope.high).abs() < 1e-9);
             prop_assert!((turned.intercept + line.intercept - 7.0).abs() < 1e-6);

@@ -40,7 +40,7 @@ impl TrimmedMean {
     ///
     /// If all remaining values are equal, nothing is excluded: they could not represent the scatter.
     #[must_use]
-    pub fn of(values: &[f64], trim: Trim) -> Option<Self> {
+    pub fn from_values(values: &[f64], trim: Trim) -> Option<Self> {
         if values.len() < 2 || !values.iter().all(|value| value.is_finite()) {
             return None;
         }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn untrimmed_it_is_students_test() {
         let gained = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
-        let mean = TrimmedMean::of(&gained, Trim::Nothing).unwrap();
+        let mean = TrimmedMean::from_values(&gained, Trim::Nothing).unwrap();
         let (low, high) = mean.interval(0.05);
         assert!((mean.center - 1.58).abs() < 1e-12 && (2.0 * mean.p_above(0.0) - 0.002_833).abs() < 1e-6);
         assert!((low - 0.700_1).abs() < 1e-4 && (high - 2.459_9).abs() < 1e-4, "{low} {high}");
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn an_eighth_of_ten_leaves_out_one_at_each_end() {
         let gained = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
-        let mean = TrimmedMean::of(&gained, Trim::Eighth).unwrap();
+        let mean = TrimmedMean::from_values(&gained, Trim::Eighth).unwrap();
         assert!((mean.center - 1.4).abs() < 1e-12 && mean.freedom == 7, "{mean:?}");
         // Winsorized: 0.8, 0.8, 1, 1.2, 1.3, 1.3, 1.4, 1.8, 2.4, 2.4.
         assert!((mean.error - (3.084_f64 / 56.0).sqrt()).abs() < 1e-9, "{mean:?}");
@@ -128,26 +128,28 @@ mod tests {
     #[test]
     fn an_outlier_among_eight_does_not_hide_a_difference() {
         let values = [0.10, 0.11, 0.09, 0.10, 0.12, 0.10, 0.11, 3.0];
-        let (plain, robust) =
-            (TrimmedMean::of(&values, Trim::Nothing).unwrap(), TrimmedMean::of(&values, Trim::Eighth).unwrap());
+        let (plain, robust) = (
+            TrimmedMean::from_values(&values, Trim::Nothing).unwrap(),
+            TrimmedMean::from_values(&values, Trim::Eighth).unwrap(),
+        );
         assert!(plain.interval(0.05).0 < 0.0 && robust.interval(0.01).0 > 0.0, "{plain:?} {robust:?}");
         assert!((robust.center - 0.1067).abs() < 1e-3);
     }
 
     #[test]
     fn constant_values_leave_nothing_to_chance() {
-        let same = TrimmedMean::of(&[1.0; 6], Trim::Eighth).unwrap();
+        let same = TrimmedMean::from_values(&[1.0; 6], Trim::Eighth).unwrap();
         assert_eq!((same.interval(0.05), same.p_above(0.0), same.p_below(1.0)), ((1.0, 1.0), 0.0, 0.5));
-        let exception = TrimmedMean::of(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0], Trim::Eighth).unwrap();
+        let exception = TrimmedMean::from_values(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0], Trim::Eighth).unwrap();
         assert!(exception.interval(0.05).1 > 1.0, "an exception is not left out of what is else constant");
-        assert_eq!(TrimmedMean::of(&[1.0], Trim::Eighth), None);
-        assert_eq!(TrimmedMean::of(&[1.0, f64::NAN], Trim::Eighth), None);
+        assert_eq!(TrimmedMean::from_values(&[1.0], Trim::Eighth), None);
+        assert_eq!(TrimmedMean::from_values(&[1.0, f64::NAN], Trim::Eighth), None);
     }
 
     proptest! {
         #[test]
         fn interval_and_chance_agree(values in prop::collection::vec(-5.0_f64..9.0, 5..30), level in 1e-4_f64..0.5) {
-            let mean = TrimmedMean::of(&values, Trim::Eighth).unwrap();
+            let mean = TrimmedMean::from_values(&values, Trim::Eighth).unwrap();
             let (low, high) = mean.interval(level);
             let p = 2.0 * mean.p_below(0.0).min(mean.p_above(0.0));
             prop_assume!((p - level).abs() > 1e-9);

@@ -14,7 +14,7 @@ use crate::student::above;
 /// chance.
 #[must_use]
 pub fn welch_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64> {
-    let (first, second) = (Moments::of(first)?, Moments::of(second)?);
+    let (first, second) = (Moments::from_values(first)?, Moments::from_values(second)?);
     let variance = first.variance_of_mean + second.variance_of_mean;
     let distance = first.mean - second.mean - bound;
     if distance == 0.0 {
@@ -35,7 +35,7 @@ struct Moments {
 }
 
 impl Moments {
-    fn of(values: &[f64]) -> Option<Self> {
+    fn from_values(values: &[f64]) -> Option<Self> {
         if values.len() < 2 || !values.iter().all(|value| value.is_finite()) {
             return None;
         }
