@@ -47,7 +47,7 @@ pub(crate) struct DirectionCounters {
 }
 
 impl Counters {
-    pub(crate) fn of(&self, direction: Direction) -> &DirectionCounters {
+    pub(crate) fn direction(&self, direction: Direction) -> &DirectionCounters {
         &self.directions[direction.index()]
     }
 
@@ -60,7 +60,7 @@ impl Counters {
             connections: self.connections.load(),
             connects_failed: self.connects_failed.load(),
             resets: self.resets.load(),
-            directions: Direction::ALL.map(|direction| self.of(direction).counts()),
+            directions: Direction::ALL.map(|direction| self.direction(direction).counts()),
         }
     }
 }

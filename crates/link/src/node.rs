@@ -109,7 +109,7 @@ impl LinkNode {
             }
             let mut is_settled = true;
             while let Some(key) = self.timers.pop_due(now) {
-                let (pair, direction) = of_timer(key);
+                let (pair, direction) = pair_and_direction(key);
                 self.serve_flow(now, pair, direction, actions);
                 is_settled = false;
             }
@@ -136,14 +136,14 @@ impl LinkNode {
             }
             match line.send(flow.ready_at, segment.len()) {
                 Fate::Arrives { at, losses } => {
-                    self.counters.of(direction).losses.add_many(u64::from(losses));
+                    self.counters.direction(direction).losses.add_many(u64::from(losses));
                     flow.send(at, Parcel::Bytes(segment));
                     flow.send_end_if_due(at);
                     self.timers.set(timer_key(index, direction), flow.deadline());
                 }
                 Fate::Reset { at } => {
                     self.counters.resets.add();
-                    self.counters.of(direction).discarded.add_many(segment.len() as u64);
+                    self.counters.direction(direction).discarded.add_many(segment.len() as u64);
                     self.reset_pair(index, at);
                 }
             }
@@ -155,7 +155,7 @@ impl LinkNode {
         for direction in Direction::ALL {
             let Some(pair) = self.pairs.get_mut(index) else { return };
             let flow = pair.flow(direction);
-            self.counters.of(direction).discarded.add_many(flow.discard_waiting() as u64);
+            self.counters.direction(direction).discarded.add_many(flow.discard_waiting() as u64);
             flow.source = Source::Over;
             flow.send(at, Parcel::Reset);
             self.timers.set(timer_key(index, direction), flow.deadline());
@@ -209,7 +209,7 @@ impl LinkNode {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let sink = pair.sink(direction);
         let flow = pair.flow(direction);
-        let counters = self.counters.of(direction);
+        let counters = self.counters.direction(direction);
         let mut has_sent = false;
         while let Some(parcel) = flow.pop_arrived(now) {
             match (sink, parcel) {
@@ -305,7 +305,7 @@ impl LinkNode {
         let window = self.windows[direction.index()].saturating_sub(flow.held_bytes());
         let taken = length.min(window).min(room);
         flow.push(now, &received.bytes[..taken]);
-        self.counters.of(direction).taken.add_many(taken as u64);
+        self.counters.direction(direction).taken.add_many(taken as u64);
         if taken < length {
             flow.is_source_paused = true;
             actions.pause(connection);
@@ -338,7 +338,7 @@ impl LinkNode {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
         flow.sink = Sink::Gone;
-        self.counters.of(direction).discarded.add_many(flow.discard() as u64);
+        self.counters.direction(direction).discarded.add_many(flow.discard() as u64);
         self.timers.set(timer_key(index, direction), flow.deadline());
     }
 
@@ -347,7 +347,7 @@ impl LinkNode {
     fn reset_flow(&mut self, now: Instant, index: usize, direction: Direction) {
         let Some(pair) = self.pairs.get_mut(index) else { return };
         let flow = pair.flow(direction);
-        self.counters.of(direction).discarded.add_many(flow.discard_waiting() as u64);
+        self.counters.direction(direction).discarded.add_many(flow.discard_waiting() as u64);
         flow.is_open = true;
         flow.source = Source::Reset;
         flow.send_end_if_due(now + self.lines[direction.index()].draw_delay());
@@ -362,7 +362,7 @@ impl LinkNode {
         let mut pair = self.pairs.remove(index);
         for direction in Direction::ALL {
             let flow = pair.flow(direction);
-            self.counters.of(direction).discarded.add_many(flow.discard() as u64);
+            self.counters.direction(direction).discarded.add_many(flow.discard() as u64);
             self.timers.clear(timer_key(index, direction));
             if flow.has_turn {
                 // Another pair will reuse this index.
@@ -511,6 +511,6 @@ fn timer_key(pair: usize, direction: Direction) -> u32 {
     (pair * 2 + direction.index()) as u32
 }
 
-fn of_timer(key: u32) -> (usize, Direction) {
+fn pair_and_direction(key: u32) -> (usize, Direction) {
     (key as usize / 2, Direction::ALL[key as usize % 2])
 }
