@@ -76,7 +76,7 @@ impl Metric {
     }
 
     /// None if it was not measured.
-    fn of(self, point: &Point) -> Option<f64> {
+    fn value(self, point: &Point) -> Option<f64> {
         let value = match self {
             Self::Mean => point.mean_ns,
             Self::Median => point.p50_ns as f64,
@@ -162,10 +162,10 @@ struct TestResult {
 }
 
 #[must_use]
-pub fn of(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
+pub fn find(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
     let points = resolution(target);
     let series = |metric: Metric| -> Vec<(f64, f64)> {
-        points.iter().filter_map(|point| Some((point.wall_ms as f64, metric.of(point)?.ln()))).collect()
+        points.iter().filter_map(|point| Some((point.wall_ms as f64, metric.value(point)?.ln()))).collect()
     };
     let mut results = vec![cycles::hours(&target.hours, zone), cycles::days(&target.hours, zone)];
     for metric in [Metric::Mean, Metric::Tail] {

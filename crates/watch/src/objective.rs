@@ -31,7 +31,7 @@ pub struct Compliance {
 impl Compliance {
     /// None without up or down intervals.
     #[must_use]
-    pub fn of(target: &TargetHistory, availability: f64) -> Option<Self> {
+    pub fn from_history(target: &TargetHistory, availability: f64) -> Option<Self> {
         let uptime = target.uptime()?;
         let requests = target.counts.requests.max(1) as f64;
         let good = target.counts.good() as f64 / requests;

@@ -56,7 +56,7 @@ pub fn length(millis: u64) -> String {
 /// Uptime and error budget of a target.
 #[must_use]
 pub fn availability(target: &TargetHistory, availability: f64) -> String {
-    let Some(compliance) = Compliance::of(target, availability) else {
+    let Some(compliance) = Compliance::from_history(target, availability) else {
         return String::from("No measurement: neither up nor down.");
     };
     let known = target.up + target.down;

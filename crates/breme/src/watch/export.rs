@@ -112,7 +112,7 @@ fn text(journal: &LoadedJournal) -> String {
         lines.push(text::response_times(target));
         lines.extend(target.outages.iter().rev().take(OUTAGES_IN_TEXT_MAX).rev().map(|one| text::outage(one, zone)));
         lines.extend(target.ongoing.iter().map(|outage| text::ongoing_outage(outage, zone)));
-        lines.extend(findings::of(target, zone).iter().map(|one| text::finding(one, zone)));
+        lines.extend(findings::find(target, zone).iter().map(|one| text::finding(one, zone)));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -132,7 +132,7 @@ pub(super) fn document(journal: &LoadedJournal) -> Value {
     let targets: Vec<Value> = journal
         .targets()
         .map(|(of, target)| {
-            let compliance = Compliance::of(target, info.availability);
+            let compliance = Compliance::from_history(target, info.availability);
             let quantiles = target.times.quantiles(&[0.5, 0.95, 0.99]);
             let latest = target.minutes.last().or(target.recent.last()).and_then(|point| point.usage);
             let outages: Vec<Value> = target
@@ -149,7 +149,7 @@ pub(super) fn document(journal: &LoadedJournal) -> Value {
                     })
                 })
                 .collect();
-            let findings: Vec<Value> = findings::of(target, zone).iter().map(|one| finding(one, zone)).collect();
+            let findings: Vec<Value> = findings::find(target, zone).iter().map(|one| finding(one, zone)).collect();
             json!({
                 "name": of.name,
                 "url": of.url,

@@ -259,7 +259,7 @@ impl WatchLoop<'_> {
             let mut history =
                 TargetHistory { up: target.up, down: target.down, unknown: target.unknown, ..TargetHistory::default() };
             (history.counts.requests, history.counts.ok) = (target.requests, target.good);
-            let compliance = Compliance::of(&history, self.file.objective.availability);
+            let compliance = Compliance::from_history(&history, self.file.objective.availability);
             let code = compliance.as_ref().map_or(NO_VERDICT, |it| if it.is_met { 0 } else { AGAINST });
             // A missed objective outweighs a target without measurements.
             worst = if worst == AGAINST || code == 0 { worst } else { code };

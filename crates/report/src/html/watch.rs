@@ -72,7 +72,7 @@ impl WatchPage<'_> {
 
     fn targets(&self) -> Vec<TargetSection<'_>> {
         let info = |number: u32| self.info.targets.get(usize::try_from(number).ok()?);
-        let with_findings = |(&number, target): (&u32, &'_ TargetHistory)| (number, findings::of(target, self.zone));
+        let with_findings = |(&number, target): (&u32, &'_ TargetHistory)| (number, findings::find(target, self.zone));
         let all: Vec<(u32, Vec<Finding>)> = self.history.targets.iter().map(with_findings).collect();
         all.into_iter()
             .filter_map(|(number, findings)| {
@@ -100,7 +100,7 @@ impl WatchPage<'_> {
     fn summary(&self, targets: &[TargetSection<'_>]) -> Markup {
         let objective = self.info.availability;
         let verdicts: Vec<Option<Compliance>> =
-            targets.iter().map(|one| Compliance::of(one.target, objective)).collect();
+            targets.iter().map(|one| Compliance::from_history(one.target, objective)).collect();
         let met = verdicts.iter().flatten().filter(|one| one.is_met).count();
         let found = targets.iter().flat_map(|one| &one.findings).filter(|one| is_found(one)).count();
         let mut summary =

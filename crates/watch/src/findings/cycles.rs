@@ -31,7 +31,9 @@ type Period = Vec<Option<f64>>;
 pub(super) fn hours(points: &[Point], zone: &TimeZone) -> TestResult {
     let mut days: BTreeMap<i64, Vec<Vec<f64>>> = BTreeMap::new();
     for point in points {
-        let Some(((day, hour, _), value)) = local(middle(point), zone).zip(Metric::Median.of(point)) else { continue };
+        let Some(((day, hour, _), value)) = local(middle(point), zone).zip(Metric::Median.value(point)) else {
+            continue;
+        };
         // On the day on which daylight-saving time ends, an hour occurs twice.
         days.entry(day).or_insert_with(|| vec![Vec::new(); 24])[usize::from(hour)].push(value.ln());
     }
@@ -42,7 +44,7 @@ pub(super) fn hours(points: &[Point], zone: &TimeZone) -> TestResult {
 pub(super) fn days(points: &[Point], zone: &TimeZone) -> TestResult {
     let mut weeks: BTreeMap<i64, Vec<Vec<f64>>> = BTreeMap::new();
     for point in points {
-        let Some(((day, _, weekday), value)) = local(middle(point), zone).zip(Metric::Median.of(point)) else {
+        let Some(((day, _, weekday), value)) = local(middle(point), zone).zip(Metric::Median.value(point)) else {
             continue;
         };
         let week = weeks.entry(day - i64::from(weekday)).or_insert_with(|| vec![Vec::new(); 7]);

@@ -89,11 +89,11 @@ impl Slope {
             mean(indexes.map(|index| [days[index], without_cycle(index)]))
         };
         let blocks: Vec<Option<[f64; 2]>> = (0..values.len()).step_by(length).map(block).collect();
-        Self::of_blocks(&blocks, 2 * harmonics)
+        Self::from_blocks(&blocks, 2 * harmonics)
     }
 
     /// From time and level of each block; none if every value was an outlier.
-    fn of_blocks(blocks: &[Option<[f64; 2]>], cycle_parameters: usize) -> Option<Self> {
+    fn from_blocks(blocks: &[Option<[f64; 2]>], cycle_parameters: usize) -> Option<Self> {
         let [mean_day, mean_level] = mean(blocks.iter().flatten().copied())?;
         let count = blocks.iter().flatten().count() as f64;
         let centred: Vec<f64> = blocks.iter().map(|block| block.map_or(0.0, |[day, _]| day - mean_day)).collect();
@@ -106,7 +106,7 @@ impl Slope {
         let per_day: f64 = weights.iter().zip(blocks).map(|(weight, block)| weight * level(block)).sum();
         let residual = |(x, block): (&f64, &Option<[f64; 2]>)| block.map(|_| level(block) - per_day * x);
         let residuals: Vec<Option<f64>> = centred.iter().zip(blocks).map(residual).collect();
-        let noise = Noise::of(&residuals, cycle_parameters);
+        let noise = Noise::from_residuals(&residuals, cycle_parameters);
         if noise.sum_of_squares <= f64::EPSILON * count {
             // A constant, or a counter.
             return Some(Self { per_day, error: f64::MIN_POSITIVE, freedom: count as usize, is_step: false });
@@ -134,7 +134,7 @@ struct Noise {
 }
 
 impl Noise {
-    fn of(residuals: &[Option<f64>], cycle_parameters: usize) -> Self {
+    fn from_residuals(residuals: &[Option<f64>], cycle_parameters: usize) -> Self {
         let count = residuals.iter().flatten().count() as f64;
         let sum_of_squares: f64 = residuals.iter().flatten().map(|rest| rest * rest).sum();
         let neighbours: Vec<f64> = residuals.windows(2).filter_map(|pair| Some(pair[0]? * pair[1]?)).collect();
@@ -161,7 +161,7 @@ fn best_step(levels: &[Option<f64>], cycle_parameters: usize) -> Option<Noise> {
     let step = |at: usize| {
         let mut residuals = centred(&levels[..at]);
         residuals.extend(centred(&levels[at..]));
-        Noise::of(&residuals, cycle_parameters)
+        Noise::from_residuals(&residuals, cycle_parameters)
     };
     let places = EDGE..levels.len().saturating_sub(EDGE) + 1;
     places.map(step).min_by(|a, b| a.sum_of_squares.total_cmp(&b.sum_of_squares))

@@ -83,7 +83,7 @@ fn week(seed: u64, noise: Noise, planted: Planted, days: usize) -> TargetHistory
 }
 
 fn findings(history: &TargetHistory) -> Vec<Finding> {
-    findings::of(history, &TimeZone::UTC)
+    findings::find(history, &TimeZone::UTC)
 }
 
 fn found(findings: &[Finding]) -> Vec<Hypothesis> {
@@ -214,7 +214,7 @@ fn hours_follow_daylight_saving_time() {
         Point { wall_ms, p50_ns: (2e6 * factor * noise[hour].exp()) as u64, ..Point::default() }
     };
     let history = TargetHistory { hours: (0..42 * 24).map(point).collect(), ..TargetHistory::default() };
-    let findings = findings::of(&history, &zone);
+    let findings = findings::find(&history, &zone);
     let places =
         |hypothesis: Hypothesis| match &findings.iter().find(|one| one.hypothesis == hypothesis).unwrap().verdict {
             Verdict::Found(Effect::Periodic(places)) => places.iter().map(|(place, _)| *place).collect::<Vec<_>>(),

@@ -80,7 +80,7 @@ fn week_of_seconds_is_small_and_outages_are_exact() {
     let begun = Instant::now();
     let history = History::read(&&mut counting).unwrap();
     let read = begun.elapsed();
-    let findings = findings::of(&history.targets[&0], &TimeZone::UTC);
+    let findings = findings::find(&history.targets[&0], &TimeZone::UTC);
     println!("read in {read:?}, {} findings in {:?}", findings.len(), begun.elapsed() - read);
     let target = &history.targets[&0];
     let found: Vec<(u64, u64, u64)> = target
