@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_runs_the_baseline_and_the_newest_are_listed() {
+    fn the_baseline_and_the_newest_of_many_runs_are_listed() {
         let text = history_text(&history(30), Style::default());
         let listed = |name: &str| text.lines().any(|line| line.split_whitespace().any(|word| word == name));
         assert_eq!(["main-1", "main-2", "main-10", "main-11", "main-30"].map(listed), [true, false, false, true, true]);

@@ -62,8 +62,8 @@ impl Section {
 #[must_use]
 pub fn html(run: &Run<'_>) -> String {
     let mut gallery = Gallery::default();
-    let palette = Palette::of(run);
-    let distributions = distributions::Distributions::of(run);
+    let palette = Palette::from_run(run);
+    let distributions = distributions::Distributions::from_run(run);
     let sections: Vec<Section> = [
         ("overview", "Overview", overview::section(run, &distributions)),
         ("hypotheses", "Hypotheses", hypotheses::section(run, &mut gallery)),

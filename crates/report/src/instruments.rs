@@ -174,10 +174,10 @@ impl Instruments {
 
     /// Whether there is a sample of this trial.
     pub(crate) fn saw(&self, trial: u32) -> bool {
-        self.of_trial(trial).next().is_some()
+        self.trial_bins(trial).next().is_some()
     }
 
-    fn of_trial(&self, trial: u32) -> impl Iterator<Item = (&(u32, u16, Instrument), &Vec<Bin>)> {
+    fn trial_bins(&self, trial: u32) -> impl Iterator<Item = (&(u32, u16, Instrument), &Vec<Bin>)> {
         self.bins.range((trial, 0, Instrument::ALL[0])..=(trial, u16::MAX, Instrument::ALL[6]))
     }
 
@@ -199,7 +199,7 @@ impl Instruments {
             instrument,
             points: points(bins, bin_s, pooled.max(1)),
         };
-        self.of_trial(trial).map(line).collect()
+        self.trial_bins(trial).map(line).collect()
     }
 }
 

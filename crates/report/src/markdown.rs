@@ -53,7 +53,7 @@ fn hypotheses(run: &Run<'_>) -> Table {
     let mut table = Table::new(&["", "hypothesis", "verdict", "#effect", "in words"]);
     for hypothesis in &run.judgement.hypotheses {
         let verdict = words::verdict(hypothesis.verdict);
-        let effect = only_effect(hypothesis, units::of_claim(&hypothesis.expect, &vocabulary));
+        let effect = only_effect(hypothesis, units::claim_unit(&hypothesis.expect, &vocabulary));
         table.push([mark(verdict.class), &hypothesis.says, &verdict.words, &effect, &hypothesis.sentence]);
     }
     table

@@ -117,7 +117,7 @@ impl TextPage {
             self.paragraph(&head, colour(verdict.class), "  ");
             self.paragraph(&format!("  {}", words::one_line(&hypothesis.sentence)), "", "  ");
             if hypothesis.cases.len() > 1 {
-                let unit = units::of_claim(&hypothesis.expect, &vocabulary);
+                let unit = units::claim_unit(&hypothesis.expect, &vocabulary);
                 for case in hypothesis.cases.iter().take(ROWS_MAX) {
                     let words = words::verdict(case.verdict);
                     let at = words::levels_or(&case.levels, "all");
@@ -359,7 +359,7 @@ pub(crate) fn comparisons(run: &Run<'_>) -> Table {
             cell(comparison.measure.clone()),
             cell(key_comparisons::pair(comparison)),
             cell(words::levels(&comparison.at)),
-            cell(words::effect(&comparison.effect, units::of_measure(&comparison.measure, judgement, &vocabulary))),
+            cell(words::effect(&comparison.effect, units::measure_unit(&comparison.measure, judgement, &vocabulary))),
         ]);
     }
     if shown.len() < all {
@@ -374,7 +374,7 @@ pub(crate) fn noise(run: &Run<'_>) -> Table {
     let is_zero = |noise: &&NoiseFloor| noise.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0);
     for noise in judgement.noise.iter().filter(|noise| !is_zero(noise)) {
         let biased = if noise.is_biased { Cell::classed("yes", "refuted") } else { Cell::from("no") };
-        let effect = words::effect(&noise.effect, units::of_measure(&noise.measure, judgement, &vocabulary));
+        let effect = words::effect(&noise.effect, units::measure_unit(&noise.measure, judgement, &vocabulary));
         table.push([
             noise.measure.as_str().into(),
             words::levels_or(&noise.levels, "all").into(),

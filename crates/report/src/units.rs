@@ -29,12 +29,12 @@ pub(crate) fn vocabulary(run: &Run<'_>) -> Vocabulary {
 }
 
 /// The unit of both sides of a claim; a plain number if unknown.
-pub(crate) fn of_claim(claim: &str, vocabulary: &Vocabulary) -> Unit {
+pub(crate) fn claim_unit(claim: &str, vocabulary: &Vocabulary) -> Unit {
     Claim::parse(claim, vocabulary).map_or(Unit::Plain, |claim| from(claim.left.unit()))
 }
 
 /// The unit of a measure: from its table, or from its expression.
-pub(crate) fn of_measure(measure: &str, judgement: &Judgement, vocabulary: &Vocabulary) -> Unit {
+pub(crate) fn measure_unit(measure: &str, judgement: &Judgement, vocabulary: &Vocabulary) -> Unit {
     let table = judgement.tables.iter().find(|table| table.measure == measure);
     let written = || Expression::parse(measure, vocabulary).map_or(Unit::Plain, |written| from(written.unit()));
     table.map_or_else(written, |table| Unit::parse(&table.unit))
@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn a_claim_determines_its_unit() {
         let vocabulary = Vocabulary { workloads: vec![String::from("user")], ..Vocabulary::default() };
-        assert_eq!(of_claim("mean(user) < 0.25 * p99(user)", &vocabulary), Unit::Seconds);
-        assert_eq!(of_claim("rate(user) / rate(user) > 1.5", &vocabulary), Unit::Plain);
-        assert_eq!(of_claim("errors(user) < 1 %", &vocabulary), Unit::Share);
-        assert_eq!(of_claim("mean(nobody) < ", &vocabulary), Unit::Plain);
+        assert_eq!(claim_unit("mean(user) < 0.25 * p99(user)", &vocabulary), Unit::Seconds);
+        assert_eq!(claim_unit("rate(user) / rate(user) > 1.5", &vocabulary), Unit::Plain);
+        assert_eq!(claim_unit("errors(user) < 1 %", &vocabulary), Unit::Share);
+        assert_eq!(claim_unit("mean(nobody) < ", &vocabulary), Unit::Plain);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     }
     let vocabulary = units::vocabulary(run);
     let rows_max = ROWS_MAX / measures.len().min(MEASURES_MAX);
-    let unit = |measure: &str| units::of_measure(measure, run.judgement, &vocabulary);
+    let unit = |measure: &str| units::measure_unit(measure, run.judgement, &vocabulary);
     let is_open = |index: usize, measure: &str| match run.judgement.hypotheses.as_slice() {
         [] => index == 0,
         _ => key_comparisons::is_in_hypothesis(run.judgement, measure),
@@ -41,7 +41,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         p.lead { "Every pair of levels of each factor, the other factors being equal. " (verdict_counts(&run.judgement.comparisons)) }
         (forest::key())
         @for (index, measure) in measures.iter().take(MEASURES_MAX).enumerate() {
-            (of_measure(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().copied().filter(|comparison| comparison.measure == *measure).collect(), gallery))
+            (measure_section(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().copied().filter(|comparison| comparison.measure == *measure).collect(), gallery))
         }
         @if measures.len() > MEASURES_MAX { p.remark { "The first " (MEASURES_MAX) " of " (measures.len()) " measures; all are in the run's files." } }
     })
@@ -60,7 +60,7 @@ fn verdict_counts(comparisons: &[Comparison]) -> String {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a list of references made for this")]
-fn of_measure(
+fn measure_section(
     rows_max: usize,
     is_open: bool,
     measure: &str,
@@ -92,7 +92,7 @@ fn is_zero(pair: &Comparison) -> bool {
 fn row<'a>(pair: &'a Comparison, unit: Unit) -> forest::Row<'a> {
     let levels = key_comparisons::pair(pair);
     let name = if pair.at.is_empty() { levels } else { format!("{levels}, {}", words::levels(&pair.at)) };
-    forest::Row::of_effect(name, words::pair_verdict(pair.verdict), &pair.effect, unit)
+    forest::Row::from_effect(name, words::pair_verdict(pair.verdict), &pair.effect, unit)
 }
 
 fn table(pairs: &[&Comparison], unit: Unit) -> Table {

@@ -65,7 +65,7 @@ pub(crate) struct Totals {
 }
 
 impl<'a> Distributions<'a> {
-    pub(crate) fn of(run: &Run<'a>) -> Self {
+    pub(crate) fn from_run(run: &Run<'a>) -> Self {
         let names = workloads(run.trials);
         let curves_max = CURVES_MAX / names.len().clamp(1, WORKLOADS_MAX);
         let workload = |name: &&'a str| {

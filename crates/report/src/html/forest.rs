@@ -27,14 +27,14 @@ pub(crate) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// A case of a claim, relative to the other side instead of the claim's bound.
-    pub(crate) fn of_case(name: String, case: &'a Case, unit: Unit) -> Self {
+    pub(crate) fn from_case(name: String, case: &'a Case, unit: Unit) -> Self {
         let finding = case.finding.as_ref();
         let unit = finding.map_or(unit, |finding| Unit::parse(&finding.unit));
         Self { name, verdict: words::verdict(case.verdict), effect: &case.effect, unit, finding }
     }
 
     /// An effect without a claim.
-    pub(crate) const fn of_effect(name: String, verdict: VerdictWords, effect: &'a Effect, unit: Unit) -> Self {
+    pub(crate) const fn from_effect(name: String, verdict: VerdictWords, effect: &'a Effect, unit: Unit) -> Self {
         Self { name, verdict, effect, unit, finding: None }
     }
 

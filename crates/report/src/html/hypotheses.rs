@@ -19,7 +19,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         return None;
     }
     let vocabulary = units::vocabulary(run);
-    let unit = |hypothesis: &HypothesisJudgement| units::of_claim(&hypothesis.expect, &vocabulary);
+    let unit = |hypothesis: &HypothesisJudgement| units::claim_unit(&hypothesis.expect, &vocabulary);
     Some(html! {
         (forest::key())
         @for (index, hypothesis) in hypotheses.iter().enumerate() { (card(index + 1, hypothesis, unit(hypothesis), gallery)) }
@@ -54,7 +54,7 @@ fn card(number: usize, hypothesis: &HypothesisJudgement, unit: Unit, gallery: &m
 }
 
 fn row(case: &Case, unit: Unit) -> forest::Row<'_> {
-    forest::Row::of_case(words::levels_or(&case.levels, "all blocks"), case, unit)
+    forest::Row::from_case(words::levels_or(&case.levels, "all blocks"), case, unit)
 }
 
 /// The deciding number, in large type.

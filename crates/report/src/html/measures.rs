@@ -45,7 +45,7 @@ pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -
         }
         (sources(tables))
         @for (index, measure) in charted.iter().enumerate() {
-            (of_measure(measure, is_open(run, measure, index), points_max, palette, gallery))
+            (measure_section(measure, is_open(run, measure, index), points_max, palette, gallery))
         }
         @if tables.len() > MEASURES_MAX { p.remark { "Charts of the first " (MEASURES_MAX) " of " (tables.len()) " measures." } }
     })
@@ -59,7 +59,7 @@ fn is_open(run: &Run<'_>, measure: &MeasureTable, index: usize) -> bool {
 }
 
 /// One chart: lines over the numbers of a factor, or a row for each combination.
-fn of_measure(
+fn measure_section(
     measure: &MeasureTable,
     is_open: bool,
     points_max: usize,

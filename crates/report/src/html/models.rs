@@ -34,7 +34,7 @@ pub(crate) fn models(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     let left_out = groups.len().saturating_sub(GROUPS_MAX);
     let vocabulary = units::vocabulary(run);
     let unit = |group: &[&ModelOutcome]| {
-        group.first().map_or(Unit::Plain, |first| units::of_measure(&first.measure, run.judgement, &vocabulary))
+        group.first().map_or(Unit::Plain, |first| units::measure_unit(&first.measure, run.judgement, &vocabulary))
     };
     Some(html! {
         p.lead { "Fitted to some of the levels, and compared with the others, which the fit did not use." }

@@ -19,7 +19,7 @@ pub(crate) struct Palette {
 }
 
 impl Palette {
-    pub(crate) fn of(run: &Run<'_>) -> Self {
+    pub(crate) fn from_run(run: &Run<'_>) -> Self {
         let rows = run.judgement.tables.first().map(|table| table.rows.as_slice()).unwrap_or_default();
         let (factor, numbers) = numeric_factor(rows).unzip();
         let mut palette = Self { factor, numbers: numbers.unwrap_or_default(), series: Vec::new() };

@@ -49,8 +49,8 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
                 levels if levels.is_empty() => noise.measure.clone(),
                 levels => format!("{} at {levels}", noise.measure),
             };
-            let unit = units::of_measure(&noise.measure, run.judgement, &vocabulary);
-            forest::Row::of_effect(name, verdict(noise.is_biased), &noise.effect, unit)
+            let unit = units::measure_unit(&noise.measure, run.judgement, &vocabulary);
+            forest::Row::from_effect(name, verdict(noise.is_biased), &noise.effect, unit)
         })
         .collect();
     let chart = forest::chart(&rows, "the same combination twice");
