@@ -11,7 +11,7 @@ use crate::affinity_cookies::OwnCookie;
 use crate::group_state::GroupState;
 use crate::policy::Selection;
 use crate::snapshot::{AdmittedClients, Candidate, Snapshot};
-use crate::upstream::Outcome;
+use crate::upstream::UpstreamOutcome;
 use crate::{Choice, GroupError, GroupSettings, Hints, NoChoice, UpstreamId, UpstreamSettings};
 
 /// Choices repeated because another request took the last slot at the same time.
@@ -122,14 +122,14 @@ impl Group {
 
     /// Reports the end of a request, once for each choice. Returns whether a request that got [`NoChoice::AllFull`] may
     /// now find capacity.
-    pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: Outcome) -> bool {
+    pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: UpstreamOutcome) -> bool {
         let snapshot = self.snapshot.load();
         let has_capacity = snapshot.rules.outstanding_max > 0;
         // It may be gone from the snapshot, if it was removed without outstanding requests.
         let Some(slot) = snapshot.slot(upstream) else { return has_capacity };
         let Snapshot { rules, .. } = &**snapshot;
         slot.upstream.release();
-        if let Outcome::ConnectFailed { address } = outcome {
+        if let UpstreamOutcome::ConnectFailed { address } = outcome {
             slot.upstream.next_address(snapshot.addresses(slot), address);
         }
         if !slot.upstream.count(now, outcome, rules.failure_statuses.as_ref()) {

@@ -1,6 +1,6 @@
 //! Load balancing: policies, affinity, health.
 //!
-//! A [`Group`] is shared by all shards. It makes a [`Choice`] for each request and receives its [`Outcome`]:
+//! A [`Group`] is shared by all shards. It makes a [`Choice`] for each request and receives its [`UpstreamOutcome`]:
 //!
 //! ```text
 //!                       choose (hints)
@@ -17,7 +17,7 @@
 //! It performs no I/O: instants and random numbers are arguments. The proxy performs health checks.
 //!
 //! ```
-//! use breme_balance::{Group, GroupSettings, Hints, Outcome, UpstreamSettings};
+//! use breme_balance::{Group, GroupSettings, Hints, UpstreamOutcome, UpstreamSettings};
 //! use breme_base::{Instant, Random};
 //! use std::time::Duration;
 //!
@@ -32,7 +32,7 @@
 //! let (now, mut random) = (Instant::ZERO, Random::new(1));
 //! let choice = group.choose(now, &Hints::default(), &mut random).expect("both are up");
 //! assert_eq!(&*choice.name, "127.0.0.1:8081");
-//! group.finished(now, choice.upstream, Outcome::Responded { status: 200, latency: Duration::from_millis(1) });
+//! group.finished(now, choice.upstream, UpstreamOutcome::Responded { status: 200, latency: Duration::from_millis(1) });
 //! # Ok::<(), breme_balance::GroupError>(())
 //! ```
 
@@ -65,4 +65,4 @@ pub use group::Group;
 pub use group_state::{LEAVING_MAX, ListChange};
 pub use settings::{EjectionSettings, GroupSettings, HealthSettings, Policy, UpstreamSettings};
 pub use status_set::{StatusSet, StatusSetError};
-pub use upstream::{Outcome, UpstreamId, UpstreamTotals};
+pub use upstream::{UpstreamId, UpstreamOutcome, UpstreamTotals};

@@ -38,7 +38,7 @@ impl fmt::Debug for UpstreamId {
 
 /// The outcome of a request at its upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum UpstreamOutcome {
     /// A response, or at least its head.
     Responded {
         status: u16,
@@ -149,16 +149,18 @@ impl Upstream {
     }
 
     /// Counts an outcome. Returns whether it was a failure.
-    pub(crate) fn count(&self, now: Instant, outcome: Outcome, failure_statuses: Option<&StatusSet>) -> bool {
+    pub(crate) fn count(&self, now: Instant, outcome: UpstreamOutcome, failure_statuses: Option<&StatusSet>) -> bool {
         let counter = match outcome {
-            Outcome::Responded { status, latency } => return self.count_answer(now, status, latency, failure_statuses),
-            Outcome::Abandoned => {
+            UpstreamOutcome::Responded { status, latency } => {
+                return self.count_answer(now, status, latency, failure_statuses);
+            }
+            UpstreamOutcome::Abandoned => {
                 self.abandoned.fetch_add(1, Relaxed);
                 return false;
             }
-            Outcome::ConnectFailed { .. } => &self.connect_failed,
-            Outcome::ConnectionLost => &self.connection_lost,
-            Outcome::TimedOut => &self.timed_out,
+            UpstreamOutcome::ConnectFailed { .. } => &self.connect_failed,
+            UpstreamOutcome::ConnectionLost => &self.connection_lost,
+            UpstreamOutcome::TimedOut => &self.timed_out,
         };
         counter.fetch_add(1, Relaxed);
         self.latency.observe_failure(now, FAILURE_LATENCY);
@@ -246,12 +248,14 @@ mod tests {
         let count = |outcome| upstream.count(Instant::ZERO, outcome, Some(&failures));
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         assert!(
-            count(Outcome::ConnectFailed { address }) && count(Outcome::ConnectionLost) && count(Outcome::TimedOut)
+            count(UpstreamOutcome::ConnectFailed { address })
+                && count(UpstreamOutcome::ConnectionLost)
+                && count(UpstreamOutcome::TimedOut)
         );
-        assert!(!count(Outcome::Abandoned));
-        assert!(count(Outcome::Responded { status: 503, latency }));
+        assert!(!count(UpstreamOutcome::Abandoned));
+        assert!(count(UpstreamOutcome::Responded { status: 503, latency }));
         assert_eq!(upstream.failures_in_row(), 4);
-        assert!(!count(Outcome::Responded { status: 500, latency }), "an application's error is an answer");
+        assert!(!count(UpstreamOutcome::Responded { status: 500, latency }), "an application's error is an answer");
         assert_eq!(upstream.failures_in_row(), 0);
         let totals = upstream.totals();
         assert_eq!((totals.conclusive(), totals.failed(), totals.responded, totals.abandoned), (5, 4, 2, 1));

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use breme_balance::{Affinity, AffinityKey, EjectionSettings, Group, GroupSettings, Hints, Outcome, StatusSet};
+use breme_balance::{Affinity, AffinityKey, EjectionSettings, Group, GroupSettings, Hints, StatusSet, UpstreamOutcome};
 use breme_base::{Instant, Random};
 use breme_sim::Network;
 use breme_testkit::Script;
@@ -158,7 +158,7 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
         let lines: Vec<&[u8]> = own.iter().map(String::as_bytes).collect();
         let hints = Hints { cookies: &lines, ..Hints::default() };
         let choice = balancer.choose(Instant::ZERO, &hints, &mut Random::new(1)).unwrap();
-        balancer.finished(Instant::ZERO, choice.upstream, Outcome::Abandoned);
+        balancer.finished(Instant::ZERO, choice.upstream, UpstreamOutcome::Abandoned);
         let request = |cookies: &[String]| {
             let cookies: Vec<String> = cookies.iter().map(|line| format!("Cookie: {line}")).collect();
             let cookies = cookies.iter().map(String::as_str);

@@ -1,6 +1,6 @@
 //! Cookies that lead back to an upstream, and their handling when that is unavailable.
 
-use breme_balance::{Affinity, AffinityKey, Choice, GroupSettings, Hints, NoChoice, Outcome};
+use breme_balance::{Affinity, AffinityKey, Choice, GroupSettings, Hints, NoChoice, UpstreamOutcome};
 
 use crate::world::{ANSWERED, World, upstreams};
 
@@ -46,7 +46,7 @@ fn client_of_ejected_upstream_moves_permanently() {
     let mut world = inserting();
     let (old, first) = new_client(&mut world);
     for _ in 0..5 {
-        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| Outcome::ConnectionLost);
+        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| UpstreamOutcome::ConnectionLost);
     }
     let moved = with(&mut world, &old);
     assert_ne!(moved.upstream, first.upstream);
@@ -87,7 +87,7 @@ fn failed_drained_upstream_loses_clients() {
     let (old, first) = new_client(&mut world);
     world.group.drain(world.now, &first.name);
     for _ in 0..5 {
-        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| Outcome::TimedOut);
+        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| UpstreamOutcome::TimedOut);
     }
     assert_ne!(with(&mut world, &old).upstream, first.upstream);
 }
@@ -115,7 +115,7 @@ fn next_choice_keeps_named_upstream() {
     let busy = world.choose(&hints).unwrap();
     assert_eq!(busy.named, Some(first.upstream));
     let failed = world.choose(&hints).unwrap();
-    world.finish(&failed, Outcome::ConnectFailed { address: failed.address });
+    world.finish(&failed, UpstreamOutcome::ConnectFailed { address: failed.address });
     let again = Hints { named: failed.named, tried: &[failed.upstream], ..Hints::default() };
     let elsewhere = world.choose(&again).unwrap();
     assert_eq!((elsewhere.set_affinity.clone(), elsewhere.named), (None, Some(first.upstream)));
@@ -162,7 +162,7 @@ fn follows_route_until_node_fails() {
     world.group.replace(world.now, list).unwrap();
     let hints = Hints { cookies: &[b"lang=de; JSESSIONID=0A1B.node-b"], ..Hints::default() };
     for _ in 0..5 {
-        let choice = world.request(&hints, |_| Outcome::ConnectionLost);
+        let choice = world.request(&hints, |_| UpstreamOutcome::ConnectionLost);
         assert_eq!((&*choice.name, choice.set_affinity), ("b", None));
     }
     for _ in 0..10 {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use breme_balance::{EjectionSettings, Group, GroupSettings, HealthSettings, Hints, Outcome, Policy};
+use breme_balance::{EjectionSettings, Group, GroupSettings, HealthSettings, Hints, Policy, UpstreamOutcome};
 use breme_base::{Instant, Random};
 
 use crate::world::{ANSWERED, upstreams};
@@ -24,7 +24,7 @@ fn shard(group: &Group, seed: u64) -> u64 {
         }
         if random.chance(0.5) && !outstanding.is_empty() {
             let index = random.below(outstanding.len() as u64) as usize;
-            let outcome = if random.chance(0.2) { Outcome::ConnectionLost } else { ANSWERED };
+            let outcome = if random.chance(0.2) { UpstreamOutcome::ConnectionLost } else { ANSWERED };
             group.finished(now, outstanding.swap_remove(index), outcome);
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breme_balance::{
-    CHECKS_MAX, Check, CheckOutcome, EjectionSettings, GroupSettings, HealthSettings, Hints, NoChoice, Outcome, Policy,
-    UpstreamSettings, UpstreamStatus,
+    CHECKS_MAX, Check, CheckOutcome, EjectionSettings, GroupSettings, HealthSettings, Hints, NoChoice, Policy,
+    UpstreamOutcome, UpstreamSettings, UpstreamStatus,
 };
 use breme_base::Instant;
 
@@ -103,13 +103,13 @@ fn checks_are_jittered_and_bounded() {
 #[test]
 fn ejection_ends() {
     let mut world = World::new(GroupSettings::default(), &[1, 1, 1]);
-    world.fail_at("b", Outcome::ConnectionLost);
+    world.fail_at("b", UpstreamOutcome::ConnectionLost);
     assert_eq!(world.changes(), ["upstream b is ejected for 10 s: 5 failures in a row"]);
     assert_eq!(formatted(&world.shares(10)), "a 5, c 5");
     world.wait(seconds(10));
     assert_eq!(formatted(&world.shares(9)), "a 3, b 3, c 3");
     assert_eq!(world.changes(), ["upstream b is back after its ejection"]);
-    world.fail_at("b", Outcome::Responded { status: 503, latency: Duration::ZERO });
+    world.fail_at("b", UpstreamOutcome::Responded { status: 503, latency: Duration::ZERO });
     assert_eq!(world.changes(), ["upstream b is ejected for 20 s: 5 failures in a row"]);
     let state = world.state("b");
     assert_eq!((state.ejections, state.totals.failure_statuses, state.totals.connection_lost), (2, 5, 5));
@@ -119,8 +119,8 @@ fn ejection_ends() {
 fn application_errors_do_not_eject() {
     let mut world = World::new(GroupSettings::default(), &[1, 1]);
     for _ in 0..100 {
-        world.request(&Hints::default(), |_| Outcome::Responded { status: 500, latency: Duration::ZERO });
-        world.request(&Hints::default(), |_| Outcome::Abandoned);
+        world.request(&Hints::default(), |_| UpstreamOutcome::Responded { status: 500, latency: Duration::ZERO });
+        world.request(&Hints::default(), |_| UpstreamOutcome::Abandoned);
     }
     assert!(world.changes().is_empty());
 }
@@ -132,10 +132,9 @@ fn failure_share_ejects_if_enabled() {
     for round in 0..100 {
         for _ in 0..3 {
             let fails = round % 3 == 0;
-            world.request(
-                &Hints::default(),
-                |choice| if fails && &*choice.name == "a" { Outcome::TimedOut } else { ANSWERED },
-            );
+            world.request(&Hints::default(), |choice| {
+                if fails && &*choice.name == "a" { UpstreamOutcome::TimedOut } else { ANSWERED }
+            });
         }
     }
     assert!(matches!(world.status("a"), UpstreamStatus::Ejected { .. }));
@@ -152,13 +151,13 @@ fn failure_share_ejects_if_enabled() {
 fn ejections_are_bounded() {
     let mut world = World::new(GroupSettings::default(), &[1; 5]);
     for _ in 0..200 {
-        world.request(&Hints::default(), |_| Outcome::ConnectionLost);
+        world.request(&Hints::default(), |_| UpstreamOutcome::ConnectionLost);
     }
     let states = world.group.states(world.now);
     assert_eq!(states.iter().filter(|state| matches!(state.status, UpstreamStatus::Ejected { .. })).count(), 2);
     let mut alone = World::new(GroupSettings::default(), &[1]);
     for _ in 0..20 {
-        alone.request(&Hints::default(), |_| Outcome::ConnectionLost);
+        alone.request(&Hints::default(), |_| UpstreamOutcome::ConnectionLost);
     }
     assert!(alone.changes().is_empty());
 }
@@ -222,14 +221,14 @@ fn consistent_hashing_has_slow_start() {
 fn restored_upstream_is_reset_and_starts_slowly() {
     let settings = GroupSettings { slow_start: seconds(10), ..GroupSettings::default() };
     let mut world = World::new(settings, &[1, 1, 1]);
-    world.fail_at("b", Outcome::ConnectionLost);
+    world.fail_at("b", UpstreamOutcome::ConnectionLost);
     world.wait(seconds(10));
     assert_eq!(formatted(&world.shares(21)), "a 10, b 1, c 10");
-    world.fail_at("b", Outcome::ConnectionLost);
+    world.fail_at("b", UpstreamOutcome::ConnectionLost);
     world.changes();
     world.wait(seconds(20));
     let failing =
-        |choice: &breme_balance::Choice| if &*choice.name == "b" { Outcome::ConnectionLost } else { ANSWERED };
+        |choice: &breme_balance::Choice| if &*choice.name == "b" { UpstreamOutcome::ConnectionLost } else { ANSWERED };
     for _ in 0..4 * 21 {
         world.request(&Hints::default(), failing);
     }
@@ -258,7 +257,7 @@ fn successful_checks_end_ejection() {
         check_until(world, end, |check| if &*check.name == "a" { of_a } else { GOOD });
     };
     check_for(&mut world, 1, GOOD);
-    world.fail_at("a", Outcome::ConnectionLost);
+    world.fail_at("a", UpstreamOutcome::ConnectionLost);
     check_for(&mut world, 20, GOOD);
     assert!(matches!(world.status("a"), UpstreamStatus::Ejected { .. }), "checks that were never bad say nothing new");
     check_for(&mut world, 20, BAD);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_balance::{
     Affinity, AffinityKey, Check, CheckOutcome, Choice, EjectionSettings, GroupSettings, HealthSettings, Hints,
-    NoChoice, Outcome, Policy, UpstreamId, UpstreamSettings, UpstreamState, UpstreamStatus,
+    NoChoice, Policy, UpstreamId, UpstreamOutcome, UpstreamSettings, UpstreamState, UpstreamStatus,
 };
 use proptest::prelude::*;
 
@@ -142,11 +142,11 @@ impl History {
         }
         let choice = self.outstanding.swap_remove(which % self.outstanding.len());
         let outcome = match how {
-            0 => Outcome::ConnectFailed { address: choice.address },
-            1 => Outcome::ConnectionLost,
-            2 => Outcome::TimedOut,
-            3 => Outcome::Responded { status: 503, latency: Duration::from_millis(2) },
-            4 => Outcome::Abandoned,
+            0 => UpstreamOutcome::ConnectFailed { address: choice.address },
+            1 => UpstreamOutcome::ConnectionLost,
+            2 => UpstreamOutcome::TimedOut,
+            3 => UpstreamOutcome::Responded { status: 503, latency: Duration::from_millis(2) },
+            4 => UpstreamOutcome::Abandoned,
             _ => ANSWERED,
         };
         self.world.finish(&choice, outcome);

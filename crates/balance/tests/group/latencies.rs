@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use breme_balance::{Choice, GroupSettings, Hints, Outcome, Policy};
+use breme_balance::{Choice, GroupSettings, Hints, Policy, UpstreamOutcome};
 use breme_base::{Instant, Random};
 
 use crate::world::World;
@@ -64,7 +64,7 @@ fn simulate(case: Case) -> Vec<f64> {
             world.now = at;
             let (server, choice, since) = running[index].take().unwrap();
             let latency = at - since;
-            world.finish(&choice, Outcome::Responded { status: 200, latency });
+            world.finish(&choice, UpstreamOutcome::Responded { status: 200, latency });
             times.push(latency.as_secs_f64() * 1e3);
             servers[server].busy -= 1;
             started = server;
@@ -122,7 +122,7 @@ fn retries_slow_upstream() {
             let is_slow = world.now < slow_until;
             let choice = world.request(&Hints::default(), |choice| {
                 let millis = if is_slow && &*choice.name == "a" { 5_000 } else { 1 };
-                Outcome::Responded { status: 200, latency: Duration::from_millis(millis) }
+                UpstreamOutcome::Responded { status: 200, latency: Duration::from_millis(millis) }
             });
             count += usize::from(&*choice.name == "a");
         }

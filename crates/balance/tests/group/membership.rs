@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_balance::{
-    GroupError, GroupSettings, Hints, ListChange, NoChoice, Outcome, Policy, UpstreamSettings, UpstreamStatus,
+    GroupError, GroupSettings, Hints, ListChange, NoChoice, Policy, UpstreamOutcome, UpstreamSettings, UpstreamStatus,
 };
 
 use crate::world::{ANSWERED, World, formatted, upstream, upstreams};
@@ -45,7 +45,7 @@ fn index_is_reused_after_outstanding_requests() {
     assert_eq!(c.index(), old.upstream.index());
     assert_ne!(c, old.upstream);
     // A late report of a request, with an id whose index has been reused, has no effect.
-    world.finish(&old, Outcome::ConnectionLost);
+    world.finish(&old, UpstreamOutcome::ConnectionLost);
     assert_eq!((world.state("c").outstanding, world.state("b").outstanding), (0, 1));
 }
 
@@ -85,7 +85,7 @@ fn unreachable_address_is_skipped() {
     let mut world = world(&[1]);
     let addresses = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap()];
     world.group.move_to(world.now, "a", &addresses);
-    let fails = |choice: &breme_balance::Choice| Outcome::ConnectFailed { address: choice.address };
+    let fails = |choice: &breme_balance::Choice| UpstreamOutcome::ConnectFailed { address: choice.address };
     assert_eq!(world.request(&Hints::default(), fails).address, addresses[0]);
     assert_eq!(world.request(&Hints::default(), |_| ANSWERED).address, addresses[1]);
     assert_eq!(world.request(&Hints::default(), fails).address, addresses[1]);
@@ -105,7 +105,7 @@ fn settings_apply_at_once() {
 #[test]
 fn disabling_ejection_restores_upstreams() {
     let mut world = world(&[1, 1]);
-    world.fail_at("a", Outcome::ConnectionLost);
+    world.fail_at("a", UpstreamOutcome::ConnectionLost);
     let settings = GroupSettings { ejection: None, ..GroupSettings::default() };
     world.group.reconfigure(world.now, settings, upstreams(&[1, 1])).unwrap();
     assert_eq!(formatted(&world.shares(10)), "a 5, b 5");
@@ -114,9 +114,9 @@ fn disabling_ejection_restores_upstreams() {
 #[test]
 fn shorter_list_limits_ejections() {
     let mut world = world(&[1, 1, 1, 1]);
-    world.fail_at("a", Outcome::ConnectionLost);
+    world.fail_at("a", UpstreamOutcome::ConnectionLost);
     world.wait(Duration::from_secs(1));
-    world.fail_at("b", Outcome::ConnectionLost);
+    world.fail_at("b", UpstreamOutcome::ConnectionLost);
     world.group.replace(world.now, upstreams(&[1, 1])).unwrap();
     assert_eq!(world.status("a"), UpstreamStatus::Up, "the one who would come back first");
     assert!(matches!(world.status("b"), UpstreamStatus::Ejected { .. }));

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_balance::{
-    Choice, Group, GroupSettings, Hints, NoChoice, Outcome, UpstreamSettings, UpstreamState, UpstreamStatus,
+    Choice, Group, GroupSettings, Hints, NoChoice, UpstreamOutcome, UpstreamSettings, UpstreamState, UpstreamStatus,
 };
 use breme_base::{Instant, Random};
 
-pub(crate) const ANSWERED: Outcome = Outcome::Responded { status: 200, latency: Duration::from_millis(1) };
+pub(crate) const ANSWERED: UpstreamOutcome =
+    UpstreamOutcome::Responded { status: 200, latency: Duration::from_millis(1) };
 
 /// An upstream `a`, `b`, … at its own port.
 pub(crate) fn upstream(name: &str, weight: u32) -> UpstreamSettings {
@@ -52,12 +53,12 @@ impl World {
         self.choose(&Hints::default()).unwrap().name.to_string()
     }
 
-    pub(crate) fn finish(&self, choice: &Choice, outcome: Outcome) {
+    pub(crate) fn finish(&self, choice: &Choice, outcome: UpstreamOutcome) {
         self.group.finished(self.now, choice.upstream, outcome);
     }
 
     /// A whole request.
-    pub(crate) fn request(&mut self, hints: &Hints<'_>, outcome: impl Fn(&Choice) -> Outcome) -> Choice {
+    pub(crate) fn request(&mut self, hints: &Hints<'_>, outcome: impl Fn(&Choice) -> UpstreamOutcome) -> Choice {
         let choice = self.choose(hints).unwrap();
         self.finish(&choice, outcome(&choice));
         choice
@@ -74,7 +75,7 @@ impl World {
     }
 
     /// Sends failing requests until one that fails with `outcome` at `name` has ejected it.
-    pub(crate) fn fail_at(&mut self, name: &str, outcome: Outcome) {
+    pub(crate) fn fail_at(&mut self, name: &str, outcome: UpstreamOutcome) {
         for _ in 0..1_000 {
             let is_out = self.status(name) != UpstreamStatus::Up;
             if is_out {

@@ -1,6 +1,6 @@
 //! The end of exchanges: completion, client loss, upstream loss, failure.
 
-use breme_balance::Outcome;
+use breme_balance::UpstreamOutcome;
 use breme_http::Framing;
 use breme_http1::ResponseBody;
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
@@ -164,18 +164,20 @@ impl Context<'_> {
 
 impl Exchange {
     /// What the balancer learns of an exchange without an upstream failure.
-    fn outcome(&self, completion: Completion) -> Outcome {
+    fn outcome(&self, completion: Completion) -> UpstreamOutcome {
         match (completion, self.upstream_duration) {
-            (Completion::Complete, Some(latency)) => Outcome::Responded { status: self.status, latency },
-            _ => Outcome::Abandoned,
+            (Completion::Complete, Some(latency)) => UpstreamOutcome::Responded { status: self.status, latency },
+            _ => UpstreamOutcome::Abandoned,
         }
     }
 }
 
-fn failure_outcome(failure: &Failure) -> Outcome {
+fn failure_outcome(failure: &Failure) -> UpstreamOutcome {
     match failure {
-        Failure::HeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => Outcome::TimedOut,
-        Failure::ConnectionLost | Failure::UpstreamDown | Failure::Answer(_) => Outcome::ConnectionLost,
-        _ => Outcome::Abandoned,
+        Failure::HeadTimeout | Failure::ReadTimeout | Failure::TotalTimeout | Failure::SendTimeout => {
+            UpstreamOutcome::TimedOut
+        }
+        Failure::ConnectionLost | Failure::UpstreamDown | Failure::Answer(_) => UpstreamOutcome::ConnectionLost,
+        _ => UpstreamOutcome::Abandoned,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use breme_balance::Outcome;
+use breme_balance::UpstreamOutcome;
 use breme_base::Instant;
 use breme_node::Close;
 
@@ -40,7 +40,7 @@ impl Context<'_> {
         if let Some(upstream) = exchange.upstream.take() {
             self.drop_upstream(upstream, Close::Abort);
         }
-        self.report_outcome(key, Outcome::ConnectionLost);
+        self.report_outcome(key, UpstreamOutcome::ConnectionLost);
         let has_next = may_move && self.choose_again(key);
         self.connect_or_fail(key, has_next, Failure::UpstreamDown);
         true

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use breme_balance::{Hints, Outcome};
+use breme_balance::{Hints, UpstreamOutcome};
 use breme_http::{Fields, RequestHead, Target};
 use breme_node::ConnectError;
 
@@ -92,7 +92,7 @@ impl Context<'_> {
     pub(super) fn retry_elsewhere(&mut self, key: ExchangeKey, error: ConnectError) {
         let failure = Failure::Connect(error);
         if let Ok(endpoint) = self.endpoint(key) {
-            self.report_outcome(key, Outcome::ConnectFailed { address: endpoint.address });
+            self.report_outcome(key, UpstreamOutcome::ConnectFailed { address: endpoint.address });
         }
         let Some(exchange) = self.exchange(key) else { return };
         let has_next = match &mut exchange.route {
@@ -172,7 +172,7 @@ impl Context<'_> {
     }
 
     /// Reports the outcome to the balancer, once for each choice.
-    pub(super) fn report_outcome(&mut self, key: ExchangeKey, outcome: Outcome) {
+    pub(super) fn report_outcome(&mut self, key: ExchangeKey, outcome: UpstreamOutcome) {
         let now = self.now;
         if let Role::Reverse { group, .. } = &self.shared.role
             && let Some(exchange) = self.exchange(key)
