@@ -144,7 +144,7 @@ async fn accept(
             }
         };
         let _ = stream.set_nodelay(true); // it would only be slower
-        let connection = Connection {
+        let connection = AcceptedConnection {
             http: http.clone(),
             application: application.clone(),
             peer: peer.ip(),
@@ -165,7 +165,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// An accepted connection, with its slot among all.
-struct Connection<A> {
+struct AcceptedConnection<A> {
     http: http1::Builder,
     application: A,
     peer: IpAddr,
@@ -173,7 +173,7 @@ struct Connection<A> {
     place: OwnedSemaphorePermit,
 }
 
-impl<A: Application> Connection<A> {
+impl<A: Application> AcceptedConnection<A> {
     /// A failed connection concerns only its client.
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service(self.application, self.peer);

@@ -91,7 +91,7 @@ pub(crate) struct Incoming {
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    pub(crate) queue: VecDeque<Segment>,
+    pub(crate) queue: VecDeque<QueuedSegment>,
     pub(crate) unsent_bytes: u64,
     pub(crate) queue_state: QueueState,
     pub(crate) long_queue_bytes: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Outgoing {
 
 /// A queued segment.
 #[derive(Debug)]
-pub(crate) enum Segment {
+pub(crate) enum QueuedSegment {
     Memory(Bytes),
     File(FileRange),
 }
@@ -207,10 +207,10 @@ impl Outgoing {
         }
     }
 
-    pub(crate) fn push(&mut self, segment: Segment) {
+    pub(crate) fn push(&mut self, segment: QueuedSegment) {
         self.unsent_bytes += match &segment {
-            Segment::Memory(bytes) => bytes.len() as u64,
-            Segment::File(range) => range.length,
+            QueuedSegment::Memory(bytes) => bytes.len() as u64,
+            QueuedSegment::File(range) => range.length,
         };
         self.queue.push_back(segment);
     }
@@ -227,8 +227,8 @@ impl Outgoing {
         while missing > 0 {
             let Some(segment) = self.queue.front_mut() else { return false };
             let moved = match segment {
-                Segment::Memory(memory) => take_memory(memory, missing, &mut self.wire),
-                Segment::File(range) => take_file(range, missing, &mut self.wire),
+                QueuedSegment::Memory(memory) => take_memory(memory, missing, &mut self.wire),
+                QueuedSegment::File(range) => take_file(range, missing, &mut self.wire),
             };
             let Some((moved, is_spent)) = moved else { return false };
             if is_spent {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::Simulation;
 use crate::event_queue::SimEvent;
 use crate::host::{DeadlineCheck, Hosted};
-use crate::link::{EndIndex, EndPhase, Segment, WriteShutdown};
+use crate::link::{EndIndex, EndPhase, QueuedSegment, WriteShutdown};
 use crate::trace::TraceEvent;
 
 /// Capacity of the action log kept between calls.
@@ -152,10 +152,10 @@ impl Simulation {
     ) -> Option<EndIndex> {
         match action {
             Action::Send(id, _) | Action::SendReceived(id, _) => {
-                self.queue(shard_index, *id, || Segment::Memory(Bytes::copy_from_slice(copied())))
+                self.queue(shard_index, *id, || QueuedSegment::Memory(Bytes::copy_from_slice(copied())))
             }
-            Action::SendShared(id, segment) => self.queue(shard_index, *id, || Segment::Memory(segment.clone())),
-            Action::SendFile(id, range) => self.queue(shard_index, *id, || Segment::File(range.clone())),
+            Action::SendShared(id, segment) => self.queue(shard_index, *id, || QueuedSegment::Memory(segment.clone())),
+            Action::SendFile(id, range) => self.queue(shard_index, *id, || QueuedSegment::File(range.clone())),
             Action::Finish(id) => {
                 let end = self.open_end(shard_index, *id, TraceEvent::Finishes)?;
                 let finish = &mut self.end_mut(end).outgoing.finish;
@@ -203,11 +203,16 @@ impl Simulation {
         }
     }
 
-    fn queue(&mut self, shard_index: usize, id: ConnectionId, segment: impl FnOnce() -> Segment) -> Option<EndIndex> {
+    fn queue(
+        &mut self,
+        shard_index: usize,
+        id: ConnectionId,
+        segment: impl FnOnce() -> QueuedSegment,
+    ) -> Option<EndIndex> {
         let segment = segment();
         let length = match &segment {
-            Segment::Memory(bytes) => bytes.len() as u64,
-            Segment::File(range) => range.length,
+            QueuedSegment::Memory(bytes) => bytes.len() as u64,
+            QueuedSegment::File(range) => range.length,
         };
         let end = self.open_end(shard_index, id, TraceEvent::Sends(length))?;
         let name = self.trace.name(shard_index);
