@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use breme_base::Instant;
-//! use breme_session::history::{Action, Operation, Outcome, Problem, check};
+//! use breme_session::history::{Action, Operation, OperationOutcome, Problem, check};
 //!
 //! let at = Instant::from_nanos;
 //! let append = |token, invoked, returned, list: &[u64]| Operation {
@@ -18,7 +18,7 @@
 //!     action: Action::Append(token),
 //!     invoked: at(invoked),
 //!     returned: at(returned),
-//!     outcome: Outcome::Done(list.to_vec()),
+//!     outcome: OperationOutcome::Done(list.to_vec()),
 //! };
 //! let good = [append(7, 0, 5, &[7]), append(8, 6, 9, &[7, 8])];
 //! assert!(check(&good).problems.is_empty());
@@ -46,7 +46,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// Succeeded, with these tokens (none after [`Action::LogOut`]).
     Done(Vec<u64>),
     /// Did not take effect and never will.
@@ -67,7 +67,7 @@ pub struct Operation {
     pub invoked: Instant,
     /// When the response was complete.
     pub returned: Instant,
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,7 +99,7 @@ pub enum Problem {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Anomaly {
     pub problem: Problem,
     /// Index of the operation in the history.
     pub operation: usize,
@@ -109,7 +109,7 @@ pub struct Finding {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// At most [`PROBLEMS_MAX`].
-    pub problems: Vec<Finding>,
+    pub problems: Vec<Anomaly>,
     /// Successful operations.
     pub done: usize,
     /// Operations that certainly failed.
@@ -128,7 +128,7 @@ impl fmt::Display for Report {
             "{done} done, {failed} failed, {unknown} unknown, {absent} absent; {} problems",
             problems.len()
         )?;
-        for Finding { problem, operation, token } in problems {
+        for Anomaly { problem, operation, token } in problems {
             write!(formatter, "\n  operation {operation}: {problem:?}")?;
             if let Some(token) = token {
                 write!(formatter, " (token {token})")?;
@@ -141,7 +141,7 @@ impl fmt::Display for Report {
 impl Report {
     fn add(&mut self, problem: Problem, operation: usize, token: Option<u64>) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Finding { problem, operation, token });
+            self.problems.push(Anomaly { problem, operation, token });
         }
     }
 }
@@ -154,10 +154,10 @@ pub fn check(history: &[Operation]) -> Report {
     let mut sessions: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, operation) in history.iter().enumerate() {
         match operation.outcome {
-            Outcome::Done(_) => report.done += 1,
-            Outcome::Failed => report.failed += 1,
-            Outcome::Unknown => report.unknown += 1,
-            Outcome::Absent => report.absent += 1,
+            OperationOutcome::Done(_) => report.done += 1,
+            OperationOutcome::Failed => report.failed += 1,
+            OperationOutcome::Unknown => report.unknown += 1,
+            OperationOutcome::Absent => report.absent += 1,
         }
         if let Action::Append(token) = operation.action {
             appends.insert(token, place);
@@ -167,21 +167,21 @@ pub fn check(history: &[Operation]) -> Report {
     let mut keys: Vec<_> = sessions.keys().copied().collect();
     keys.sort_unstable();
     for key in keys {
-        let session = Session { history, appends: &appends, places: &sessions[&key] };
+        let session = SessionHistory { history, appends: &appends, places: &sessions[&key] };
         session.check_lists(&mut report);
         session.check_lives(&mut report);
     }
     report
 }
 
-struct Session<'a> {
+struct SessionHistory<'a> {
     history: &'a [Operation],
     /// Index of the operation that appends each token.
     appends: &'a HashMap<u64, usize>,
     places: &'a [usize],
 }
 
-impl<'a> Session<'a> {
+impl<'a> SessionHistory<'a> {
     fn operations(&self) -> impl Iterator<Item = (usize, &'a Operation)> {
         self.places.iter().map(|&place| (place, &self.history[place]))
     }
@@ -189,8 +189,8 @@ impl<'a> Session<'a> {
     /// Operations that returned tokens.
     fn lists(&self) -> impl Iterator<Item = (usize, &'a Operation, &'a [u64])> {
         self.operations().filter_map(|(place, operation)| match (&operation.outcome, operation.action) {
-            (Outcome::Done(_), Action::LogOut) => None,
-            (Outcome::Done(list), _) => Some((place, operation, list.as_slice())),
+            (OperationOutcome::Done(_), Action::LogOut) => None,
+            (OperationOutcome::Done(list), _) => Some((place, operation, list.as_slice())),
             _ => None,
         })
     }
@@ -219,7 +219,9 @@ impl<'a> Session<'a> {
     /// Two lists that contradict each other: an acknowledged token that one lacks is lost.
     fn kind_of_fork(&self, list: &[u64], longest: &[u64], differs: usize) -> Problem {
         let is_acknowledged = |token: &u64| {
-            self.appends.get(token).is_some_and(|&place| matches!(self.history[place].outcome, Outcome::Done(_)))
+            self.appends
+                .get(token)
+                .is_some_and(|&place| matches!(self.history[place].outcome, OperationOutcome::Done(_)))
         };
         let lacks = |tokens: &[u64], other: &[u64]| {
             tokens[differs..].iter().any(|token| is_acknowledged(token) && !other.contains(token))
@@ -235,7 +237,9 @@ impl<'a> Session<'a> {
             let problem = match self.appends.get(&token).map(|&place| &self.history[place]) {
                 None => Problem::Invented,
                 Some(append) if append.session != key => Problem::Foreign,
-                Some(append) if matches!(append.outcome, Outcome::Failed | Outcome::Absent) => Problem::FailedAppears,
+                Some(append) if matches!(append.outcome, OperationOutcome::Failed | OperationOutcome::Absent) => {
+                    Problem::FailedAppears
+                }
                 Some(_) => continue,
             };
             report.add(problem, shows(token), Some(token));
@@ -304,8 +308,8 @@ impl<'a> Session<'a> {
         let ends = Ends::new(self);
         for (place, operation) in self.operations() {
             let problem = match operation.outcome {
-                Outcome::Done(_) => ends.problem_of_done(operation),
-                Outcome::Absent if !ends.may_be_absent(operation) => Some(Problem::Vanished),
+                OperationOutcome::Done(_) => ends.problem_of_done(operation),
+                OperationOutcome::Absent if !ends.may_be_absent(operation) => Some(Problem::Vanished),
                 _ => None,
             };
             if let Some(problem) = problem {
@@ -330,11 +334,11 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(session: &Session<'_>) -> Self {
+    fn new(session: &SessionHistory<'_>) -> Self {
         let mut ends = Self::default();
         for (_, Operation { id, action, invoked, returned, outcome, .. }) in session.operations() {
-            let is_done = matches!(outcome, Outcome::Done(_));
-            let may_be_done = is_done || *outcome == Outcome::Unknown;
+            let is_done = matches!(outcome, OperationOutcome::Done(_));
+            let may_be_done = is_done || *outcome == OperationOutcome::Unknown;
             match action {
                 Action::LogOut => {
                     note(&mut ends.logged_out, is_done.then_some(*returned));
@@ -346,7 +350,7 @@ impl Ends {
                 }
                 Action::Append(_) | Action::Read => {}
             }
-            note_of(&mut ends.absent, *id, (*outcome == Outcome::Absent).then_some(*returned));
+            note_of(&mut ends.absent, *id, (*outcome == OperationOutcome::Absent).then_some(*returned));
         }
         ends
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use breme_base::Instant;
 use breme_cluster::layer::OUTCOME;
-use breme_session::history::{Action, Operation, Outcome};
+use breme_session::history::{Action, Operation, OperationOutcome};
 use bytes::Bytes;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{Request, StatusCode};
@@ -127,7 +127,13 @@ impl History {
     }
 
     /// Sends and records a request of the session that the test labels `session`, under the id that it labels `id`.
-    pub async fn send(&self, client: &Client, to: SocketAddr, (session, id): (u64, u64), action: Action) -> Outcome {
+    pub async fn send(
+        &self,
+        client: &Client,
+        to: SocketAddr,
+        (session, id): (u64, u64),
+        action: Action,
+    ) -> OperationOutcome {
         let path = match action {
             Action::Append(token) if client.cookie().is_none() => format!("begin/{token}"),
             Action::Append(token) => format!("append/{token}"),
@@ -144,13 +150,13 @@ impl History {
     }
 }
 
-fn outcome(response: &Result<Response, String>) -> Outcome {
-    let Ok(response) = response else { return Outcome::Unknown };
+fn outcome(response: &Result<Response, String>) -> OperationOutcome {
+    let Ok(response) = response else { return OperationOutcome::Unknown };
     match (response.status, response.outcome.as_deref()) {
-        (StatusCode::OK, _) => Outcome::Done(tokens(&response.body)),
-        (StatusCode::GONE, _) => Outcome::Absent,
-        (StatusCode::SERVICE_UNAVAILABLE, Some("refused" | "not-done")) => Outcome::Failed,
-        (StatusCode::SERVICE_UNAVAILABLE, Some("unknown")) => Outcome::Unknown,
+        (StatusCode::OK, _) => OperationOutcome::Done(tokens(&response.body)),
+        (StatusCode::GONE, _) => OperationOutcome::Absent,
+        (StatusCode::SERVICE_UNAVAILABLE, Some("refused" | "not-done")) => OperationOutcome::Failed,
+        (StatusCode::SERVICE_UNAVAILABLE, Some("unknown")) => OperationOutcome::Unknown,
         (status, outcome) => panic!("{status} {outcome:?}"),
     }
 }

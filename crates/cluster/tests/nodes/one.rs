@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use breme_cluster::engine::{EmbeddedEngine, Engine};
 use breme_cluster::node::Membership;
-use breme_session::history::{self, Action, Outcome};
+use breme_session::history::{self, Action, OperationOutcome};
 use breme_session::{BODY_MAX, Durability, Route, SessionId};
 use http::StatusCode;
 use tokio::task::JoinSet;
@@ -54,7 +54,7 @@ async fn many_clients_see_one_list_for_each_session() {
     assert!(report.problems.is_empty(), "{report}");
     assert_eq!(report.done, 20 + 20 * 3 * 20);
     let longest = history.iter().map(|operation| match &operation.outcome {
-        Outcome::Done(list) => list.len(),
+        OperationOutcome::Done(list) => list.len(),
         _ => 0,
     });
     assert_eq!(longest.max(), Some(1 + 3 * 15));

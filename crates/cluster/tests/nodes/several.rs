@@ -8,7 +8,7 @@ use breme_base::Random;
 use breme_cluster::engine::{EmbeddedEngine, Engine};
 use breme_cluster::node::Membership;
 use breme_cluster::peers::Peers;
-use breme_session::history::{self, Action, Outcome};
+use breme_session::history::{self, Action, OperationOutcome};
 use breme_session::{
     BODY_MAX, Durability, EngineRequest, EngineResponse, NodeName, NodeRecord, NodeState, Register, Route, Statistics,
 };
@@ -88,7 +88,7 @@ impl RoamingClients {
             let to = self.addresses[random.below(self.addresses.len() as u64) as usize];
             let action = if good > 0 && random.below(4) == 0 { Action::Read } else { Action::Append(token) };
             let outcome = self.history.send(&client, to, (session, session), action).await;
-            if matches!(outcome, Outcome::Done(_)) {
+            if matches!(outcome, OperationOutcome::Done(_)) {
                 good += 1;
                 self.done.fetch_add(1, Ordering::SeqCst);
                 self.progress.notify_one();
@@ -96,7 +96,7 @@ impl RoamingClients {
                 // An unknown session is absent; the next attempt begins another.
                 self.history.forget(session);
             }
-            assert_ne!(outcome, Outcome::Absent);
+            assert_ne!(outcome, OperationOutcome::Absent);
             if good == self.rounds {
                 return;
             }

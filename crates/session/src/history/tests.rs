@@ -2,21 +2,21 @@ use breme_base::Random;
 
 use super::*;
 
-fn operation(action: Action, invoked: u64, returned: u64, outcome: Outcome) -> Operation {
+fn operation(action: Action, invoked: u64, returned: u64, outcome: OperationOutcome) -> Operation {
     let (invoked, returned) = (Instant::from_nanos(invoked), Instant::from_nanos(returned));
     Operation { session: 1, id: 1, action, invoked, returned, outcome }
 }
 
 fn append(token: u64, invoked: u64, returned: u64, list: &[u64]) -> Operation {
-    operation(Action::Append(token), invoked, returned, Outcome::Done(list.to_vec()))
+    operation(Action::Append(token), invoked, returned, OperationOutcome::Done(list.to_vec()))
 }
 
 fn read(invoked: u64, returned: u64, list: &[u64]) -> Operation {
-    operation(Action::Read, invoked, returned, Outcome::Done(list.to_vec()))
+    operation(Action::Read, invoked, returned, OperationOutcome::Done(list.to_vec()))
 }
 
 fn problems(history: &[Operation]) -> Vec<Problem> {
-    let mut problems: Vec<_> = check(history).problems.iter().map(|finding| finding.problem).collect();
+    let mut problems: Vec<_> = check(history).problems.iter().map(|anomaly| anomaly.problem).collect();
     problems.sort_unstable();
     problems.dedup();
     problems
@@ -33,23 +33,25 @@ fn each_problem_is_reported_by_its_name() {
         (&[Operation { session: 2, ..append(5, 0, 9, &[5]) }, read(10, 19, &[5])], Problem::Foreign),
         (&[read(0, 9, &[6])], Problem::Invented),
         (&[first.clone(), append(2, 0, 9, &[1])], Problem::OwnMissing),
-        (&[operation(Action::Append(3), 0, 9, Outcome::Failed), read(10, 19, &[3])], Problem::FailedAppears),
-        (&[read(0, 3, &[4]), operation(Action::Append(4), 5, 9, Outcome::Unknown)], Problem::FromTheFuture),
+        (&[operation(Action::Append(3), 0, 9, OperationOutcome::Failed), read(10, 19, &[3])], Problem::FailedAppears),
+        (&[read(0, 3, &[4]), operation(Action::Append(4), 5, 9, OperationOutcome::Unknown)], Problem::FromTheFuture),
         (
-            &[first.clone(), operation(Action::LogOut, 10, 19, Outcome::Done(vec![])), read(20, 29, &[1])],
+            &[first.clone(), operation(Action::LogOut, 10, 19, OperationOutcome::Done(vec![])), read(20, 29, &[1])],
             Problem::Resurrected,
         ),
-        (&[first.clone(), operation(Action::Read, 10, 19, Outcome::Absent)], Problem::Vanished),
+        (&[first.clone(), operation(Action::Read, 10, 19, OperationOutcome::Absent)], Problem::Vanished),
         (
-            &[first, operation(Action::Rotate { to: 2 }, 10, 19, Outcome::Done(vec![1])), read(20, 29, &[1])],
+            &[first, operation(Action::Rotate { to: 2 }, 10, 19, OperationOutcome::Done(vec![1])), read(20, 29, &[1])],
             Problem::OldId,
         ),
     ];
     for (history, problem) in cases {
         assert!(problems(history).contains(problem), "{problem:?}: {}", check(history));
     }
-    let fork =
-        [operation(Action::Append(1), 0, 9, Outcome::Unknown), operation(Action::Append(2), 0, 9, Outcome::Unknown)];
+    let fork = [
+        operation(Action::Append(1), 0, 9, OperationOutcome::Unknown),
+        operation(Action::Append(2), 0, 9, OperationOutcome::Unknown),
+    ];
     assert_eq!(problems(&[&fork[..], &[read(10, 19, &[1, 2]), read(10, 19, &[2])]].concat()), [Problem::Fork]);
 }
 
@@ -58,13 +60,16 @@ fn valid_histories_pass() {
     let histories: &[&[Operation]] = &[
         &[],
         &[append(1, 0, 9, &[2, 1]), append(2, 0, 9, &[2]), read(5, 9, &[])],
-        &[operation(Action::Append(1), 0, 9, Outcome::Unknown), read(10, 19, &[]), read(30, 39, &[1])],
-        &[operation(Action::LogOut, 0, 9, Outcome::Unknown), operation(Action::Read, 5, 7, Outcome::Absent)],
+        &[operation(Action::Append(1), 0, 9, OperationOutcome::Unknown), read(10, 19, &[]), read(30, 39, &[1])],
+        &[
+            operation(Action::LogOut, 0, 9, OperationOutcome::Unknown),
+            operation(Action::Read, 5, 7, OperationOutcome::Absent),
+        ],
         &[
             append(1, 0, 9, &[1]),
-            operation(Action::Rotate { to: 2 }, 10, 19, Outcome::Done(vec![1])),
+            operation(Action::Rotate { to: 2 }, 10, 19, OperationOutcome::Done(vec![1])),
             Operation { id: 2, ..append(2, 20, 29, &[1, 2]) },
-            operation(Action::Read, 20, 29, Outcome::Absent),
+            operation(Action::Read, 20, 29, OperationOutcome::Absent),
         ],
     ];
     for history in histories {
@@ -75,7 +80,8 @@ fn valid_histories_pass() {
 /// Whether some order of the operations explains the history; by brute force.
 fn is_linearizable(history: &[Operation]) -> bool {
     fn extend(history: &[Operation], done: &mut Vec<bool>, state: &mut Vec<u64>) -> bool {
-        let is_open = |place: usize| matches!(history[place].outcome, Outcome::Unknown | Outcome::Failed);
+        let is_open =
+            |place: usize| matches!(history[place].outcome, OperationOutcome::Unknown | OperationOutcome::Failed);
         if (0..history.len()).all(|place| done[place] || is_open(place)) {
             return true;
         }
@@ -83,7 +89,7 @@ fn is_linearizable(history: &[Operation]) -> bool {
             let operation = &history[place];
             // An omitted operation must not have returned before this one was invoked.
             let waits = |other: usize| !done[other] && !is_open(other) && history[other].returned < operation.invoked;
-            if done[place] || operation.outcome == Outcome::Failed || (0..history.len()).any(waits) {
+            if done[place] || operation.outcome == OperationOutcome::Failed || (0..history.len()).any(waits) {
                 return false;
             }
             let length = state.len();
@@ -92,7 +98,7 @@ fn is_linearizable(history: &[Operation]) -> bool {
             }
             done[place] = true;
             let fits = match &operation.outcome {
-                Outcome::Done(list) => list == state,
+                OperationOutcome::Done(list) => list == state,
                 _ => true,
             };
             let is_explained = fits && extend(history, done, state);
@@ -118,18 +124,19 @@ fn draw(random: &mut Random) -> Vec<Operation> {
             }
             let action = if is_append { Action::Append(token) } else { Action::Read };
             let invoked = now - random.between(0, 8.min(now));
-            let outcome = if random.chance(0.15) { Outcome::Unknown } else { Outcome::Done(state.clone()) };
+            let outcome =
+                if random.chance(0.15) { OperationOutcome::Unknown } else { OperationOutcome::Done(state.clone()) };
             operation(action, invoked, now + random.between(0, 8), outcome)
         })
         .collect();
     if random.chance(0.6) {
         let place = random.below(count) as usize;
         match (random.below(4), &mut history[place]) {
-            (0, Operation { outcome: Outcome::Done(list), .. }) => {
+            (0, Operation { outcome: OperationOutcome::Done(list), .. }) => {
                 list.pop();
             }
-            (1, Operation { outcome: Outcome::Done(list), .. }) if list.len() > 1 => list.swap(0, 1),
-            (2, operation) => operation.outcome = Outcome::Failed,
+            (1, Operation { outcome: OperationOutcome::Done(list), .. }) if list.len() > 1 => list.swap(0, 1),
+            (2, operation) => operation.outcome = OperationOutcome::Failed,
             (_, operation) => {
                 let moved = random.between(0, 40);
                 (operation.invoked, operation.returned) = (Instant::from_nanos(moved), Instant::from_nanos(moved + 2));

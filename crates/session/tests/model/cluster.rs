@@ -73,7 +73,7 @@ pub enum Message {
     HandOverRequested(usize, NodeName, Call, HandOver),
     Answered(usize, Call, HandOverAnswer),
     /// A response on its way to a client.
-    Response(usize, history::Outcome),
+    Response(usize, history::OperationOutcome),
 }
 
 #[derive(Clone, Debug)]
@@ -215,15 +215,15 @@ impl State {
         let message = match output {
             Output::Engine { ticket, request } => Message::Engine(from, ticket, request),
             Output::Run { request, body, .. } => Message::Handled(from, request, body),
-            Output::Absent { request } => Message::Response(question(request), history::Outcome::Absent),
-            Output::Refuse { request, .. } => Message::Response(question(request), history::Outcome::Failed),
+            Output::Absent { request } => Message::Response(question(request), history::OperationOutcome::Absent),
+            Output::Refuse { request, .. } => Message::Response(question(request), history::OperationOutcome::Failed),
             Output::Release { request, outcome } => {
                 let place = self.ready.iter().position(|(at, ready, _)| (*at, *ready) == (from, request));
                 let list = self.ready.remove(place.unwrap()).2;
                 let outcome = match outcome {
-                    Outcome::Done => history::Outcome::Done(list),
-                    Outcome::NotDone | Outcome::TooLarge => history::Outcome::Failed,
-                    Outcome::Unknown => history::Outcome::Unknown,
+                    Outcome::Done => history::OperationOutcome::Done(list),
+                    Outcome::NotDone | Outcome::TooLarge => history::OperationOutcome::Failed,
+                    Outcome::Unknown => history::OperationOutcome::Unknown,
                 };
                 Message::Response(question(request), outcome)
             }
@@ -265,7 +265,7 @@ impl State {
             action,
             invoked: Instant::from_nanos(self.order),
             returned: Instant::FAR,
-            outcome: history::Outcome::Unknown,
+            outcome: history::OperationOutcome::Unknown,
         });
         let request = RequestNumber(question as u64);
         self.call(node, Input::Begin { request, session: Target::Existing(KEY), access, hops: 0 });
@@ -324,7 +324,7 @@ impl State {
         self.call(node, Input::Finish { request, change });
     }
 
-    fn respond(&mut self, question: usize, outcome: history::Outcome) {
+    fn respond(&mut self, question: usize, outcome: history::OperationOutcome) {
         let Some(Some(operation)) = self.questions.get_mut(question) else { return };
         if operation.returned == Instant::FAR {
             self.order += 1;
@@ -352,7 +352,7 @@ impl State {
             action: Action::Append(1),
             invoked: Instant::from_nanos(1),
             returned: Instant::from_nanos(2),
-            outcome: history::Outcome::Done(vec![1]),
+            outcome: history::OperationOutcome::Done(vec![1]),
         };
         std::iter::once(first).chain(self.questions.iter().flatten().cloned()).collect()
     }

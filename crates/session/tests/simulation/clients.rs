@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_session::history::{Action, Operation, Outcome};
+use breme_session::history::{Action, Operation, OperationOutcome};
 
 use crate::scenario::Scenario;
 use crate::world::{Event, Http, Inside, Response, Sender, World, key};
@@ -124,7 +124,7 @@ impl World {
     /// Sends a request; the outcome of its operation is unknown until a response arrives.
     fn send(&mut self, node: usize, session: u64, id: u64, action: Action, is_new: bool, patience: Duration) -> usize {
         let operation = self.history.len();
-        let (invoked, outcome) = (self.agenda.now, Outcome::Unknown);
+        let (invoked, outcome) = (self.agenda.now, OperationOutcome::Unknown);
         self.history.push(Operation { session, id, action, invoked, returned: Instant::FAR, outcome });
         let new_key = if let Action::Rotate { to } = action { Some(key(to)) } else { None };
         let from = Sender::Client { operation };
@@ -142,10 +142,10 @@ impl World {
         }
         self.history[operation].returned = self.agenda.now;
         self.history[operation].outcome = match response {
-            Response::Done(list) => Outcome::Done(list),
-            Response::Failed => Outcome::Failed,
-            Response::Unknown => Outcome::Unknown,
-            Response::Absent => Outcome::Absent,
+            Response::Done(list) => OperationOutcome::Done(list),
+            Response::Failed => OperationOutcome::Failed,
+            Response::Unknown => OperationOutcome::Unknown,
+            Response::Absent => OperationOutcome::Absent,
         };
         let is_pending = |pending: &Option<Pending>| pending.as_ref().is_some_and(|one| one.operation == operation);
         let client = self.clients.clients.iter().position(|client| is_pending(&client.pending));
@@ -159,7 +159,7 @@ impl World {
         let Operation { session, id, action, ref outcome, .. } = self.history[operation];
         let outcome = outcome.clone();
         let Some(pending) = self.clients.clients[client].pending.take() else { return };
-        if matches!(outcome, Outcome::Failed | Outcome::Unknown) {
+        if matches!(outcome, OperationOutcome::Failed | OperationOutcome::Unknown) {
             // It will try another node.
             self.clients.clients[client].node = (pending.node + 1) % self.hosts.len();
         }
@@ -170,17 +170,17 @@ impl World {
         }
         if pending.has_created {
             slot.is_being_created = false;
-            slot.id = matches!(outcome, Outcome::Done(_)).then_some(id);
+            slot.id = matches!(outcome, OperationOutcome::Done(_)).then_some(id);
             return;
         }
         let is_current = slot.id == Some(id);
         match (action, outcome) {
-            (_, Outcome::Absent) if is_current => *slot = Slot::default(),
-            (Action::LogOut, Outcome::Done(_)) => {
+            (_, OperationOutcome::Absent) if is_current => *slot = Slot::default(),
+            (Action::LogOut, OperationOutcome::Done(_)) => {
                 *slot = Slot::default();
                 self.clients.clients[client].old.push((session, id));
             }
-            (Action::Rotate { to }, Outcome::Done(_)) if is_current => {
+            (Action::Rotate { to }, OperationOutcome::Done(_)) if is_current => {
                 slot.id = Some(to);
                 self.clients.clients[client].old.push((session, id));
             }
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Reads a session at a node and waits for the response.
-    pub fn read_to_the_end(&mut self, node: usize, session: u64, id: u64) -> Outcome {
+    pub fn read_to_the_end(&mut self, node: usize, session: u64, id: u64) -> OperationOutcome {
         let operation = self.send(node, session, id, Action::Read, false, PATIENCE);
         let end = self.agenda.now + PATIENCE + Duration::from_secs(1);
         while self.history[operation].returned == Instant::FAR && self.agenda.now < end {

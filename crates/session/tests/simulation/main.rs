@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_session::Register;
-use breme_session::history::{Action, Operation, Outcome, Report, check};
+use breme_session::history::{Action, Operation, OperationOutcome, Report, check};
 use breme_sim::seeds;
 use faults::Fault;
 use scenario::{Bug, Scenario};
@@ -58,7 +58,7 @@ fn play_to_the_end(mut world: World) -> Ending {
     for (session, id) in world.clients.living() {
         for node in 0..world.hosts.len() {
             let outcome = world.read_to_the_end(node, session, id);
-            if matches!(outcome, Outcome::Failed | Outcome::Unknown) {
+            if matches!(outcome, OperationOutcome::Failed | OperationOutcome::Unknown) {
                 unavailable.push(format!("session {session} at node {node}: {outcome:?}"));
             }
         }
@@ -133,7 +133,7 @@ fn an_engine_that_is_away_for_twenty_seconds_takes_nothing_with_it() {
         // What was sent before may be on its way.
         let (gone, back) = (Instant::ZERO + GOES + Duration::from_millis(100), Instant::ZERO + RETURNS);
         let is_stored = |operation: &&Operation| {
-            matches!((operation.action, &operation.outcome), (Action::Append(_), Outcome::Done(_)))
+            matches!((operation.action, &operation.outcome), (Action::Append(_), OperationOutcome::Done(_)))
         };
         for append in ending.history.iter().filter(is_stored) {
             assert!(append.invoked < gone || append.returned > back, "stored without an engine: {append:?}");
