@@ -10,7 +10,7 @@ use crate::engine::{EngineRequest, EngineResponse, Sequence};
 use crate::name::Register;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Change {
+struct RegisterChange {
     sequence: Sequence,
     value: Bytes,
     expires: Instant,
@@ -21,7 +21,7 @@ struct Change {
 /// It keeps the last values of each register, so that stale reads can be simulated ([`Registers::read_stale`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Registers {
-    changes: BTreeMap<Register, VecDeque<Change>>,
+    changes: BTreeMap<Register, VecDeque<RegisterChange>>,
     last: u64,
     kept: usize,
 }
@@ -85,7 +85,7 @@ impl Registers {
         if changes.len() == self.kept {
             changes.pop_front();
         }
-        changes.push_back(Change { sequence, value, expires });
+        changes.push_back(RegisterChange { sequence, value, expires });
         EngineResponse::Committed(sequence)
     }
 }

@@ -17,7 +17,7 @@ use crate::record::{OperationId, SessionRecord, SessionState};
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Commit {
-    kind: Kind,
+    kind: CommitKind,
     operation: OperationId,
     /// The record to be written.
     record: SessionRecord,
@@ -27,14 +27,14 @@ pub(crate) struct Commit {
     covers: u64,
     /// How many commits of the tenure were sent before it.
     earlier: u64,
-    stage: Stage,
+    stage: CommitStage,
     tries: u32,
     /// When the session is given up if the outcome is still unknown.
     give_up: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum CommitKind {
     /// The tenure continues.
     Save,
     HandOver {
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
-enum Stage {
+enum CommitStage {
     /// The compare-and-set has been sent.
     Sent { ticket: Ticket, until: Instant },
     /// Its outcome is unknown; the register is read.
@@ -59,12 +59,14 @@ enum Stage {
 
 impl Commit {
     pub(crate) fn ends_tenure(&self) -> bool {
-        self.kind != Kind::Save
+        self.kind != CommitKind::Save
     }
 
     pub(crate) const fn until(&self) -> Instant {
         match self.stage {
-            Stage::Sent { until, .. } | Stage::LookingUp { until, .. } | Stage::Pausing { until } => until,
+            CommitStage::Sent { until, .. } | CommitStage::LookingUp { until, .. } | CommitStage::Pausing { until } => {
+                until
+            }
         }
     }
 
@@ -73,7 +75,7 @@ impl Commit {
     }
 }
 
-enum Found {
+enum CommitLookup {
     /// The compare-and-set has not taken effect (as far as a stale read can tell).
     NotYet,
     /// It has, and is the newest change.
@@ -88,21 +90,21 @@ enum Found {
 
 impl Machine {
     pub(crate) fn save(&mut self, at: Moment, key: SessionKey) {
-        self.start_commit(at, key, Kind::Save);
+        self.start_commit(at, key, CommitKind::Save);
     }
 
     pub(crate) fn leave(&mut self, at: Moment, key: SessionKey) {
         let Some(tenure) = self.tenure_mut(key) else { return };
         let is_unstored = tenure.sequence == Sequence::ABSENT;
         let kind = match tenure.leaving.as_deref() {
-            Some(&Leaving::HandOver { from, call, to, .. }) => Kind::HandOver { from, call, to },
-            Some(Leaving::Free) => Kind::Free,
-            Some(Leaving::End) => Kind::End,
+            Some(&Leaving::HandOver { from, call, to, .. }) => CommitKind::HandOver { from, call, to },
+            Some(Leaving::Free) => CommitKind::Free,
+            Some(Leaving::End) => CommitKind::End,
             Some(Leaving::Rotate { is_ready: false, .. }) => {
                 self.store_successor(at, key);
                 return;
             }
-            Some(Leaving::Rotate { .. }) => Kind::Rotate,
+            Some(Leaving::Rotate { .. }) => CommitKind::Rotate,
             None => return,
         };
         if is_unstored {
@@ -113,36 +115,36 @@ impl Machine {
         }
     }
 
-    fn start_commit(&mut self, at: Moment, key: SessionKey, kind: Kind) {
+    fn start_commit(&mut self, at: Moment, key: SessionKey, kind: CommitKind) {
         let operation = self.operation();
         let settings = Arc::clone(&self.settings);
         let give_up = at.now + settings.tombstone;
         let Some(tenure) = self.tenure_mut(key) else { return };
         let lifetime = match kind {
-            Kind::End | Kind::Rotate => settings.tombstone,
-            Kind::Save | Kind::HandOver { .. } => settings.record_lifetime(tenure.record.idle),
+            CommitKind::End | CommitKind::Rotate => settings.tombstone,
+            CommitKind::Save | CommitKind::HandOver { .. } => settings.record_lifetime(tenure.record.idle),
             // Without an owner, only the engine ends it when it is not used. Its outcome may have to be looked up.
-            Kind::Free => tenure.expires().since(at.now).max(settings.tombstone),
+            CommitKind::Free => tenure.expires().since(at.now).max(settings.tombstone),
         };
         let mut record = SessionRecord { body: tenure.body.clone(), ..tenure.record.clone() };
         record.advance(operation);
         record.accessed = tenure.used.wall;
         match kind {
-            Kind::Save => {}
-            Kind::HandOver { to, .. } => {
+            CommitKind::Save => {}
+            CommitKind::HandOver { to, .. } => {
                 record.state = SessionState::Owned(to);
                 record.epoch += 1;
             }
-            Kind::Free => record.state = SessionState::Free,
-            Kind::End => (record.state, record.body) = (SessionState::Ended, Bytes::new()),
-            Kind::Rotate => (record.state, record.body) = (SessionState::Rotated, Bytes::new()),
+            CommitKind::Free => record.state = SessionState::Free,
+            CommitKind::End => (record.state, record.body) = (SessionState::Ended, Bytes::new()),
+            CommitKind::Rotate => (record.state, record.body) = (SessionState::Rotated, Bytes::new()),
         }
         let value = record.encode(&key);
         let (covers, earlier) = (tenure.change, tenure.commits_sent);
         tenure.commits_sent += 1;
         tenure.wants_commit = false;
         tenure.note_commit(at.now);
-        let stage = Stage::Pausing { until: at.now };
+        let stage = CommitStage::Pausing { until: at.now };
         tenure.commit = Some(Box::new(Commit {
             kind,
             operation,
@@ -166,23 +168,23 @@ impl Machine {
         let Some(commit) = &tenure.commit else { return };
         let (expected, value, lifetime) = (tenure.sequence, commit.value.clone(), commit.lifetime);
         let (ticket, until) = self.request_write(at, key, expected, value, lifetime);
-        self.set_commit_stage(key, Stage::Sent { ticket, until });
+        self.set_commit_stage(key, CommitStage::Sent { ticket, until });
     }
 
     fn look_up_commit(&mut self, at: Moment, key: SessionKey) {
         self.statistics.looked_up += 1;
         let (ticket, until) = self.request_read(at, key);
-        self.set_commit_stage(key, Stage::LookingUp { ticket, until });
+        self.set_commit_stage(key, CommitStage::LookingUp { ticket, until });
     }
 
     fn pause_commit(&mut self, at: Moment, key: SessionKey) {
         let settings = Arc::clone(&self.settings);
         let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_mut()) else { return };
         commit.tries += 1;
-        commit.stage = Stage::Pausing { until: at.now + settings.pause(commit.tries) };
+        commit.stage = CommitStage::Pausing { until: at.now + settings.pause(commit.tries) };
     }
 
-    fn set_commit_stage(&mut self, key: SessionKey, stage: Stage) {
+    fn set_commit_stage(&mut self, key: SessionKey, stage: CommitStage) {
         if let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_mut()) {
             commit.stage = stage;
         }
@@ -201,16 +203,16 @@ impl Machine {
         }
         let (stage, is_hopeless) = (commit.stage, at.now >= commit.give_up);
         match stage {
-            Stage::Sent { ticket, .. } => {
+            CommitStage::Sent { ticket, .. } => {
                 self.tickets.remove(&ticket);
                 self.look_up_commit(at, key);
             }
-            Stage::LookingUp { ticket, .. } => {
+            CommitStage::LookingUp { ticket, .. } => {
                 self.tickets.remove(&ticket);
                 self.pause_commit(at, key);
             }
-            Stage::Pausing { .. } if is_hopeless => self.lose_tenure(at, key, false),
-            Stage::Pausing { .. } => self.send_commit(at, key),
+            CommitStage::Pausing { .. } if is_hopeless => self.lose_tenure(at, key, false),
+            CommitStage::Pausing { .. } => self.send_commit(at, key),
         }
     }
 
@@ -223,7 +225,7 @@ impl Machine {
     ) {
         let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_ref()) else { return };
         match (commit.stage, response) {
-            (Stage::Sent { ticket: pending, .. }, response) if pending == ticket => match response {
+            (CommitStage::Sent { ticket: pending, .. }, response) if pending == ticket => match response {
                 EngineResponse::Committed(sequence) => self.end_commit(at, key, sequence),
                 EngineResponse::Refused => self.pause_commit(at, key),
                 EngineResponse::Conflict => {
@@ -232,10 +234,10 @@ impl Machine {
                 }
                 _ => self.look_up_commit(at, key),
             },
-            (Stage::LookingUp { ticket: pending, .. }, EngineResponse::Found(found)) if pending == ticket => {
+            (CommitStage::LookingUp { ticket: pending, .. }, EngineResponse::Found(found)) if pending == ticket => {
                 self.judge_commit(at, key, found.as_ref());
             }
-            (Stage::LookingUp { ticket: pending, .. }, _) if pending == ticket => self.pause_commit(at, key),
+            (CommitStage::LookingUp { ticket: pending, .. }, _) if pending == ticket => self.pause_commit(at, key),
             _ => return,
         }
         self.advance(at, key);
@@ -243,38 +245,38 @@ impl Machine {
 
     fn judge_commit(&mut self, at: Moment, key: SessionKey, found: Option<&(Sequence, Bytes)>) {
         match self.commit_outcome(key, found) {
-            Found::NotYet => self.pause_commit(at, key),
-            Found::Newest(sequence) => self.end_commit(at, key, sequence),
-            Found::Replaced => {
+            CommitLookup::NotYet => self.pause_commit(at, key),
+            CommitLookup::Newest(sequence) => self.end_commit(at, key, sequence),
+            CommitLookup::Replaced => {
                 self.release_covered_by_commit(key);
                 self.lose_tenure(at, key, true);
             }
-            Found::Lost => self.lose_tenure(at, key, true),
-            Found::Forgotten => self.lose_tenure(at, key, false),
+            CommitLookup::Lost => self.lose_tenure(at, key, true),
+            CommitLookup::Forgotten => self.lose_tenure(at, key, false),
         }
     }
 
-    fn commit_outcome(&mut self, key: SessionKey, found: Option<&(Sequence, Bytes)>) -> Found {
+    fn commit_outcome(&mut self, key: SessionKey, found: Option<&(Sequence, Bytes)>) -> CommitLookup {
         let resolves = self.rules.resolves_operations;
-        let Some(tenure) = self.tenure_mut(key) else { return Found::NotYet };
-        let (Some(commit), Some((sequence, value))) = (&tenure.commit, found) else { return Found::NotYet };
+        let Some(tenure) = self.tenure_mut(key) else { return CommitLookup::NotYet };
+        let (Some(commit), Some((sequence, value))) = (&tenure.commit, found) else { return CommitLookup::NotYet };
         if *sequence <= tenure.sequence {
-            return Found::NotYet;
+            return CommitLookup::NotYet;
         }
         let Ok(record) = SessionRecord::decode(&key, value) else {
             self.report_damaged(Register::Session(key));
-            return Found::Forgotten;
+            return CommitLookup::Forgotten;
         };
         if !resolves {
-            return Found::Lost;
+            return CommitLookup::Lost;
         }
         let version = commit.record.version;
         match record.operation_at(version) {
-            Some(operation) if operation != commit.operation => Found::Lost,
-            Some(_) if record.version == version => Found::Newest(*sequence),
-            Some(_) => Found::Replaced,
-            None if record.version < version => Found::Lost,
-            None => Found::Forgotten,
+            Some(operation) if operation != commit.operation => CommitLookup::Lost,
+            Some(_) if record.version == version => CommitLookup::Newest(*sequence),
+            Some(_) => CommitLookup::Replaced,
+            None if record.version < version => CommitLookup::Lost,
+            None => CommitLookup::Forgotten,
         }
     }
 
@@ -292,7 +294,7 @@ impl Machine {
         // Reads of state that is committed by now, but taken after this commit was sent, need another commit or the
         // lease.
         tenure.wants_commit |= tenure.held.iter().any(|held| held.change <= tenure.committed);
-        if kind != Kind::Save {
+        if kind != CommitKind::Save {
             self.end_tenure(at, key, kind, sequence);
         } else if let Some(former) = tenure.successor_of.take() {
             self.end_former(at, former);
@@ -319,7 +321,7 @@ impl Machine {
     }
 
     /// The last commit of a tenure has taken effect.
-    fn end_tenure(&mut self, at: Moment, key: SessionKey, kind: Kind, sequence: Sequence) {
+    fn end_tenure(&mut self, at: Moment, key: SessionKey, kind: CommitKind, sequence: Sequence) {
         let Some(tenure) = self.tenure_mut(key) else { return };
         // Only for a session that was never stored: no request ran when the commit was sent, so it covered all.
         let held = std::mem::take(&mut tenure.held);
@@ -329,17 +331,17 @@ impl Machine {
             self.release(held.request, Outcome::Done);
         }
         match kind {
-            Kind::Save => {}
-            Kind::HandOver { from, call, to } => {
+            CommitKind::Save => {}
+            CommitKind::HandOver { from, call, to } => {
                 self.statistics.given += 1;
                 self.answer(from, call, HandOverAnswer::Given { sequence, record });
                 self.set_phase(key, Phase::Elsewhere { owner: to, until: at.now + self.settings.remember_elsewhere });
             }
-            Kind::Free => {
+            CommitKind::Free => {
                 self.count_freed();
                 self.set_phase(key, Phase::Unread);
             }
-            Kind::End | Kind::Rotate => {
+            CommitKind::End | CommitKind::Rotate => {
                 self.end_queue_absent(key);
                 self.remove_session(key);
             }
@@ -375,7 +377,7 @@ impl Machine {
     }
 
     fn forget_ticket(&mut self, commit: &Commit) {
-        if let Stage::Sent { ticket, .. } | Stage::LookingUp { ticket, .. } = commit.stage {
+        if let CommitStage::Sent { ticket, .. } | CommitStage::LookingUp { ticket, .. } = commit.stage {
             self.tickets.remove(&ticket);
         }
     }

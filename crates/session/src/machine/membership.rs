@@ -17,7 +17,7 @@ pub(crate) struct Membership {
     /// The highest incarnation number that a life of this process tried to take.
     highest: u64,
     lost: u64,
-    stage: Stage,
+    stage: MembershipStage,
     /// Sequence of this node's record as last written by this node.
     sequence: Sequence,
     renewal: u64,
@@ -37,7 +37,7 @@ struct Former {
 }
 
 #[derive(Clone, Debug, Hash)]
-enum Stage {
+enum MembershipStage {
     /// Not a member, and nothing under way.
     Outside,
     /// Not a member; reads its record.
@@ -69,7 +69,7 @@ impl Membership {
             incarnation: Incarnation { number: 0, nonce },
             highest: 0,
             lost: 0,
-            stage: Stage::Outside,
+            stage: MembershipStage::Outside,
             sequence: Sequence::ABSENT,
             renewal: 0,
             lease_end: Instant::ZERO,
@@ -86,13 +86,13 @@ impl Membership {
 
     pub(crate) const fn member(&self) -> Option<Incarnation> {
         match self.stage {
-            Stage::Member | Stage::Renewing(_) => Some(self.incarnation),
+            MembershipStage::Member | MembershipStage::Renewing(_) => Some(self.incarnation),
             _ => None,
         }
     }
 
     pub(crate) const fn has_left(&self) -> bool {
-        matches!(self.stage, Stage::Left)
+        matches!(self.stage, MembershipStage::Left)
     }
 
     pub(crate) const fn lease_end(&self) -> Instant {
@@ -128,34 +128,38 @@ impl Machine {
     pub(crate) fn ring_membership(&mut self, at: Moment) {
         self.membership.deadline = Instant::FAR;
         match &self.membership.stage {
-            Stage::Outside => self.read_own_record(at),
-            Stage::Reading(ticket) | Stage::Registering { ticket, .. } => {
+            MembershipStage::Outside => self.read_own_record(at),
+            MembershipStage::Reading(ticket) | MembershipStage::Registering { ticket, .. } => {
                 self.tickets.remove(ticket);
                 self.pause_joining(at);
             }
-            Stage::Member => self.renew(at),
-            Stage::Renewing(renewal) => {
+            MembershipStage::Member => self.renew(at),
+            MembershipStage::Renewing(renewal) => {
                 let ticket = renewal.ticket;
                 self.tickets.remove(&ticket);
                 if renewal.is_read { self.resend_renewal(at) } else { self.look_up_renewal(at) }
             }
-            Stage::Left => {}
+            MembershipStage::Left => {}
         }
     }
 
     pub(crate) fn take_lease_response(&mut self, at: Moment, ticket: Ticket, response: EngineResponse) {
         match (&self.membership.stage, response) {
-            (Stage::Reading(pending), EngineResponse::Found(found)) if *pending == ticket => self.judge_own(at, found),
-            (Stage::Registering { ticket: pending, sent, .. }, EngineResponse::Committed(sequence))
+            (MembershipStage::Reading(pending), EngineResponse::Found(found)) if *pending == ticket => {
+                self.judge_own(at, found)
+            }
+            (MembershipStage::Registering { ticket: pending, sent, .. }, EngineResponse::Committed(sequence))
                 if *pending == ticket =>
             {
                 let sent = *sent;
                 self.become_member(at, sequence, sent + self.settings.lease_trusted());
             }
-            (Stage::Reading(pending) | Stage::Registering { ticket: pending, .. }, _) if *pending == ticket => {
+            (MembershipStage::Reading(pending) | MembershipStage::Registering { ticket: pending, .. }, _)
+                if *pending == ticket =>
+            {
                 self.pause_joining(at);
             }
-            (Stage::Renewing(renewal), response) if renewal.ticket == ticket => {
+            (MembershipStage::Renewing(renewal), response) if renewal.ticket == ticket => {
                 let renewal = renewal.clone();
                 self.judge_renewal(at, &renewal, response);
             }
@@ -166,12 +170,12 @@ impl Machine {
     fn read_own_record(&mut self, at: Moment) {
         let ticket =
             self.request_engine(Requester::Membership, EngineRequest::Read { register: Register::Node(self.me) });
-        self.membership.stage = Stage::Reading(ticket);
+        self.membership.stage = MembershipStage::Reading(ticket);
         self.set_lease_timer(at.now + self.settings.response_max);
     }
 
     fn pause_joining(&mut self, at: Moment) {
-        self.membership.stage = Stage::Outside;
+        self.membership.stage = MembershipStage::Outside;
         let pause = self.settings.pause(self.membership.tries);
         self.membership.tries += 1;
         self.set_lease_timer(at.now + pause);
@@ -227,7 +231,7 @@ impl Machine {
         self.membership.renewal = 0;
         let record = self.own_record(self.active_state());
         let ticket = self.write_own(expected, &record);
-        self.membership.stage = Stage::Registering { ticket, sent: at.now, record };
+        self.membership.stage = MembershipStage::Registering { ticket, sent: at.now, record };
         self.set_lease_timer(at.now + self.settings.response_max);
     }
 
@@ -259,7 +263,7 @@ impl Machine {
         self.membership.lease_end = lease_end;
         self.membership.former = None;
         self.membership.tries = 0;
-        self.membership.stage = Stage::Member;
+        self.membership.stage = MembershipStage::Member;
         self.emit(Event::Joined(self.membership.incarnation));
         if lease_end > at.now {
             self.set_lease_timer(at.now + self.settings.renew_every);
@@ -270,7 +274,7 @@ impl Machine {
     }
 
     pub(crate) fn renew(&mut self, at: Moment) {
-        if !matches!(self.membership.stage, Stage::Member) {
+        if !matches!(self.membership.stage, MembershipStage::Member) {
             return;
         }
         self.membership.renewal += 1;
@@ -279,7 +283,8 @@ impl Machine {
         let record = self.own_record(state);
         let ticket = self.write_own(self.membership.sequence, &record);
         let (first_sent, last_sent) = (at.now, at.now);
-        self.membership.stage = Stage::Renewing(Renewal { ticket, is_read: false, first_sent, last_sent, record });
+        self.membership.stage =
+            MembershipStage::Renewing(Renewal { ticket, is_read: false, first_sent, last_sent, record });
         self.set_lease_timer(at.now + self.settings.response_max);
     }
 
@@ -295,7 +300,7 @@ impl Machine {
     fn look_up_renewal(&mut self, at: Moment) {
         let ticket =
             self.request_engine(Requester::Membership, EngineRequest::Read { register: Register::Node(self.me) });
-        if let Stage::Renewing(renewal) = &mut self.membership.stage {
+        if let MembershipStage::Renewing(renewal) = &mut self.membership.stage {
             renewal.ticket = ticket;
             renewal.is_read = true;
         }
@@ -319,26 +324,26 @@ impl Machine {
     }
 
     fn resend_renewal(&mut self, at: Moment) {
-        let Stage::Renewing(renewal) = &self.membership.stage else { return };
+        let MembershipStage::Renewing(renewal) = &self.membership.stage else { return };
         let mut renewal = renewal.clone();
         renewal.ticket = self.write_own(self.membership.sequence, &renewal.record);
         renewal.is_read = false;
         renewal.last_sent = at.now;
-        self.membership.stage = Stage::Renewing(renewal);
+        self.membership.stage = MembershipStage::Renewing(renewal);
         self.set_lease_timer(at.now + self.settings.response_max);
     }
 
     fn end_renewal(&mut self, at: Moment, renewal: &Renewal, sequence: Sequence, sent: Instant) {
         self.membership.sequence = sequence;
         if renewal.record.state == NodeState::Over {
-            self.membership.stage = Stage::Left;
+            self.membership.stage = MembershipStage::Left;
             self.membership.lease_end = Instant::ZERO;
             self.set_lease_timer(Instant::FAR);
             self.emit(Event::Left);
             self.advance_waiting(at);
             return;
         }
-        self.membership.stage = Stage::Member;
+        self.membership.stage = MembershipStage::Member;
         self.membership.lease_end = self.membership.lease_end.max(sent + self.settings.lease_trusted());
         self.set_lease_timer(sent.max(at.now) + self.settings.renew_every);
         if renewal.record.state != self.active_state() {
@@ -358,7 +363,7 @@ impl Machine {
         self.statistics.fenced += 1;
         self.emit(Event::Fenced(self.membership.incarnation));
         self.membership.lost = self.membership.incarnation.number;
-        self.membership.stage = Stage::Outside;
+        self.membership.stage = MembershipStage::Outside;
         self.membership.lease_end = Instant::ZERO;
         self.membership.tries = 0;
         self.drop_all_sessions(at);
