@@ -25,7 +25,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::OriginalUri;
 use axum::response::{IntoResponse, Response};
-use breme_session::{Access, Change, ForwardResult, NodeName, Outcome, Refusal, SessionId, Target};
+use breme_session::{Access, Change, ForwardResult, NodeName, Outcome, Refusal, SessionId, SessionTarget};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE};
@@ -181,7 +181,7 @@ impl Settings {
         let Some((id, route)) = self.cookies.find(request.headers()) else {
             return self.serve_new(handler, request).await;
         };
-        match self.place(Target::Existing(id.key()), request).await? {
+        match self.place(SessionTarget::Existing(id.key()), request).await? {
             Placed::Here(running, request) => self.serve_here(handler, request, running, &id, route).await,
             Placed::Absent(request) => self.serve_new(handler, request).await,
             Placed::Elsewhere(response) => Ok(response),
@@ -198,14 +198,14 @@ impl Settings {
         if !self.node.is_draining() {
             return self.serve_without(handler, request).await;
         }
-        match self.place(Target::New(new_id()?.key()), request).await? {
+        match self.place(SessionTarget::New(new_id()?.key()), request).await? {
             Placed::Here(_, request) | Placed::Absent(request) => self.serve_without(handler, request).await,
             Placed::Elsewhere(response) => Ok(response),
         }
     }
 
     /// Waits until the request may run on its session here, or another node has responded to it.
-    async fn place(&self, target: Target, request: Request<Body>) -> Result<Placed, Refused> {
+    async fn place(&self, target: SessionTarget, request: Request<Body>) -> Result<Placed, Refused> {
         let (head, mut body) = request.into_parts();
         let hops = head.extensions.get().map_or(0, |Hops(hops)| *hops);
         let mut waiting = self.node.begin(target, (self.access)(&head), hops);
@@ -291,7 +291,7 @@ impl Settings {
     async fn store(&self, id: &SessionId, body: Bytes) -> Result<(), Refused> {
         // The handler has run, so no other node can run it.
         let hops = self.node.settings().hops_max;
-        match self.node.begin(Target::New(id.key()), Access::Exclusive, hops).turn().await {
+        match self.node.begin(SessionTarget::New(id.key()), Access::Exclusive, hops).turn().await {
             Turn::Run(running) => match running.finish(Change::Write(body)).await {
                 Outcome::Done => Ok(()),
                 outcome => Err(self.replacement(outcome)),

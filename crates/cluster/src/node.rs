@@ -20,8 +20,8 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_session::{
     Access, Call, EngineRequest, EngineResponse, Event, Gauges, HandOver, HandOverAnswer, Incarnation, Input, Machine,
-    Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, Settings, SettingsError, Statistics,
-    Target,
+    Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, SessionTarget, Settings, SettingsError,
+    Statistics,
 };
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -156,7 +156,7 @@ impl Node {
 
     /// Begins a request for a session. It waits until the node has decided about it.
     #[must_use]
-    pub fn begin(&self, session: Target, access: Access, hops: u8) -> Waiting {
+    pub fn begin(&self, session: SessionTarget, access: Access, hops: u8) -> Waiting {
         let (signal, wait) = oneshot::channel();
         let mut number = RequestNumber(0);
         self.0.take_in(|state| {

@@ -29,7 +29,7 @@
 //! | [`Output::Engine`] | sends the request to the engine; returns the response with the ticket ([`Input::Engine`]), `Unknown` if the connection broke, `Refused` if nothing was sent. It may also stay silent: after [`Settings::response_max`] the machine looks the outcome up. |
 //! | [`Output::Run`] | runs the handler on the body, then [`Input::Finish`], **always**, also if the client has gone or the handler has panicked (`Unchanged`). The moment of `Finish` is read after the handler has ended. |
 //! | [`Output::Release`] | `Done`: sends the response, with a new cookie if this node is not in the route part of the old one or the id is new. `NotDone`, `Unknown`: 503 with Retry-After in its place; `TooLarge`: 413. |
-//! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and sends [`Input::Begin`] with [`Target::New`] and [`Settings::hops_max`]: no other node can run a request that has already run. |
+//! | [`Output::Absent`] | runs the handler without a session; if it wants one, draws an id ([`SessionId::generate`]) and sends [`Input::Begin`] with [`SessionTarget::New`] and [`Settings::hops_max`]: no other node can run a request that has already run. |
 //! | [`Output::Refuse`] | 503 with Retry-After. |
 //! | [`Output::Forward`] | sends the request to that node with `hops + 1`, passes the response on, then [`Input::ForwardEnded`]: `Unreachable` only if no byte of the request was sent, else `Broken`. A response says where the request ran ([`RanOn`]). |
 //! | [`Output::RequestHandOver`], [`Output::Answer`] | carries them between nodes ([`Input::HandOverRequested`], [`Input::Answered`]), at most once; losing one is harmless. |
@@ -76,7 +76,7 @@ pub use engine::{EngineRequest, EngineResponse, Sequence};
 pub use id::{COOKIE_MAX, CookieKeys, KEYS_MAX, KeysError, SECRET_MIN, SessionId, SessionKey};
 pub use machine::{
     Access, Call, Change, Event, ForwardResult, Gauges, HandOver, HandOverAnswer, Input, Machine, Moment, Outcome,
-    Output, RanOn, Refusal, RequestNumber, Statistics, Target, Ticket,
+    Output, RanOn, Refusal, RequestNumber, SessionTarget, Statistics, Ticket,
 };
 pub use name::{Incarnation, NAME_MAX, NameError, NodeName, Owner, Register};
 pub use record::{

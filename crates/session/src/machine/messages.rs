@@ -32,7 +32,7 @@ pub struct Call(pub u64);
 
 /// The session that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum SessionTarget {
     /// The session named by its cookie.
     Existing(SessionKey),
     /// A new session, under an id that the driver has just drawn. Nothing is stored unless the request writes.
@@ -108,7 +108,7 @@ pub enum Input {
     /// A client's request needs its session.
     Begin {
         request: RequestNumber,
-        session: Target,
+        session: SessionTarget,
         access: Access,
         /// Number of times it has been forwarded: 0 if it came from a client or a director. With
         /// [`Settings::hops_max`](crate::Settings::hops_max) it runs on this node or not at all.

@@ -22,7 +22,7 @@ use breme_base::Instant;
 
 pub use self::messages::{
     Access, Call, Change, Event, ForwardResult, HandOver, HandOverAnswer, Input, Moment, Outcome, Output, RanOn,
-    Refusal, RequestNumber, Target, Ticket,
+    Refusal, RequestNumber, SessionTarget, Ticket,
 };
 pub use self::statistics::{Gauges, Statistics};
 

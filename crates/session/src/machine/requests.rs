@@ -2,7 +2,7 @@
 
 use breme_base::Instant;
 
-use super::messages::{Access, Moment, Outcome, Output, Refusal, RequestNumber, Target};
+use super::messages::{Access, Moment, Outcome, Output, Refusal, RequestNumber, SessionTarget};
 use super::sessions::{Phase, Session};
 use super::{Machine, Timer};
 use crate::id::SessionKey;
@@ -39,11 +39,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Machine {
-    pub(crate) fn begin(&mut self, at: Moment, number: RequestNumber, target: Target, access: Access, hops: u8) {
+    pub(crate) fn begin(&mut self, at: Moment, number: RequestNumber, target: SessionTarget, access: Access, hops: u8) {
         self.statistics.requests += 1;
         let (key, is_new) = match target {
-            Target::Existing(key) => (key, false),
-            Target::New(key) => (key, true),
+            SessionTarget::Existing(key) => (key, false),
+            SessionTarget::New(key) => (key, true),
         };
         if self.requests.len() >= self.settings.requests_max
             || self.requests.contains_key(&number)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breme_base::{Instant, UnixMillis};
 use breme_session::{
     Access, Change, EngineRequest, Input, Machine, Moment, NodeName, Outcome, Output, Refusal, Register, Registers,
-    RequestNumber, SessionKey, SessionRecord, Settings, Target, Ticket,
+    RequestNumber, SessionKey, SessionRecord, SessionTarget, Settings, Ticket,
 };
 use bytes::Bytes;
 
@@ -130,7 +130,7 @@ impl Lab {
         self.now = end;
     }
 
-    pub fn begin_with(&mut self, node: usize, session: Target, access: Access, hops: u8) -> RequestNumber {
+    pub fn begin_with(&mut self, node: usize, session: SessionTarget, access: Access, hops: u8) -> RequestNumber {
         self.requests += 1;
         let request = RequestNumber(self.requests);
         self.input(node, Input::Begin { request, session, access, hops });
@@ -138,7 +138,7 @@ impl Lab {
     }
 
     pub fn begin(&mut self, node: usize) -> RequestNumber {
-        self.begin_with(node, Target::Existing(KEY), Access::Exclusive, 0)
+        self.begin_with(node, SessionTarget::Existing(KEY), Access::Exclusive, 0)
     }
 
     pub fn finish(&mut self, node: usize, request: RequestNumber, change: Change) {
@@ -151,7 +151,7 @@ impl Lab {
 
     /// Creates a session with this body, owned by the node.
     pub fn create(&mut self, node: usize, body: &'static str) {
-        let request = self.begin_with(node, Target::New(KEY), Access::Exclusive, 0);
+        let request = self.begin_with(node, SessionTarget::New(KEY), Access::Exclusive, 0);
         self.write(node, request, body);
         assert_eq!(self.ends(request), [End::Run(Bytes::new()), End::Released(Outcome::Done)]);
     }

@@ -1,6 +1,6 @@
 //! Requests that run for long, while their session ends or its record grows old.
 
-use breme_session::{Access, Change, Durability, Outcome, RequestNumber, SessionState, Settings, Target};
+use breme_session::{Access, Change, Durability, Outcome, RequestNumber, SessionState, SessionTarget, Settings};
 
 use crate::lab::{End, KEY, Lab, done};
 use crate::{seconds, settings};
@@ -23,7 +23,7 @@ fn a_long_request_keeps_its_session() {
 #[test]
 fn a_long_request_of_a_new_session_stores_nothing() {
     let mut lab = Lab::new(&Settings { idle: seconds(60), ..settings() }, 1);
-    let request = lab.begin_with(0, Target::New(KEY), Access::Exclusive, 0);
+    let request = lab.begin_with(0, SessionTarget::New(KEY), Access::Exclusive, 0);
     lab.pass(seconds(600));
     assert_eq!(lab.commits, 0);
     lab.write(0, request, "x");

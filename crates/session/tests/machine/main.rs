@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use breme_session::{
     Access, Change, Durability, ForwardResult, Input, NodeState, Outcome, RanOn, Reads, Refusal, Register, Route,
-    SessionState, Settings, Target,
+    SessionState, SessionTarget, Settings,
 };
 use bytes::Bytes;
 use lab::{End, KEY, Lab, NEW, done, name};
@@ -65,7 +65,7 @@ fn a_leased_read_writes_nothing_and_a_confirmed_one_commits() {
 #[test]
 fn a_read_of_a_new_session_stores_nothing() {
     let mut lab = Lab::new(&settings(), 1);
-    let request = lab.begin_with(0, Target::New(KEY), Access::Exclusive, 0);
+    let request = lab.begin_with(0, SessionTarget::New(KEY), Access::Exclusive, 0);
     lab.finish(0, request, Change::Unchanged);
     assert_eq!(lab.ends(request), done(""));
     assert_eq!((lab.commits, lab.record(KEY), lab.nodes[0].gauges(lab.moment()).sessions), (0, None, 0));
@@ -85,9 +85,9 @@ fn the_same_body_is_no_change() {
 fn readers_run_together_and_writers_alone() {
     let mut lab = Lab::new(&settings(), 1);
     lab.create(0, "x");
-    let shared = [(); 2].map(|()| lab.begin_with(0, Target::Existing(KEY), Access::Shared, 0));
+    let shared = [(); 2].map(|()| lab.begin_with(0, SessionTarget::Existing(KEY), Access::Shared, 0));
     let writer = lab.begin(0);
-    let late = lab.begin_with(0, Target::Existing(KEY), Access::Shared, 0);
+    let late = lab.begin_with(0, SessionTarget::Existing(KEY), Access::Shared, 0);
     for reader in shared {
         assert_eq!(lab.ends(reader), [End::Run("x".into())]);
     }
@@ -119,8 +119,9 @@ fn bounds_are_kept() {
     lab.finish(0, running, Change::Write(Bytes::from_static(b"12345")));
     assert_eq!(lab.ends(running), [End::Run("x".into()), End::Released(Outcome::TooLarge)]);
     assert_eq!(lab.ends(waiting), [End::Run("x".into())], "nothing was changed");
-    let other = lab.begin_with(0, Target::New(NEW), Access::Exclusive, 0);
-    let beyond = lab.begin_with(0, Target::New(breme_session::SessionKey::from_bytes([3; 16])), Access::Exclusive, 0);
+    let other = lab.begin_with(0, SessionTarget::New(NEW), Access::Exclusive, 0);
+    let beyond =
+        lab.begin_with(0, SessionTarget::New(breme_session::SessionKey::from_bytes([3; 16])), Access::Exclusive, 0);
     assert_eq!(lab.ends(other).len(), 1);
     assert_eq!(lab.ends(beyond), [End::Refused(Refusal::Busy)], "both places are taken by sessions in use");
 }
@@ -186,7 +187,7 @@ fn a_response_says_where_a_session_has_moved() {
     let first = lab.begin(1);
     assert_eq!(lab.ends(first), [End::Forwarded(name(0))]);
     // It moves without this node seeing it.
-    let tired = lab.begin_with(2, Target::Existing(KEY), Access::Exclusive, 2);
+    let tired = lab.begin_with(2, SessionTarget::Existing(KEY), Access::Exclusive, 2);
     lab.finish(2, tired, Change::Unchanged);
     assert_eq!(lab.ends(tired), done("x"));
     let mut end = |request, by: Option<usize>| {
@@ -253,7 +254,7 @@ fn login_moves_the_session_to_another_id() {
     assert_eq!(lab.record(KEY).unwrap().state, SessionState::Rotated);
     assert!(lab.record(KEY).unwrap().body.is_empty());
     assert_eq!(lab.read(0), [End::Absent]);
-    let request = lab.begin_with(0, Target::Existing(NEW), Access::Exclusive, 0);
+    let request = lab.begin_with(0, SessionTarget::Existing(NEW), Access::Exclusive, 0);
     assert_eq!(lab.ends(request), [End::Run("in".into())]);
 }
 
@@ -420,7 +421,7 @@ fn a_node_that_leaves_serves_new_sessions_if_nobody_else_can() {
     lab.create(0, "x");
     let running = lab.begin(0);
     lab.input(0, Input::Leave);
-    let new = lab.begin_with(0, Target::New(NEW), Access::Exclusive, 0);
+    let new = lab.begin_with(0, SessionTarget::New(NEW), Access::Exclusive, 0);
     assert_eq!(lab.ends(new), [End::Forwarded(name(1))]);
     lab.input(0, Input::ForwardEnded { request: new, result: ForwardResult::Unreachable });
     assert_eq!(lab.ends(new), [End::Run(Bytes::new())]);
@@ -438,7 +439,7 @@ fn a_node_that_drains_remains_a_member() {
     lab.create(0, "x");
     lab.input(0, Input::Drain);
     assert_eq!(lab.record(KEY).unwrap().state, SessionState::Free);
-    let stored = lab.begin_with(0, Target::New(NEW), Access::Exclusive, settings().hops_max);
+    let stored = lab.begin_with(0, SessionTarget::New(NEW), Access::Exclusive, settings().hops_max);
     lab.write(0, stored, "y");
     assert_eq!(lab.ends(stored), done(""), "the handler has run here before");
     assert_eq!(lab.record(NEW).unwrap().state, SessionState::Free);
@@ -468,7 +469,7 @@ fn a_session_that_ends_while_its_node_leaves_does_not_keep_it() {
 fn a_session_out_of_memory_is_claimed_again() {
     let mut lab = Lab::new(&Settings { sessions_max: 1, ..settings() }, 1);
     lab.create(0, "x");
-    let request = lab.begin_with(0, Target::New(NEW), Access::Exclusive, 0);
+    let request = lab.begin_with(0, SessionTarget::New(NEW), Access::Exclusive, 0);
     lab.write(0, request, "other");
     assert_eq!(lab.nodes[0].gauges(lab.moment()).sessions, 1);
     assert_eq!(lab.read(0), done("x"));
@@ -479,7 +480,7 @@ fn a_session_out_of_memory_is_claimed_again() {
 fn a_session_out_of_memory_is_handed_over() {
     let mut lab = Lab::new(&Settings { sessions_max: 1, route: Route::Pull, ..settings() }, 2);
     lab.create(0, "x");
-    let request = lab.begin_with(0, Target::New(NEW), Access::Exclusive, 0);
+    let request = lab.begin_with(0, SessionTarget::New(NEW), Access::Exclusive, 0);
     lab.write(0, request, "other");
     assert_eq!(lab.nodes[0].gauges(lab.moment()).sessions, 1);
     assert_eq!(lab.read(1), done("x"));

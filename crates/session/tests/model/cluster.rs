@@ -7,8 +7,8 @@ use breme_base::{Instant, UnixMillis};
 use breme_session::history::{self, Action, Operation};
 use breme_session::{
     Access, Call, Change, EngineRequest, EngineResponse, ForwardResult, HandOver, HandOverAnswer, Input, Machine,
-    Moment, NodeName, Outcome, Output, Register, Registers, RequestNumber, Route, Rules, SessionKey, Settings, Target,
-    Ticket,
+    Moment, NodeName, Outcome, Output, Register, Registers, RequestNumber, Route, Rules, SessionKey, SessionTarget,
+    Settings, Ticket,
 };
 use bytes::Bytes;
 use stateright::{Model, Property};
@@ -163,7 +163,7 @@ impl Cluster {
             state.call(node, Input::Time);
         }
         state.settle();
-        let session = Target::New(KEY);
+        let session = SessionTarget::New(KEY);
         let request = RequestNumber(99);
         state.call(0, Input::Begin { request, session, access: Access::Exclusive, hops: 0 });
         state.settle();
@@ -268,7 +268,7 @@ impl State {
             outcome: history::OperationOutcome::Unknown,
         });
         let request = RequestNumber(question as u64);
-        self.call(node, Input::Begin { request, session: Target::Existing(KEY), access, hops: 0 });
+        self.call(node, Input::Begin { request, session: SessionTarget::Existing(KEY), access, hops: 0 });
     }
 
     fn deliver(&mut self, message: Message, age: usize) {
@@ -309,7 +309,7 @@ impl State {
         let forwarded = RequestNumber(request.0 + FORWARDED);
         // The response travels to the client on its own; the forwarding node is done.
         self.call(from, Input::ForwardEnded { request, result: ForwardResult::Responded { by: None } });
-        self.call(to, Input::Begin { request: forwarded, session: Target::Existing(KEY), access, hops: 1 });
+        self.call(to, Input::Begin { request: forwarded, session: SessionTarget::Existing(KEY), access, hops: 1 });
     }
 
     fn handle(&mut self, node: usize, request: RequestNumber, body: &Bytes) {

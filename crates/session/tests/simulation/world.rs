@@ -6,8 +6,8 @@ use breme_base::{Instant, Random};
 use breme_session::history::{Action, Operation};
 use breme_session::{
     Access, Call, Change, EngineRequest, EngineResponse, Event as MachineEvent, ForwardResult, HandOver,
-    HandOverAnswer, Input, NodeName, Outcome, Output, RanOn, Register, RequestNumber, SessionKey, Statistics, Target,
-    Ticket,
+    HandOverAnswer, Input, NodeName, Outcome, Output, RanOn, Register, RequestNumber, SessionKey, SessionTarget,
+    Statistics, Ticket,
 };
 use bytes::Bytes;
 
@@ -289,7 +289,7 @@ impl World {
     fn take_http(&mut self, node: usize, http: Http) {
         self.requests += 1;
         let request = RequestNumber(self.requests);
-        let session = if http.is_new { Target::New(http.key) } else { Target::Existing(http.key) };
+        let session = if http.is_new { SessionTarget::New(http.key) } else { SessionTarget::Existing(http.key) };
         let access =
             if http.action == Action::Read && self.random.chance(0.5) { Access::Shared } else { Access::Exclusive };
         let hops = http.hops;
