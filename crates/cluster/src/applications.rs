@@ -80,7 +80,7 @@ fn access(head: &request::Parts) -> Access {
 }
 
 /// Stores the pair of a request, if there is one.
-async fn store(session: Session, parameters: Parameters) -> Response {
+async fn store(session: Session, parameters: RequestParameters) -> Response {
     let pairs = Pairs::new(session.body());
     let [Some(name), value] = parameters.get(["name", "value"]) else { return show(&pairs) };
     let pairs = match pairs.with(&name, &value.unwrap_or_default()) {
@@ -125,12 +125,12 @@ fn fail(error: &SessionError) -> Response {
 }
 
 /// The parameters of a request: those of the query, then those of a form in the body.
-struct Parameters {
+struct RequestParameters {
     query: String,
     form: Bytes,
 }
 
-impl Parameters {
+impl RequestParameters {
     /// The first value of each name.
     fn get<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'_, str>>; N] {
         let mut values = [const { None }; N];
@@ -144,7 +144,7 @@ impl Parameters {
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for Parameters {
+impl<S: Send + Sync> FromRequest<S> for RequestParameters {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {

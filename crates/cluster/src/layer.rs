@@ -59,10 +59,10 @@ pub struct ClientAddress(pub IpAddr);
 
 /// Provides requests with their sessions, as an extension and [extractor](Session).
 #[derive(Clone, Debug)]
-pub struct SessionLayer(Arc<Settings>);
+pub struct SessionLayer(Arc<LayerSettings>);
 
 #[derive(Clone, Debug)]
-struct Settings {
+struct LayerSettings {
     node: Node,
     cookies: Cookies,
     access: fn(&request::Parts) -> Access,
@@ -74,7 +74,7 @@ impl SessionLayer {
     /// Sessions of this node, named by these cookies.
     #[must_use]
     pub fn new(node: Node, cookies: Cookies) -> Self {
-        Self(Arc::new(Settings {
+        Self(Arc::new(LayerSettings {
             node,
             cookies,
             access: |_| Access::Exclusive,
@@ -116,7 +116,7 @@ impl<S> Layer<S> for SessionLayer {
 /// A service whose requests have sessions.
 #[derive(Clone, Debug)]
 pub struct SessionService<S> {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     inner: S,
 }
 
@@ -171,7 +171,7 @@ enum Placed {
     Elsewhere(Response),
 }
 
-impl Settings {
+impl LayerSettings {
     async fn serve<S>(&self, handler: Handler<S>, request: Request<Body>) -> Result<Response, Refused>
     where
         S: Service<Request<Body>, Error = Infallible> + Send,

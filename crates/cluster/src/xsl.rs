@@ -29,14 +29,14 @@ pub const WAITING_MAX: usize = 1024;
 
 /// Configurable limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TransformerLimits {
     /// Concurrent transformations.
     pub processes: usize,
     /// CPU time of a transformation, in seconds.
     pub cpu_seconds: u64,
 }
 
-impl Default for Limits {
+impl Default for TransformerLimits {
     /// As many processes as CPUs, and 5 s.
     fn default() -> Self {
         Self { processes: breme_sys::parallelism(), cpu_seconds: 5 }
@@ -47,7 +47,7 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Transformer {
     folder: Arc<SiteRoot>,
-    limits: Limits,
+    limits: TransformerLimits,
     /// One permit for each waiting or running transformation.
     places: Arc<Semaphore>,
     /// One permit for each running transformation.
@@ -92,7 +92,7 @@ impl Transformer {
     /// # Errors
     ///
     /// If the folder cannot be opened or xsltproc cannot be started.
-    pub fn new(folder: &Path, limits: Limits) -> io::Result<Self> {
+    pub fn new(folder: &Path, limits: TransformerLimits) -> io::Result<Self> {
         let with_folder = |error| io::Error::new(io::Error::kind(&error), format!("{}: {error}", folder.display()));
         let root = SiteRoot::open_folder(folder, false).map_err(with_folder)?;
         process::check_program()?;
@@ -122,7 +122,12 @@ impl Transformer {
     }
 }
 
-fn transform(folder: &SiteRoot, limits: Limits, style: &str, document: &str) -> Result<Transformed, TransformError> {
+fn transform(
+    folder: &SiteRoot,
+    limits: TransformerLimits,
+    style: &str,
+    document: &str,
+) -> Result<Transformed, TransformError> {
     let refused = |name: &str| {
         let name = name.to_owned();
         |reason| TransformError::Refused(name, reason)

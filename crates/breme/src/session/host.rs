@@ -7,7 +7,7 @@ use breme_cluster::applications;
 use breme_cluster::layer::{ClientAddress, Cookies, SessionLayer};
 use breme_cluster::node::{Membership, Node};
 use breme_cluster::peers;
-use breme_cluster::xsl::{Limits as TransformerLimits, Transformer};
+use breme_cluster::xsl::{Transformer, TransformerLimits};
 use breme_serving::{Application, Incoming, Limits, Listener, Response, Router, serve};
 use breme_session::{Event, NodeName};
 use http::Request;

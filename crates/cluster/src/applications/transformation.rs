@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 
 use super::pairs::Pairs;
-use super::{NO_STORE, Parameters, acknowledge, fail, refuse};
+use super::{NO_STORE, RequestParameters, acknowledge, fail, refuse};
 use crate::layer::Session;
 use crate::xsl::{TransformError, Transformer};
 
@@ -15,7 +15,11 @@ const DOCUMENT: &str = "xml";
 const STYLESHEET: &str = "xsl";
 
 /// Stores the names of the files in a request, or transforms the stored ones.
-pub(super) async fn respond(transformer: Arc<Transformer>, session: Session, parameters: Parameters) -> Response {
+pub(super) async fn respond(
+    transformer: Arc<Transformer>,
+    session: Session,
+    parameters: RequestParameters,
+) -> Response {
     let pairs = Pairs::new(session.body());
     if let [Some(document), Some(stylesheet)] = parameters.get([DOCUMENT, STYLESHEET]) {
         let pairs = pairs.with(DOCUMENT, &document).and_then(|pairs| pairs.with(STYLESHEET, &stylesheet));

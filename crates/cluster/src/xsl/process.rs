@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use breme_sys::Confinement;
 use rustix::process::Signal;
 
-use super::{Limits, MEMORY_MAX, RESULT_BYTES_MAX, TransformError};
+use super::{MEMORY_MAX, RESULT_BYTES_MAX, TransformError, TransformerLimits};
 
 const PROGRAM: &str = "xsltproc";
 /// Search path of programs.
@@ -42,7 +42,7 @@ fn command() -> Command {
     command
 }
 
-pub(super) fn run(stylesheet: &str, document: &str, limits: Limits) -> Result<Vec<u8>, TransformError> {
+pub(super) fn run(stylesheet: &str, document: &str, limits: TransformerLimits) -> Result<Vec<u8>, TransformError> {
     let stylesheet = file_with(stylesheet)?;
     let (mut result, mut messages) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = command();

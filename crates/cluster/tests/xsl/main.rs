@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use breme_cluster::xsl::{DOCUMENT_BYTES_MAX, Limits, TransformError, Transformed, Transformer, WAITING_MAX};
+use breme_cluster::xsl::{
+    DOCUMENT_BYTES_MAX, TransformError, Transformed, Transformer, TransformerLimits, WAITING_MAX,
+};
 use tempfile::TempDir;
 
 /// The files transformed in the study.
@@ -13,7 +15,7 @@ fn shipped() -> PathBuf {
 }
 
 fn transformer(folder: &Path) -> Transformer {
-    Transformer::new(folder, Limits { processes: 2, cpu_seconds: 1 }).unwrap()
+    Transformer::new(folder, TransformerLimits { processes: 2, cpu_seconds: 1 }).unwrap()
 }
 
 const STYLE: &str = "<xsl:stylesheet version='1.0' xmlns:xsl='http://www.w3.org/1999/XSL/Transform'>";
@@ -131,7 +133,7 @@ async fn long_results_and_long_documents_are_refused() {
 #[tokio::test]
 async fn the_number_that_waits_is_bounded() {
     let folder = shipped();
-    let transformer = Transformer::new(&folder, Limits { processes: 1, cpu_seconds: 5 }).unwrap();
+    let transformer = Transformer::new(&folder, TransformerLimits { processes: 1, cpu_seconds: 5 }).unwrap();
     // Futures polled once each hold their permit.
     let mut waiting = Vec::new();
     for _ in 0..=WAITING_MAX {
@@ -149,6 +151,6 @@ async fn the_number_that_waits_is_bounded() {
 
 #[test]
 fn a_folder_that_is_missing_is_named() {
-    let error = Transformer::new(Path::new("/no/such/folder"), Limits::default()).unwrap_err();
+    let error = Transformer::new(Path::new("/no/such/folder"), TransformerLimits::default()).unwrap_err();
     assert!(error.to_string().starts_with("/no/such/folder: "), "{error}");
 }

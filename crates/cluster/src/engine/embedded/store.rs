@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    fn connected(&mut self) -> Result<&mut Connection, Failure> {
+    fn connected(&mut self) -> Result<&mut Connection, TransactionFailure> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.path, self.durability)?,
@@ -145,13 +145,13 @@ impl fmt::Debug for Store {
 }
 
 /// A transaction that failed.
-struct Failure {
+struct TransactionFailure {
     error: String,
     /// Whether it may have taken effect.
     in_commit: bool,
 }
 
-impl Failure {
+impl TransactionFailure {
     fn response_to(&self, request: &EngineRequest) -> EngineResponse {
         match request {
             EngineRequest::CompareAndSet { .. } if self.in_commit => EngineResponse::Unknown,
@@ -160,13 +160,13 @@ impl Failure {
     }
 }
 
-impl From<EngineError> for Failure {
+impl From<EngineError> for TransactionFailure {
     fn from(error: EngineError) -> Self {
         Self { error: error.to_string(), in_commit: false }
     }
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for TransactionFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self { error: error.to_string(), in_commit: false }
     }
@@ -223,10 +223,14 @@ fn prepare(path: &Path, durability: Durability) -> rusqlite::Result<(Connection,
     Ok((connection, application, version))
 }
 
-fn transact(connection: &mut Connection, now: i64, requests: &[EngineRequest]) -> Result<Vec<EngineResponse>, Failure> {
+fn transact(
+    connection: &mut Connection,
+    now: i64,
+    requests: &[EngineRequest],
+) -> Result<Vec<EngineResponse>, TransactionFailure> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
     let responses = execute_all(&mut transaction, now, requests)?;
-    transaction.commit().map_err(|error| Failure { error: error.to_string(), in_commit: true })?;
+    transaction.commit().map_err(|error| TransactionFailure { error: error.to_string(), in_commit: true })?;
     Ok(responses)
 }
 
