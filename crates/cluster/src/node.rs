@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use self::requests::{Entry, Place, Signal};
+use self::requests::{RequestEntry, RequestGuard, Signal};
 use crate::clock;
 use crate::engine::{Engine, NodeChange};
 use crate::peers::{AddressError, Peers};
@@ -47,7 +47,7 @@ const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// A handle of a node; copies share it.
 #[derive(Clone)]
-pub struct Node(Arc<Shared>);
+pub struct Node(Arc<NodeInner>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
@@ -59,8 +59,8 @@ pub enum Membership {
     Left,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct NodeInner {
+    state: Mutex<LockedState>,
     settings: Settings,
     name: NodeName,
     nonce: u64,
@@ -75,13 +75,13 @@ struct Shared {
     over: broadcast::Sender<NodeName>,
 }
 
-struct State {
+struct LockedState {
     machine: Machine,
     /// Empty between inputs; keeps its memory.
     outputs: Vec<Output>,
     /// The machine's life, as last published.
     life: Option<Incarnation>,
-    requests: HashMap<RequestNumber, Entry>,
+    requests: HashMap<RequestNumber, RequestEntry>,
     /// Other nodes that wait for a response.
     questions: HashMap<Call, oneshot::Sender<HandOverAnswer>>,
     /// Number of the last request or call.
@@ -104,7 +104,7 @@ impl Node {
         peers.parse_address(&settings.address)?;
         let nonce = getrandom::u64()?;
         let machine = Machine::new(settings.clone(), name, nonce)?;
-        let state = State {
+        let state = LockedState {
             machine,
             outputs: Vec::new(),
             life: None,
@@ -115,7 +115,7 @@ impl Node {
             now: Instant::ZERO,
             times: Times::default(),
         };
-        let node = Self(Arc::new(Shared {
+        let node = Self(Arc::new(NodeInner {
             state: Mutex::new(state),
             settings,
             name,
@@ -161,10 +161,10 @@ impl Node {
         let mut number = RequestNumber(0);
         self.0.take_in(|state| {
             number = RequestNumber(state.number());
-            state.requests.insert(number, Entry::new(signal, state.now));
+            state.requests.insert(number, RequestEntry::new(signal, state.now));
             Some(Input::Begin { request: number, session, access, hops })
         });
-        Waiting::new(Place::new(self.clone(), number), wait)
+        Waiting::new(RequestGuard::new(self.clone(), number), wait)
     }
 
     /// Another node requests a session; returns the answer.
@@ -252,11 +252,11 @@ impl fmt::Debug for Node {
     }
 }
 
-impl Shared {
+impl NodeInner {
     /// Passes the input from `prepare` to the machine, and executes its outputs.
     ///
     /// A machine that has panicked gets no more inputs: its lease expires, and other nodes take its sessions.
-    fn take_in(self: &Arc<Self>, prepare: impl FnOnce(&mut State) -> Option<Input>) {
+    fn take_in(self: &Arc<Self>, prepare: impl FnOnce(&mut LockedState) -> Option<Input>) {
         let errands = {
             let Ok(mut state) = self.state.lock() else { return };
             // The clock is read under the lock, so that moments never decrease.
@@ -277,7 +277,7 @@ impl Shared {
         }
     }
 
-    fn note_membership(&self, state: &mut State, outputs: &[Output]) {
+    fn note_membership(&self, state: &mut LockedState, outputs: &[Output]) {
         let life = state.machine.incarnation();
         if life == state.life {
             return;
@@ -344,13 +344,13 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for NodeInner {
     fn drop(&mut self) {
         self.wake.notify_one();
     }
 }
 
-impl State {
+impl LockedState {
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -389,13 +389,13 @@ impl State {
     }
 }
 
-fn bring(node: &Weak<Shared>, input: Input) {
+fn bring(node: &Weak<NodeInner>, input: Input) {
     if let Some(node) = node.upgrade() {
         node.take_in(|_| Some(input));
     }
 }
 
-async fn keep_time(node: Weak<Shared>, wake: Arc<Notify>) {
+async fn keep_time(node: Weak<NodeInner>, wake: Arc<Notify>) {
     loop {
         let Some(pause) = node.upgrade().map(|node| node.keep_time()) else { return };
         tokio::select! {
@@ -406,7 +406,7 @@ async fn keep_time(node: Weak<Shared>, wake: Arc<Notify>) {
 }
 
 /// Passes on the changes reported by the engine's watch: other nodes become known sooner than by reading.
-async fn keep_watch(node: Weak<Shared>, engine: Arc<dyn Engine>) {
+async fn keep_watch(node: Weak<NodeInner>, engine: Arc<dyn Engine>) {
     while node.strong_count() > 0 {
         if let Ok(mut changes) = engine.watch_nodes().await {
             while let Some(change) = changes.recv().await {

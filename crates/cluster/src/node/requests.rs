@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 
 use super::times::Stages;
-use super::{Node, State};
+use super::{LockedState, Node};
 
 /// An output of the machine for a request.
 #[derive(Debug)]
@@ -32,19 +32,19 @@ enum Stage {
 }
 
 /// A request in the node's table.
-pub(super) struct Entry {
+pub(super) struct RequestEntry {
     stage: Stage,
     since: Instant,
     next: Option<oneshot::Sender<Signal>>,
 }
 
-impl Entry {
+impl RequestEntry {
     pub(super) fn new(next: oneshot::Sender<Signal>, since: Instant) -> Self {
         Self { stage: Stage::Waiting, since, next: Some(next) }
     }
 }
 
-impl State {
+impl LockedState {
     pub(super) fn signal(&mut self, request: RequestNumber, signal: Signal) {
         let Some(entry) = self.requests.get_mut(&request) else { return };
         let next = entry.next.take();
@@ -70,7 +70,7 @@ impl State {
     /// Moves the request to its next stage, whose end is reported to `next`.
     fn go_on(&mut self, request: RequestNumber, stage: Stage, next: oneshot::Sender<Signal>) {
         if let Some(entry) = self.requests.get_mut(&request) {
-            *entry = Entry { stage, since: self.now, next: Some(next) };
+            *entry = RequestEntry { stage, since: self.now, next: Some(next) };
         }
     }
 
@@ -115,15 +115,15 @@ impl State {
     }
 }
 
-/// A request's entry in the table.
-pub(super) struct Place {
+/// Holds the entry of a request in the table. Dropped early, it tells the machine that nobody waits any more.
+pub(super) struct RequestGuard {
     node: Node,
     number: RequestNumber,
     /// The entry has been removed.
     is_over: bool,
 }
 
-impl Place {
+impl RequestGuard {
     pub(super) fn new(node: Node, number: RequestNumber) -> Self {
         Self { node, number, is_over: false }
     }
@@ -144,7 +144,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         if !self.is_over {
             self.node.0.take_in(|state| state.leave(self.number));
@@ -152,7 +152,7 @@ impl Drop for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for RequestGuard {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "request {} of {:?}", self.number.0, self.node)
     }
@@ -177,37 +177,37 @@ pub enum Turn {
 /// A request that waits for its turn.
 #[derive(Debug)]
 pub struct Waiting {
-    place: Place,
+    guard: RequestGuard,
     next: oneshot::Receiver<Signal>,
 }
 
 impl Waiting {
-    pub(super) fn new(place: Place, next: oneshot::Receiver<Signal>) -> Self {
-        Self { place, next }
+    pub(super) fn new(guard: RequestGuard, next: oneshot::Receiver<Signal>) -> Self {
+        Self { guard, next }
     }
 
     pub async fn turn(self) -> Turn {
-        let Self { place, next } = self;
+        let Self { guard, next } = self;
         match next.await {
-            Ok(Signal::Run { body, count }) => Turn::Run(Running { place, body, count }),
+            Ok(Signal::Run { body, count }) => Turn::Run(Running { guard, body, count }),
             Ok(Signal::Absent) => {
-                place.close();
+                guard.close();
                 Turn::Absent
             }
             Ok(Signal::Refuse { why, retry_after }) => {
-                place.close();
+                guard.close();
                 Turn::Refused { why, retry_after }
             }
             Ok(Signal::Forward { to, address }) => {
-                let over = place.node.0.over.subscribe();
-                Turn::Forward(Forwarded { place, to, address, over })
+                let over = guard.node.0.over.subscribe();
+                Turn::Forward(Forwarded { guard, to, address, over })
             }
             Ok(Signal::Release(outcome)) => {
-                place.close();
+                guard.close();
                 Turn::Ended(outcome)
             }
             // The machine has failed.
-            Err(_) => Turn::Refused { why: Refusal::Busy, retry_after: place.node.settings().response_max },
+            Err(_) => Turn::Refused { why: Refusal::Busy, retry_after: guard.node.settings().response_max },
         }
     }
 }
@@ -215,7 +215,7 @@ impl Waiting {
 /// A running request. If it is dropped, it has changed nothing.
 #[derive(Debug)]
 pub struct Running {
-    place: Place,
+    guard: RequestGuard,
     body: Bytes,
     count: u64,
 }
@@ -229,19 +229,19 @@ impl Running {
 
     /// Where it runs, for the node that has forwarded it.
     pub(crate) fn ran_on(&self) -> RanOn {
-        RanOn { node: self.place.node.name(), count: self.count }
+        RanOn { node: self.guard.node.name(), count: self.count }
     }
 
     /// Ends the request with this change; resolves when its response may be sent, or must be replaced.
     ///
     /// The change is applied at once, whether or not the future is awaited.
     pub fn finish(self, change: Change) -> impl Future<Output = Outcome> + Send {
-        let Self { place, .. } = self;
-        let request = place.number;
-        let released = place.step(Stage::Held, Input::Finish { request, change });
+        let Self { guard, .. } = self;
+        let request = guard.number;
+        let released = guard.step(Stage::Held, Input::Finish { request, change });
         async move {
             let Ok(Signal::Release(outcome)) = released.await else { return Outcome::Unknown };
-            place.close();
+            guard.close();
             outcome
         }
     }
@@ -250,7 +250,7 @@ impl Running {
 /// A request to be sent to another node.
 #[derive(Debug)]
 pub struct Forwarded {
-    place: Place,
+    guard: RequestGuard,
     to: NodeName,
     address: String,
     over: broadcast::Receiver<NodeName>,
@@ -283,18 +283,18 @@ impl Forwarded {
 
     /// The other node has responded; the request ran on `by`, if known.
     pub fn responded(self, by: Option<RanOn>) {
-        let Self { place, .. } = self;
-        let request = place.number;
+        let Self { guard, .. } = self;
+        let request = guard.number;
         let result = ForwardResult::Responded { by };
-        place.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
-        place.close();
+        guard.node.0.take_in(|state| state.end(request).map(|()| Input::ForwardEnded { request, result }));
+        guard.close();
     }
 
     /// The other node has not responded: continues with the request.
     #[must_use]
     pub fn failed(self, result: ForwardResult) -> Waiting {
-        let request = self.place.number;
-        let next = self.place.step(Stage::Waiting, Input::ForwardEnded { request, result });
-        Waiting { place: self.place, next }
+        let request = self.guard.number;
+        let next = self.guard.step(Stage::Waiting, Input::ForwardEnded { request, result });
+        Waiting { guard: self.guard, next }
     }
 }
