@@ -47,7 +47,7 @@ impl StatusLine {
             _ => 0,
         };
         match &reason[reason_len..] {
-            [b'\r', b'\n', ..] => Ok(Some(Self::of(fixed, FIXED_BYTES + reason_len + 2))),
+            [b'\r', b'\n', ..] => Ok(Some(Self::from_fixed_part(fixed, FIXED_BYTES + reason_len + 2))),
             [] | [b'\r'] => Ok(None),
             [b'\n', ..] => Err(RefusalReason::BareLineFeed),
             [b'\r', ..] => Err(RefusalReason::BareCarriageReturn),
@@ -55,7 +55,7 @@ impl StatusLine {
         }
     }
 
-    fn of(fixed: &[u8], len: usize) -> Self {
+    fn from_fixed_part(fixed: &[u8], len: usize) -> Self {
         let version = match fixed[7] {
             b'0' => LineVersion::Known(Version::Http10),
             b'1' => LineVersion::Known(Version::Http11),

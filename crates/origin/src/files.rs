@@ -20,7 +20,7 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    pub(crate) fn of(fields: Fields<'_, '_>) -> Self {
+    pub(crate) fn from_fields(fields: Fields<'_, '_>) -> Self {
         let mut present = Self::default();
         for field in fields.iter() {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
@@ -47,7 +47,7 @@ pub(crate) fn response(
     is_get: bool,
     boundary: impl FnOnce() -> u64,
 ) -> Response {
-    let present = Present::of(fields);
+    let present = Present::from_fields(fields);
     let index = if present.accept_encoding { choose(file, fields) } else { 0 };
     let Some(chosen) = representation(&entry, index) else { return Response::error(500) };
     if present.conditions {

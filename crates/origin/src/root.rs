@@ -58,7 +58,7 @@ pub struct FileStamp {
 impl FileStamp {
     /// The stamp of an open file.
     #[must_use]
-    pub fn of(metadata: &Metadata) -> Self {
+    pub fn from_metadata(metadata: &Metadata) -> Self {
         let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         Self {
             device: metadata.dev(),

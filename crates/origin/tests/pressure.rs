@@ -93,7 +93,7 @@ fn turn_begins_at_accept_under_pressure() {
     let mut node = node(&site);
     let mut actions = Actions::new();
     node.handle_pressure(Instant::ZERO, true, &mut actions);
-    let mut peer = Peer::of_node_at(node, Instant::ZERO + 10 * SECOND);
+    let mut peer = Peer::from_node_at(node, Instant::ZERO + 10 * SECOND);
     peer.send(request("GET", "/bytes/1", &[]));
     peer.wait(PRESSURE_TURN / 8);
     peer.send(request("POST", "/echo", &["Content-Length: 2"]));
@@ -171,7 +171,7 @@ fn slow_reader_is_not_idle() {
 fn late(site: &Site) -> Peer {
     let mut node = node(site);
     node.handle_pressure(Instant::ZERO, true, &mut Actions::new());
-    Peer::of_node_at(node, Instant::ZERO + PRESSURE_GRACE)
+    Peer::from_node_at(node, Instant::ZERO + PRESSURE_GRACE)
 }
 
 #[test]

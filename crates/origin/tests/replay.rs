@@ -44,7 +44,7 @@ impl Twins {
         let peers = self.peers.take().unwrap().map(|mut peer| {
             peer.drop_connection(CloseReason::Reset);
             let now = peer.now;
-            let mut peer = Peer::of_node(peer.node);
+            let mut peer = Peer::from_node(peer.node);
             peer.wait(Duration::from_nanos(now.as_nanos()));
             peer
         });

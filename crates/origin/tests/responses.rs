@@ -278,8 +278,8 @@ fn serves_lab_responses() {
 #[test]
 fn counter_is_exact_over_shards() {
     let site = lab_site();
-    let mut first = Peer::of_node(node(&site));
-    let mut second = Peer::of_node(site.node(breme_node::Shard { id: breme_node::ShardId(1), count: 2 }));
+    let mut first = Peer::from_node(node(&site));
+    let mut second = Peer::from_node(site.node(breme_node::Shard { id: breme_node::ShardId(1), count: 2 }));
     for _ in 0..5 {
         first.send(request("GET", "/bytes/1", &[]).repeat(3));
         second.send(request("HEAD", "/none", &[]));

@@ -44,7 +44,7 @@ pub enum Route {
 pub struct PerThousand(pub u32);
 
 impl PerThousand {
-    fn of(self, duration: Duration) -> Duration {
+    fn part_of(self, duration: Duration) -> Duration {
         duration * self.0 / 1_000
     }
 }
@@ -150,13 +150,13 @@ impl Settings {
     /// How long the holder of a lease trusts it, counted from before sending the renewal.
     #[must_use]
     pub fn lease_trusted(&self) -> Duration {
-        self.lease - self.clock_drift.of(self.lease)
+        self.lease - self.clock_drift.part_of(self.lease)
     }
 
     /// How long the other nodes wait, counted from when they saw the renewal.
     #[must_use]
     pub fn lease_waited(&self) -> Duration {
-        self.lease + 2 * self.clock_drift.of(self.lease)
+        self.lease + 2 * self.clock_drift.part_of(self.lease)
     }
 
     /// After this time the engine deletes the record of a session that is not used.

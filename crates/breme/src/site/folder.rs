@@ -21,7 +21,7 @@ impl Root for Folder {
     fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
         let (file, metadata) = self.0.open(name).map_err(|error| open_error(&error))?;
         let content = if metadata.is_dir() { FileContent::Directory } else { FileContent::File(Arc::new(file)) };
-        Ok(OpenedFile { stamp: FileStamp::of(&metadata), content })
+        Ok(OpenedFile { stamp: FileStamp::from_metadata(&metadata), content })
     }
 
     fn list(&self, name: &str, entries_max: usize) -> Result<DirectoryListing, OpenError> {

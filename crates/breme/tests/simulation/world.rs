@@ -100,7 +100,7 @@ impl Root for OpenFile {
     fn open(&self, name: &str) -> Result<OpenedFile, OpenError> {
         match name {
             "file" => {
-                let stamp = FileStamp::of(&self.0.metadata().unwrap());
+                let stamp = FileStamp::from_metadata(&self.0.metadata().unwrap());
                 Ok(OpenedFile { stamp, content: FileContent::File(Arc::clone(&self.0)) })
             }
             "" => Ok(OpenedFile { stamp: FileStamp::default(), content: FileContent::Directory }),

@@ -170,7 +170,7 @@ impl<'a> EntryReader<'a> {
             }
             let bytes = read_whole(&file, stamp.length);
             let Ok(metadata) = file.metadata() else { break };
-            let stamp_after = FileStamp::of(&metadata);
+            let stamp_after = FileStamp::from_metadata(&metadata);
             let is_stable = stamp_after == *stamp;
             *stamp = stamp_after;
             if let (true, Some(bytes)) = (is_stable, bytes) {

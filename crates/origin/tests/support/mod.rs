@@ -50,15 +50,15 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(site: &Site) -> Self {
-        Self::of_node(node(site))
+        Self::from_node(node(site))
     }
 
-    pub fn of_node(node: Origin) -> Self {
-        Self::of_node_at(node, Instant::ZERO)
+    pub fn from_node(node: Origin) -> Self {
+        Self::from_node_at(node, Instant::ZERO)
     }
 
     /// A client that connects then.
-    pub fn of_node_at(node: Origin, now: Instant) -> Self {
+    pub fn from_node_at(node: Origin, now: Instant) -> Self {
         let id = ConnectionId::new(3, 1);
         let mut peer = Self {
             node,
