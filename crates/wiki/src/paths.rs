@@ -29,7 +29,7 @@ pub fn page(name: &Name) -> String {
 
 /// The path of a part of a page: `edit`, `history`, `revisions/3`.
 #[must_use]
-pub fn of_page(name: &Name, what: &str) -> String {
+pub fn page_part(name: &Name, what: &str) -> String {
     format!("/wiki/{}/{what}", segment(name))
 }
 

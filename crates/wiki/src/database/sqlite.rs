@@ -109,7 +109,7 @@ impl SqliteDatabase {
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let pages = Arc::new(Pages::new(cache_bytes));
-        let mut backlog = Backlog::of(&connection).map_err(failed)?;
+        let mut backlog = Backlog::load(&connection).map_err(failed)?;
         if backlog.is_full() {
             // A file of an earlier version: with this many texts to read, searches would be slow.
             backlog.index(&mut connection).map_err(failed)?;

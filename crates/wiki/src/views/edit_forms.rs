@@ -156,7 +156,7 @@ fn comment_field() -> Markup {
 pub(crate) fn rename(frame: &Frame<'_>, page: &Page) -> String {
     let main = html! {
         (heading(frame, &page.name, "rename", Tab::Rename))
-        form.narrow method="post" action=(paths::of_page(&page.name, "rename")) {
+        form.narrow method="post" action=(paths::page_part(&page.name, "rename")) {
             input type="hidden" name="base" value=(page.revision);
             label for="to" { "New name" }
             input #to type="text" name="to" required maxlength=(NAME_BYTES_MAX) dir="auto" autocomplete="off" value=(page.name);
@@ -174,7 +174,7 @@ pub(crate) fn rename(frame: &Frame<'_>, page: &Page) -> String {
 pub(crate) fn delete(frame: &Frame<'_>, page: &Page, backlinks: &[Name]) -> String {
     let main = html! {
         (heading(frame, &page.name, "delete", Tab::Delete))
-        form.narrow method="post" action=(paths::of_page(&page.name, "delete")) {
+        form.narrow method="post" action=(paths::page_part(&page.name, "delete")) {
             input type="hidden" name="base" value=(page.revision);
             p { "Delete the page " strong dir="auto" { (page.name) } "? Its history remains, and the page can be restored from it." }
             @if !backlinks.is_empty() {

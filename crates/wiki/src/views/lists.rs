@@ -42,7 +42,7 @@ fn details(change: &Change) -> Markup {
 pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_first: bool, has_more: bool) -> String {
     let main = html! {
         (heading(frame, name, "history", Tab::History))
-        form action=(paths::of_page(name, "diff")) {
+        form action=(paths::page_part(name, "diff")) {
             p.actions { button { "Compare the selected revisions" } }
             table.history {
                 thead {
@@ -54,7 +54,7 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
                             td { input type="radio" name="from" value=(change.revision) checked[index == 1] aria-label={ "From revision " (change.revision) }; }
                             td { input type="radio" name="to" value=(change.revision) checked[index == 0] aria-label={ "To revision " (change.revision) }; }
                             td {
-                                a href=(paths::of_page(name, &format!("revisions/{}", change.revision))) { (change.revision) ", " (time(change.time)) }
+                                a href=(paths::page_part(name, &format!("revisions/{}", change.revision))) { (change.revision) ", " (time(change.time)) }
                                 @if is_first && index == 0 { " " span.kind { "current" } }
                                 (details(change))
                             }
@@ -64,7 +64,7 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
             }
         }
         @if let Some(last) = changes.last().filter(|_| has_more) {
-            p { a href={ (paths::of_page(name, "history")) "?before=" (last.revision) } rel="next" { "Older revisions" } }
+            p { a href={ (paths::page_part(name, "history")) "?before=" (last.revision) } rel="next" { "Older revisions" } }
         }
     };
     document(frame, &format!("History of {name}"), &main)
@@ -82,11 +82,11 @@ pub(crate) fn difference(
 ) -> String {
     let path = |from: u64, to: u64, by_words: bool| {
         let by = if by_words { "" } else { "&by=lines" };
-        format!("{}?from={from}&to={to}{by}", paths::of_page(name, "diff"))
+        format!("{}?from={from}&to={to}{by}", paths::page_part(name, "diff"))
     };
     let old_and_new = |number: u64| {
         html! {
-            @if number == 0 { "nothing" } @else { a href=(paths::of_page(name, &format!("revisions/{number}"))) { "revision " (number) } }
+            @if number == 0 { "nothing" } @else { a href=(paths::page_part(name, &format!("revisions/{number}"))) { "revision " (number) } }
         }
     };
     let mut left = DIFF_LINES_MAX;
@@ -159,7 +159,7 @@ pub(crate) fn backlinks(frame: &Frame<'_>, name: &Name, names: &[Name], has_more
             ul.names { @for name in names { li { (link(name)) } } }
         }
         @if let Some(last) = names.last().filter(|_| has_more) {
-            p { a href={ (paths::of_page(name, "backlinks")) "?after=" (paths::query_value(last.as_str())) } rel="next" { "More pages" } }
+            p { a href={ (paths::page_part(name, "backlinks")) "?after=" (paths::query_value(last.as_str())) } rel="next" { "More pages" } }
         }
     };
     document(frame, &format!("Links to {name}"), &main)
@@ -217,8 +217,8 @@ pub(crate) fn recent(frame: &Frame<'_>, changes: &[Change], has_more: bool) -> S
 fn change_line(change: &Change) -> Markup {
     let number = change.revision;
     let what = match number {
-        1 => paths::of_page(&change.name, "revisions/1"),
-        _ => format!("{}?from={}&to={number}", paths::of_page(&change.name, "diff"), number - 1),
+        1 => paths::page_part(&change.name, "revisions/1"),
+        _ => format!("{}?from={}&to={number}", paths::page_part(&change.name, "diff"), number - 1),
     };
     html! {
         a.at href=(what) aria-label={ "Change of " (change.name) " at " (day_and_time(change.time).1) } {
@@ -327,7 +327,7 @@ pub(crate) fn files(frame: &Frame<'_>, name: &Name, files: &[AttachmentInfo], by
             }
         }
         @if frame.is_writable {
-            form.narrow method="post" enctype="multipart/form-data" action=(paths::of_page(name, "files")) {
+            form.narrow method="post" enctype="multipart/form-data" action=(paths::page_part(name, "files")) {
                 label for="file" { "Add files " span.hint { "(up to " (size(bytes_max as u64)) " each)" } }
                 input #file type="file" name="file" multiple required;
                 p.actions { button.primary { "Upload" } }

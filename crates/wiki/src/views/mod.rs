@@ -148,7 +148,7 @@ fn heading(frame: &Frame<'_>, name: &Name, suffix: &str, tab: Tab) -> Markup {
             nav.tabs aria-label="Page" {
                 a href=(paths::page(name)) aria-current=[(tab == Tab::Read).then_some("page")] { "Read" }
                 @for (own, path, label) in changing.chain(reading).chain(rare) {
-                    a href=(paths::of_page(name, path)) aria-current=[(tab == own).then_some("page")] { (label) }
+                    a href=(paths::page_part(name, path)) aria-current=[(tab == own).then_some("page")] { (label) }
                 }
             }
         }

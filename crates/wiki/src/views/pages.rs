@@ -23,7 +23,7 @@ pub(crate) fn page(frame: &Frame<'_>, page: &Page, rendered: &Rendered) -> Strin
         footer.about {
             p {
                 "Changed " (time(page.modified)) ", "
-                a href=(paths::of_page(&page.name, &format!("revisions/{}", page.revision))) { "revision " (page.revision) }
+                a href=(paths::page_part(&page.name, &format!("revisions/{}", page.revision))) { "revision " (page.revision) }
                 ". As " a href={ (paths::page(&page.name)) "?format=markdown" } { "Markdown" }
                 ", " a href={ (paths::page(&page.name)) "?format=json" } { "JSON" } "."
             }
@@ -117,15 +117,15 @@ pub(crate) fn revision(frame: &Frame<'_>, revision: &Revision, rendered: &Render
             }
             p {
                 @if number > 1 {
-                    a href={ (paths::of_page(name, "diff")) "?from=" (number - 1) "&to=" (number) } { "What it changed" }
+                    a href={ (paths::page_part(name, "diff")) "?from=" (number - 1) "&to=" (number) } { "What it changed" }
                     " · "
                 }
-                a href={ (paths::of_page(name, "diff")) "?from=" (number) } { "Changes since" }
+                a href={ (paths::page_part(name, "diff")) "?from=" (number) } { "Changes since" }
                 " · "
                 a href=(paths::page(name)) { "Current page" }
             }
             @if frame.is_writable && !is_current && revision.content.is_some() {
-                form method="post" action=(paths::of_page(name, "revert")) {
+                form method="post" action=(paths::page_part(name, "revert")) {
                     input type="hidden" name="revision" value=(number);
                     @if let Some(current) = current {
                         input type="hidden" name="base" value=(current);
@@ -151,11 +151,11 @@ pub(crate) fn missing(frame: &Frame<'_>, name: &Name, is_deleted: bool) -> Strin
             }
             p.actions {
                 @if frame.is_writable {
-                    a.button href=(paths::of_page(name, "edit")) { "Create this page" }
+                    a.button href=(paths::page_part(name, "edit")) { "Create this page" }
                 }
                 a href={ "/search?q=" (paths::query_value(name.as_str())) } { "Search for the name" }
                 @if is_deleted {
-                    a href=(paths::of_page(name, "history")) { "History" }
+                    a href=(paths::page_part(name, "history")) { "History" }
                 }
             }
         }

@@ -350,7 +350,7 @@ pub(crate) async fn new_form(State(wiki): Shared, Extension(visitor): Extension<
         Some(text) => {
             let name = name(text)?;
             let exists = matches!(wiki.database.page(&name).await?, Found::Page(_));
-            Ok(see_other(&if exists { paths::page(&name) } else { paths::of_page(&name, "edit") }))
+            Ok(see_other(&if exists { paths::page(&name) } else { paths::page_part(&name, "edit") }))
         }
         None => Ok(html(&views::new_page(&wiki.frame(&visitor)))),
     }

@@ -107,7 +107,7 @@ pub(crate) async fn upload(
     let files = timeout(BODY_TIMEOUT, attach_all(&wiki, &visitor, &page.name, form)).await;
     let files = files.unwrap_or_else(|_| Err(late()))?;
     if names_html(&headers) {
-        return Ok(see_other(&paths::of_page(&page.name, "files")));
+        return Ok(see_other(&paths::page_part(&page.name, "files")));
     }
     Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
 }
@@ -200,5 +200,5 @@ pub(crate) async fn delete_by_form(
 ) -> Result<Response, Problem> {
     let page = name(&text)?;
     wiki.change_file(&visitor, &page, Action::Detach { file: name(&file)? }).await?;
-    Ok(see_other(&paths::of_page(&page, "files")))
+    Ok(see_other(&paths::page_part(&page, "files")))
 }

@@ -127,7 +127,7 @@ pub(crate) fn admit(
     let signs_in = path == "/login" || path == "/logout";
     if !is_safe(method) {
         refuse_forged(headers, uri, settings, visitor)?;
-        let purpose = Purpose::of(path);
+        let purpose = Purpose::from_path(path);
         if let Err(wait) = wiki.limiter.take(visitor.address, purpose, settings.writes_per_minute, Instant::now()) {
             wiki.counts.rate_limited.add(1);
             let seconds = wait.as_secs() + 1;
@@ -266,7 +266,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    fn of(path: &str) -> Self {
+    fn from_path(path: &str) -> Self {
         match path {
             "/login" => Self::SignIn,
             "/preview" => Self::Preview,
@@ -408,10 +408,10 @@ mod tests {
 
     #[test]
     fn guesses_at_passwords_are_few() {
-        let (limiter, now, purpose) = (Limiter::default(), Instant::now(), Purpose::of("/login"));
+        let (limiter, now, purpose) = (Limiter::default(), Instant::now(), Purpose::from_path("/login"));
         let guesses = (0..20).filter(|_| limiter.take(IpAddr::from([192, 0, 2, 1]), purpose, 600, now).is_ok());
         assert_eq!(guesses.count(), 10);
-        assert!(limiter.take(IpAddr::from([192, 0, 2, 1]), Purpose::of("/wiki/A"), 600, now).is_ok());
+        assert!(limiter.take(IpAddr::from([192, 0, 2, 1]), Purpose::from_path("/wiki/A"), 600, now).is_ok());
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn atom(title: &str, base: &str, changes: &[Change]) -> String {
             ChangeKind::Deleted => "deleted",
             ChangeKind::Renamed => "renamed",
         };
-        let url = format!("{base}{}", paths::of_page(&change.name, &format!("revisions/{}", change.revision)));
+        let url = format!("{base}{}", paths::page_part(&change.name, &format!("revisions/{}", change.revision)));
         let author = change.author.as_deref().unwrap_or("anonymous");
         // Writing into a string cannot fail.
         let _ = write!(

@@ -32,7 +32,7 @@ pub(super) struct Backlog(BTreeMap<i64, usize>);
 
 impl Backlog {
     /// The pages left by an earlier writer.
-    pub(super) fn of(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let sql = "SELECT u.page, coalesce(r.bytes, 0) FROM unindexed u LEFT JOIN pages p ON p.id = u.page
                    LEFT JOIN revisions r ON r.sequence = p.current";
         let pages: Vec<(i64, usize)> = rows(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;

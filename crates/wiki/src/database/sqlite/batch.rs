@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::deferred::{Deferred, Step};
-use super::postings::{Pages, Postings};
+use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
 use crate::database::effects::Effects;
@@ -153,7 +153,8 @@ impl<'a> Batch<'a> {
         }
         let mut segment = NewSegment::new(self.connection)?;
         for (word, writes) in words {
-            let pages = Pages::of(writes.bytes()).filter_map(|write| page_of.get(write as usize).copied().flatten());
+            let pages = PostingsIter::from_bytes(writes.bytes())
+                .filter_map(|write| page_of.get(write as usize).copied().flatten());
             let mut pages: Vec<u64> = pages.collect();
             // New pages have ascending numbers; existing ones may be among them.
             if !pages.is_sorted() {

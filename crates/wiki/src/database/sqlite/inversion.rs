@@ -120,7 +120,7 @@ fn text_of<'a>(words: &[Word], texts: &'a str, place: u32) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::sqlite::postings::Pages;
+    use crate::database::sqlite::postings::PostingsIter;
 
     #[test]
     fn each_word_has_the_pages_with_it_in_the_name_or_the_text() {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(inversion.pages(), 3);
         let words = inversion.into_sorted();
         let words: Vec<(&str, Vec<u64>)> =
-            words.iter().map(|(word, pages)| (&**word, Pages::of(pages.bytes()).collect())).collect();
+            words.iter().map(|(word, pages)| (&**word, PostingsIter::from_bytes(pages.bytes()).collect())).collect();
         assert_eq!(words, [("castle", vec![3]), ("old", vec![3, 9]), ("tower", vec![9]), ("town", vec![9])]);
     }
 
@@ -145,7 +145,7 @@ mod tests {
         for (word, pages) in inversion.into_sorted() {
             let number: u64 = word.strip_prefix('w').map_or(1000, |number| number.parse().unwrap());
             let first = if number > 1000 { number - 999 } else { 1 };
-            assert!(Pages::of(pages.bytes()).eq(first..=number.min(50)), "{word}");
+            assert!(PostingsIter::from_bytes(pages.bytes()).eq(first..=number.min(50)), "{word}");
         }
     }
 }

@@ -41,13 +41,13 @@ impl FromIterator<u64> for Postings {
 
 /// The pages of a list; ends early if it is damaged.
 #[derive(Clone, Debug)]
-pub(crate) struct Pages<'a> {
+pub(crate) struct PostingsIter<'a> {
     last: u64,
     bytes: std::slice::Iter<'a, u8>,
 }
 
-impl<'a> Pages<'a> {
-    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+impl<'a> PostingsIter<'a> {
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> Self {
         Self { last: 0, bytes: bytes.iter() }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-impl Iterator for Pages<'_> {
+impl Iterator for PostingsIter<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -94,7 +94,7 @@ mod tests {
     fn a_list_is_read_as_it_was_written() {
         for pages in [vec![], vec![1], vec![1, 2, 128, 129, 300, 1 << 40, u64::MAX], (1..1000).collect()] {
             let postings: Postings = pages.iter().copied().collect();
-            let mut read = Pages::of(postings.bytes());
+            let mut read = PostingsIter::from_bytes(postings.bytes());
             assert!(read.by_ref().eq(pages.iter().copied()), "{pages:?}");
             assert!(read.is_at_end());
         }
@@ -111,7 +111,7 @@ mod tests {
             (&[3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02, 1], &[3]),
             (&[3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1], &[3]),
         ] {
-            let mut read = Pages::of(bytes);
+            let mut read = PostingsIter::from_bytes(bytes);
             assert!(read.by_ref().eq(pages.iter().copied()), "{bytes:?}");
             assert!(!read.is_at_end(), "{bytes:?}");
             assert_eq!(read.next(), None);

@@ -67,7 +67,7 @@ pub(super) fn texts(
     let indexed = "SELECT p.name, r.text FROM pages p CROSS JOIN revisions r ON r.sequence = p.current
                    WHERE p.id = ?1 AND p.live = 1 AND p.generation BETWEEN ?2 AND ?3
                        AND NOT EXISTS (SELECT 1 FROM unindexed u WHERE u.page = ?1)";
-    let lists = Lists::of(connection, &query.index_words())?;
+    let lists = Lists::read(connection, &query.index_words())?;
     let mut compared = 0;
     for (page, segment) in lists.pages() {
         compared += rate_all(connection, indexed, params![page, segment.first, segment.last], query, &mut rated)?;

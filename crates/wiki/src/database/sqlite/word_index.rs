@@ -16,7 +16,7 @@ use std::ops::Range;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::inversion::Inversion;
-use super::postings::{Pages, Postings};
+use super::postings::{Postings, PostingsIter};
 use super::read::{one, rows};
 
 /// Number of segments of the same size class that are merged.
@@ -207,8 +207,8 @@ fn next_words(sources: &mut [Source<'_>]) -> rusqlite::Result<Vec<(String, Posti
         for source in &mut *sources {
             let Some((_, list)) = source.next.take_if(|(next, _)| *next == word) else { continue };
             match &source.pages {
-                None => pages.extend(Pages::of(&list)),
-                Some(counting) => pages.extend(Pages::of(&list).filter(|page| counting.contains(page))),
+                None => pages.extend(PostingsIter::from_bytes(&list)),
+                Some(counting) => pages.extend(PostingsIter::from_bytes(&list).filter(|page| counting.contains(page))),
             }
             source.advance()?;
         }
@@ -226,7 +226,7 @@ fn next_words(sources: &mut [Source<'_>]) -> rusqlite::Result<Vec<(String, Posti
 pub(super) struct Lists(Vec<(Segment, Vec<Vec<u8>>)>);
 
 impl Lists {
-    pub(super) fn of(connection: &Connection, words: &[String]) -> rusqlite::Result<Self> {
+    pub(super) fn read(connection: &Connection, words: &[String]) -> rusqlite::Result<Self> {
         let mut found = Vec::new();
         let mut statement =
             connection.prepare_cached("SELECT pages FROM text_words WHERE segment = ?1 AND word = ?2")?;
@@ -247,7 +247,7 @@ impl Lists {
     /// once; a segment other than that of the page's generation does not count.
     pub(super) fn pages(&self) -> impl Iterator<Item = (u64, &Segment)> {
         let mut sources: Vec<_> =
-            self.0.iter().map(|(segment, lists)| (Intersection::of(lists).peekable(), segment)).collect();
+            self.0.iter().map(|(segment, lists)| (Intersection::from_lists(lists).peekable(), segment)).collect();
         std::iter::from_fn(move || {
             let next = sources.iter_mut().filter_map(|(pages, segment)| Some((*pages.peek()?, pages, *segment)));
             let (page, pages, segment) = next.min_by_key(|(page, ..)| *page)?;
@@ -259,14 +259,14 @@ impl Lists {
 
 /// The pages that are in all lists.
 struct Intersection<'a> {
-    first: Pages<'a>,
-    others: Vec<std::iter::Peekable<Pages<'a>>>,
+    first: PostingsIter<'a>,
+    others: Vec<std::iter::Peekable<PostingsIter<'a>>>,
 }
 
 impl<'a> Intersection<'a> {
-    fn of(lists: &'a [Vec<u8>]) -> Self {
-        let mut lists = lists.iter().map(|list| Pages::of(list));
-        let first = lists.next().unwrap_or(Pages::of(&[]));
+    fn from_lists(lists: &'a [Vec<u8>]) -> Self {
+        let mut lists = lists.iter().map(|list| PostingsIter::from_bytes(list));
+        let first = lists.next().unwrap_or(PostingsIter::from_bytes(&[]));
         Self { first, others: lists.map(Iterator::peekable).collect() }
     }
 }
@@ -363,8 +363,8 @@ fn add_missing(
     for (word, pages) in words.into_sorted() {
         let list: Option<Vec<u8>> = statement.query_row(params![segment.id, word], |row| row.get(0)).optional()?;
         let has_all = list.is_some_and(|list| {
-            let mut listed = Pages::of(&list);
-            let has_all = Pages::of(pages.bytes()).all(|page| listed.any(|listed| listed == page));
+            let mut listed = PostingsIter::from_bytes(&list);
+            let has_all = PostingsIter::from_bytes(pages.bytes()).all(|page| listed.any(|listed| listed == page));
             listed.by_ref().for_each(drop);
             has_all && listed.is_at_end()
         });
@@ -418,7 +418,7 @@ mod tests {
     /// The pages that the index returns for all of `words`.
     fn found(connection: &Connection, words: &[&str]) -> BTreeSet<i64> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let lists = Lists::of(connection, &words).unwrap();
+        let lists = Lists::read(connection, &words).unwrap();
         let sql = "SELECT generation FROM pages WHERE id = ?1";
         let mut last = 0;
         let counting = |(page, segment): (u64, &Segment)| {
