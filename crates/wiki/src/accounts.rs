@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `user:NAME` | [`User`] as JSON: the hash of the password, the role |
-//! | `session:DIGEST` | [`Session`] as JSON, under the SHA-256 of the cookie |
+//! | `session:DIGEST` | [`LoginSession`] as JSON, under the SHA-256 of the cookie |
 //! | `token:DIGEST` | [`Token`] as JSON, under the SHA-256 of the token |
 //!
 //! Read access to the database does not allow anyone to sign in: passwords are hashed with Argon2id, and cookies and
@@ -46,7 +46,7 @@ pub struct User {
 
 /// A signed-in browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Session {
+pub struct LoginSession {
     pub user: String,
     pub since: Millis,
 }
@@ -189,7 +189,7 @@ pub async fn exist(database: &dyn Database) -> Result<bool, DatabaseError> {
 /// There are no random numbers, or the database failed.
 pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
     let secret = secret()?;
-    let session = Session { user: user.to_owned(), since: now() };
+    let session = LoginSession { user: user.to_owned(), since: now() };
     database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, Some(&written(&session))).await?;
     Ok(secret)
 }
@@ -201,7 +201,7 @@ pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String
 /// The database failed.
 pub async fn session(database: &dyn Database, secret: &str) -> Result<Option<(String, User)>, DatabaseError> {
     let value = database.value(&format!("session:{}", sha256(secret.as_bytes()))).await?;
-    let Some(session) = value.as_deref().and_then(read::<Session>) else { return Ok(None) };
+    let Some(session) = value.as_deref().and_then(read::<LoginSession>) else { return Ok(None) };
     let user = user(database, &session.user).await?;
     let lasts = |user: &User| session.since >= user.since && now() < session.since + SESSION_MILLIS;
     Ok(user.filter(lasts).map(|user| (session.user, user)))
@@ -224,7 +224,7 @@ pub async fn end_session(database: &dyn Database, secret: &str) -> Result<(), Da
 pub async fn remove_expired_sessions(database: &dyn Database) -> Result<usize, DatabaseError> {
     let mut removed = 0;
     for (key, value) in database.values("session:").await? {
-        if read::<Session>(&value).is_none_or(|session| now() >= session.since + SESSION_MILLIS) {
+        if read::<LoginSession>(&value).is_none_or(|session| now() >= session.since + SESSION_MILLIS) {
             database.set_value(&key, None, None).await?;
             removed += 1;
         }

@@ -62,7 +62,7 @@ fn ended(text: &str) -> Cow<'_, str> {
 /// A line of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffLine {
-    pub kind: Kind,
+    pub kind: DiffLineKind,
     /// Its number in the old text, and in the new one, from 1.
     pub numbers: (Option<usize>, Option<usize>),
     /// Its text in pieces, with whether each piece differs from the line's counterpart.
@@ -71,7 +71,7 @@ pub struct DiffLine {
 
 /// What happened to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DiffLineKind {
     Same,
     Removed,
     Added,
@@ -107,9 +107,9 @@ pub fn diff(old: &str, new: &str, by_words: bool) -> Vec<Vec<DiffLine>> {
 
 fn line(tag: ChangeTag, (old, new): (Option<usize>, Option<usize>), mut pieces: Vec<(bool, String)>) -> DiffLine {
     let kind = match tag {
-        ChangeTag::Equal => Kind::Same,
-        ChangeTag::Delete => Kind::Removed,
-        ChangeTag::Insert => Kind::Added,
+        ChangeTag::Equal => DiffLineKind::Same,
+        ChangeTag::Delete => DiffLineKind::Removed,
+        ChangeTag::Insert => DiffLineKind::Added,
     };
     for (_, text) in &mut pieces {
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
@@ -148,7 +148,7 @@ mod tests {
         let new = old.replace("line 10\n", "line ten\n");
         let groups = diff(&old, &new, true);
         assert_eq!((groups.len(), groups[0].len()), (1, 8));
-        let removed = groups[0].iter().find(|line| line.kind == Kind::Removed).unwrap();
+        let removed = groups[0].iter().find(|line| line.kind == DiffLineKind::Removed).unwrap();
         assert_eq!(removed.numbers, (Some(10), None));
         assert_eq!(removed.pieces, [(false, "line ".to_owned()), (true, "10".to_owned())]);
         let whole = diff(&old, &new, false);

@@ -64,12 +64,12 @@ struct Lane {
 }
 
 /// Why a queue could not be sent.
-enum Failure {
+enum PurgeFailure {
     Database(DatabaseError),
     Edge(EdgeError),
 }
 
-impl From<DatabaseError> for Failure {
+impl From<DatabaseError> for PurgeFailure {
     fn from(error: DatabaseError) -> Self {
         Self::Database(error)
     }
@@ -183,12 +183,12 @@ impl Edges {
                         let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
                     }
                 }
-                Err(Failure::Database(error)) => {
+                Err(PurgeFailure::Database(error)) => {
                     // Not the edge's fault; writers wait for it as soon as there are changes again.
                     eprintln!("breme wiki: {error}");
                     let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
                 }
-                Err(Failure::Edge(error)) => {
+                Err(PurgeFailure::Edge(error)) => {
                     lane.failed.fetch_add(1, Ordering::Relaxed);
                     lane.set_live(false, &error.to_string());
                     sleep(pause).await;
@@ -199,7 +199,7 @@ impl Edges {
     }
 
     /// Sends the queue until it is empty.
-    async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), Failure> {
+    async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), PurgeFailure> {
         let authority = &lane.edge.authority;
         loop {
             let queued = database.purges(authority, BATCH).await?;
@@ -212,7 +212,7 @@ impl Edges {
                     .await
                     .unwrap_or(Err(EdgeError::TooLate(self.edge_timeout)))
                     .inspect_err(|_| client.connection = None)
-                    .map_err(Failure::Edge)?;
+                    .map_err(PurgeFailure::Edge)?;
                 lane.sent.fetch_add(1, Ordering::Relaxed);
             }
             database.purged(authority, *through).await?;

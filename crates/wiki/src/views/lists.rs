@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Frame, Tab, document, heading, link, plain_heading, time};
 use crate::calendar::{day_and_time, rfc3339};
-use crate::merge::{DiffLine, Kind};
+use crate::merge::{DiffLine, DiffLineKind};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Match};
 use crate::paths;
@@ -128,9 +128,9 @@ pub(crate) fn difference(
 
 fn diff_line(line: &DiffLine) -> Markup {
     let (class, sign, spoken) = match line.kind {
-        Kind::Same => ("same", "", ""),
-        Kind::Removed => ("removed", "−", "removed"),
-        Kind::Added => ("added", "+", "added"),
+        DiffLineKind::Same => ("same", "", ""),
+        DiffLineKind::Removed => ("removed", "−", "removed"),
+        DiffLineKind::Added => ("added", "+", "added"),
     };
     html! {
         tr.(class) {
@@ -140,8 +140,8 @@ fn diff_line(line: &DiffLine) -> Markup {
             td.line dir="auto" {
                 @for (differs, text) in &line.pieces {
                     @match (differs, line.kind) {
-                        (true, Kind::Removed) => del { (text) },
-                        (true, Kind::Added) => ins { (text) },
+                        (true, DiffLineKind::Removed) => del { (text) },
+                        (true, DiffLineKind::Added) => ins { (text) },
                         _ => (text),
                     }
                 }

@@ -15,13 +15,13 @@ use crate::database::{TEXT_CANDIDATES_MAX, best, clamp, keys};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Found, Match, Page, Revision};
 
-type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+type SqlParameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// All rows of a statement, which is prepared once per connection.
 pub(super) async fn rows(
     client: &impl GenericClient,
     sql: &str,
-    parameters: Parameters<'_>,
+    parameters: SqlParameters<'_>,
 ) -> Result<Vec<Row>, Error> {
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, parameters).await?)
@@ -138,7 +138,7 @@ pub(super) async fn recent(
     rows(client, &sql, &[&before.map_or(i64::MAX, clamp), &limit(most)]).await?.iter().map(change).collect()
 }
 
-async fn names(client: &impl GenericClient, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Name>, Error> {
+async fn names(client: &impl GenericClient, sql: &str, parameters: SqlParameters<'_>) -> Result<Vec<Name>, Error> {
     rows(client, sql, parameters).await?.iter().map(|row| name(row, 0)).collect()
 }
 

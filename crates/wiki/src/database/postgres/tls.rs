@@ -85,15 +85,15 @@ pub(super) fn configure(url: &str) -> Result<(Config, MakeRustlsConnect), Config
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Parameters {
+struct TlsParameters {
     mode: Option<String>,
     authorities: Option<String>,
 }
 
 /// The URL without the parameters handled here; of several with one name, the last counts.
-fn without_tls_parameters(url: &str) -> (String, Parameters) {
-    let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), Parameters::default()) };
-    let mut parameters = Parameters::default();
+fn without_tls_parameters(url: &str) -> (String, TlsParameters) {
+    let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), TlsParameters::default()) };
+    let mut parameters = TlsParameters::default();
     let mut others = Vec::new();
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn parameters_are_taken_out_of_a_url() {
-        let taken = |mode: &str, authorities: &str| Parameters {
+        let taken = |mode: &str, authorities: &str| TlsParameters {
             mode: Some(mode.to_owned()),
             authorities: Some(authorities.to_owned()),
         };
@@ -182,7 +182,7 @@ mod tests {
             without_tls_parameters("postgres://a@b/c?host=d&sslmode=verify-full&user=e&sslrootcert=%2Fca%20x.pem"),
             ("postgres://a@b/c?host=d&user=e".to_owned(), taken("verify-full", "/ca x.pem"))
         );
-        assert_eq!(without_tls_parameters("postgres://a/b").1, Parameters::default());
+        assert_eq!(without_tls_parameters("postgres://a/b").1, TlsParameters::default());
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn start(pool: Pool) -> Queue {
     queue
 }
 
-enum Failure {
+enum BatchFailure {
     /// Before the commit: nothing of it is stored.
     Before(Error),
     /// At the commit: the server may have stored it.
@@ -31,16 +31,16 @@ enum Failure {
 async fn carry_out(pool: &Pool, jobs: Vec<Job>) {
     match transact(pool, &jobs).await {
         Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
-        Err(Failure::Before(error)) if jobs.len() > 1 && !error.is_connection() => {
+        Err(BatchFailure::Before(error)) if jobs.len() > 1 && !error.is_connection() => {
             for job in jobs {
                 let answer = match transact(pool, std::slice::from_ref(&job)).await {
                     Ok(mut answers) => answers.remove(0),
-                    Err(Failure::Before(error) | Failure::AtCommit(error)) => refuse(&error),
+                    Err(BatchFailure::Before(error) | BatchFailure::AtCommit(error)) => refuse(&error),
                 };
                 job.answer(answer);
             }
         }
-        Err(Failure::Before(error) | Failure::AtCommit(error)) => {
+        Err(BatchFailure::Before(error) | BatchFailure::AtCommit(error)) => {
             jobs.into_iter().for_each(|job| job.answer(refuse(&error)));
         }
     }
@@ -50,17 +50,17 @@ fn refuse(error: &Error) -> Answer {
     Err(WriteError::Database(error.describe("write")))
 }
 
-async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
-    let client = pool.get().await.map_err(|error| Failure::Before(error.into()))?;
+async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<Answer>, BatchFailure> {
+    let client = pool.get().await.map_err(|error| BatchFailure::Before(error.into()))?;
     let imports = jobs.iter().any(|job| matches!(job.operation, Operation::Import(_)));
     let limit = if imports { Duration::MAX } else { WRITE_TIMEOUT };
     within(limit, client, async |client| Ok(transact_on(client, jobs).await))
         .await
-        .unwrap_or_else(|error| Err(Failure::AtCommit(error)))
+        .unwrap_or_else(|error| Err(BatchFailure::AtCommit(error)))
 }
 
-async fn transact_on(client: &mut Object, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
-    let before = |error: Error| Failure::Before(error);
+async fn transact_on(client: &mut Object, jobs: &[Job]) -> Result<Vec<Answer>, BatchFailure> {
+    let before = |error: Error| BatchFailure::Before(error);
     let transaction = client.transaction().await.map_err(|error| before(error.into()))?;
     let mut batch = Batch::new(&transaction).await.map_err(before)?;
     let mut answers = Vec::with_capacity(jobs.len());
@@ -68,6 +68,6 @@ async fn transact_on(client: &mut Object, jobs: &[Job]) -> Result<Vec<Answer>, F
         answers.push(batch.carry_out(&job.operation).await.map_err(before)?);
     }
     batch.finish().await.map_err(before)?;
-    transaction.commit().await.map_err(|error| Failure::AtCommit(error.into()))?;
+    transaction.commit().await.map_err(|error| BatchFailure::AtCommit(error.into()))?;
     Ok(answers)
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::deferred::{Deferred, Step};
+use super::deferred::{Deferred, LinkStep};
 use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
@@ -441,12 +441,12 @@ impl<'a> Batch<'a> {
         for (name, step) in deferred.steps() {
             match step {
                 // Finds earlier links: those of the transaction follow.
-                Step::Created(page) => {
+                LinkStep::Created(page) => {
                     let changed = self.recolour_links(name, page, Appearance::Present)?;
                     self.effects.recoloured(changed);
                     last = (name, true);
                 }
-                Step::Linked(page) => {
+                LinkStep::Linked(page) => {
                     if last.0 != name {
                         last = (name, self.exists(name)?);
                     }

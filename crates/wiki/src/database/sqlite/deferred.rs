@@ -24,7 +24,7 @@ struct Saved<'a> {
 
 /// Actions on the links to a name, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum LinkStep {
     /// This new page has the name.
     Created(i64),
     /// This page links to the name.
@@ -45,10 +45,10 @@ impl<'a> Deferred<'a> {
     }
 
     /// The steps for all links, sorted by target.
-    pub(super) fn steps(&self) -> Vec<(&'a str, Step)> {
-        let created = self.created.iter().map(|(name, page)| (*name, Step::Created(*page)));
+    pub(super) fn steps(&self) -> Vec<(&'a str, LinkStep)> {
+        let created = self.created.iter().map(|(name, page)| (*name, LinkStep::Created(*page)));
         let links = |(page, saved): (&i64, &Saved<'a>)| {
-            let step = Step::Linked(*page);
+            let step = LinkStep::Linked(*page);
             saved.links.iter().map(move |target| (target.as_str(), step))
         };
         let mut steps: Vec<_> = created.chain(self.saved.iter().flat_map(links)).collect();

@@ -33,7 +33,7 @@ const VERIFIED_BYTES_MAX: usize = 64 << 20;
 
 /// The words of the generations `first` to `last`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct IndexSegment {
     id: i64,
     pub(super) first: i64,
     pub(super) last: i64,
@@ -44,10 +44,16 @@ pub(super) struct Segment {
 }
 
 /// Sorted by generation.
-fn segments(connection: &Connection) -> rusqlite::Result<Vec<Segment>> {
+fn segments(connection: &Connection) -> rusqlite::Result<Vec<IndexSegment>> {
     let sql = "SELECT id, first, last, pages, bytes FROM text_segments ORDER BY first";
     rows(connection, sql, [], |row| {
-        Ok(Segment { id: row.get(0)?, first: row.get(1)?, last: row.get(2)?, pages: row.get(3)?, bytes: row.get(4)? })
+        Ok(IndexSegment {
+            id: row.get(0)?,
+            first: row.get(1)?,
+            last: row.get(2)?,
+            pages: row.get(3)?,
+            bytes: row.get(4)?,
+        })
     })
 }
 
@@ -95,7 +101,7 @@ impl<'a> NewSegment<'a> {
 }
 
 /// The neighbours to be merged next, if any. The numbers are those of current pages.
-fn merge_plan(segments: &[(Segment, u64)]) -> Option<Range<usize>> {
+fn merge_plan(segments: &[(IndexSegment, u64)]) -> Option<Range<usize>> {
     for end in SIZE_CLASSES {
         let mut from = 0;
         for run in segments.split_inclusive(|(segment, _)| segment.bytes >= end) {
@@ -123,13 +129,13 @@ pub(super) fn merge(connection: &mut Connection) -> rusqlite::Result<()> {
     }
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let counted = |segment: Segment| {
+        let counted = |segment: IndexSegment| {
             let sql = "SELECT count(*) FROM pages WHERE generation BETWEEN ?1 AND ?2";
             let pages = one(&transaction, sql, &[&segment.first, &segment.last])?;
             Ok((segment, pages))
         };
         let segments =
-            segments(&transaction)?.into_iter().map(counted).collect::<rusqlite::Result<Vec<(Segment, u64)>>>()?;
+            segments(&transaction)?.into_iter().map(counted).collect::<rusqlite::Result<Vec<(IndexSegment, u64)>>>()?;
         let Some(merged) = merge_plan(&segments) else { return Ok(()) };
         merge_segments(&transaction, &segments[merged])?;
         transaction.commit()?;
@@ -137,21 +143,21 @@ pub(super) fn merge(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// The rows of a segment during a merge.
-struct Source<'a> {
+struct MergeSource<'a> {
     rows: rusqlite::Rows<'a>,
     next: Option<(String, Vec<u8>)>,
     /// The current pages, unless all are.
     pages: Option<HashSet<u64, foldhash::fast::RandomState>>,
 }
 
-impl Source<'_> {
+impl MergeSource<'_> {
     fn advance(&mut self) -> rusqlite::Result<()> {
         self.next = self.rows.next()?.map(|row| Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?))).transpose()?;
         Ok(())
     }
 }
 
-fn merge_segments(connection: &Connection, merged: &[(Segment, u64)]) -> rusqlite::Result<()> {
+fn merge_segments(connection: &Connection, merged: &[(IndexSegment, u64)]) -> rusqlite::Result<()> {
     let (Some((first, _)), Some((last, _))) = (merged.first(), merged.last()) else { return Ok(()) };
     let pages: u64 = merged.iter().map(|(_, pages)| pages).sum();
     if pages > 0 {
@@ -164,7 +170,7 @@ fn merge_segments(connection: &Connection, merged: &[(Segment, u64)]) -> rusqlit
         let mut sources = Vec::new();
         for (statement, (segment, counting)) in statements.iter_mut().zip(merged) {
             let pages = if *counting == segment.pages { None } else { Some(counting_pages(connection, segment)?) };
-            let mut source = Source { rows: statement.query([segment.id])?, next: None, pages };
+            let mut source = MergeSource { rows: statement.query([segment.id])?, next: None, pages };
             source.advance()?;
             sources.push(source);
         }
@@ -189,14 +195,14 @@ fn merge_segments(connection: &Connection, merged: &[(Segment, u64)]) -> rusqlit
 /// The pages for which the segment is current.
 fn counting_pages(
     connection: &Connection,
-    segment: &Segment,
+    segment: &IndexSegment,
 ) -> rusqlite::Result<HashSet<u64, foldhash::fast::RandomState>> {
     let mut statement = connection.prepare_cached("SELECT id FROM pages WHERE generation BETWEEN ?1 AND ?2")?;
     statement.query_map([segment.first, segment.last], |row| row.get(0))?.collect()
 }
 
 /// The next words of all sources with their current pages, up to a size; none at the end.
-fn next_words(sources: &mut [Source<'_>]) -> rusqlite::Result<Vec<(String, Postings)>> {
+fn next_words(sources: &mut [MergeSource<'_>]) -> rusqlite::Result<Vec<(String, Postings)>> {
     let mut words = Vec::new();
     let mut bytes = 0;
     let mut pages: Vec<u64> = Vec::new();
@@ -223,7 +229,7 @@ fn next_words(sources: &mut [Source<'_>]) -> rusqlite::Result<Vec<(String, Posti
 }
 
 /// The lists of the words of a query, from each segment that has all of them.
-pub(super) struct Lists(Vec<(Segment, Vec<Vec<u8>>)>);
+pub(super) struct Lists(Vec<(IndexSegment, Vec<Vec<u8>>)>);
 
 impl Lists {
     pub(super) fn read(connection: &Connection, words: &[String]) -> rusqlite::Result<Self> {
@@ -245,7 +251,7 @@ impl Lists {
 
     /// The pages with all the words, ascending, each with the segment that contains them. A page may occur more than
     /// once; a segment other than that of the page's generation does not count.
-    pub(super) fn pages(&self) -> impl Iterator<Item = (u64, &Segment)> {
+    pub(super) fn pages(&self) -> impl Iterator<Item = (u64, &IndexSegment)> {
         let mut sources: Vec<_> =
             self.0.iter().map(|(segment, lists)| (Intersection::from_lists(lists).peekable(), segment)).collect();
         std::iter::from_fn(move || {
@@ -318,7 +324,7 @@ pub(super) fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 /// Words of the segment's pages that are missing after indexing them again; some of them if there are many.
-fn missing_words(connection: &Connection, segment: &Segment) -> rusqlite::Result<Vec<String>> {
+fn missing_words(connection: &Connection, segment: &IndexSegment) -> rusqlite::Result<Vec<String>> {
     let mut pages: Vec<u64> = counting_pages(connection, segment)?.into_iter().collect();
     pages.sort_unstable();
     let mut pages = pages.into_iter().peekable();
@@ -355,7 +361,7 @@ fn add_text(connection: &Connection, page: u64, words: &mut Inversion) -> rusqli
 
 fn add_missing(
     connection: &Connection,
-    segment: &Segment,
+    segment: &IndexSegment,
     words: Inversion,
     missing: &mut Vec<String>,
 ) -> rusqlite::Result<()> {
@@ -388,7 +394,7 @@ mod tests {
     fn plan(bytes: &[u64]) -> Option<Range<usize>> {
         let segment = |(at, bytes): (usize, &u64)| {
             let at = at as i64;
-            (Segment { id: at, first: at, last: at, pages: 9, bytes: *bytes }, 9)
+            (IndexSegment { id: at, first: at, last: at, pages: 9, bytes: *bytes }, 9)
         };
         merge_plan(&bytes.iter().enumerate().map(segment).collect::<Vec<_>>())
     }
@@ -410,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_segment_most_of_which_counts_no_more_is_written_again() {
-        let segment = |counting| (Segment { id: 1, first: 1, last: 1, pages: 9, bytes: 1 << 40 }, counting);
+        let segment = |counting| (IndexSegment { id: 1, first: 1, last: 1, pages: 9, bytes: 1 << 40 }, counting);
         assert_eq!(merge_plan(&[segment(9), segment(5)]), None);
         assert_eq!(merge_plan(&[segment(9), segment(4)]), Some(1..2));
     }
@@ -421,7 +427,7 @@ mod tests {
         let lists = Lists::read(connection, &words).unwrap();
         let sql = "SELECT generation FROM pages WHERE id = ?1";
         let mut last = 0;
-        let counting = |(page, segment): (u64, &Segment)| {
+        let counting = |(page, segment): (u64, &IndexSegment)| {
             assert!(page >= last, "the pages are in order");
             last = page;
             let generation: Option<i64> = one(connection, sql, &[&page]).unwrap();
