@@ -15,7 +15,7 @@ use super::pages::{existing, missing_links};
 use super::problem::Problem;
 use super::submission::{Submission, query, read_form, read_submission};
 use super::validators::{insert, page_tag, revision_of_tag, tags};
-use super::{Outcome, PageName, SHORT_BYTES, Shared, Wiki, name, see_other};
+use super::{HandlerResult, PageName, SHORT_BYTES, Wiki, WikiState, name, see_other};
 use crate::calendar::now;
 use crate::database::WriteError;
 use crate::fields::to_lines;
@@ -57,7 +57,7 @@ fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
 }
 
 /// Why a change was not made.
-enum Refusal {
+enum WriteRefusal {
     /// The page does not meet the requirement.
     Changed {
         found: Found,
@@ -66,7 +66,7 @@ enum Refusal {
     Problem(Problem),
 }
 
-impl<P: Into<Problem>> From<P> for Refusal {
+impl<P: Into<Problem>> From<P> for WriteRefusal {
     fn from(problem: P) -> Self {
         Self::Problem(problem.into())
     }
@@ -110,7 +110,7 @@ impl Wiki {
         }
     }
 
-    async fn write_if(&self, write: Write, demand: Demand) -> Result<Committed, Refusal> {
+    async fn write_if(&self, write: Write, demand: Demand) -> Result<Committed, WriteRefusal> {
         let name = write.name.clone();
         let base = match &demand {
             Demand::Revisions(revisions) => revisions.first().copied(),
@@ -127,16 +127,16 @@ impl Wiki {
                 Demand::Present | Demand::Revisions(_) => match self.database.page(&name).await? {
                     Found::Page(page) if matches!(&demand, Demand::Revisions(all) if !all.contains(&page.revision)) => {
                         self.counts.conflicts.add(1);
-                        return Err(Refusal::Changed { found: Found::Page(page), base });
+                        return Err(WriteRefusal::Changed { found: Found::Page(page), base });
                     }
                     Found::Page(page) => Condition::Revision(page.revision),
-                    found => return Err(Refusal::Changed { found, base }),
+                    found => return Err(WriteRefusal::Changed { found, base }),
                 },
             };
             match self.write(Write { condition, ..write.clone() }).await {
                 Ok(committed) => return Ok(committed),
                 Err(WriteError::Conflict(_)) if matches!(demand, Demand::Present) => (), // once more
-                Err(WriteError::Conflict(found)) => return Err(Refusal::Changed { found, base }),
+                Err(WriteError::Conflict(found)) => return Err(WriteRefusal::Changed { found, base }),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -146,13 +146,13 @@ impl Wiki {
 
 /// `POST /wiki/NAME`: creates or overwrites, or from the edit form: saves, merges or previews.
 pub(crate) async fn post(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Outcome {
+) -> HandlerResult {
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if submission.is_preview || submission.problem.is_some() {
         return preview_form(&wiki, &visitor, &name, &submission).await;
@@ -167,13 +167,13 @@ pub(crate) async fn post(
 
 /// `PUT /wiki/NAME`.
 pub(crate) async fn put(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Outcome {
+) -> HandlerResult {
     let demand = demand(&headers)?;
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if let Some(problem) = submission.problem {
@@ -189,15 +189,15 @@ async fn save(
     submission: Submission,
     demand: Demand,
     headers: &HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let content = submission.content.clone();
     let links = links(&content.text).await?;
     let action = Action::Save { content, links };
     let write = wiki.write_of(visitor, name, action, &submission.comment, submission.author.clone());
     match wiki.write_if(write, demand).await {
         Ok(committed) => Ok(saved(headers, name, &committed)),
-        Err(Refusal::Problem(problem)) => Err(problem),
-        Err(Refusal::Changed { found, base }) => {
+        Err(WriteRefusal::Problem(problem)) => Err(problem),
+        Err(WriteRefusal::Changed { found, base }) => {
             conflict(wiki, visitor, name, &submission, (found, base), headers).await
         }
     }
@@ -239,7 +239,7 @@ async fn conflict(
     submission: &Submission,
     (found, base): (Found, Option<u64>),
     headers: &HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let base = base.or(submission.base).filter(|base| *base > 0);
     let from_form = submission.base.is_some();
     let status = if from_form { StatusCode::CONFLICT } else { StatusCode::PRECONDITION_FAILED };
@@ -280,23 +280,23 @@ async fn conflict(
 
 /// `DELETE /wiki/NAME`.
 pub(crate) async fn delete(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let mut parameters = query(&uri);
     let comment = parameters.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, parameters.remove("author"));
     match wiki.write_if(write, demand(&headers)?).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Err(Refusal::Problem(problem)) => Err(problem),
-        Err(Refusal::Changed { found: Found::Page(page), .. }) => {
+        Err(WriteRefusal::Problem(problem)) => Err(problem),
+        Err(WriteRefusal::Changed { found: Found::Page(page), .. }) => {
             let detail = format!("The page is at revision {} now.", page.revision);
             Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail))
         }
-        Err(Refusal::Changed { .. }) => Err(Problem::not_found(format!("There is no page {name}."))),
+        Err(WriteRefusal::Changed { .. }) => Err(Problem::not_found(format!("There is no page {name}."))),
     }
 }
 
@@ -306,10 +306,10 @@ fn html(text: &str) -> Response {
 
 /// `GET /wiki/NAME/edit`.
 pub(crate) async fn edit_form(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
-) -> Outcome {
+) -> HandlerResult {
     require_writer(&wiki, &visitor)?;
     let submission = match wiki.database.page(&name).await? {
         Found::Page(page) => Submission {
@@ -324,7 +324,7 @@ pub(crate) async fn edit_form(
 }
 
 /// The form again, with a preview.
-async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submission: &Submission) -> Outcome {
+async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submission: &Submission) -> HandlerResult {
     let text = &submission.content.text;
     let missing = missing_links(wiki, text).await?;
     let rendered = wiki.render(text, name, &missing).await;
@@ -336,7 +336,7 @@ async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submissi
 }
 
 /// `POST /preview`: the HTML of a text, for the script of the edit form.
-pub(crate) async fn preview(State(wiki): Shared, body: Body) -> Outcome {
+pub(crate) async fn preview(State(wiki): WikiState, body: Body) -> HandlerResult {
     let mut form = read_form(body, wiki.settings.page_bytes_max * 3).await?;
     let name = name(form.get("name").map_or("Preview", String::as_str))?;
     let text = form.remove("text").unwrap_or_default();
@@ -345,7 +345,11 @@ pub(crate) async fn preview(State(wiki): Shared, body: Body) -> Outcome {
 }
 
 /// `GET /new?name=`: redirects to the form of a new page.
-pub(crate) async fn new_form(State(wiki): Shared, Extension(visitor): Extension<Visitor>, uri: Uri) -> Outcome {
+pub(crate) async fn new_form(
+    State(wiki): WikiState,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> HandlerResult {
     match query(&uri).get("name").filter(|text| !text.trim().is_empty()) {
         Some(text) => {
             let name = name(text)?;
@@ -358,22 +362,22 @@ pub(crate) async fn new_form(State(wiki): Shared, Extension(visitor): Extension<
 
 /// `GET /wiki/NAME/rename`.
 pub(crate) async fn rename_form(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(page): PageName,
-) -> Outcome {
+) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     Ok(html(&views::rename(&wiki.frame(&visitor), &page)))
 }
 
 /// `POST /wiki/NAME/rename` with `to`, and optionally `base` and `comment`.
 pub(crate) async fn rename(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(from): PageName,
     headers: HeaderMap,
     body: Body,
-) -> Outcome {
+) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let to = name(form.get("to").map_or("", String::as_str))?;
     if to == from {
@@ -400,10 +404,10 @@ async fn by_form(
 
 /// `GET /wiki/NAME/delete`.
 pub(crate) async fn delete_form(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(page): PageName,
-) -> Outcome {
+) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     let backlinks = wiki.database.backlinks(&page.name, None, super::pages::LINES).await?;
     Ok(html(&views::delete(&wiki.frame(&visitor), &page, &backlinks)))
@@ -411,11 +415,11 @@ pub(crate) async fn delete_form(
 
 /// `POST /wiki/NAME/delete`, deletion by a form.
 pub(crate) async fn delete_by_form(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     body: Body,
-) -> Outcome {
+) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let comment = form.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, form.remove("author"));
@@ -425,12 +429,12 @@ pub(crate) async fn delete_by_form(
 
 /// `POST /wiki/NAME/revert` with `revision`, and optionally `base`: restores the contents of that revision.
 pub(crate) async fn revert(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     headers: HeaderMap,
     body: Body,
-) -> Outcome {
+) -> HandlerResult {
     let form = read_form(body, SMALL_FORM_BYTES).await?;
     let number: u64 = form
         .get("revision")

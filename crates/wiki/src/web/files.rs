@@ -21,7 +21,7 @@ use super::pages::{existing, wants_json};
 use super::problem::Problem;
 use super::submission::{BODY_TIMEOUT, late, read_body, too_large};
 use super::validators::{Representation, insert};
-use super::{Outcome, PageName, Shared, Wiki, name, see_other};
+use super::{HandlerResult, PageName, Wiki, WikiState, name, see_other};
 use crate::database::keys;
 use crate::name::Name;
 use crate::page::Action;
@@ -79,12 +79,12 @@ impl Wiki {
 
 /// `GET /wiki/NAME/files`.
 pub(crate) async fn list(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(page): PageName,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     let files = wiki.database.attachments(&page.name).await?;
     let keys = vec![keys::page(&page.name), keys::TEMPLATES.to_owned()];
@@ -97,12 +97,12 @@ pub(crate) async fn list(
 
 /// `POST /wiki/NAME/files`: the files of a form.
 pub(crate) async fn upload(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(page): PageName,
     headers: HeaderMap,
     form: Multipart,
-) -> Outcome {
+) -> HandlerResult {
     let page = existing(&wiki, &page).await?;
     let files = timeout(BODY_TIMEOUT, attach_all(&wiki, &visitor, &page.name, form)).await;
     let files = files.unwrap_or_else(|_| Err(late()))?;
@@ -139,11 +139,11 @@ async fn attach_all(wiki: &Wiki, visitor: &Visitor, page: &Name, mut form: Multi
 
 /// `PUT /wiki/NAME/files/FILE`: the raw bytes.
 pub(crate) async fn put(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
     body: Body,
-) -> Outcome {
+) -> HandlerResult {
     let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
     let bytes = read_body(body, wiki.settings.attachment_bytes_max).await?;
     wiki.attach(&visitor, &page.name, &file, bytes).await?;
@@ -152,11 +152,11 @@ pub(crate) async fn put(
 
 /// `GET /wiki/NAME/files/FILE`.
 pub(crate) async fn download(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let (page, file) = (name(&text)?, name(&file)?);
     let none = || Problem::not_found(format!("The page {page} has no attachment {file}."));
     let (info, bytes) = wiki.database.attachment(&page, &file).await?.ok_or_else(none)?;
@@ -184,17 +184,17 @@ pub(crate) async fn download(
 
 /// `DELETE /wiki/NAME/files/FILE`.
 pub(crate) async fn delete(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
-) -> Outcome {
+) -> HandlerResult {
     wiki.change_file(&visitor, &name(&text)?, Action::Detach { file: name(&file)? }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /wiki/NAME/files/FILE/delete`, deletion by a form.
 pub(crate) async fn delete_by_form(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
 ) -> Result<Response, Problem> {

@@ -289,11 +289,11 @@ const ADDRESSES_MAX: usize = 65_536;
 /// Limits the rate of each address: tokens arrive at a steady rate, and a minute's worth may be spent at once.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
-    places: Mutex<HashMap<(IpAddr, Purpose), Place>>,
+    buckets: Mutex<HashMap<(IpAddr, Purpose), RateBucket>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RateBucket {
     /// When the bucket will be full again.
     full_at: Instant,
 }
@@ -303,20 +303,20 @@ impl Limiter {
     pub(crate) fn take(&self, address: IpAddr, purpose: Purpose, writes: u32, now: Instant) -> Result<(), Duration> {
         const MINUTE: Duration = Duration::from_secs(60);
         let each = MINUTE / purpose.per_minute(writes).max(1);
-        let mut places = self.places.lock();
+        let mut buckets = self.buckets.lock();
         let mut key = (network(address), purpose);
-        if places.len() >= ADDRESSES_MAX && !places.contains_key(&key) {
-            places.retain(|_, place| place.full_at > now);
-            if places.len() >= ADDRESSES_MAX {
+        if buckets.len() >= ADDRESSES_MAX && !buckets.contains_key(&key) {
+            buckets.retain(|_, bucket| bucket.full_at > now);
+            if buckets.len() >= ADDRESSES_MAX {
                 key.0 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             }
         }
-        let place = places.entry(key).or_insert(Place { full_at: now });
-        let full_at = place.full_at.max(now) + each;
+        let bucket = buckets.entry(key).or_insert(RateBucket { full_at: now });
+        let full_at = bucket.full_at.max(now) + each;
         if full_at > now + MINUTE.max(each) {
             return Err(full_at - now - MINUTE.max(each));
         }
-        place.full_at = full_at;
+        bucket.full_at = full_at;
         Ok(())
     }
 }
@@ -421,9 +421,9 @@ mod tests {
             let address = IpAddr::from(index.to_be_bytes());
             let _ = limiter.take(address, Purpose::Write, 600, now);
         }
-        assert_eq!(limiter.places.lock().len(), ADDRESSES_MAX + 1);
+        assert_eq!(limiter.buckets.lock().len(), ADDRESSES_MAX + 1);
         let later = now + Duration::from_secs(120);
         assert!(limiter.take(IpAddr::from([250, 1, 1, 1]), Purpose::Write, 600, later).is_ok());
-        assert_eq!(limiter.places.lock().len(), 1, "who has not written for a while is forgotten");
+        assert_eq!(limiter.buckets.lock().len(), 1, "who has not written for a while is forgotten");
     }
 }

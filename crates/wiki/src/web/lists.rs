@@ -13,7 +13,7 @@ use super::pages::{LINES, first_lines, wants_json};
 use super::problem::Problem;
 use super::submission::query;
 use super::validators::Representation;
-use super::{Outcome, Shared};
+use super::{HandlerResult, WikiState};
 use crate::calendar::rfc3339;
 use crate::database::keys;
 use crate::name::Name;
@@ -36,11 +36,11 @@ fn keys_of(key: &str) -> Vec<String> {
 
 /// `GET /pages?after=NAME`.
 pub(crate) async fn pages(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
     let (names, has_more) = first_lines(wiki.database.list(after.as_ref(), LINES + 1).await?);
     if wants_json(&headers, &uri) {
@@ -54,11 +54,11 @@ pub(crate) async fn pages(
 
 /// `GET /recent?before=SEQUENCE`.
 pub(crate) async fn recent(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let before = query(&uri).get("before").map(|before| before.parse());
     let before = before.transpose().map_err(|_| Problem::bad_request("`before` is not a number."))?;
     let (changes, has_more) = first_lines(wiki.database.recent(before, LINES + 1).await?);
@@ -71,11 +71,11 @@ pub(crate) async fn recent(
 
 /// `GET /recent.atom` (RFC 4287).
 pub(crate) async fn feed(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let changes = wiki.database.recent(None, ENTRIES).await?;
     let text = atom(&wiki.settings.title, &wiki.base_url(&headers, &uri), &changes);
     let mut feed = Representation::digested(
@@ -131,11 +131,11 @@ fn xml(text: &str) -> String {
 
 /// `GET /search?q=WORDS`, or `?field=PATH&value=VALUE`.
 pub(crate) async fn search(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let parameters = query(&uri);
     let text = |key: &str| -> String {
         parameters.get(key).map(|text| text.trim().chars().take(QUERY_CHARS_MAX).collect()).unwrap_or_default()
@@ -165,7 +165,7 @@ pub(crate) async fn search(
 
 /// `GET /suggest?q=TEXT`: names that contain it, in the format of OpenSearch suggestions.
 pub(crate) async fn suggest(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     uri: Uri,
     headers: HeaderMap,

@@ -100,8 +100,8 @@ pub struct Wiki {
 #[derive(Clone, Copy, Debug)]
 struct Peer(IpAddr);
 
-pub(crate) type Shared = State<Arc<Wiki>>;
-pub(crate) type Outcome = Result<Response, Problem>;
+pub(crate) type WikiState = State<Arc<Wiki>>;
+pub(crate) type HandlerResult = Result<Response, Problem>;
 
 impl Wiki {
     /// Creates a wiki on a database. [`Edges::run`](crate::purges::Edges::run) must be running for its edges to be
@@ -393,7 +393,7 @@ fn router(wiki: Arc<Wiki>) -> Router {
 }
 
 /// Wraps every request: authentication and authorisation, error pages, common headers.
-async fn outermost(State(wiki): Shared, mut request: axum::extract::Request, next: Next) -> Response {
+async fn outermost(State(wiki): WikiState, mut request: axum::extract::Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     wiki.counts.requests.add(1);
     if uri.path() != COUNTER_PATH {
@@ -475,7 +475,7 @@ async fn all_pages() -> Response {
 const COUNTER_PATH: &str = "/wiki/stevec";
 
 /// The study's counter: requests since it was last read. Only GET resets it.
-async fn counter(State(wiki): Shared, method: Method) -> Response {
+async fn counter(State(wiki): WikiState, method: Method) -> Response {
     let count = if method == Method::GET { wiki.counts.since_read.take() } else { wiki.counts.since_read.value() };
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{count}\n")).into_response()
 }

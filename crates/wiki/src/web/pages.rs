@@ -14,7 +14,7 @@ use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
 use super::submission::query;
 use super::validators::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
-use super::{Outcome, PageName, Shared, Wiki, name, redirect};
+use super::{HandlerResult, PageName, Wiki, WikiState, name, redirect};
 use crate::calendar::rfc3339;
 use crate::database::keys;
 use crate::fields::to_markdown;
@@ -41,11 +41,11 @@ const LOOKUPS_MAX: usize = 100;
 
 /// `GET /wiki/NAME`.
 pub(crate) async fn page(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
     request: Request,
-) -> Outcome {
+) -> HandlerResult {
     // Takes its headers instead of copying them.
     let (Parts { uri, headers, .. }, _) = request.into_parts();
     let parameters = query(&uri);
@@ -130,7 +130,7 @@ async fn present(
     page: &Page,
     format: Format,
     is_chosen_by_accept: bool,
-) -> Outcome {
+) -> HandlerResult {
     let mut audience = wiki.audience(visitor);
     if format != Format::Html && audience == Audience::One && wiki.settings.readers == crate::settings::Readers::Anyone
     {
@@ -246,12 +246,12 @@ fn number(text: Option<&String>, what: &str) -> Result<Option<u64>, Problem> {
 
 /// `GET /wiki/NAME/history`.
 pub(crate) async fn history(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let before = number(query(&uri).get("before"), "before")?;
     let (changes, has_more) = first_lines(wiki.database.history(&name, before, LINES + 1).await?);
     if changes.is_empty() && before.is_none() {
@@ -275,12 +275,12 @@ pub(crate) fn wants_json(headers: &HeaderMap, uri: &Uri) -> bool {
 
 /// `GET /wiki/NAME/revisions/N`.
 pub(crate) async fn revision(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     Path((text, number)): Path<(String, u64)>,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let name = name(&text)?;
     let none = || Problem::not_found(format!("There is no revision {number} of {name}."));
     let revision = wiki.database.revision(&name, number).await?.ok_or_else(none)?;
@@ -321,12 +321,12 @@ pub(crate) async fn revision(
 
 /// `GET /wiki/NAME/diff?from=N&to=M&by=words|lines`.
 pub(crate) async fn difference(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let parameters = query(&uri);
     let newest = wiki.database.history(&name, None, 1).await?.first().map_or(0, |change| change.revision);
     let to = number(parameters.get("to"), "to")?.unwrap_or(newest);
@@ -352,12 +352,12 @@ async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Co
 
 /// `GET /wiki/NAME/backlinks`.
 pub(crate) async fn backlinks(
-    State(wiki): Shared,
+    State(wiki): WikiState,
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
-) -> Outcome {
+) -> HandlerResult {
     let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
     let (names, has_more) = first_lines(wiki.database.backlinks(&name, after.as_ref(), LINES + 1).await?);
     // Any change may add a link.

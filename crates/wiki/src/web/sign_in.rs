@@ -10,7 +10,7 @@ use super::guard::{Visitor, session_cookie, set_cookie};
 use super::problem::Problem;
 use super::submission::{query, read_form};
 use super::validators::insert;
-use super::{Outcome, Shared, see_other};
+use super::{HandlerResult, WikiState, see_other};
 use crate::accounts::{self, AccountError};
 use crate::views;
 
@@ -21,7 +21,7 @@ const FORM_BYTES_MAX: usize = 16 * 1024;
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$VtvrhRyYpHYc5KCHVuTWTfpDv5Ffcr9kKmXs1MsuHcQ";
 
 /// `GET /login?next=PATH`.
-pub(crate) async fn form(State(wiki): Shared, Extension(visitor): Extension<Visitor>, uri: Uri) -> Response {
+pub(crate) async fn form(State(wiki): WikiState, Extension(visitor): Extension<Visitor>, uri: Uri) -> Response {
     let next = query(&uri).remove("next").unwrap_or_default();
     html(StatusCode::OK, views::login(&wiki.frame(&visitor), "", &next, false))
 }
@@ -31,7 +31,11 @@ fn html(status: StatusCode, text: String) -> Response {
 }
 
 /// `POST /login` with `user`, `password`, `next`.
-pub(crate) async fn sign_in(State(wiki): Shared, Extension(visitor): Extension<Visitor>, body: Body) -> Outcome {
+pub(crate) async fn sign_in(
+    State(wiki): WikiState,
+    Extension(visitor): Extension<Visitor>,
+    body: Body,
+) -> HandlerResult {
     let mut form = read_form(body, FORM_BYTES_MAX).await?;
     let mut take = |key: &str| form.remove(key).unwrap_or_default();
     let (user, password, next) = (take("user"), take("password"), take("next"));
@@ -64,7 +68,7 @@ fn own_path(next: &str) -> &str {
 }
 
 /// `POST /logout`.
-pub(crate) async fn sign_out(State(wiki): Shared, headers: HeaderMap) -> Outcome {
+pub(crate) async fn sign_out(State(wiki): WikiState, headers: HeaderMap) -> HandlerResult {
     if let Some(secret) = session_cookie(&headers, &wiki.settings) {
         accounts::end_session(&*wiki.database, secret).await?;
     }

@@ -26,14 +26,14 @@ struct Site {
     _folder: tempfile::TempDir,
 }
 
-struct Answer {
+struct TestResponse {
     status: StatusCode,
     headers: HeaderMap,
     text: String,
 }
 
-impl Answer {
-    async fn of(response: Response) -> Self {
+impl TestResponse {
+    async fn read(response: Response) -> Self {
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.unwrap();
         Self { status: head.status, headers: head.headers, text: String::from_utf8_lossy(&bytes).into_owned() }
@@ -58,9 +58,9 @@ impl Site {
         Self { application, wiki, database, _folder: folder }
     }
 
-    async fn send(&self, method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Answer {
+    async fn send(&self, method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> TestResponse {
         let request = Self::request(method, path, headers, body);
-        Answer::of(self.application.respond(request, Ipv4Addr::LOCALHOST.into()).await).await
+        TestResponse::read(self.application.respond(request, Ipv4Addr::LOCALHOST.into()).await).await
     }
 
     fn request(method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Request<Body> {
@@ -74,16 +74,16 @@ impl Site {
         request.body(Body::from(body.to_owned())).unwrap()
     }
 
-    async fn get(&self, path: &str, headers: &[(HeaderName, &str)]) -> Answer {
+    async fn get(&self, path: &str, headers: &[(HeaderName, &str)]) -> TestResponse {
         self.send("GET", path, headers, "").await
     }
 
-    async fn form(&self, path: &str, headers: &[(HeaderName, &str)], form: &[(&str, &str)]) -> Answer {
+    async fn form(&self, path: &str, headers: &[(HeaderName, &str)], form: &[(&str, &str)]) -> TestResponse {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         self.send("POST", path, &[headers, &[(CONTENT_TYPE, FORM)]].concat(), &body).await
     }
 
-    async fn write(&self, name: &str, text: &str) -> Answer {
+    async fn write(&self, name: &str, text: &str) -> TestResponse {
         self.form(&format!("/wiki/{name}"), &[], &[("text", text)]).await
     }
 }
@@ -124,10 +124,10 @@ async fn representations_by_accept_suffix_and_parameter() {
         ("/wiki/A_b.md", "*/*", "text/markdown", "**x**"),
         ("/wiki/A_b.json", "*/*", "application/json", "\"revision\":1"),
     ] {
-        let answer = site.get(path, &[(ACCEPT, accept)]).await;
-        assert!(answer.status == 200 && answer.header(CONTENT_TYPE).starts_with(media_type), "{path} {accept}");
-        assert!(answer.text.contains(part), "{path} {accept}: {}", answer.text);
-        assert_eq!(answer.header(VARY), if path == "/wiki/A_b" { "Accept" } else { "" }, "{path}");
+        let response = site.get(path, &[(ACCEPT, accept)]).await;
+        assert!(response.status == 200 && response.header(CONTENT_TYPE).starts_with(media_type), "{path} {accept}");
+        assert!(response.text.contains(part), "{path} {accept}: {}", response.text);
+        assert_eq!(response.header(VARY), if path == "/wiki/A_b" { "Accept" } else { "" }, "{path}");
     }
     // A text read as Markdown can be written unchanged.
     let markdown = site.get("/wiki/A_b.md", &[]).await.text;
@@ -143,8 +143,8 @@ async fn representations_by_accept_suffix_and_parameter() {
 async fn names_have_one_address() {
     let site = Site::new(Settings::default()).await;
     site.write("cafe%CC%81__noir", "x").await;
-    let answer = site.get("/wiki/cafe%CC%81%20noir?format=json", &[]).await;
-    assert_eq!((answer.status.as_u16(), answer.header(LOCATION)), (308, "/wiki/caf%C3%A9_noir?format=json"));
+    let response = site.get("/wiki/cafe%CC%81%20noir?format=json", &[]).await;
+    assert_eq!((response.status.as_u16(), response.header(LOCATION)), (308, "/wiki/caf%C3%A9_noir?format=json"));
     assert_eq!(site.get("/wiki/caf%C3%A9_noir", &[]).await.status, 200);
     for bad in ["/wiki/a%2Fb", "/wiki/%00", "/wiki/..", "/wiki/a%E2%80%AEb", "/wiki/%FF"] {
         assert_eq!(site.get(bad, &[]).await.status, 400, "{bad}");
@@ -158,11 +158,11 @@ async fn validators_and_conditional_requests() {
     let mut seen = BTreeSet::new();
     for format in ["html", "markdown", "json"] {
         let path = format!("/wiki/A?format={format}");
-        let answer = site.get(&path, &[]).await;
-        let tag = answer.header(ETAG).to_owned();
-        assert!(tag.starts_with("\"r1-") && answer.headers.contains_key(LAST_MODIFIED), "{tag}");
+        let response = site.get(&path, &[]).await;
+        let tag = response.header(ETAG).to_owned();
+        assert!(tag.starts_with("\"r1-") && response.headers.contains_key(LAST_MODIFIED), "{tag}");
         assert!(seen.insert(tag.clone()), "each representation has its own tag");
-        assert_eq!(answer.header(CACHE_CONTROL), "public, max-age=0, s-maxage=60, stale-while-revalidate=60");
+        assert_eq!(response.header(CACHE_CONTROL), "public, max-age=0, s-maxage=60, stale-while-revalidate=60");
         let again = site.get(&path, &[(IF_NONE_MATCH, &tag)]).await;
         assert!(again.status == 304 && again.text.is_empty() && again.header(ETAG) == tag);
         let head = site.send("HEAD", &path, &[], "").await;
@@ -188,12 +188,12 @@ async fn a_page_in_memory_is_answered_as_the_router_answers_it() {
     site.form("/wiki/Old_town/rename", &[], &[("to", "Town")]).await;
     let compare = async |path: &str, headers: &[(HeaderName, &str)]| {
         let request = || Site::request("GET", path, headers, "");
-        let mut by_router = Answer::of(site.application.router.clone().oneshot(request()).await.unwrap()).await;
+        let mut by_router = TestResponse::read(site.application.router.clone().oneshot(request()).await.unwrap()).await;
         // Added by hyper if missing.
         by_router.headers.remove(http::header::CONTENT_LENGTH);
         let from_memory = site.wiki.respond_from_memory(&request());
         let Some(from_memory) = from_memory else { return (by_router.status.as_u16(), false) };
-        let from_memory = Answer::of(from_memory).await;
+        let from_memory = TestResponse::read(from_memory).await;
         assert_eq!((from_memory.status, &from_memory.text), (by_router.status, &by_router.text), "{path} {headers:?}");
         assert_eq!(from_memory.headers, by_router.headers, "{path} {headers:?}");
         (by_router.status.as_u16(), true)
@@ -406,12 +406,12 @@ async fn attachments_cannot_run_anything() {
         let path = format!("/wiki/A/files/{file}");
         // The uploader's media type is ignored.
         assert_eq!(site.send("PUT", &path, &[(CONTENT_TYPE, "text/html")], bytes).await.status, 201);
-        let answer = site.get(&path, &[]).await;
-        assert_eq!((answer.text.as_str(), answer.header(CONTENT_TYPE)), (bytes, media_type), "{file}");
-        assert!(answer.header("content-disposition").starts_with(disposition), "{file}");
-        assert_eq!(answer.header(X_CONTENT_TYPE_OPTIONS), "nosniff");
-        assert_eq!(answer.header(CONTENT_SECURITY_POLICY), "default-src 'none'; sandbox");
-        let tag = answer.header(ETAG).to_owned();
+        let response = site.get(&path, &[]).await;
+        assert_eq!((response.text.as_str(), response.header(CONTENT_TYPE)), (bytes, media_type), "{file}");
+        assert!(response.header("content-disposition").starts_with(disposition), "{file}");
+        assert_eq!(response.header(X_CONTENT_TYPE_OPTIONS), "nosniff");
+        assert_eq!(response.header(CONTENT_SECURITY_POLICY), "default-src 'none'; sandbox");
+        let tag = response.header(ETAG).to_owned();
         assert_eq!(site.get(&path, &[(IF_NONE_MATCH, &tag)]).await.status, 304);
     }
     let form = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"C:\\\\a b.txt\"\r\nContent-Type: text/html\r\n\r\nhello\r\n--x--\r\n";
@@ -440,7 +440,7 @@ async fn sizes_are_limited() {
     assert_eq!(site.send("PUT", "/wiki/A", &[], "\u{0}").await.status, 200);
     let slow = Site::new(Settings { writes_per_minute: 2, ..Settings::default() }).await;
     let statuses = [slow.write("A", "1").await, slow.write("A", "2").await, slow.write("A", "3").await];
-    assert_eq!(statuses.each_ref().map(|answer| answer.status.as_u16()), [201, 200, 429]);
+    assert_eq!(statuses.each_ref().map(|response| response.status.as_u16()), [201, 200, 429]);
     assert!(!statuses[2].header("retry-after").is_empty());
     assert_eq!(slow.get("/wiki/A", &[]).await.status, 200);
 }
@@ -450,13 +450,13 @@ async fn every_response_has_the_headers_of_security() {
     let site = Site::new(Settings::default()).await;
     site.write("A", "x").await;
     for path in ["/wiki/A", "/wiki/None", "/nowhere", "/assets/none", "/search?q=x", "/wiki/A/edit", "/wiki/%00"] {
-        let answer = site.get(path, &[HTML]).await;
-        let policy = answer.header(CONTENT_SECURITY_POLICY);
+        let response = site.get(path, &[HTML]).await;
+        let policy = response.header(CONTENT_SECURITY_POLICY);
         assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");
-        assert_eq!(answer.header(X_CONTENT_TYPE_OPTIONS), "nosniff", "{path}");
-        assert!(!answer.header(CACHE_CONTROL).is_empty(), "{path}");
-        assert!(!answer.text.contains("<style") && !answer.text.contains("style=\""), "{path}");
-        assert!(!answer.text.split("<script").skip(1).any(|tag| !tag.starts_with(" src=")), "{path}");
+        assert_eq!(response.header(X_CONTENT_TYPE_OPTIONS), "nosniff", "{path}");
+        assert!(!response.header(CACHE_CONTROL).is_empty(), "{path}");
+        assert!(!response.text.contains("<style") && !response.text.contains("style=\""), "{path}");
+        assert!(!response.text.split("<script").skip(1).any(|tag| !tag.starts_with(" src=")), "{path}");
     }
     let page = site.get("/wiki/A", &[HTML]).await.text;
     for part in ["href=\"/assets/style-", "src=\"/assets/script-"] {
@@ -478,8 +478,8 @@ async fn only_this_machine_writes_without_accounts() {
         ((ORIGIN, "http://evil.example"), 403),
         ((HeaderName::from_static("sec-fetch-site"), "cross-site"), 403),
     ] {
-        let answer = site.form("/wiki/A", std::slice::from_ref(&header), &[("text", "x")]).await;
-        assert_eq!(answer.status.as_u16(), expected, "{header:?}");
+        let response = site.form("/wiki/A", std::slice::from_ref(&header), &[("text", "x")]).await;
+        assert_eq!(response.status.as_u16(), expected, "{header:?}");
         site.send("DELETE", "/wiki/A", &[], "").await;
     }
     let closed = Site::new(Settings { writers: Writers::Nobody, ..Settings::default() }).await;
@@ -627,13 +627,13 @@ async fn the_description_is_that_of_the_routes() {
     for (path, _) in ROUTES {
         let real = path.replace("{name}", "A").replace("{revision}", "1").replace("{file}", "f");
         for method in ["GET", "POST", "PUT", "DELETE"] {
-            let answer = site.send(method, &real, &[], "").await;
-            let exists = answer.status != 405 && !answer.text.contains("nothing at this address");
+            let response = site.send(method, &real, &[], "").await;
+            let exists = response.status != 405 && !response.text.contains("nothing at this address");
             assert_eq!(
                 exists,
                 routed.contains(&((*path).to_owned(), method.to_owned())),
                 "{method} {path}: {}",
-                answer.status
+                response.status
             );
         }
     }
