@@ -42,7 +42,7 @@ pub(crate) enum Operation {
 }
 
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum OperationOutcome {
     Committed(Committed),
     Imported(u64),
     /// Whether the operation changed anything.
@@ -50,12 +50,12 @@ pub(crate) enum Outcome {
 }
 
 /// The outcome of an operation, or its refusal by the rules of the wiki, in which case it changed nothing.
-pub(crate) type Answer = Result<Outcome, WriteError>;
+pub(crate) type OperationResult = Result<OperationOutcome, WriteError>;
 
 /// An operation that waits for its transaction.
 pub(crate) struct Job {
     pub(crate) operation: Operation,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<OperationResult>,
 }
 
 impl Operation {
@@ -69,19 +69,19 @@ impl Operation {
 }
 
 impl Job {
-    pub(crate) fn answer(self, answer: Answer) {
+    pub(crate) fn respond(self, result: OperationResult) {
         // If the caller has stopped waiting, the operation is done nevertheless.
-        let _ = self.reply.send(answer);
+        let _ = self.reply.send(result);
     }
 }
 
 /// The sending end of the queue.
-pub(crate) struct Queue {
+pub(crate) struct OperationQueue {
     jobs: mpsc::Sender<Job>,
     texts: Texts,
 }
 
-impl Queue {
+impl OperationQueue {
     pub(crate) fn new(texts: Texts) -> (Self, mpsc::Receiver<Job>) {
         let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
         (Self { jobs, texts }, receiver)
@@ -125,15 +125,15 @@ impl Queue {
         self.change(operation).await?.done()
     }
 
-    async fn carry_out(&self, operation: Operation) -> Answer {
-        let (reply, answer) = oneshot::channel();
+    async fn carry_out(&self, operation: Operation) -> OperationResult {
+        let (reply, response) = oneshot::channel();
         let ended = || WriteError::from(DatabaseError::temporary("write", "the writer has ended"));
         self.jobs.send(Job { operation, reply }).await.map_err(|_| ended())?;
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        response.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Executes an operation that the rules of the wiki never refuse.
-    async fn change(&self, operation: Operation) -> Result<Outcome, DatabaseError> {
+    async fn change(&self, operation: Operation) -> Result<OperationOutcome, DatabaseError> {
         self.carry_out(operation).await.map_err(|error| match error {
             WriteError::Database(error) => error,
             refused => DatabaseError { action: "write", reason: format!("refused: {refused:?}"), is_temporary: false },
@@ -145,7 +145,7 @@ impl Queue {
     }
 }
 
-impl Outcome {
+impl OperationOutcome {
     fn committed(self) -> Result<Committed, DatabaseError> {
         if let Self::Committed(committed) = self { Ok(committed) } else { Err(self.unexpected()) }
     }

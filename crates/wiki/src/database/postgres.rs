@@ -18,7 +18,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, Recycli
 use serde_json::Value;
 use tokio_postgres::error::SqlState;
 
-use super::operation::Queue;
+use super::operation::OperationQueue;
 use super::words::{TextQuery, TitleQuery};
 use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
 use crate::name::Name;
@@ -40,7 +40,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct PostgresDatabase {
     pool: Pool,
     /// `None` if it is open read-only.
-    queue: Option<Queue>,
+    queue: Option<OperationQueue>,
 }
 
 /// Why an operation on PostgreSQL failed.
@@ -128,7 +128,7 @@ impl PostgresDatabase {
         client(&self.pool, action).await
     }
 
-    fn queue(&self) -> Result<&Queue, DatabaseError> {
+    fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
         self.queue.as_ref().ok_or_else(DatabaseError::open_for_reading)
     }
 }

@@ -40,7 +40,7 @@ use tokio::sync::Semaphore;
 use self::backlog::Backlog;
 use self::cache::Pages;
 use self::writer::Writer;
-use super::operation::Queue;
+use super::operation::OperationQueue;
 use super::words::{TextQuery, TitleQuery};
 use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
 use crate::name::Name;
@@ -199,7 +199,7 @@ impl SqliteDatabase {
         task.await.unwrap_or_else(|error| Err(DatabaseError::temporary(action, &error.to_string())))
     }
 
-    fn queue(&self) -> Result<&Queue, DatabaseError> {
+    fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
         self.writer.as_ref().and_then(Writer::queue).ok_or_else(DatabaseError::open_for_reading)
     }
 }

@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 use super::Error;
 use super::read::{found, number, rows, value};
 use crate::database::effects::Effects;
-use crate::database::operation::{Answer, Operation, Outcome};
+use crate::database::operation::{Operation, OperationOutcome, OperationResult};
 use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams, index_words};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
@@ -21,7 +21,7 @@ use crate::page::{Action, ChangeKind, Committed, Content, Write};
 /// Held by the writing transaction: "brwk", 2.
 const WRITE_LOCK: i64 = 0x6272_776b_0000_0002;
 
-type WriteAnswer = Result<Committed, WriteError>;
+type WriteResult = Result<Committed, WriteError>;
 
 /// A transaction in progress.
 pub(super) struct Batch<'a> {
@@ -47,19 +47,19 @@ impl<'a> Batch<'a> {
         })
     }
 
-    pub(super) async fn carry_out(&mut self, operation: &Operation) -> Result<Answer, Error> {
+    pub(super) async fn carry_out(&mut self, operation: &Operation) -> Result<OperationResult, Error> {
         Ok(match operation {
-            Operation::Write(prepared) => self.write(prepared).await?.map(Outcome::Committed),
-            Operation::Import(import) => Ok(Outcome::Imported(self.import(&import.writes).await?)),
-            Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges).await?)),
+            Operation::Write(prepared) => self.write(prepared).await?.map(OperationOutcome::Committed),
+            Operation::Import(import) => Ok(OperationOutcome::Imported(self.import(&import.writes).await?)),
+            Operation::SetEdges(edges) => Ok(OperationOutcome::Done(self.set_edges(edges).await?)),
             Operation::Purge(key) => {
                 self.effects.purge(key);
-                Ok(Outcome::Done(true))
+                Ok(OperationOutcome::Done(true))
             }
-            Operation::Purged { edge, through } => Ok(Outcome::Done(self.confirm(edge, *through).await?)),
+            Operation::Purged { edge, through } => Ok(OperationOutcome::Done(self.confirm(edge, *through).await?)),
             Operation::SetValue { key, expected, value } => {
                 let expected = expected.as_ref().map(|expected| expected.as_deref());
-                Ok(Outcome::Done(self.set_value(key, expected, value.as_deref()).await?))
+                Ok(OperationOutcome::Done(self.set_value(key, expected, value.as_deref()).await?))
             }
         })
     }
@@ -106,7 +106,7 @@ impl<'a> Batch<'a> {
         Ok(count)
     }
 
-    async fn write(&mut self, prepared: &Prepared) -> Result<WriteAnswer, Error> {
+    async fn write(&mut self, prepared: &Prepared) -> Result<WriteResult, Error> {
         let write = &prepared.write;
         let state = self.state(&write.name).await?;
         if !holds(write.condition, state.as_ref()) {
@@ -175,7 +175,7 @@ impl<'a> Batch<'a> {
 
     /// Moves the page with its history to the new name; revisions of a page deleted there precede its own. At the old
     /// name a redirect begins, whose revision continues the old name's numbers.
-    async fn rename(&mut self, write: &Write, to: &Name, state: &State) -> Result<WriteAnswer, Error> {
+    async fn rename(&mut self, write: &Write, to: &Name, state: &State) -> Result<WriteResult, Error> {
         let target = self.state(to).await?;
         if target.as_ref().is_some_and(|target| target.is_live) {
             return Ok(Err(WriteError::NameTaken));
@@ -257,7 +257,7 @@ impl<'a> Batch<'a> {
         Ok(self.effects.attachment(self.sequence, write, state))
     }
 
-    async fn detach(&mut self, write: &Write, state: &State, file: &Name) -> Result<WriteAnswer, Error> {
+    async fn detach(&mut self, write: &Write, state: &State, file: &Name) -> Result<WriteResult, Error> {
         if !self.remove_attachment(state.id, file).await? {
             return Ok(Err(WriteError::Missing));
         }

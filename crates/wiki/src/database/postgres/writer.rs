@@ -7,11 +7,11 @@ use deadpool_postgres::{Object, Pool};
 use super::batch::Batch;
 use super::{Error, WRITE_TIMEOUT, within};
 use crate::database::WriteError;
-use crate::database::operation::{Answer, Job, Operation, Queue, Texts, batch};
+use crate::database::operation::{Job, Operation, OperationQueue, OperationResult, Texts, batch};
 
 /// Starts the task. When the queue is dropped, it ends after its last job.
-pub(super) fn start(pool: Pool) -> Queue {
-    let (queue, mut jobs) = Queue::new(Texts::OneByOne);
+pub(super) fn start(pool: Pool) -> OperationQueue {
+    let (queue, mut jobs) = OperationQueue::new(Texts::OneByOne);
     tokio::spawn(async move {
         while let Some(first) = jobs.recv().await {
             carry_out(&pool, batch(first, &mut jobs)).await;
@@ -30,27 +30,27 @@ enum BatchFailure {
 /// Executes all jobs in one transaction; if that fails, each in its own, so that only the faulty one fails.
 async fn carry_out(pool: &Pool, jobs: Vec<Job>) {
     match transact(pool, &jobs).await {
-        Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
+        Ok(results) => jobs.into_iter().zip(results).for_each(|(job, result)| job.respond(result)),
         Err(BatchFailure::Before(error)) if jobs.len() > 1 && !error.is_connection() => {
             for job in jobs {
-                let answer = match transact(pool, std::slice::from_ref(&job)).await {
-                    Ok(mut answers) => answers.remove(0),
+                let result = match transact(pool, std::slice::from_ref(&job)).await {
+                    Ok(mut results) => results.remove(0),
                     Err(BatchFailure::Before(error) | BatchFailure::AtCommit(error)) => refuse(&error),
                 };
-                job.answer(answer);
+                job.respond(result);
             }
         }
         Err(BatchFailure::Before(error) | BatchFailure::AtCommit(error)) => {
-            jobs.into_iter().for_each(|job| job.answer(refuse(&error)));
+            jobs.into_iter().for_each(|job| job.respond(refuse(&error)));
         }
     }
 }
 
-fn refuse(error: &Error) -> Answer {
+fn refuse(error: &Error) -> OperationResult {
     Err(WriteError::Database(error.describe("write")))
 }
 
-async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<Answer>, BatchFailure> {
+async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<OperationResult>, BatchFailure> {
     let client = pool.get().await.map_err(|error| BatchFailure::Before(error.into()))?;
     let imports = jobs.iter().any(|job| matches!(job.operation, Operation::Import(_)));
     let limit = if imports { Duration::MAX } else { WRITE_TIMEOUT };
@@ -59,15 +59,15 @@ async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<Answer>, BatchFailure
         .unwrap_or_else(|error| Err(BatchFailure::AtCommit(error)))
 }
 
-async fn transact_on(client: &mut Object, jobs: &[Job]) -> Result<Vec<Answer>, BatchFailure> {
+async fn transact_on(client: &mut Object, jobs: &[Job]) -> Result<Vec<OperationResult>, BatchFailure> {
     let before = |error: Error| BatchFailure::Before(error);
     let transaction = client.transaction().await.map_err(|error| before(error.into()))?;
     let mut batch = Batch::new(&transaction).await.map_err(before)?;
-    let mut answers = Vec::with_capacity(jobs.len());
+    let mut results = Vec::with_capacity(jobs.len());
     for job in jobs {
-        answers.push(batch.carry_out(&job.operation).await.map_err(before)?);
+        results.push(batch.carry_out(&job.operation).await.map_err(before)?);
     }
     batch.finish().await.map_err(before)?;
     transaction.commit().await.map_err(|error| BatchFailure::AtCommit(error.into()))?;
-    Ok(answers)
+    Ok(results)
 }

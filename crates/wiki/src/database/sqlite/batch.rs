@@ -16,14 +16,14 @@ use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
 use crate::database::effects::Effects;
-use crate::database::operation::{Answer, Import, Operation, Outcome};
+use crate::database::operation::{Import, Operation, OperationOutcome, OperationResult};
 use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
 use crate::page::{Action, ChangeKind, Committed, Condition, Content, Write};
 
-type WriteAnswer = Result<Committed, WriteError>;
+type WriteResult = Result<Committed, WriteError>;
 
 /// A transaction in progress.
 pub(super) struct Batch<'a> {
@@ -78,19 +78,19 @@ impl<'a> Batch<'a> {
         })
     }
 
-    pub(super) fn carry_out(&mut self, operation: &'a Operation) -> rusqlite::Result<Answer> {
+    pub(super) fn carry_out(&mut self, operation: &'a Operation) -> rusqlite::Result<OperationResult> {
         Ok(match operation {
-            Operation::Write(prepared) => self.write(prepared)?.map(Outcome::Committed),
-            Operation::Import(import) => Ok(Outcome::Imported(self.import(import)?)),
-            Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges)?)),
+            Operation::Write(prepared) => self.write(prepared)?.map(OperationOutcome::Committed),
+            Operation::Import(import) => Ok(OperationOutcome::Imported(self.import(import)?)),
+            Operation::SetEdges(edges) => Ok(OperationOutcome::Done(self.set_edges(edges)?)),
             Operation::Purge(key) => {
                 self.effects.purge(key);
-                Ok(Outcome::Done(true))
+                Ok(OperationOutcome::Done(true))
             }
-            Operation::Purged { edge, through } => Ok(Outcome::Done(self.confirm(edge, *through)?)),
+            Operation::Purged { edge, through } => Ok(OperationOutcome::Done(self.confirm(edge, *through)?)),
             Operation::SetValue { key, expected, value } => {
                 let expected = expected.as_ref().map(|expected| expected.as_deref());
-                Ok(Outcome::Done(self.set_value(key, expected, value.as_deref())?))
+                Ok(OperationOutcome::Done(self.set_value(key, expected, value.as_deref())?))
             }
         })
     }
@@ -165,7 +165,7 @@ impl<'a> Batch<'a> {
         segment.finish((imported.generation, imported.generation), imported.writes.len() as u64)
     }
 
-    fn write(&mut self, prepared: &'a Prepared) -> rusqlite::Result<WriteAnswer> {
+    fn write(&mut self, prepared: &'a Prepared) -> rusqlite::Result<WriteResult> {
         let write = &prepared.write;
         let state = self.state(&write.name)?;
         if !holds(write.condition, state.as_ref()) {
@@ -251,7 +251,7 @@ impl<'a> Batch<'a> {
 
     /// Moves the page with its history to the new name; revisions of a page deleted there precede its own. At the old
     /// name a redirect begins, whose revision continues the old name's numbers.
-    fn rename(&mut self, write: &Write, to: &Name, state: &State) -> rusqlite::Result<WriteAnswer> {
+    fn rename(&mut self, write: &Write, to: &Name, state: &State) -> rusqlite::Result<WriteResult> {
         let target = self.state(to)?;
         if target.as_ref().is_some_and(|target| target.is_live) {
             return Ok(Err(WriteError::NameTaken));
@@ -342,7 +342,7 @@ impl<'a> Batch<'a> {
         Ok(self.effects.attachment(self.sequence, write, state))
     }
 
-    fn detach(&mut self, write: &Write, state: &State, file: &Name) -> rusqlite::Result<WriteAnswer> {
+    fn detach(&mut self, write: &Write, state: &State, file: &Name) -> rusqlite::Result<WriteResult> {
         if !self.remove_attachment(state.id, file)? {
             return Ok(Err(WriteError::Missing));
         }

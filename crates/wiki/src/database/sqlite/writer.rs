@@ -13,19 +13,19 @@ use super::batch::{Batch, Changed};
 use super::cache::Pages;
 use super::word_index;
 use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
-use crate::database::operation::{Answer, Job, Operation, Queue, Texts, batch};
+use crate::database::operation::{Job, Operation, OperationQueue, OperationResult, Texts, batch};
 use crate::database::{DatabaseError, WriteError};
 
 /// A handle of the thread. When it is dropped, the thread ends after its last job.
 pub(super) struct Writer {
-    queue: Option<Queue>,
+    queue: Option<OperationQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
     /// Starts the thread, which indexes the pages of `backlog` and those that are written.
     pub(super) fn start(connection: Connection, backlog: Backlog, pages: Arc<Pages>) -> Result<Self, DatabaseError> {
-        let (queue, jobs) = Queue::new(Texts::Together);
+        let (queue, jobs) = OperationQueue::new(Texts::Together);
         let failed =
             |error: std::io::Error| DatabaseError::temporary("start the thread that writes", &error.to_string());
         let file = OpenFile { connection, backlog, pages };
@@ -45,7 +45,7 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    pub(super) fn queue(&self) -> Option<&Queue> {
+    pub(super) fn queue(&self) -> Option<&OperationQueue> {
         self.queue.as_ref()
     }
 }
@@ -112,28 +112,30 @@ impl OpenFile {
     /// Executes all jobs in one transaction; if that fails, each in its own, so that only the faulty one fails.
     fn carry_out(&mut self, jobs: Vec<Job>) {
         match self.transact(&jobs) {
-            Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
+            Ok(results) => jobs.into_iter().zip(results).for_each(|(job, result)| job.respond(result)),
             Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.carry_out(vec![job])),
             Err(error) => {
                 for job in jobs {
-                    job.answer(Err(WriteError::Database(super::database_error("write", &error))));
+                    job.respond(Err(WriteError::Database(super::database_error("write", &error))));
                 }
             }
         }
     }
 
-    fn transact(&mut self, jobs: &[Job]) -> rusqlite::Result<Vec<Answer>> {
+    fn transact(&mut self, jobs: &[Job]) -> rusqlite::Result<Vec<OperationResult>> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut batch = Batch::new(&transaction)?;
-        let answers =
-            jobs.iter().map(|job| batch.carry_out(&job.operation)).collect::<rusqlite::Result<Vec<Answer>>>()?;
+        let results = jobs
+            .iter()
+            .map(|job| batch.carry_out(&job.operation))
+            .collect::<rusqlite::Result<Vec<OperationResult>>>()?;
         let Changed { pages, unindexed } = batch.finish()?;
         self.pages.start_commit(pages.iter());
         let committed = transaction.commit();
         self.pages.end_commit();
         committed?;
         self.backlog.add(unindexed);
-        Ok(answers)
+        Ok(results)
     }
 
     fn index(&mut self) {
