@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use breme_wiki::database::Database;
 use breme_wiki::database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
 use breme_wiki::name::Name;
-use breme_wiki::page::{Action, Condition, Content, Found, Write};
+use breme_wiki::page::{Condition, Content, Found, Write, WriteAction};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -262,7 +262,7 @@ fn page(number: u64) -> Write {
         text.push_str(&word(random.rank()));
         text.push(if random.below(12) == 0 { '\n' } else { ' ' });
     }
-    let action = Action::Save { content: Content { text, ..Content::default() }, links };
+    let action = WriteAction::Save { content: Content { text, ..Content::default() }, links };
     let (author, comment) = (None, String::from("scale"));
     Write { name: name(number), condition: Condition::Any, action, author, comment, time: 1_700_000_000_000 }
 }

@@ -25,7 +25,7 @@ use self::sqlite::SqliteDatabase;
 use self::sqlite::inversion::Inversion;
 use self::words::Rating;
 use crate::name::Name;
-use crate::page::{Action, AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write, WriteAction};
 
 /// Limit of the results of one call, whatever its `limit`.
 pub const RESULTS_MAX: usize = 1000;
@@ -294,7 +294,7 @@ fn chunk(writes: &mut Writes, texts: Texts) -> Import {
         bytes += prepared.bytes();
         chunk.push(prepared);
         if let (Texts::Together, Some(prepared)) = (texts, chunk.last())
-            && let Action::Save { content, .. } = &prepared.write.action
+            && let WriteAction::Save { content, .. } = &prepared.write.action
         {
             words.add(chunk.len() as u64, prepared.write.name.as_str(), &content.text);
         }
@@ -354,14 +354,14 @@ pub mod keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Action, Content};
+    use crate::page::{Content, WriteAction};
 
     fn save(number: usize, text: &str) -> Write {
         let content = Content { text: text.to_owned(), ..Content::default() };
         Write {
             name: Name::parse(&format!("P{number}")).unwrap(),
             condition: Condition::Absent,
-            action: Action::Save { content, links: Vec::new() },
+            action: WriteAction::Save { content, links: Vec::new() },
             author: None,
             comment: String::new(),
             time: 0,

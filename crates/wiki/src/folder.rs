@@ -11,7 +11,7 @@ use crate::calendar::now;
 use crate::database::{Database, DatabaseError};
 use crate::fields::{from_markdown, to_markdown};
 use crate::name::{Name, NameError};
-use crate::page::{Action, Condition, Found, Write};
+use crate::page::{Condition, Found, Write, WriteAction};
 use crate::render::links;
 use crate::web::media_type;
 
@@ -116,11 +116,11 @@ pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
         let text = fs::read_to_string(&path).map_err(at(&path))?;
         let content = from_markdown(&text.replace("\r\n", "\n"));
         let links = links(&content.text);
-        Ok(write(name, Action::Save { content, links }))
+        Ok(write(name, WriteAction::Save { content, links }))
     };
     let read_attachment = |(name, file, path): (Name, Name, PathBuf)| {
         let bytes = fs::read(&path).map_err(at(&path))?.into();
-        Ok(write(name, Action::Attach { media_type: media_type(&file).to_owned(), file, bytes }))
+        Ok(write(name, WriteAction::Attach { media_type: media_type(&file).to_owned(), file, bytes }))
     };
     // Attachments need their page.
     Ok(Copied {
@@ -152,7 +152,7 @@ fn attachments(name: &Name, path: &Path) -> Result<Vec<(Name, Name, PathBuf)>, F
     Ok(attachments)
 }
 
-fn write(name: Name, action: Action) -> Write {
+fn write(name: Name, action: WriteAction) -> Write {
     Write { name, condition: Condition::Any, action, author: None, comment: "Import".to_owned(), time: now() }
 }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::calendar::now;
 use crate::database::{Database, DatabaseError};
 use crate::name::Name;
-use crate::page::{Action, Condition, Content, Write};
+use crate::page::{Condition, Content, Write, WriteAction};
 
 const WORD_LETTERS_MAX: u64 = 10;
 /// The seed of the texts: every run has the same pages.
@@ -73,7 +73,7 @@ fn page(name: Name, text: String) -> Write {
     Write {
         name,
         condition: Condition::Any,
-        action: Action::Save { content, links: Vec::new() },
+        action: WriteAction::Save { content, links: Vec::new() },
         author: None,
         comment: "Page for measurements".to_owned(),
         time: now(),

@@ -119,14 +119,14 @@ pub enum Condition {
 pub struct Write {
     pub name: Name,
     pub condition: Condition,
-    pub action: Action,
+    pub action: WriteAction,
     pub author: Option<String>,
     pub comment: String,
     pub time: Millis,
 }
 
 #[derive(Clone, Debug)]
-pub enum Action {
+pub enum WriteAction {
     /// Creates the page or replaces its contents.
     Save {
         content: Content,

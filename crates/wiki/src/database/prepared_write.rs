@@ -8,7 +8,7 @@ use super::operation::Texts;
 use super::words::{fold, index_grams, index_words};
 use crate::digest::sha256;
 use crate::name::Name;
-use crate::page::{Action, Condition, Content, Fields, Write};
+use crate::page::{Condition, Content, Fields, Write, WriteAction};
 
 /// Limit of a page's entries in the index of fields; further fields are stored but not found.
 const FIELD_ENTRIES_MAX: usize = 1000;
@@ -28,9 +28,9 @@ pub(crate) struct Prepared {
 
 #[derive(Debug)]
 pub(crate) enum Derived {
-    /// For [`Action::Save`].
+    /// For [`WriteAction::Save`].
     Saved(Indexed),
-    /// For [`Action::Attach`]: the digest of the bytes.
+    /// For [`WriteAction::Attach`]: the digest of the bytes.
     Attached { digest: String },
     /// For the others.
     Nothing,
@@ -76,7 +76,7 @@ impl Prepared {
     pub(crate) fn new(write: Write, texts: Texts) -> Self {
         let mut prepared = Self::without_words(write);
         if texts == Texts::OneByOne
-            && let (Action::Save { content, .. }, Derived::Saved(indexed)) =
+            && let (WriteAction::Save { content, .. }, Derived::Saved(indexed)) =
                 (&prepared.write.action, &mut prepared.derived)
         {
             indexed.words = Some(index_words(prepared.write.name.as_str(), &content.text));
@@ -88,17 +88,17 @@ impl Prepared {
         write.comment = without_nul(write.comment);
         write.author = write.author.map(without_nul);
         let derived = match &mut write.action {
-            Action::Save { content, links } => {
+            WriteAction::Save { content, links } => {
                 content.text = without_nul(std::mem::take(&mut content.text));
                 links.sort_unstable();
                 links.dedup();
                 Derived::Saved(Indexed::new(&write.name, content))
             }
-            Action::Attach { bytes, media_type, .. } => {
+            WriteAction::Attach { bytes, media_type, .. } => {
                 *media_type = without_nul(std::mem::take(media_type));
                 Derived::Attached { digest: sha256(bytes) }
             }
-            Action::Delete | Action::Rename { .. } | Action::Detach { .. } => Derived::Nothing,
+            WriteAction::Delete | WriteAction::Rename { .. } | WriteAction::Detach { .. } => Derived::Nothing,
         };
         Self { write, derived }
     }
@@ -106,9 +106,9 @@ impl Prepared {
     /// The bytes from which a write is prepared.
     pub(crate) fn input_bytes(write: &Write) -> usize {
         match &write.action {
-            Action::Save { content, .. } => content.text.len(),
-            Action::Attach { bytes, .. } => bytes.len(),
-            Action::Delete | Action::Rename { .. } | Action::Detach { .. } => 0,
+            WriteAction::Save { content, .. } => content.text.len(),
+            WriteAction::Attach { bytes, .. } => bytes.len(),
+            WriteAction::Delete | WriteAction::Rename { .. } | WriteAction::Detach { .. } => 0,
         }
     }
 

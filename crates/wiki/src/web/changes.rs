@@ -21,7 +21,7 @@ use crate::database::WriteError;
 use crate::fields::to_lines;
 use crate::merge::{Merge, merge};
 use crate::name::Name;
-use crate::page::{Action, Committed, Condition, Content, Found, Write};
+use crate::page::{Committed, Condition, Content, Found, Write, WriteAction};
 use crate::{paths, render, views};
 
 /// Limit of forms that contain only names and numbers.
@@ -96,7 +96,7 @@ impl Wiki {
         &self,
         visitor: &Visitor,
         name: &Name,
-        action: Action,
+        action: WriteAction,
         comment: &str,
         given: Option<String>,
     ) -> Write {
@@ -192,7 +192,7 @@ async fn save(
 ) -> HandlerResult {
     let content = submission.content.clone();
     let links = links(&content.text).await?;
-    let action = Action::Save { content, links };
+    let action = WriteAction::Save { content, links };
     let write = wiki.write_of(visitor, name, action, &submission.comment, submission.author.clone());
     match wiki.write_if(write, demand).await {
         Ok(committed) => Ok(saved(headers, name, &committed)),
@@ -288,7 +288,7 @@ pub(crate) async fn delete(
 ) -> HandlerResult {
     let mut parameters = query(&uri);
     let comment = parameters.remove("comment").unwrap_or_default();
-    let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, parameters.remove("author"));
+    let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, parameters.remove("author"));
     match wiki.write_if(write, demand(&headers)?).await {
         Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(WriteRefusal::Problem(problem)) => Err(problem),
@@ -384,7 +384,7 @@ pub(crate) async fn rename(
         return Err(Problem::bad_request("The page already has this name."));
     }
     let comment = form.remove("comment").unwrap_or_default();
-    let write = wiki.write_of(&visitor, &from, Action::Rename { to: to.clone() }, &comment, form.remove("author"));
+    let write = wiki.write_of(&visitor, &from, WriteAction::Rename { to: to.clone() }, &comment, form.remove("author"));
     let committed = by_form(&wiki, write, &form).await?;
     Ok(saved(&headers, &to, &committed))
 }
@@ -422,7 +422,7 @@ pub(crate) async fn delete_by_form(
 ) -> HandlerResult {
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let comment = form.remove("comment").unwrap_or_default();
-    let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, form.remove("author"));
+    let write = wiki.write_of(&visitor, &name, WriteAction::Delete, &comment, form.remove("author"));
     by_form(&wiki, write, &form).await?;
     Ok(see_other(&paths::page(&name)))
 }
@@ -445,7 +445,8 @@ pub(crate) async fn revert(
         .ok_or_else(|| Problem::not_found(format!("Revision {number} of {name} does not exist or has no text.")))?;
     let links = links(&content.text).await?;
     let comment = format!("Revert to revision {number}");
-    let write = wiki.write_of(&visitor, &name, Action::Save { content, links }, &comment, form.get("author").cloned());
+    let write =
+        wiki.write_of(&visitor, &name, WriteAction::Save { content, links }, &comment, form.get("author").cloned());
     let committed = by_form(&wiki, write, &form).await?;
     Ok(saved(&headers, &name, &committed))
 }

@@ -24,7 +24,7 @@ use super::validators::{Representation, insert};
 use super::{HandlerResult, PageName, Wiki, WikiState, name, see_other};
 use crate::database::keys;
 use crate::name::Name;
-use crate::page::Action;
+use crate::page::WriteAction;
 use crate::{paths, views};
 
 /// Media types by file extension, and whether browsers may display them.
@@ -67,11 +67,11 @@ fn kind(file: &Name) -> Option<&'static (&'static str, &'static str, bool)> {
 
 impl Wiki {
     async fn attach(&self, visitor: &Visitor, page: &Name, file: &Name, bytes: Bytes) -> Result<(), Problem> {
-        let action = Action::Attach { file: file.clone(), media_type: media_type(file).to_owned(), bytes };
+        let action = WriteAction::Attach { file: file.clone(), media_type: media_type(file).to_owned(), bytes };
         self.change_file(visitor, page, action).await
     }
 
-    async fn change_file(&self, visitor: &Visitor, page: &Name, action: Action) -> Result<(), Problem> {
+    async fn change_file(&self, visitor: &Visitor, page: &Name, action: WriteAction) -> Result<(), Problem> {
         self.write(self.write_of(visitor, page, action, "", None)).await?;
         Ok(())
     }
@@ -188,7 +188,7 @@ pub(crate) async fn delete(
     Extension(visitor): Extension<Visitor>,
     Path((text, file)): Path<(String, String)>,
 ) -> HandlerResult {
-    wiki.change_file(&visitor, &name(&text)?, Action::Detach { file: name(&file)? }).await?;
+    wiki.change_file(&visitor, &name(&text)?, WriteAction::Detach { file: name(&file)? }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -199,6 +199,6 @@ pub(crate) async fn delete_by_form(
     Path((text, file)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let page = name(&text)?;
-    wiki.change_file(&visitor, &page, Action::Detach { file: name(&file)? }).await?;
+    wiki.change_file(&visitor, &page, WriteAction::Detach { file: name(&file)? }).await?;
     Ok(see_other(&paths::page_part(&page, "files")))
 }

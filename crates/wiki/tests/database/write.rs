@@ -1,7 +1,7 @@
 //! Writes for the cases.
 
 use breme_wiki::name::Name;
-use breme_wiki::page::{Action, Condition, Content, Write};
+use breme_wiki::page::{Condition, Content, Write, WriteAction};
 use serde_json::Value;
 
 pub(crate) fn name(text: &str) -> Name {
@@ -12,36 +12,36 @@ pub(crate) fn names(texts: &[&str]) -> Vec<Name> {
     texts.iter().map(|text| name(text)).collect()
 }
 
-fn write(page: &str, action: Action) -> Write {
+fn write(page: &str, action: WriteAction) -> Write {
     Write { name: name(page), condition: Condition::Any, action, author: None, comment: String::new(), time: 1 }
 }
 
 /// Saves the text; the page links to the names between `[[` and `]]`.
 pub(crate) fn save(page: &str, text: &str) -> Write {
     let links = text.split("[[").skip(1).filter_map(|rest| Some(name(rest.split_once("]]")?.0))).collect();
-    write(page, Action::Save { content: Content { text: text.to_owned(), ..Content::default() }, links })
+    write(page, WriteAction::Save { content: Content { text: text.to_owned(), ..Content::default() }, links })
 }
 
 pub(crate) fn save_fields(page: &str, fields: Value) -> Write {
     let Value::Object(fields) = fields else { panic!("fields are an object") };
-    write(page, Action::Save { content: Content { fields, ..Content::default() }, links: Vec::new() })
+    write(page, WriteAction::Save { content: Content { fields, ..Content::default() }, links: Vec::new() })
 }
 
 pub(crate) fn delete(page: &str) -> Write {
-    write(page, Action::Delete)
+    write(page, WriteAction::Delete)
 }
 
 pub(crate) fn rename(page: &str, to: &str) -> Write {
-    write(page, Action::Rename { to: name(to) })
+    write(page, WriteAction::Rename { to: name(to) })
 }
 
 pub(crate) fn attach(page: &str, file: &str, bytes: &'static [u8]) -> Write {
     let media_type = String::from("text/plain");
-    write(page, Action::Attach { file: name(file), media_type, bytes: bytes.into() })
+    write(page, WriteAction::Attach { file: name(file), media_type, bytes: bytes.into() })
 }
 
 pub(crate) fn detach(page: &str, file: &str) -> Write {
-    write(page, Action::Detach { file: name(file) })
+    write(page, WriteAction::Detach { file: name(file) })
 }
 
 /// The write under a condition.
@@ -80,7 +80,7 @@ pub(crate) fn linked_writes(part: &str, seed: u32, count: usize) -> Vec<Write> {
 
 fn save_linked(page: &str, text: &str, redirect: Option<Name>) -> Write {
     let mut write = save(page, text);
-    if let Action::Save { content, .. } = &mut write.action {
+    if let WriteAction::Save { content, .. } = &mut write.action {
         content.fields.insert(String::from("name"), Value::from(page));
         content.redirect = redirect;
     }

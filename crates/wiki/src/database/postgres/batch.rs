@@ -16,7 +16,7 @@ use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams, index_words};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
-use crate::page::{Action, ChangeKind, Committed, Content, Write};
+use crate::page::{ChangeKind, Committed, Content, Write, WriteAction};
 
 /// Held by the writing transaction: "brwk", 2.
 const WRITE_LOCK: i64 = 0x6272_776b_0000_0002;
@@ -112,16 +112,16 @@ impl<'a> Batch<'a> {
         if !holds(write.condition, state.as_ref()) {
             return Ok(Err(WriteError::Conflict(found(self.transaction, &write.name).await?)));
         }
-        if let (Action::Save { content, links }, Derived::Saved(indexed)) = (&write.action, &prepared.derived) {
+        if let (WriteAction::Save { content, links }, Derived::Saved(indexed)) = (&write.action, &prepared.derived) {
             return self.save(write, content, links, indexed, state.as_ref()).await.map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
         match (&write.action, &prepared.derived) {
-            (Action::Rename { to }, _) => self.rename(write, to, &state).await,
-            (Action::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
+            (WriteAction::Rename { to }, _) => self.rename(write, to, &state).await,
+            (WriteAction::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
                 self.attach(write, &state, file, media_type, bytes, digest).await.map(Ok)
             }
-            (Action::Detach { file }, _) => self.detach(write, &state, file).await,
+            (WriteAction::Detach { file }, _) => self.detach(write, &state, file).await,
             _ => self.delete(write, &state).await.map(Ok),
         }
     }

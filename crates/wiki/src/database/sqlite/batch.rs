@@ -21,7 +21,7 @@ use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
-use crate::page::{Action, ChangeKind, Committed, Condition, Content, Write};
+use crate::page::{ChangeKind, Committed, Condition, Content, Write, WriteAction};
 
 type WriteResult = Result<Committed, WriteError>;
 
@@ -171,20 +171,20 @@ impl<'a> Batch<'a> {
         if !holds(write.condition, state.as_ref()) {
             return Ok(Err(WriteError::Conflict(found(self.connection, &write.name)?)));
         }
-        if let (Action::Save { content, links }, Derived::Saved(indexed)) = (&write.action, &prepared.derived) {
+        if let (WriteAction::Save { content, links }, Derived::Saved(indexed)) = (&write.action, &prepared.derived) {
             return self.save(write, content, links, indexed, state.as_ref()).map(Ok);
         }
         let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
-        if matches!(write.action, Action::Delete | Action::Rename { .. }) {
+        if matches!(write.action, WriteAction::Delete | WriteAction::Rename { .. }) {
             // These change existing links.
             self.insert_deferred()?;
         }
         match (&write.action, &prepared.derived) {
-            (Action::Rename { to }, _) => self.rename(write, to, &state),
-            (Action::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
+            (WriteAction::Rename { to }, _) => self.rename(write, to, &state),
+            (WriteAction::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
                 self.attach(write, &state, file, media_type, bytes, digest).map(Ok)
             }
-            (Action::Detach { file }, _) => self.detach(write, &state, file),
+            (WriteAction::Detach { file }, _) => self.detach(write, &state, file),
             _ => self.delete(write, &state).map(Ok),
         }
     }
