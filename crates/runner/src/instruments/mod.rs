@@ -65,18 +65,18 @@ type Counted = Result<Scrape, Arc<ScrapeError>>;
 /// The instruments of a run. They stop on drop.
 #[derive(Debug)]
 pub struct Instruments {
-    shared: Arc<Shared>,
+    shared: Arc<SharedInstrumentsState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedInstrumentsState {
+    state: Mutex<InstrumentsState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct InstrumentsState {
     interval: Duration,
     next: Instant,
     is_over: bool,
@@ -104,7 +104,7 @@ impl Instruments {
     /// If the file cannot be written or the thread cannot be started.
     pub fn start(path: &Path, interval: Duration) -> io::Result<Self> {
         let interval = interval.max(INTERVAL_MIN);
-        let state = State {
+        let state = InstrumentsState {
             interval,
             next: Instant::now() + interval,
             is_over: false,
@@ -114,7 +114,7 @@ impl Instruments {
             buffer: Vec::new(),
             readings: None,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(SharedInstrumentsState { state: Mutex::new(state), changed: Condvar::new() });
         let sampled = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(String::from("instruments")).spawn(move || run(&sampled))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -245,7 +245,7 @@ impl Watched {
 }
 
 /// Samples at multiples of the interval after the first sample, so that it does not drift; missed instants are skipped.
-fn run(shared: &Shared) {
+fn run(shared: &SharedInstrumentsState) {
     let mut state = shared.state.lock();
     while !state.is_over {
         let left = state.next.saturating_duration_since(Instant::now());
@@ -258,7 +258,7 @@ fn run(shared: &Shared) {
     }
 }
 
-impl State {
+impl InstrumentsState {
     fn plan_next(&mut self) {
         let late = Instant::now().saturating_duration_since(self.next);
         let missed = u32::try_from(late.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(0);

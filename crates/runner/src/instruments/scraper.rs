@@ -38,17 +38,17 @@ pub enum ScrapeError {
 /// Scrapes on demand. After a drop, its thread ends with the response it waits for.
 #[derive(Debug)]
 pub(super) struct Scraper {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScraperState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedScraperState {
+    state: Mutex<ScraperState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ScraperState {
     requested: u64,
     answered: u64,
     /// The newest.
@@ -62,7 +62,7 @@ struct State {
 
 impl Scraper {
     pub(super) fn start(url: String) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedScraperState::default());
         let thread_shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name(String::from("metrics"))
@@ -125,7 +125,7 @@ impl Drop for Scraper {
     }
 }
 
-fn run(shared: &Shared, url: &str, http_client: &HttpClient) {
+fn run(shared: &SharedScraperState, url: &str, http_client: &HttpClient) {
     loop {
         let mut state = shared.state.lock();
         while state.requested == state.answered && !state.is_over {
