@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::captured_output::CapturedOutput;
 use super::exit::ExitInfo;
 use super::message::{Program, Wish, send};
-use super::watcher::{Shared, Watcher};
+use super::watcher::{SharedProcessState, Watcher};
 use super::{find_program, missing};
 use crate::control_group::{self, Group, GroupError, Hierarchy, RunFolders};
 
@@ -101,7 +101,7 @@ pub struct SupervisedProcess {
     pid: u32,
     keeper: Child,
     channel: UnixStream,
-    shared: Arc<Shared>,
+    shared: Arc<SharedProcessState>,
     watcher: Option<JoinHandle<()>>,
     group: Vec<PathBuf>,
     /// Held as long as the group is in these folders.
@@ -165,7 +165,7 @@ impl Keeper {
         let keeper = command.spawn()?;
         // Closes our copies of the keeper's files; otherwise the end of the output would not be seen.
         drop(command);
-        let shared = Arc::new(Shared::new(printed));
+        let shared = Arc::new(SharedProcessState::new(printed));
         let mut kept = SupervisedProcess {
             name: order.name.clone(),
             pid: 0,

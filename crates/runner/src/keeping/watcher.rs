@@ -19,14 +19,14 @@ const DRAINS_MAX: usize = 32;
 
 /// State shared with the watching thread.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) state: Mutex<State>,
+pub(super) struct SharedProcessState {
+    pub(super) state: Mutex<ProcessState>,
     pub(super) changed: Condvar,
 }
 
-/// State guarded by [`Shared`].
+/// State guarded by [`SharedProcessState`].
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ProcessState {
     pub(super) printed: CapturedOutput,
     pub(super) started: Option<Result<u32, (Option<i32>, String)>>,
     pub(super) ended: Option<ExitInfo>,
@@ -35,9 +35,9 @@ pub(super) struct State {
     pub(super) is_gone: bool,
 }
 
-impl Shared {
+impl SharedProcessState {
     /// Waits until `look` returns something, or for `timeout`.
-    pub(super) fn wait<T>(&self, timeout: Duration, mut look: impl FnMut(&State) -> Option<T>) -> Option<T> {
+    pub(super) fn wait<T>(&self, timeout: Duration, mut look: impl FnMut(&ProcessState) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
         loop {
@@ -51,7 +51,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ProcessState {
     pub(super) fn lost(&self) -> ExitInfo {
         ExitInfo { code: None, signal: None, is_out_of_memory: false, printed: self.printed.last_lines() }
     }
@@ -59,21 +59,21 @@ impl State {
 
 /// The watching thread.
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<SharedProcessState>,
     reports: UnixStream,
     lines: Lines,
     output: Option<PipeReader>,
 }
 
-impl Shared {
+impl SharedProcessState {
     pub(super) fn new(printed: CapturedOutput) -> Self {
-        let state = State { printed, started: None, ended: None, stuck: Vec::new(), cpu: None, is_gone: false };
+        let state = ProcessState { printed, started: None, ended: None, stuck: Vec::new(), cpu: None, is_gone: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
 
 impl Watcher {
-    pub(super) fn new(shared: Arc<Shared>, reports: UnixStream, output: PipeReader) -> Self {
+    pub(super) fn new(shared: Arc<SharedProcessState>, reports: UnixStream, output: PipeReader) -> Self {
         Self { shared, reports, lines: Lines::default(), output: Some(output) }
     }
 
