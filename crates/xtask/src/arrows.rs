@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::steps::{Outcome, cargo};
+use crate::steps::{StepResult, cargo};
 
 /// For each crate, the crates of this project that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -93,7 +93,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
 
 const PREFIX: &str = "breme-";
 
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> StepResult {
     eprintln!("── dependencies between crates");
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])
         .output()

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{Outcome, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, root, step, target};
 
 /// Compiles and links C for other systems; from the package registry of Python.
 const ZIG: &str = "ziglang==0.17.1";
@@ -27,7 +27,7 @@ const ARCHITECTURES: [Architecture; 2] = [
 ];
 
 /// Builds everything for all architectures, or for the named ones.
-pub(crate) fn build(names: &[String]) -> Outcome {
+pub(crate) fn build(names: &[String]) -> StepResult {
     let chosen = choose(names)?;
     let tools = Tools::install()?;
     let folder = target().join("packages");
@@ -35,7 +35,7 @@ pub(crate) fn build(names: &[String]) -> Outcome {
         fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let version = version()?;
-    let pages = Pages::write(&folder.join("pages"))?;
+    let pages = ManualPages::write(&folder.join("pages"))?;
     for architecture in chosen {
         let binary = tools.compile(architecture)?;
         check_binary(&binary)?;
@@ -114,7 +114,7 @@ impl Tools {
         Ok(target().join(architecture.target).join("dist/breme"))
     }
 
-    fn list_crates(&self, file: &Path) -> Outcome {
+    fn list_crates(&self, file: &Path) -> StepResult {
         let mut list = Command::new(self.program("cargo-cyclonedx"));
         list.args(["cyclonedx", "--format", "json", "--manifest-path", "crates/breme/Cargo.toml"]);
         list.args(["--override-filename", "sbom"]).current_dir(root());
@@ -130,9 +130,9 @@ impl Tools {
 }
 
 /// Completions and manual pages, written by a binary for this machine.
-struct Pages(PathBuf);
+struct ManualPages(PathBuf);
 
-impl Pages {
+impl ManualPages {
     fn write(folder: &Path) -> Result<Self, String> {
         let man = folder.join("man");
         fs::create_dir_all(&man).map_err(|error| format!("{}: {error}", man.display()))?;
@@ -152,7 +152,7 @@ impl Pages {
 }
 
 /// The binary must run on its own: it must not name an interpreter, as dynamically linked programs do.
-fn check_binary(binary: &Path) -> Outcome {
+fn check_binary(binary: &Path) -> StepResult {
     let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
     if size > BINARY_BYTES_MAX {
@@ -166,7 +166,7 @@ fn check_binary(binary: &Path) -> Outcome {
 }
 
 /// Fills the tree of the archive: `breme`, and the files that accompany it.
-fn fill(tree: &Path, binary: &Path, pages: &Pages) -> Outcome {
+fn fill(tree: &Path, binary: &Path, pages: &ManualPages) -> StepResult {
     copy(binary, &tree.join("breme"))?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         copy(&root().join(name), &tree.join(name))?;
@@ -175,7 +175,7 @@ fn fill(tree: &Path, binary: &Path, pages: &Pages) -> Outcome {
     copy_folder(&pages.0, &tree.join("share"))
 }
 
-fn pack(folder: &Path, tree: &Path) -> Outcome {
+fn pack(folder: &Path, tree: &Path) -> StepResult {
     let name = tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut tar = Command::new("tar");
     tar.args(["--create", "--gzip", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]);
@@ -183,7 +183,13 @@ fn pack(folder: &Path, tree: &Path) -> Outcome {
     step(&format!("{name}.tar.gz"), tar)
 }
 
-fn debian_package(folder: &Path, architecture: &Architecture, version: &str, binary: &Path, pages: &Pages) -> Outcome {
+fn debian_package(
+    folder: &Path,
+    architecture: &Architecture,
+    version: &str,
+    binary: &Path,
+    pages: &ManualPages,
+) -> StepResult {
     let name = format!("breme_{version}_{}", architecture.debian);
     let tree = folder.join(&name);
     let man = tree.join("usr/share/man/man1");
@@ -211,13 +217,13 @@ fn debian_package(folder: &Path, architecture: &Architecture, version: &str, bin
 }
 
 /// Debian's manual pages are compressed; without a timestamp, so that the same pages result in the same package.
-fn compress(folder: &Path) -> Outcome {
+fn compress(folder: &Path) -> StepResult {
     let mut gzip = Command::new("gzip");
     gzip.args(["-9", "--no-name", "--recursive"]).arg(folder);
     step("compressed manual pages", gzip)
 }
 
-fn sum(folder: &Path) -> Outcome {
+fn sum(folder: &Path) -> StepResult {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut names: Vec<String> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str().map(str::to_owned)).collect();
@@ -237,23 +243,23 @@ fn version() -> Result<String, String> {
 }
 
 /// Copies a file with its permissions, into a folder that may be missing.
-fn copy(from: &Path, to: &Path) -> Outcome {
+fn copy(from: &Path, to: &Path) -> StepResult {
     create_parent(to)?;
     fs::copy(from, to).map(|_| ()).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
 }
 
-fn write(file: &Path, content: &[u8]) -> Outcome {
+fn write(file: &Path, content: &[u8]) -> StepResult {
     create_parent(file)?;
     fs::write(file, content).map_err(|error| format!("{}: {error}", file.display()))?;
     fs::set_permissions(file, fs::Permissions::from_mode(0o644)).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-fn create_parent(file: &Path) -> Outcome {
+fn create_parent(file: &Path) -> StepResult {
     let parent = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Outcome {
+fn copy_folder(from: &Path, to: &Path) -> StepResult {
     let entries = fs::read_dir(from).map_err(|error| format!("{}: {error}", from.display()))?;
     for entry in entries.flatten() {
         let (path, to) = (entry.path(), to.join(entry.file_name()));

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::steps::{Outcome, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, root, step, target};
 
 const TARGETS: [&str; 4] = ["server", "client", "chunked", "session_record"];
 /// How many run at the same time.
@@ -22,7 +22,7 @@ const RUSTFLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module 
 /// In the last lines of libFuzzer's output, followed by a number.
 const EXECUTED: &str = "stat::number_of_executed_units:";
 
-pub(crate) fn run(arguments: &[String]) -> Outcome {
+pub(crate) fn run(arguments: &[String]) -> StepResult {
     let seconds = match arguments {
         [] => SECONDS_DEFAULT,
         [seconds] => seconds.parse().map_err(|_| format!("{seconds:?} is no number of seconds"))?,
@@ -48,7 +48,7 @@ fn platform() -> Result<String, String> {
     host.map(str::to_owned).ok_or_else(|| String::from("`rustc -vV` names no host"))
 }
 
-fn run_together(names: &[&str], programs: &Path, folder: &Path, seconds: u32) -> Outcome {
+fn run_together(names: &[&str], programs: &Path, folder: &Path, seconds: u32) -> StepResult {
     let mut running = Vec::new();
     for name in names {
         match start(name, programs, folder, seconds) {

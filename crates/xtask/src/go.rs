@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::steps::{Outcome, step};
+use crate::steps::{StepResult, step};
 
 /// A version of `nats-server` whose compare-and-set is safe (`breme_cluster::engine::VERSION_MIN`).
 const NATS: &str = "github.com/nats-io/nats-server/v2@v2.15.2";
 
 /// Builds `nats/nats-server` in the target folder if it is missing, or another version.
-pub(crate) fn install_nats(target: &Path) -> Outcome {
+pub(crate) fn install_nats(target: &Path) -> StepResult {
     let folder = target.join("nats");
     let program = folder.join("nats-server");
     let (module, version) = NATS.split_once('@').unwrap_or((NATS, "latest"));

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::steps::{Outcome, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, root, step, target};
 
 /// A case, and the most instructions that a request may take: the measured number and 5 % more.
 const BOUNDS: &[(&str, u64)] = &[
@@ -24,7 +24,7 @@ const SLACK_MAX: f64 = 0.85;
 /// Numbers of requests: after the fewer, all tables and buffers have their final size.
 const COUNTS: (u64, u64) = (1_000, 3_000);
 
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> StepResult {
     step("instructions", cargo(&["build", "--profile", "demo", "-p", "breme-proxy", "--example", "instructions"]))?;
     let program = target().join("demo/examples/instructions");
     let mut wrong = Vec::new();

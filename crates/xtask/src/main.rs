@@ -25,7 +25,7 @@ mod width;
 
 use std::process::{Command, ExitCode};
 
-use steps::{Outcome, cargo, root, step, target};
+use steps::{StepResult, cargo, root, step, target};
 
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the checks, cheapest first.
-fn check() -> Outcome {
+fn check() -> StepResult {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
     width::check()?;
     arrows::check()?;
@@ -109,7 +109,7 @@ fn documentation() -> Command {
 }
 
 /// Runs an example experiment.
-fn demo() -> Outcome {
+fn demo() -> StepResult {
     step("build", cargo(&["build", "--profile", "demo", "--package", "breme", "--no-default-features"]))?;
     let mut command = Command::new(target().join("demo").join("breme"));
     command
@@ -122,6 +122,6 @@ fn demo() -> Outcome {
     if matches!(status.code(), Some(0 | 3)) { Ok(()) } else { Err(format!("breme run ended with {status}")) }
 }
 
-fn install_peers() -> Outcome {
+fn install_peers() -> StepResult {
     [packages::PEERS, packages::MORE_PEERS].into_iter().try_for_each(packages::install)
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::steps::{Outcome, step};
+use crate::steps::{StepResult, step};
 
 /// Packages that are installed together.
 pub(crate) struct Set {
@@ -34,7 +34,7 @@ pub(crate) const WIKI_PEER: Set = Set {
 };
 
 /// Installs the missing packages of the set.
-pub(crate) fn install(set: &Set, target: &Path) -> Outcome {
+pub(crate) fn install(set: &Set, target: &Path) -> StepResult {
     let folder = target.join(set.folder);
     if set.is_in(&folder) {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::steps::Outcome;
+use crate::steps::StepResult;
 
 /// A package, and a file whose existence shows that it is installed.
 pub(crate) struct Package {
@@ -76,7 +76,7 @@ pub(crate) const OF_STUDIES: &[Package] = &[
 const APACHE: Package = Package { name: "apache2-bin", has: "apache2", service: None };
 
 /// Installs the missing ones of `packages`.
-pub(crate) fn install(packages: &[Package]) -> Outcome {
+pub(crate) fn install(packages: &[Package]) -> StepResult {
     let missing: Vec<&Package> = packages.iter().filter(|package| !is_there(package.has)).collect();
     if missing.is_empty() {
         return Ok(());
@@ -106,7 +106,7 @@ fn is_there(file: &str) -> bool {
         .any(|folder| Path::new(folder).join(file).exists())
 }
 
-fn apt(arguments: &[&str]) -> Outcome {
+fn apt(arguments: &[&str]) -> StepResult {
     let mut command = as_root("apt-get");
     // A package's own service must not start: the tests start theirs, on free ports.
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");

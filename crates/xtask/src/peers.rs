@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::steps::{Outcome, cargo, root, step, target};
+use crate::steps::{StepResult, cargo, root, step, target};
 
 /// The experiments, in the order of the document.
 const EXPERIMENTS: [&str; 11] = [
@@ -35,7 +35,7 @@ const STATUSES_OF_RESULTS: [i32; 3] = [0, 3, 4];
 
 /// Runs the named experiments, or all, and prints their results. Arguments that begin with `-`, and those after them,
 /// are for `breme run`.
-pub(crate) fn bench(arguments: &[String]) -> Outcome {
+pub(crate) fn bench(arguments: &[String]) -> StepResult {
     let breme = build()?;
     let (names, flags) = divided(arguments)?;
     let files: Vec<PathBuf> = names.iter().map(|name| root().join(file(name))).collect();
@@ -47,7 +47,7 @@ pub(crate) fn bench(arguments: &[String]) -> Outcome {
 }
 
 /// Runs all experiments and writes the document. With names or flags it prints the reports instead.
-pub(crate) fn peers(arguments: &[String]) -> Outcome {
+pub(crate) fn peers(arguments: &[String]) -> StepResult {
     let breme = build()?;
     let (names, flags) = divided(arguments)?;
     let begun = Instant::now();

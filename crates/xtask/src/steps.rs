@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The error is a message for the user.
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) type StepResult = Result<(), String>;
 
 /// Runs a command with our standard output and error.
-pub(crate) fn step(name: &str, mut command: Command) -> Outcome {
+pub(crate) fn step(name: &str, mut command: Command) -> StepResult {
     eprintln!("── {name}");
     let status = command.status().map_err(|error| format!("{name}: cannot start {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }

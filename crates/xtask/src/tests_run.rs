@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::steps::{Outcome, cargo};
+use crate::steps::{StepResult, cargo};
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct TestCounts {
     passed: u64,
     failed: u64,
     ignored: u64,
@@ -16,7 +16,7 @@ struct Counts {
 /// `cargo test` does each time.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1994");
 
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run() -> StepResult {
     eprintln!("── tests");
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os(SEED.0).is_none() {
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Outcome {
     }
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    let mut counts = Counts::default();
+    let mut counts = TestCounts::default();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
             let line = line.map_err(|error| format!("cannot read the output of the tests: {error}"))?;
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-impl Counts {
+impl TestCounts {
     /// Adds a line such as `test result: ok. 7 passed; 0 failed; 1 ignored; …`; other lines are ignored.
     fn add(&mut self, line: &str) {
         let Some(summary) = line.strip_prefix("test result: ") else { return };
@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn sums_the_summaries_of_all_binaries() {
-        let mut counts = Counts::default();
+        let mut counts = TestCounts::default();
         counts.add("test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.09s");
         counts.add("test a::b ... ok");
         counts.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured");
-        assert_eq!(counts, Counts { passed: 10, failed: 2, ignored: 1 });
+        assert_eq!(counts, TestCounts { passed: 10, failed: 2, ignored: 1 });
     }
 }
