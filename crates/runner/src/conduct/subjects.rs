@@ -17,7 +17,7 @@ use crate::keeping::SupervisedProcess;
 use crate::subject::{FaultError, Launcher, Names, Ports, Subject, pick_ports};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct TrialFailure {
     /// The subject's or the workload's name.
     pub(super) who: String,
     pub(super) what: String,
@@ -25,7 +25,7 @@ pub(super) struct Failure {
     pub(super) printed: String,
 }
 
-impl Failure {
+impl TrialFailure {
     pub(super) fn new(who: &str, what: impl fmt::Display, printed: impl Into<String>) -> Self {
         Self { who: who.to_owned(), what: what.to_string(), printed: printed.into() }
     }
@@ -57,7 +57,7 @@ impl<'a> RunningSubjects<'a> {
     }
 
     /// Starts the subjects of a trial. `folder` is their working folder.
-    pub(super) fn start_all(&mut self, trial: &TrialSpec, folder: &Path, cast: &TrialCpus) -> Result<(), Failure> {
+    pub(super) fn start_all(&mut self, trial: &TrialSpec, folder: &Path, cast: &TrialCpus) -> Result<(), TrialFailure> {
         self.end_those_whose_time_is_over(trial)?;
         for spec in &trial.subjects {
             if self.subject(&spec.name).is_none() {
@@ -66,7 +66,7 @@ impl<'a> RunningSubjects<'a> {
                 let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
                 let folder = folder.join(&spec.name);
                 let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
-                let subject = started.map_err(|error| Failure::new(&spec.name, error, ""))?;
+                let subject = started.map_err(|error| TrialFailure::new(&spec.name, error, ""))?;
                 let running_subject = RunningSubject {
                     spec: spec.clone(),
                     subject,
@@ -82,20 +82,20 @@ impl<'a> RunningSubjects<'a> {
     }
 
     /// Reserves the ports that a subject names of subjects started after it.
-    fn reserve_ports(&mut self, spec: &SubjectSpec, trial: &TrialSpec) -> Result<(), Failure> {
+    fn reserve_ports(&mut self, spec: &SubjectSpec, trial: &TrialSpec) -> Result<(), TrialFailure> {
         for (other, port) in ports_of_others(spec) {
             let later = trial.subjects.iter().find(|subject| subject.name == other && self.subject(&other).is_none());
             let ports = later.and_then(|subject| subject.kind.process()).map_or(&[][..], |process| &process.ports);
             let promised = self.promised.entry(other).or_default();
             if ports.contains(&port) && !promised.contains_key(&port) {
-                let picked = pick_ports(&[port]).map_err(|fault| Failure::new(&spec.name, fault, ""))?;
+                let picked = pick_ports(&[port]).map_err(|fault| TrialFailure::new(&spec.name, fault, ""))?;
                 promised.extend(picked);
             }
         }
         Ok(())
     }
 
-    fn end_those_whose_time_is_over(&mut self, trial: &TrialSpec) -> Result<(), Failure> {
+    fn end_those_whose_time_is_over(&mut self, trial: &TrialSpec) -> Result<(), TrialFailure> {
         let mut ending: Vec<String> = Vec::new();
         for running_subject in &self.running_subjects {
             let knows_one_that_ends = ending.iter().any(|name| running_subject.knows(name));
@@ -110,7 +110,7 @@ impl<'a> RunningSubjects<'a> {
         Ok(())
     }
 
-    fn end(&mut self, name: &str) -> Result<(), Failure> {
+    fn end(&mut self, name: &str) -> Result<(), TrialFailure> {
         let Some(position) = self.running_subjects.iter().position(|running_subject| running_subject.spec.name == name)
         else {
             return Ok(());
@@ -121,11 +121,11 @@ impl<'a> RunningSubjects<'a> {
             .subject
             .stop()
             .map(drop)
-            .map_err(|problem| Failure::new(name, problem, running_subject.subject.printed()))
+            .map_err(|problem| TrialFailure::new(name, problem, running_subject.subject.printed()))
     }
 
     /// Stops all subjects.
-    pub(super) fn stop_all(&mut self) -> Result<(), Failure> {
+    pub(super) fn stop_all(&mut self) -> Result<(), TrialFailure> {
         let names: Vec<String> =
             self.running_subjects.iter().rev().map(|running_subject| running_subject.spec.name.clone()).collect();
         // All are stopped, even if one of them fails.
@@ -133,7 +133,7 @@ impl<'a> RunningSubjects<'a> {
         results.into_iter().collect()
     }
 
-    fn reset(&mut self, reset: &Reset) -> Result<(), Failure> {
+    fn reset(&mut self, reset: &Reset) -> Result<(), TrialFailure> {
         let names = self.names();
         let running_subject =
             self.running_subjects.iter_mut().find(|running_subject| running_subject.spec.name == reset.subject);
@@ -141,7 +141,7 @@ impl<'a> RunningSubjects<'a> {
         let done = running_subject.subject.reset(&reset.action, self.launcher, &names);
         done.map_err(|problem| {
             let what = format!("its reset `{}` failed: {problem}", reset.name);
-            Failure::new(&reset.subject, what, running_subject.subject.printed())
+            TrialFailure::new(&reset.subject, what, running_subject.subject.printed())
         })?;
         // After a restart it has other processes.
         if reset.action == ResetAction::Restart { running_subject.watch(self.instruments) } else { Ok(()) }
@@ -166,12 +166,12 @@ impl<'a> RunningSubjects<'a> {
     }
 
     /// Injects a fault. Returns the number of processes.
-    pub(super) fn apply_fault(&mut self, fault: &Fault) -> Result<usize, Failure> {
+    pub(super) fn apply_fault(&mut self, fault: &Fault) -> Result<usize, TrialFailure> {
         let others = self.names();
         let Some(running_subject) =
             self.running_subjects.iter_mut().find(|running_subject| running_subject.spec.name == fault.subject)
         else {
-            return Err(Failure::new(&fault.subject, format!("the fault `{fault}` has no such subject"), ""));
+            return Err(TrialFailure::new(&fault.subject, format!("the fault `{fault}` has no such subject"), ""));
         };
         running_subject.had_fault = true;
         running_subject.is_killed |= fault.action == FaultAction::Kill;
@@ -183,7 +183,7 @@ impl<'a> RunningSubjects<'a> {
             FaultAction::Thaw | FaultAction::Heal => Ok(subject.thaw(words)),
         };
         let apply_fault = done.map_err(|problem| {
-            Failure::new(
+            TrialFailure::new(
                 &fault.subject,
                 format!("the fault `{fault}` failed: {problem}"),
                 running_subject.subject.printed(),
@@ -211,23 +211,23 @@ impl<'a> RunningSubjects<'a> {
     }
 
     /// The first subject that exited unexpectedly.
-    pub(super) fn failed(&self) -> Option<Failure> {
+    pub(super) fn failed(&self) -> Option<TrialFailure> {
         let subjects = self
             .running_subjects
             .iter()
             .filter(|running_subject| !running_subject.is_killed)
             .map(|running_subject| &running_subject.subject);
         subjects.into_iter().find_map(|subject| {
-            subject.ended().map(|ending| Failure::new(subject.name(), ending.to_string(), ending.printed))
+            subject.ended().map(|ending| TrialFailure::new(subject.name(), ending.to_string(), ending.printed))
         })
     }
 }
 
 impl RunningSubject {
-    fn watch(&self, instruments: &Instruments) -> Result<(), Failure> {
+    fn watch(&self, instruments: &Instruments) -> Result<(), TrialFailure> {
         let subject = &self.subject;
         let watched = instruments.watch_subject(subject.name(), subject.kept(), subject.metrics_url());
-        watched.map_err(|error| Failure::new(subject.name(), format!("it cannot be monitored: {error}"), ""))
+        watched.map_err(|error| TrialFailure::new(subject.name(), format!("it cannot be monitored: {error}"), ""))
     }
 
     fn time_is_over(&self, trial: &TrialSpec) -> bool {

@@ -11,7 +11,7 @@ use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign;
 use super::generator::{self, Generator, Place, Seen};
-use super::subjects::{Failure, RunningSubjects};
+use super::subjects::{RunningSubjects, TrialFailure};
 use crate::instruments::{INTERVAL, Instruments};
 use crate::subject::{Launcher, Names};
 
@@ -43,11 +43,11 @@ pub(super) struct Stage<'a, 'b> {
 enum Stop {
     /// Cancelled by the user.
     Cancelled,
-    Failed(Failure),
+    Failed(TrialFailure),
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
+impl From<TrialFailure> for Stop {
+    fn from(failure: TrialFailure) -> Self {
         Self::Failed(failure)
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn run(trial: &TrialSpec, number: u32, mut stage: Stage<'_, '_>) -> O
         Ok(()) => {}
         Err(Stop::Cancelled) => return None,
         Err(Stop::Failed(_)) if stage.is_cancelled() => return None, // it fell because everything is to end
-        Err(Stop::Failed(Failure { who, what, printed })) => record.end = TrialEnd::Failed { who, what, printed },
+        Err(Stop::Failed(TrialFailure { who, what, printed })) => record.end = TrialEnd::Failed { who, what, printed },
     }
     Some(record)
 }
@@ -136,7 +136,7 @@ impl Stage<'_, '_> {
     }
 
     /// Injects the faults that are due.
-    fn let_happen(&mut self, faults: &mut Faults<'_>) -> Result<(), Failure> {
+    fn let_happen(&mut self, faults: &mut Faults<'_>) -> Result<(), TrialFailure> {
         while let Some(fault) = faults.take_due() {
             let at_ns = breme_sys::monotonic_ns();
             let apply_fault = self.running_subjects.apply_fault(fault)?;
@@ -197,7 +197,7 @@ impl Stage<'_, '_> {
             let Some((before, ending)) = before.and_then(|load| Some((load, load.ended()?))) else { continue };
             let seen = before
                 .result(&ending, None)
-                .map_err(|problem| Failure::new(&before.workload().name, problem, ending.printed.clone()))?;
+                .map_err(|problem| TrialFailure::new(&before.workload().name, problem, ending.printed.clone()))?;
             self.rest(workload.start_after, faults)?;
             let names = self.running_subjects.names();
             loads.push(self.start_load(trial, workload, &names, Some(seen.record.achieved_rate))?);
@@ -211,11 +211,11 @@ impl Stage<'_, '_> {
         workload: &WorkloadSpec,
         names: &Names,
         rate_before: Option<f64>,
-    ) -> Result<Generator, Failure> {
+    ) -> Result<Generator, TrialFailure> {
         let cpus = self.cast.of_generator(&workload.name);
         let place = Place { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
-        let load =
-            Generator::start(trial, workload, place).map_err(|problem| Failure::new(&workload.name, problem, ""))?;
+        let load = Generator::start(trial, workload, place)
+            .map_err(|problem| TrialFailure::new(&workload.name, problem, ""))?;
         self.instruments.watch_generator(&workload.name, load.kept());
         Ok(load)
     }
@@ -231,7 +231,7 @@ impl Stage<'_, '_> {
                 match load.ended() {
                     Some(ending) if load.workload().is_background => {
                         let what = format!("the generator {ending}, before the other generators");
-                        return Err(Failure::new(&load.workload().name, what, ending.printed).into());
+                        return Err(TrialFailure::new(&load.workload().name, what, ending.printed).into());
                     }
                     None if !load.workload().is_background => waited_for = Some(load),
                     _ => {}
@@ -249,7 +249,7 @@ impl Stage<'_, '_> {
                     None => "the load did not end in time; does the subject still respond?",
                 };
                 let printed = format!("{}\n{}", load.kept().printed(), self.printed_by_subjects());
-                return Err(Failure::new(&load.workload().name, what, printed.trim()).into());
+                return Err(TrialFailure::new(&load.workload().name, what, printed.trim()).into());
             }
             let _ = load.wait_ended(glance(faults));
         }
@@ -285,9 +285,10 @@ fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, Se
     let mut seen = Vec::new();
     for load in loads {
         let name = load.workload().name.clone();
-        let ending = load.stop().map_err(|problem| Failure::new(&name, problem, ""))?;
-        let result =
-            load.result(&ending, fault_ns).map_err(|problem| Failure::new(&name, problem, ending.printed.clone()))?;
+        let ending = load.stop().map_err(|problem| TrialFailure::new(&name, problem, ""))?;
+        let result = load
+            .result(&ending, fault_ns)
+            .map_err(|problem| TrialFailure::new(&name, problem, ending.printed.clone()))?;
         seen.push((name, result));
     }
     Ok(seen)
