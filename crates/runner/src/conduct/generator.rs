@@ -94,7 +94,7 @@ struct Started {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct GeneratorContext<'a> {
     pub(super) launcher: &'a Launcher,
     /// The trial's folder, absolute, since it is the generator's working directory.
     pub(super) folder: &'a Path,
@@ -106,15 +106,19 @@ pub(super) struct Place<'a> {
 }
 
 impl Generator {
-    pub(super) fn start(trial: &TrialSpec, workload: &WorkloadSpec, place: Place<'_>) -> Result<Self, LoadError> {
+    pub(super) fn start(
+        trial: &TrialSpec,
+        workload: &WorkloadSpec,
+        context: GeneratorContext<'_>,
+    ) -> Result<Self, LoadError> {
         let warm_up = warm_up(trial, workload);
-        let folder = place.folder.to_owned();
-        let mut names = place.names.clone();
+        let folder = context.folder.to_owned();
+        let mut names = context.names.clone();
         names.set("folder", folder.display().to_string());
         let mut workload = workload.clone();
         workload.url = names.fill(&workload.url, "its URL")?;
         workload.arguments = names.fill_all(&workload.arguments, "its arguments")?;
-        let rate = rate(&workload, place.rate_before)?;
+        let rate = rate(&workload, context.rate_before)?;
         if workload.command.is_some() {
             foreign::set_names(&mut names, trial, &workload, rate);
         } else {
@@ -126,7 +130,7 @@ impl Generator {
         let (command, output, standard_output) = match &workload.command {
             Some(foreign) => (names.fill_all(&foreign.command, "its command")?, output(&folder, &workload), None),
             None => {
-                let mut command = vec![place.launcher.own_program.display().to_string(), "load".to_owned()];
+                let mut command = vec![context.launcher.own_program.display().to_string(), "load".to_owned()];
                 command.extend(arguments(trial, &workload));
                 let result = folder.join(format!("{}.json", workload.name));
                 (command, folder.join(format!("{}.err", workload.name)), Some(result))
@@ -138,10 +142,10 @@ impl Generator {
             folder: folder.clone(),
             output,
             standard_output,
-            cpus: place.cpus.to_vec(),
+            cpus: context.cpus.to_vec(),
             ..SpawnSpec::default()
         };
-        let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy)?;
+        let kept = context.launcher.keeper.start(&order, &context.launcher.hierarchy)?;
         Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty(), started: Started::now() })
     }
 

@@ -10,7 +10,7 @@ use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
 use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign;
-use super::generator::{self, Generator, Place, Seen};
+use super::generator::{self, Generator, GeneratorContext, Seen};
 use super::subjects::{RunningSubjects, TrialFailure};
 use crate::instruments::{INTERVAL, Instruments};
 use crate::subject::{Launcher, Names};
@@ -213,8 +213,8 @@ impl Stage<'_, '_> {
         rate_before: Option<f64>,
     ) -> Result<Generator, TrialFailure> {
         let cpus = self.cast.of_generator(&workload.name);
-        let place = Place { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
-        let load = Generator::start(trial, workload, place)
+        let context = GeneratorContext { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
+        let load = Generator::start(trial, workload, context)
             .map_err(|problem| TrialFailure::new(&workload.name, problem, ""))?;
         self.instruments.watch_generator(&workload.name, load.kept());
         Ok(load)
