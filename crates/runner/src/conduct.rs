@@ -36,7 +36,7 @@ use self::searches::Searches;
 pub(crate) use self::searches::examples as search_examples;
 use self::subjects::RunningSubjects;
 use self::time::Time;
-use self::trial::Stage;
+use self::trial::TrialContext;
 use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
 use crate::placement::PlacementError;
@@ -253,14 +253,14 @@ impl Run<'_> {
         (self.on_progress)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
         let cast = self.cpu_assignment.of(trial)?;
-        let stage = Stage {
+        let context = TrialContext {
             launcher: self.launcher,
             running_subjects: &mut self.running_subjects,
             instruments: self.instruments,
             cast: &cast,
             folder: &folder,
         };
-        let Some(mut record) = trial::run(trial, number, stage) else { return Ok(None) };
+        let Some(mut record) = trial::run(trial, number, context) else { return Ok(None) };
         if record.end != TrialEnd::Complete {
             self.journal.check_space()?;
         }

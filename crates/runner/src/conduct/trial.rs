@@ -30,7 +30,7 @@ const FOREIGN_SHARE_MAX: f64 = 0.1;
 /// Steal time of the hypervisor from which the result has a warning.
 const STEAL_SHARE_MAX: f64 = 0.02;
 
-pub(super) struct Stage<'a, 'b> {
+pub(super) struct TrialContext<'a, 'b> {
     pub(super) launcher: &'a Launcher,
     pub(super) running_subjects: &'b mut RunningSubjects<'a>,
     pub(super) instruments: &'a Instruments,
@@ -53,21 +53,21 @@ impl From<TrialFailure> for Stop {
 }
 
 /// Runs a trial. None: the user cancelled it, and it counts as not begun.
-pub(super) fn run(trial: &TrialSpec, number: u32, mut stage: Stage<'_, '_>) -> Option<TrialRecord> {
+pub(super) fn run(trial: &TrialSpec, number: u32, mut context: TrialContext<'_, '_>) -> Option<TrialRecord> {
     let mut record = TrialRecord {
         number,
         block: trial.key.block,
         combination: trial.key.combination,
         replicate: trial.key.replicate,
         levels: trial.levels.iter().cloned().collect(),
-        notes: stage.cast.notes.clone(),
+        notes: context.cast.notes.clone(),
         ..TrialRecord::default()
     };
     stamp(&mut record);
-    match stage.perform(trial, &mut record) {
+    match context.perform(trial, &mut record) {
         Ok(()) => {}
         Err(Stop::Cancelled) => return None,
-        Err(Stop::Failed(_)) if stage.is_cancelled() => return None, // it fell because everything is to end
+        Err(Stop::Failed(_)) if context.is_cancelled() => return None, // it fell because everything is to end
         Err(Stop::Failed(TrialFailure { who, what, printed })) => record.end = TrialEnd::Failed { who, what, printed },
     }
     Some(record)
@@ -80,7 +80,7 @@ fn stamp(record: &mut TrialRecord) {
     record.started_monotonic_ns = breme_sys::monotonic_ns();
 }
 
-impl Stage<'_, '_> {
+impl TrialContext<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
         self.running_subjects.start_all(trial, self.folder, self.cast)?;
         let mut faults = Faults::of(trial);
