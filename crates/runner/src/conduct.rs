@@ -98,7 +98,7 @@ pub fn conduct(
     let cpu_assignment = cpu_assignment(plan)?;
     let names = prepare(plan, journal, launcher)?;
     let instruments = Instruments::start(&journal.instruments_path(), INTERVAL).map_err(RunError::Instruments)?;
-    let mut run = Run {
+    let mut run = ConductedRun {
         plan,
         journal,
         launcher,
@@ -152,7 +152,7 @@ fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunError> {
     Ok(cpu_assignment)
 }
 
-struct Run<'a> {
+struct ConductedRun<'a> {
     plan: &'a Plan,
     journal: &'a mut Journal,
     launcher: &'a Launcher,
@@ -168,7 +168,7 @@ struct Run<'a> {
     on_progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
-impl Run<'_> {
+impl ConductedRun<'_> {
     /// Runs blocks until the last one, or until all hypotheses are decided.
     fn blocks(&mut self) -> Result<RunEnd, RunError> {
         let of_blocks = self.records.iter().filter(|record| record.purpose == Purpose::Block);
