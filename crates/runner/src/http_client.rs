@@ -45,7 +45,7 @@ pub enum RequestError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) content: Vec<u8>,
 }
@@ -62,7 +62,7 @@ impl HttpClient {
         url: &str,
         headers: &[(String, String)],
         within: Duration,
-    ) -> Result<Answer, RequestError> {
+    ) -> Result<HttpResponse, RequestError> {
         self.send(method, url, headers, (), within)
     }
 
@@ -73,7 +73,7 @@ impl HttpClient {
         headers: &[(String, String)],
         content: &str,
         within: Duration,
-    ) -> Result<Answer, RequestError> {
+    ) -> Result<HttpResponse, RequestError> {
         self.send("POST", url, headers, content, within)
     }
 
@@ -84,22 +84,22 @@ impl HttpClient {
         headers: &[(String, String)],
         content: impl AsSendBody,
         within: Duration,
-    ) -> Result<Answer, RequestError> {
+    ) -> Result<HttpResponse, RequestError> {
         let (named, at) = (|| method.to_owned(), || url.to_owned());
         let fault = |error| RequestError::Exchange { method: named(), url: at(), source: Box::new(error) };
-        let target = Target::parse(url)?;
+        let host_port = HostPort::parse(url)?;
         let mut request = Request::builder().method(method).uri(url);
         for (name, value) in headers {
             request = request.header(name, value);
         }
         let request =
             request.body(content).map_err(|source| RequestError::Invalid { method: named(), url: at(), source })?;
-        let agent = if target.is_here() { &self.lenient } else { &self.strict };
+        let agent = if host_port.is_here() { &self.lenient } else { &self.strict };
         let request = agent.configure_request(request).timeout_global(Some(within)).build();
-        let mut answer = agent.run(request).map_err(fault)?;
-        let status = answer.status().as_u16();
-        let content = answer.body_mut().with_config().limit(CONTENT_BYTES_MAX).read_to_vec();
-        Ok(Answer { status, content: content.map_err(fault)? })
+        let mut response = agent.run(request).map_err(fault)?;
+        let status = response.status().as_u16();
+        let content = response.body_mut().with_config().limit(CONTENT_BYTES_MAX).read_to_vec();
+        Ok(HttpResponse { status, content: content.map_err(fault)? })
     }
 }
 
@@ -108,9 +108,9 @@ impl HttpClient {
 /// # Errors
 /// If the status is not 200, or no response arrives in time.
 pub fn fetch(url: &str, within: Duration) -> Result<String, RequestError> {
-    let answer = HttpClient::new().request("GET", url, &[], within)?;
-    match answer.status {
-        200 => Ok(String::from_utf8_lossy(&answer.content).into_owned()),
+    let response = HttpClient::new().request("GET", url, &[], within)?;
+    match response.status {
+        200 => Ok(String::from_utf8_lossy(&response.content).into_owned()),
         status => Err(RequestError::Status { url: url.to_owned(), status }),
     }
 }
@@ -137,32 +137,33 @@ fn agent(trusts_all: bool) -> ureq::Agent {
         // Servers close connections that are idle for seconds, and the next request must not fail because of that.
         .max_idle_connections(0)
         .tls_config(tls.build());
-    ureq::Agent::with_parts(config.build(), DefaultConnector::default(), Names::default())
+    ureq::Agent::with_parts(config.build(), DefaultConnector::default(), LoopbackResolver::default())
 }
 
 /// The system's resolver, which names of this machine do not need.
 #[derive(Debug, Default)]
-struct Names(DefaultResolver);
+struct LoopbackResolver(DefaultResolver);
 
-impl Resolver for Names {
+impl Resolver for LoopbackResolver {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let (Some(addresses), Some(target)) = (uri.host().and_then(loopback_addresses), Target::from_uri(uri)) else {
+        let (Some(addresses), Some(host_port)) = (uri.host().and_then(loopback_addresses), HostPort::from_uri(uri))
+        else {
             return self.0.resolve(uri, config, timeout);
         };
         let mut found = self.empty();
-        addresses.into_iter().for_each(|address| found.push(SocketAddr::new(address, target.port)));
+        addresses.into_iter().for_each(|address| found.push(SocketAddr::new(address, host_port.port)));
         Ok(found)
     }
 }
 
 /// Host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct HostPort {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-impl Target {
+impl HostPort {
     pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
         let uri = url.parse().ok();
         uri.and_then(|uri| Self::from_uri(&uri)).ok_or_else(|| UrlError(url.to_owned()))
@@ -209,8 +210,8 @@ mod tests {
     #[test]
     fn urls_lead_somewhere() {
         let check = |url, address: &str, is_here| {
-            let target = Target::parse(url).unwrap();
-            assert_eq!((target.address().as_str(), target.is_here()), (address, is_here), "{url}");
+            let host_port = HostPort::parse(url).unwrap();
+            assert_eq!((host_port.address().as_str(), host_port.is_here()), (address, is_here), "{url}");
         };
         check("http://127.0.0.1:81/x", "127.0.0.1:81", true);
         check("https://example.org", "example.org:443", false);
@@ -218,7 +219,7 @@ mod tests {
         check("http://localhost/", "localhost:80", true);
         check("https://app.localhost", "app.localhost:443", true);
         for wrong in ["", "127.0.0.1:80", "ftp://a", "/x", "http://"] {
-            assert!(Target::parse(wrong).is_err(), "{wrong}");
+            assert!(HostPort::parse(wrong).is_err(), "{wrong}");
         }
     }
 

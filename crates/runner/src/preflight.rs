@@ -11,7 +11,7 @@ use breme_experiment::plan::Plan;
 use breme_experiment::trial::{ResetAction, SubjectKind, SubjectSpec, TrialSpec, WorkloadSpec};
 
 use crate::conduct::{generator_arguments, search_examples};
-use crate::http_client::Target;
+use crate::http_client::HostPort;
 use crate::keeping::{find_program, missing};
 use crate::subject::connect;
 
@@ -122,7 +122,7 @@ impl Check {
 }
 
 fn accepts(url: &str) -> Result<(), String> {
-    connect(&Target::parse(url).map_err(|error| error.to_string())?, CONNECT_WITHIN)
+    connect(&HostPort::parse(url).map_err(|error| error.to_string())?, CONNECT_WITHIN)
 }
 
 #[cfg(test)]

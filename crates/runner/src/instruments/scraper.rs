@@ -164,10 +164,10 @@ fn read(url: &str, http_client: &HttpClient) -> Result<Exposed, ScrapeError> {
 }
 
 fn read_within(url: &str, http_client: &HttpClient, within: Duration) -> Result<Exposed, ScrapeError> {
-    let answer = http_client.request("GET", url, &[], within)?;
-    if answer.status != 200 {
-        return Err(ScrapeError::Status { url: url.to_owned(), status: answer.status });
+    let response = http_client.request("GET", url, &[], within)?;
+    if response.status != 200 {
+        return Err(ScrapeError::Status { url: url.to_owned(), status: response.status });
     }
-    parse(&String::from_utf8_lossy(&answer.content))
+    parse(&String::from_utf8_lossy(&response.content))
         .map_err(|source| ScrapeError::Format { url: url.to_owned(), source })
 }

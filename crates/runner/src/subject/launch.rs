@@ -17,7 +17,7 @@ use super::template::{FillError, Names};
 use super::token::{Drawn, Token, TokenError};
 use crate::control_group::Hierarchy;
 use crate::folder::{self, FolderError};
-use crate::http_client::{HttpClient, Target, UrlError};
+use crate::http_client::{HostPort, HttpClient, UrlError};
 use crate::keeping::{ExitInfo, Keeper, SpawnError, SpawnSpec, SupervisedProcess};
 
 /// Time limit of a command that prepares or resets a subject.
@@ -282,7 +282,7 @@ impl Launch<'_> {
     /// Fills in its addresses, and publishes them.
     fn take_urls(&self, subject: &mut Subject, own: &mut Names, names: &Names) -> Result<(), StartError> {
         subject.url = names.fill(&self.spec.url, "url")?;
-        own.set("address", Target::parse(&subject.url)?.address());
+        own.set("address", HostPort::parse(&subject.url)?.address());
         own.set("url", subject.url.clone());
         let mut names = names.clone();
         names.extend("", own);
@@ -297,9 +297,9 @@ impl Launch<'_> {
 
     /// A subject that cannot have its port would be confused with the process that has it.
     fn check_nobody_is_there(&self, url: &str) -> Result<(), StartError> {
-        let target = Target::parse(url)?;
-        match connect(&target, TAKEN_WITHIN) {
-            Ok(()) => Err(StartError::Taken { address: target.address() }),
+        let host_port = HostPort::parse(url)?;
+        match connect(&host_port, TAKEN_WITHIN) {
+            Ok(()) => Err(StartError::Taken { address: host_port.address() }),
             Err(_) => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{Ready, ReadyCheck};
 
-use crate::http_client::{HttpClient, Target, with_path};
+use crate::http_client::{HostPort, HttpClient, with_path};
 use crate::keeping::{ExitInfo, SupervisedProcess};
 
 /// The first pause between two checks; each further pause is half as long again.
@@ -94,21 +94,21 @@ impl Watch<'_> {
             ReadyCheck::Answer { path, status } => {
                 let url = with_path(self.url, path);
                 match self.http_client.request("GET", &url, &[], within).map_err(|error| error.to_string())? {
-                    answer if answer.status == *status => Ok(()),
-                    answer => Err(format!("GET {url} returned status {}, not {status}", answer.status)),
+                    response if response.status == *status => Ok(()),
+                    response => Err(format!("GET {url} returned status {}, not {status}", response.status)),
                 }
             }
             ReadyCheck::Port | ReadyCheck::Line(_) => {
-                connect(&Target::parse(self.url).map_err(|error| error.to_string())?, within)
+                connect(&HostPort::parse(self.url).map_err(|error| error.to_string())?, within)
             }
         }
     }
 }
 
 /// Whether a server accepts connections there. The error names the address.
-pub(crate) fn connect(target: &Target, within: Duration) -> Result<(), String> {
-    let fault = |error: std::io::Error| format!("{}: {error}", target.address());
-    let addresses = breme_sys::resolve(&target.host, target.port).map_err(fault)?;
+pub(crate) fn connect(host_port: &HostPort, within: Duration) -> Result<(), String> {
+    let fault = |error: std::io::Error| format!("{}: {error}", host_port.address());
+    let addresses = breme_sys::resolve(&host_port.host, host_port.port).map_err(fault)?;
     let mut failure = None;
     // `localhost` has two addresses, and a server listens on one of them.
     for address in addresses {
@@ -119,5 +119,5 @@ pub(crate) fn connect(target: &Target, within: Duration) -> Result<(), String> {
             }
         }
     }
-    Err(failure.map_or_else(|| format!("{} has no address", target.host), fault))
+    Err(failure.map_or_else(|| format!("{} has no address", host_port.host), fault))
 }

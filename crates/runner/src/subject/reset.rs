@@ -97,11 +97,11 @@ impl Subject {
         let url = with_path(&self.url, &names.fill(url, "url")?);
         let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("header {name}"))?));
         let headers: Vec<_> = headers.iter().map(fill).collect::<Result<_, FillError>>()?;
-        let answer = launcher.http_client.request(method, &url, &headers, ANSWER_WITHIN)?;
-        if (200..400).contains(&answer.status) {
+        let response = launcher.http_client.request(method, &url, &headers, ANSWER_WITHIN)?;
+        if (200..400).contains(&response.status) {
             return Ok(());
         }
-        Err(ResetActionError::Status { method: method.to_owned(), url, status: answer.status })
+        Err(ResetActionError::Status { method: method.to_owned(), url, status: response.status })
     }
 
     fn run(&self, launcher: &Launcher, command: &[String], names: &Names) -> Result<(), ResetActionError> {
@@ -114,11 +114,11 @@ impl Subject {
         let port = self.ports.get(ADMIN_PORT).ok_or(ResetActionError::NoAdmin)?;
         let token = self.token.as_ref().ok_or(ResetActionError::NoToken)?;
         let url = format!("http://127.0.0.1:{port}{path}");
-        let answer = launcher.http_client.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
-        if (200..300).contains(&answer.status) {
+        let response = launcher.http_client.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
+        if (200..300).contains(&response.status) {
             return Ok(());
         }
-        Err(ResetActionError::Refused { url, status: answer.status, said: said(&answer.content) })
+        Err(ResetActionError::Refused { url, status: response.status, said: said(&response.content) })
     }
 }
 
