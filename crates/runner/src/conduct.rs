@@ -40,7 +40,7 @@ use self::trial::TrialContext;
 use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
 use crate::placement::PlacementError;
-use crate::subject::{CommandError, FillError, Launcher, Names};
+use crate::subject::{CommandError, FillError, Launcher, PlaceholderNames};
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]
@@ -123,8 +123,8 @@ pub fn conduct(
 }
 
 /// Runs the commands that precede the first trial of a session. Returns the names available to all texts.
-fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<Names, RunError> {
-    let mut names = Names::default();
+fn prepare(plan: &Plan, journal: &Journal, launcher: &Launcher) -> Result<PlaceholderNames, RunError> {
+    let mut names = PlaceholderNames::default();
     names.set("breme", launcher.own_program.display().to_string());
     if plan.prepare.is_empty() {
         return Ok(names);

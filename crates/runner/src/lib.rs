@@ -18,7 +18,7 @@
 //! # use breme_runner::*;
 //! # fn trial(spec: &breme_experiment::trial::SubjectSpec, folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
 //! let launcher = Launcher::new(Keeper::this_program(&["keep"]), std::env::current_exe()?, Hierarchy::find());
-//! let mut subject = launcher.start(spec, folder, &[0], &Names::default())?;
+//! let mut subject = launcher.start(spec, folder, &[0], &PlaceholderNames::default())?;
 //! let instruments = Instruments::start(&folder.join("instruments.csv"), INTERVAL)?;
 //! instruments.watch_subject(subject.name(), subject.kept(), subject.metrics_url())?;
 //! instruments.begin(1, INTERVAL);
@@ -65,7 +65,7 @@ pub use placement::{GeneratorPlace, Placement, PlacementError, place};
 pub use preflight::{CheckFiles, preflight};
 pub use revision::revision;
 pub use subject::{
-    CommandError, FaultError, FillError, Launcher, Names, NoPort, Ports, ResetActionError, ResetError, RestartError,
-    StartError, Subject, TokenError, TokenFileProblem, UnknownSignal,
+    CommandError, FaultError, FillError, Launcher, NoPort, PlaceholderNames, Ports, ResetActionError, ResetError,
+    RestartError, StartError, Subject, TokenError, TokenFileProblem, UnknownSignal,
 };
 pub use versions::subject_versions;

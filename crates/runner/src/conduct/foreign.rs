@@ -12,7 +12,7 @@ use breme_experiment::record::{Distribution, Steady, SteadyState, TrialRecord, W
 use breme_experiment::trial::{GeneratorCommand, TrialSpec, WorkloadSpec};
 use thiserror::Error;
 
-use crate::subject::Names;
+use crate::subject::PlaceholderNames;
 
 /// Tolerance between the server's count of requests and the generator's, in addition to one per connection: a generator
 /// that ends by time abandons requests in progress.
@@ -32,7 +32,7 @@ pub(super) enum FiguresError {
 }
 
 /// Adds the placeholders available to its command and files, in addition to those of the subjects.
-pub(super) fn set_names(names: &mut Names, trial: &TrialSpec, workload: &WorkloadSpec, rate: Option<f64>) {
+pub(super) fn set_names(names: &mut PlaceholderNames, trial: &TrialSpec, workload: &WorkloadSpec, rate: Option<f64>) {
     if let Some(rate) = rate {
         names.set("rate", rate.to_string());
     }

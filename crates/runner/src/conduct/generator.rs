@@ -16,7 +16,7 @@ use super::load_report::LoadReport;
 use super::window::{self, LogError, Part, Window};
 use crate::folder::{self, FolderError};
 use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
-use crate::subject::{FillError, Launcher, Names};
+use crate::subject::{FillError, Launcher, PlaceholderNames};
 
 /// Intervals per trial that are needed to find its steady part.
 const INTERVALS: u32 = 100;
@@ -100,7 +100,7 @@ pub(super) struct GeneratorContext<'a> {
     pub(super) folder: &'a Path,
     pub(super) cpus: &'a [usize],
     /// Placeholders of the subjects.
-    pub(super) names: &'a Names,
+    pub(super) names: &'a PlaceholderNames,
     /// Requests per second reached by the preceding workload, if it follows one.
     pub(super) rate_before: Option<f64>,
 }

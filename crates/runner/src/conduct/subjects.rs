@@ -14,7 +14,7 @@ use breme_experiment::trial::{Fault, FaultAction, Reset, ResetAction, Restart, S
 use super::cpu_assignment::TrialCpus;
 use crate::instruments::Instruments;
 use crate::keeping::SupervisedProcess;
-use crate::subject::{FaultError, Launcher, Names, Ports, Subject, pick_ports};
+use crate::subject::{FaultError, Launcher, PlaceholderNames, Ports, Subject, pick_ports};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TrialFailure {
@@ -38,7 +38,7 @@ pub(super) struct RunningSubjects<'a> {
     /// Ports that others named before their subject was started, by subject.
     promised: BTreeMap<String, Ports>,
     /// What all texts may use, besides the names of subjects.
-    names_of_run: Names,
+    names_of_run: PlaceholderNames,
 }
 
 struct RunningSubject {
@@ -52,7 +52,7 @@ struct RunningSubject {
 }
 
 impl<'a> RunningSubjects<'a> {
-    pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments, names_of_run: Names) -> Self {
+    pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments, names_of_run: PlaceholderNames) -> Self {
         Self { launcher, instruments, running_subjects: Vec::new(), promised: BTreeMap::new(), names_of_run }
     }
 
@@ -148,9 +148,9 @@ impl<'a> RunningSubjects<'a> {
     }
 
     /// The names available to texts: `${NAME.url}`.
-    pub(super) fn names(&self) -> Names {
+    pub(super) fn names(&self) -> PlaceholderNames {
         let mut names = self.names_of_run.clone();
-        self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &Names::of_ports(ports)));
+        self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &PlaceholderNames::of_ports(ports)));
         self.running_subjects
             .iter()
             .for_each(|running_subject| names.extend(&running_subject.spec.name, running_subject.subject.names()));

@@ -13,7 +13,7 @@ use super::foreign;
 use super::generator::{self, Generator, GeneratorContext, Seen};
 use super::subjects::{RunningSubjects, TrialFailure};
 use crate::instruments::{INTERVAL, Instruments};
-use crate::subject::{Launcher, Names};
+use crate::subject::{Launcher, PlaceholderNames};
 
 /// Interval between checks for failures. No measurement depends on it.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -209,7 +209,7 @@ impl TrialContext<'_, '_> {
         &self,
         trial: &TrialSpec,
         workload: &WorkloadSpec,
-        names: &Names,
+        names: &PlaceholderNames,
         rate_before: Option<f64>,
     ) -> Result<Generator, TrialFailure> {
         let cpus = self.cast.of_generator(&workload.name);

@@ -8,7 +8,7 @@ use breme_experiment::trial::{ProcessSpec, SubjectKind, SubjectSpec};
 use super::faults::Frozen;
 use super::launch::{Launcher, StartError};
 use super::ports::Ports;
-use super::template::Names;
+use super::template::PlaceholderNames;
 use super::token::Token;
 use crate::keeping::{ExitInfo, StopError, SupervisedProcess};
 
@@ -21,7 +21,7 @@ pub struct Subject {
     pub(super) folder: PathBuf,
     pub(super) cpus: Vec<usize>,
     pub(super) ports: Ports,
-    pub(super) names: Names,
+    pub(super) names: PlaceholderNames,
     pub(super) url: String,
     pub(super) metrics_url: Option<String>,
     pub(super) token: Option<Token>,
@@ -61,7 +61,7 @@ impl Subject {
 
     /// The variables of its texts: `port`, `url`, `folder`, …
     #[must_use]
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &PlaceholderNames {
         &self.names
     }
 
@@ -118,7 +118,7 @@ impl Subject {
     ///
     /// # Errors
     /// If it is not ready in time.
-    pub fn start(&mut self, launcher: &Launcher, others: &Names) -> Result<(), StartError> {
+    pub fn start(&mut self, launcher: &Launcher, others: &PlaceholderNames) -> Result<(), StartError> {
         *self = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports)?;
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::instance::{Subject, process_of};
 use super::ports::{self, NoPort, Ports};
 use super::ready::{NotReady, Watch, connect};
 use super::signals::{STOP_SIGNAL, UnknownSignal, signal_by_name};
-use super::template::{FillError, Names};
+use super::template::{FillError, PlaceholderNames};
 use super::token::{Drawn, Token, TokenError};
 use crate::control_group::Hierarchy;
 use crate::folder::{self, FolderError};
@@ -127,7 +127,7 @@ impl Launcher {
         spec: &SubjectSpec,
         folder: &Path,
         cpus: &[usize],
-        others: &Names,
+        others: &PlaceholderNames,
     ) -> Result<Subject, StartError> {
         self.start_again(spec, folder, cpus, others, &Ports::new())
     }
@@ -141,7 +141,7 @@ impl Launcher {
         spec: &SubjectSpec,
         folder: &Path,
         cpus: &[usize],
-        others: &Names,
+        others: &PlaceholderNames,
         ports: &Ports,
     ) -> Result<Subject, StartError> {
         let folder = folder::make(folder)?;
@@ -209,14 +209,14 @@ struct Launch<'a> {
     spec: &'a SubjectSpec,
     folder: &'a Path,
     cpus: &'a [usize],
-    others: &'a Names,
+    others: &'a PlaceholderNames,
     given: &'a Ports,
 }
 
 impl Launch<'_> {
     fn attempt(&self) -> Result<Subject, StartError> {
         let mut names = self.others.clone();
-        let mut own = Names::default();
+        let mut own = PlaceholderNames::default();
         own.set("folder", self.folder.to_string_lossy());
         own.set("cpus", self.cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
         let process = process_of(&self.spec.kind);
@@ -226,7 +226,7 @@ impl Launch<'_> {
             folder: self.folder.to_owned(),
             cpus: self.cpus.to_vec(),
             ports: self.pick_ports(process)?,
-            names: Names::default(),
+            names: PlaceholderNames::default(),
             url: String::new(),
             metrics_url: None,
             token: None,
@@ -280,7 +280,12 @@ impl Launch<'_> {
     }
 
     /// Fills in its addresses, and publishes them.
-    fn take_urls(&self, subject: &mut Subject, own: &mut Names, names: &Names) -> Result<(), StartError> {
+    fn take_urls(
+        &self,
+        subject: &mut Subject,
+        own: &mut PlaceholderNames,
+        names: &PlaceholderNames,
+    ) -> Result<(), StartError> {
         subject.url = names.fill(&self.spec.url, "url")?;
         own.set("address", HostPort::parse(&subject.url)?.address());
         own.set("url", subject.url.clone());
@@ -321,7 +326,7 @@ impl Launch<'_> {
         &self,
         command: Vec<String>,
         process: &ProcessSpec,
-        names: &Names,
+        names: &PlaceholderNames,
     ) -> Result<SupervisedProcess, StartError> {
         for (name, content) in &process.files {
             let name = names.fill(name, "name of a file")?;
@@ -399,7 +404,7 @@ impl Launch<'_> {
     }
 }
 
-impl Names {
+impl PlaceholderNames {
     /// The names of a subject of which only the ports are known.
     pub(crate) fn of_ports(ports: &Ports) -> Self {
         let mut names = Self::default();

@@ -29,5 +29,5 @@ pub use ports::{NoPort, Ports};
 pub(crate) use ready::connect;
 pub use reset::{ResetActionError, ResetError, RestartError};
 pub use signals::UnknownSignal;
-pub use template::{FillError, Names};
+pub use template::{FillError, PlaceholderNames};
 pub use token::{TokenError, TokenFileProblem};

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::instance::Subject;
 use super::launch::{ADMIN_PORT, CommandError, Launcher, StartError};
-use super::template::{FillError, Names};
+use super::template::{FillError, PlaceholderNames};
 use crate::http_client::{RequestError, with_path};
 use crate::keeping::StopError;
 
@@ -59,7 +59,12 @@ impl Subject {
     ///
     /// # Errors
     /// If its response is no success, a command fails, or the subject cannot be restarted.
-    pub fn reset(&mut self, action: &ResetAction, launcher: &Launcher, others: &Names) -> Result<(), ResetError> {
+    pub fn reset(
+        &mut self,
+        action: &ResetAction,
+        launcher: &Launcher,
+        others: &PlaceholderNames,
+    ) -> Result<(), ResetError> {
         let done = match action {
             ResetAction::Restart => return Ok(self.restart(launcher, others)?),
             ResetAction::Request { method, url, headers } => {
@@ -75,12 +80,12 @@ impl Subject {
     ///
     /// # Errors
     /// If it does not stop or does not become ready.
-    pub fn restart(&mut self, launcher: &Launcher, others: &Names) -> Result<(), RestartError> {
+    pub fn restart(&mut self, launcher: &Launcher, others: &PlaceholderNames) -> Result<(), RestartError> {
         self.stop()?;
         Ok(self.start(launcher, others)?)
     }
 
-    fn all_names(&self, others: &Names) -> Names {
+    fn all_names(&self, others: &PlaceholderNames) -> PlaceholderNames {
         let mut names = others.clone();
         names.extend("", &self.names);
         names
@@ -92,7 +97,7 @@ impl Subject {
         method: &str,
         url: &str,
         headers: &[(String, String)],
-        names: &Names,
+        names: &PlaceholderNames,
     ) -> Result<(), ResetActionError> {
         let url = with_path(&self.url, &names.fill(url, "url")?);
         let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("header {name}"))?));
@@ -104,7 +109,7 @@ impl Subject {
         Err(ResetActionError::Status { method: method.to_owned(), url, status: response.status })
     }
 
-    fn run(&self, launcher: &Launcher, command: &[String], names: &Names) -> Result<(), ResetActionError> {
+    fn run(&self, launcher: &Launcher, command: &[String], names: &PlaceholderNames) -> Result<(), ResetActionError> {
         let command = names.fill_all(command, "command")?;
         Ok(launcher.run(&command, &self.folder, &self.folder.join("reset.log"), &self.cpus)?)
     }

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// Placeholder names with their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names(BTreeMap<String, String>);
+pub struct PlaceholderNames(BTreeMap<String, String>);
 
 /// A placeholder without a value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -28,7 +28,7 @@ pub struct FillError {
 /// Similarity from which another name is suggested.
 const LIKENESS_MIN: f64 = 0.7;
 
-impl Names {
+impl PlaceholderNames {
     /// Adds or replaces a name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
@@ -62,7 +62,7 @@ impl Names {
     /// Fills each of several texts.
     ///
     /// # Errors
-    /// As [`Names::fill`].
+    /// As [`PlaceholderNames::fill`].
     pub fn fill_all(&self, texts: &[String], what: &str) -> Result<Vec<String>, FillError> {
         texts.iter().map(|text| self.fill(text, what)).collect()
     }
@@ -92,11 +92,11 @@ fn place_of(text: &str, position: usize) -> String {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
-        let mut names = Names::default();
+    fn names() -> PlaceholderNames {
+        let mut names = PlaceholderNames::default();
         names.set("port", "8081");
         names.set("folder", "/tmp/x");
-        let mut other = Names::default();
+        let mut other = PlaceholderNames::default();
         other.set("url", "http://127.0.0.1:9");
         names.extend("wiki", &other);
         names
@@ -127,7 +127,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn values_are_never_read_again_and_nothing_panics(text in "[$a{}.\n]{0,20}", value in "[$a{}]{0,8}") {
-            let mut names = Names::default();
+            let mut names = PlaceholderNames::default();
             names.set("a", value.clone());
             let filled = names.fill(&text, "x");
             if !text.contains("$$") && filled.is_ok() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use breme_experiment::trial::SubjectSpec;
-use breme_runner::{FaultError, Names, Subject};
+use breme_runner::{FaultError, PlaceholderNames, Subject};
 
 use crate::world::{bare_launcher, is_alive, launcher, launchers, pids_in, script, start, until};
 
@@ -95,7 +95,7 @@ fn a_killed_subject_is_gone_and_can_be_started_again_where_it_was() {
         assert!(matches!(subject.kill(None), Err(FaultError::Ended)));
         let ports = subject.ports().clone();
         std::fs::remove_file(folder.path().join("pids")).unwrap();
-        subject.start(&launcher, &Names::default()).unwrap();
+        subject.start(&launcher, &PlaceholderNames::default()).unwrap();
         assert_eq!((subject.ports(), subject.ended()), (&ports, None));
         until_it_goes_on(folder.path(), "n1");
     }

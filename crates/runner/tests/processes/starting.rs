@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind};
-use breme_runner::{Names, Subject};
+use breme_runner::{PlaceholderNames, Subject};
 
 use crate::world::{GROWING, is_alive, launcher, process, python, python_server, script, spec_of, start};
 
@@ -31,15 +31,16 @@ fn a_server_is_started_probed_reset_and_stopped() {
     assert_eq!(subject.names().value("address").unwrap(), format!("127.0.0.1:{}", subject.ports()["port"]));
 
     let get = |url: &str| ResetAction::Request { method: "GET".into(), url: url.into(), headers: vec![] };
-    subject.reset(&get("/copy.txt"), &launcher, &Names::default()).unwrap();
-    let refused = subject.reset(&get("${url}/nothing"), &launcher, &Names::default()).unwrap_err().to_string();
+    subject.reset(&get("/copy.txt"), &launcher, &PlaceholderNames::default()).unwrap();
+    let refused =
+        subject.reset(&get("${url}/nothing"), &launcher, &PlaceholderNames::default()).unwrap_err().to_string();
     assert!(refused.contains("returned status 404"), "{refused}");
     let command = ResetAction::Command(vec!["sh".into(), "-c".into(), "echo no >&2; test -e ${folder}/gone".into()]);
-    let refused = subject.reset(&command, &launcher, &Names::default()).unwrap_err().to_string();
+    let refused = subject.reset(&command, &launcher, &PlaceholderNames::default()).unwrap_err().to_string();
     assert!(refused.contains("ended with status 1; it printed: no"), "{refused}");
 
     let (before, pid) = (subject.url().to_owned(), subject.kept().unwrap().pid());
-    subject.reset(&ResetAction::Restart, &launcher, &Names::default()).unwrap();
+    subject.reset(&ResetAction::Restart, &launcher, &PlaceholderNames::default()).unwrap();
     assert_eq!(subject.url(), before, "others know its port");
     assert!(!is_alive(pid) && subject.kept().unwrap().pid() != pid);
     assert!(subject.ended().is_none());

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind, SubjectSpec};
-use breme_runner::{Names, ResetError, Subject};
+use breme_runner::{PlaceholderNames, ResetError, Subject};
 
 use crate::world::{launcher, process, script, start};
 
@@ -55,7 +55,7 @@ fn reset(subject: &mut Subject, admin: &TcpListener, answer: &str) -> (String, R
             write!(stream, "HTTP/1.1 {answer}").unwrap();
             String::from_utf8(request).unwrap()
         });
-        let outcome = subject.reset(&purge(), &launcher(), &Names::default());
+        let outcome = subject.reset(&purge(), &launcher(), &PlaceholderNames::default());
         (received.join().unwrap(), outcome)
     })
 }
@@ -88,7 +88,7 @@ fn a_drawn_token_is_known_to_the_server_and_to_nobody_else() {
     assert!(refused.contains("returned status 401 (wrong); its token is not"), "{refused}");
     assert!(!refused.contains(&token));
 
-    subject.reset(&ResetAction::Restart, &launcher(), &Names::default()).unwrap();
+    subject.reset(&ResetAction::Restart, &launcher(), &PlaceholderNames::default()).unwrap();
     assert_ne!(learnt(), token, "another one for each start");
     let (received, outcome) = reset(&mut subject, &admin, DONE);
     outcome.unwrap();
@@ -115,7 +115,7 @@ fn without_a_token_no_request_is_sent() {
     let spec = server(folder.path(), &admin, AdminToken::None);
     let mut subject = start(&launcher(), &spec, folder.path()).unwrap();
     assert!(!subject.printed().contains("admin-token-file"), "{}", subject.printed());
-    let refused = subject.reset(&purge(), &launcher(), &Names::default()).unwrap_err().to_string();
+    let refused = subject.reset(&purge(), &launcher(), &PlaceholderNames::default()).unwrap_err().to_string();
     assert!(refused.contains("write admin_token_file"), "{refused}");
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use breme_experiment::trial::{Cpus, ProcessSpec, Ready, ReadyCheck, Restart, SubjectKind, SubjectSpec};
-use breme_runner::{Hierarchy, Keeper, Launcher, Names, StartError, Subject};
+use breme_runner::{Hierarchy, Keeper, Launcher, PlaceholderNames, StartError, Subject};
 
 /// Only reached if something is broken.
 pub const LONG: Duration = Duration::from_secs(120);
@@ -66,7 +66,7 @@ pub fn python_server() -> SubjectSpec {
 }
 
 pub fn start(launcher: &Launcher, spec: &SubjectSpec, folder: &Path) -> Result<Subject, StartError> {
-    launcher.start(spec, folder, &[], &Names::default())
+    launcher.start(spec, folder, &[], &PlaceholderNames::default())
 }
 
 /// Whether a process exists and has not exited.
