@@ -9,7 +9,7 @@ use super::faults::Frozen;
 use super::launch::{Launcher, StartError};
 use super::ports::Ports;
 use super::template::PlaceholderNames;
-use super::token::Token;
+use super::token::BearerToken;
 use crate::keeping::{ExitInfo, StopError, SupervisedProcess};
 
 /// Default time limit of a stop.
@@ -24,7 +24,7 @@ pub struct Subject {
     pub(super) names: PlaceholderNames,
     pub(super) url: String,
     pub(super) metrics_url: Option<String>,
-    pub(super) token: Option<Token>,
+    pub(super) token: Option<BearerToken>,
     pub(super) kept: Option<SupervisedProcess>,
     pub(super) frozen: Vec<Frozen>,
     pub(super) stop_signal: i32,

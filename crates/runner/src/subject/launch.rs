@@ -14,7 +14,7 @@ use super::ports::{self, NoPort, Ports};
 use super::ready::{NotReady, Watch, connect};
 use super::signals::{STOP_SIGNAL, UnknownSignal, signal_by_name};
 use super::template::{FillError, PlaceholderNames};
-use super::token::{Drawn, Token, TokenError};
+use super::token::{BearerToken, Drawn, TokenError};
 use crate::control_group::Hierarchy;
 use crate::folder::{self, FolderError};
 use crate::http_client::{HostPort, HttpClient, UrlError};
@@ -318,8 +318,8 @@ impl Launch<'_> {
     }
 
     /// The server runs in its folder, so relative paths start there.
-    fn read_token(&self, path: &str) -> Result<Token, TokenError> {
-        Token::of_file(&self.folder.join(path))
+    fn read_token(&self, path: &str) -> Result<BearerToken, TokenError> {
+        BearerToken::from_file(&self.folder.join(path))
     }
 
     fn start(

@@ -47,17 +47,17 @@ pub enum TokenFileProblem {
 
 /// A token. It is sent to the server and never printed, not in messages either.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Token(String);
+pub(super) struct BearerToken(String);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Token(…)")
+        formatter.write_str("BearerToken(…)")
     }
 }
 
-impl Token {
+impl BearerToken {
     /// Reads it from a file that the experiment names.
-    pub(super) fn of_file(path: &Path) -> Result<Self, TokenError> {
+    pub(super) fn from_file(path: &Path) -> Result<Self, TokenError> {
         let fault = |problem| TokenError::File { path: path.to_owned(), problem };
         let mut text = String::new();
         let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
@@ -88,14 +88,14 @@ impl Token {
 /// A generated token in its file, which is deleted on drop.
 #[derive(Debug)]
 pub(super) struct Drawn {
-    token: Token,
+    token: BearerToken,
     path: PathBuf,
 }
 
 impl Drawn {
     /// For the server that is to run in this folder.
     pub(super) fn into_folder(folder: &Path) -> Result<Self, TokenError> {
-        let token = Token::draw()?;
+        let token = BearerToken::draw()?;
         let path = folder::write_secret(folder, FILE, &token.0)?;
         Ok(Self { token, path })
     }
@@ -106,7 +106,7 @@ impl Drawn {
     }
 
     /// The token, after the server has read it.
-    pub(super) fn was_read(self) -> Token {
+    pub(super) fn was_read(self) -> BearerToken {
         self.token.clone()
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         for _ in 0..10 {
             let drawn = Drawn::into_folder(folder.path()).unwrap();
             let text = fs::read_to_string(&path).unwrap();
-            assert_eq!(Token::of_file(&path).unwrap(), drawn.token);
+            assert_eq!(BearerToken::from_file(&path).unwrap(), drawn.token);
             assert!(!format!("{drawn:?}{}", drawn.argument()).contains(&text));
             let token = drawn.was_read();
             assert_eq!(token.field().1, format!("Bearer {text}"));
@@ -144,12 +144,12 @@ mod tests {
         let path = folder.path().join("own");
         for content in [&b""[..], b" \n", b"two parts", b"\xff\xfe", b"a\x07b"] {
             fs::write(&path, content).unwrap();
-            let problem = Token::of_file(&path).unwrap_err().to_string();
+            let problem = BearerToken::from_file(&path).unwrap_err().to_string();
             assert!(problem.contains("own\"") && problem.contains("openssl rand"), "{problem}");
             assert!(!problem.contains("parts"), "{problem}");
         }
         fs::write(&path, "0123456789abcdef\n").unwrap();
-        assert_eq!(Token::of_file(&path).unwrap().0, "0123456789abcdef");
-        assert!(Token::of_file(&folder.path().join("gone")).unwrap_err().to_string().contains("gone"));
+        assert_eq!(BearerToken::from_file(&path).unwrap().0, "0123456789abcdef");
+        assert!(BearerToken::from_file(&folder.path().join("gone")).unwrap_err().to_string().contains("gone"));
     }
 }
