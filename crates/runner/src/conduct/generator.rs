@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::foreign::{self, FiguresError};
 use super::load_report::LoadReport;
-use super::window::{self, LogError, Part, Window};
+use super::window::{self, LogError, PartMeasurements, TrialMeasurements};
 use crate::folder::{self, FolderError};
 use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
 use crate::subject::{FillError, Launcher, PlaceholderNames};
@@ -201,9 +201,9 @@ impl Generator {
             has_faults: self.has_faults,
             is_open: self.workload.is_open,
         };
-        let window = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
+        let measured = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
         let availability = report.availability(fault_ns);
-        let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &report, window) };
+        let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &report, measured) };
         Ok(Seen { record, report })
     }
 }
@@ -327,8 +327,8 @@ fn read_report(path: &Path) -> Result<LoadReport, ReportProblem> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-fn record(workload: &WorkloadSpec, report: &LoadReport, window: Window) -> WorkloadRecord {
-    let counted = window.counted;
+fn record(workload: &WorkloadSpec, report: &LoadReport, measured: TrialMeasurements) -> WorkloadRecord {
+    let counted = measured.counted;
     let achieved_rate = if counted.length_s > 0.0 { counted.answered as f64 / counted.length_s } else { 0.0 };
     WorkloadRecord {
         path: workload.path.clone(),
@@ -341,8 +341,8 @@ fn record(workload: &WorkloadSpec, report: &LoadReport, window: Window) -> Workl
         held_mean_s: Some(counted.held_mean_ns / 1e9),
         held_max_s: counted.held_max_ns as f64 / 1e9,
         window_s: counted.length_s,
-        steady: window.steady,
-        warm_up: window.warm_up.as_ref().map(|part| Box::new(warm_up_record(part))),
+        steady: measured.steady,
+        warm_up: measured.warm_up.as_ref().map(|part| Box::new(warm_up_record(part))),
         answered: report.requests.answered,
         ok: report.requests.ok,
         errors: report.all_errors(),
@@ -366,7 +366,7 @@ fn record(workload: &WorkloadSpec, report: &LoadReport, window: Window) -> Workl
     }
 }
 
-fn warm_up_record(part: &Part) -> WarmUpRecord {
+fn warm_up_record(part: &PartMeasurements) -> WarmUpRecord {
     WarmUpRecord {
         length_s: part.length_s,
         answered: part.answered,

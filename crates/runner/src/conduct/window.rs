@@ -40,16 +40,16 @@ pub(super) enum LogError {
 
 /// The measurements of a trial.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct TrialMeasurements {
     pub(super) steady: Steady,
-    pub(super) counted: Part,
+    pub(super) counted: PartMeasurements,
     /// The part before it, if its end was found in the series.
-    pub(super) warm_up: Option<Part>,
+    pub(super) warm_up: Option<PartMeasurements>,
 }
 
 /// The measurements of a part of a trial.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartMeasurements {
     pub(super) length_s: f64,
     pub(super) answered: u64,
     /// Mean time for which a response waited for the generator.
@@ -77,14 +77,14 @@ pub(super) struct Trial<'a> {
     pub(super) is_open: bool,
 }
 
-pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, LogError> {
+pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<TrialMeasurements, LogError> {
     let mut series = Vec::new();
-    each_interval(log, &[RESPONSE], |interval| series.push(Bucket::of(&interval)))?;
+    each_interval(log, &[RESPONSE], |interval| series.push(Bucket::from_interval(&interval)))?;
     series.retain(|bucket| bucket.start_s < trial.end_s);
     let mut steady = steady_part(&series, trial);
     steady.from_s = beginning_of_row(trial.rows, steady.from_s);
     let [mut before, mut after] =
-        [0.0..steady.from_s, steady.from_s..trial.end_s].map(|part| Part::of_rows(trial.rows, part));
+        [0.0..steady.from_s, steady.from_s..trial.end_s].map(|part| PartMeasurements::from_rows(trial.rows, part));
     each_interval(log, &[RESPONSE, SERVICE, CONNECT], |interval| {
         let part = if interval.start.as_secs_f64() < steady.from_s - EPSILON_S { &mut before } else { &mut after };
         let times = match interval.tag.as_deref() {
@@ -95,12 +95,12 @@ pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, LogError> {
         times.merge(&interval.histogram);
     })?;
     let is_found = steady.from_s > 0.0 && trial.warm_up == WarmUp::Found;
-    Ok(Window { steady, counted: after, warm_up: is_found.then_some(before) })
+    Ok(TrialMeasurements { steady, counted: after, warm_up: is_found.then_some(before) })
 }
 
-impl Part {
+impl PartMeasurements {
     /// The rows that begin in this part, without any times yet.
-    fn of_rows(rows: &[Row], part: Range<f64>) -> Self {
+    fn from_rows(rows: &[Row], part: Range<f64>) -> Self {
         let is_in = |row: &&Row| part.contains(&(row.start_s + EPSILON_S));
         let rows = || rows.iter().filter(is_in);
         let answered: u64 = rows().map(|row| row.answered).sum();
@@ -138,7 +138,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn of(interval: &Interval) -> Self {
+    fn from_interval(interval: &Interval) -> Self {
         let count = interval.histogram.count();
         Self {
             start_s: interval.start.as_secs_f64(),
@@ -309,8 +309,8 @@ mod tests {
         let mut intervals = vec![(20, 20); 15];
         intervals.extend(vec![(2, 100); 85]);
         let (_folder, path, rows) = written(&intervals);
-        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
-        let (steady, counted, warm_up) = (window.steady, window.counted, window.warm_up.unwrap());
+        let measured = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        let (steady, counted, warm_up) = (measured.steady, measured.counted, measured.warm_up.unwrap());
         assert_eq!(steady.state, SteadyState::AfterWarmUp, "{steady:?}");
         assert!((1.5..2.5).contains(&steady.from_s), "{steady:?}");
         assert_eq!((counted.answered, warm_up.answered), (counted.response.count(), warm_up.service.count()));
@@ -326,29 +326,29 @@ mod tests {
         intervals.extend(vec![(2, 100); 55]);
         intervals.extend(vec![(3, 66); 30]);
         let (_folder, path, rows) = written(&intervals);
-        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
-        assert_eq!(window.steady.state, SteadyState::NeverSteady, "{:?}", window.steady);
-        assert!((1.5..2.5).contains(&window.steady.from_s), "{:?}", window.steady);
-        assert!(window.counted.response.max() < 4_000_000 && window.counted.response.count() > 7_000);
-        assert!(window.steady.end_change.is_some_and(|share| (0.2..0.6).contains(&share)), "{:?}", window.steady);
+        let measured = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!(measured.steady.state, SteadyState::NeverSteady, "{:?}", measured.steady);
+        assert!((1.5..2.5).contains(&measured.steady.from_s), "{:?}", measured.steady);
+        assert!(measured.counted.response.max() < 4_000_000 && measured.counted.response.count() > 7_000);
+        assert!(measured.steady.end_change.is_some_and(|share| (0.2..0.6).contains(&share)), "{:?}", measured.steady);
         // Slower for a while in the middle, then as before.
         let middle: Vec<(u64, u64)> = (0..100).map(|index| if index / 30 == 1 { (3, 66) } else { (2, 100) }).collect();
         let (_folder, path, rows) = written(&middle);
-        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
-        assert_eq!((window.steady.state, window.steady.end_change), (SteadyState::NeverSteady, None));
-        assert_eq!((window.steady.from_s, window.counted.answered), (0.0, 70 * 100 + 30 * 66));
-        assert!(window.warm_up.is_none());
+        let measured = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!((measured.steady.state, measured.steady.end_change), (SteadyState::NeverSteady, None));
+        assert_eq!((measured.steady.from_s, measured.counted.answered), (0.0, 70 * 100 + 30 * 66));
+        assert!(measured.warm_up.is_none());
     }
 
     #[test]
     fn a_given_warm_up_is_cut_off_at_the_beginning_of_a_row() {
         let (_folder, path, rows) = written(&vec![(2, 50); 100]);
-        let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_millis(1_950)))).unwrap();
-        assert!((window.steady.from_s - 2.0).abs() < 1e-9 && window.warm_up.is_none());
-        let counted = &window.counted;
+        let measured = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_millis(1_950)))).unwrap();
+        assert!((measured.steady.from_s - 2.0).abs() < 1e-9 && measured.warm_up.is_none());
+        let counted = &measured.counted;
         assert_eq!((counted.answered, counted.service.count(), counted.connect.count()), (4_000, 4_000, 80));
-        let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_secs(60)))).unwrap();
-        assert_eq!((window.steady.state, window.counted.answered), (SteadyState::TooShort, 5_000));
+        let measured = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_secs(60)))).unwrap();
+        assert_eq!((measured.steady.state, measured.counted.answered), (SteadyState::TooShort, 5_000));
     }
 
     #[test]
@@ -357,9 +357,9 @@ mod tests {
             (0..100).map(|index| if index / 30 == 1 { (90, 3) } else { (2, 50) }).collect();
         let (_folder, path, rows) = written(&intervals);
         let warm_up = WarmUp::Fixed(Duration::from_secs(2));
-        let window = read(&path, Trial { has_faults: true, ..trial(&rows, warm_up) }).unwrap();
-        assert_eq!((window.steady.state, window.steady.remark), (SteadyState::NotChecked, None));
-        assert_eq!(window.counted.answered, 10 * 50 + 30 * 3 + 40 * 50);
+        let measured = read(&path, Trial { has_faults: true, ..trial(&rows, warm_up) }).unwrap();
+        assert_eq!((measured.steady.state, measured.steady.remark), (SteadyState::NotChecked, None));
+        assert_eq!(measured.counted.answered, 10 * 50 + 30 * 3 + 40 * 50);
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_few_answers_are_taken_as_they_are() {
         let (_folder, path, rows) = written(&[(2, 3), (2, 4)]);
-        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
-        assert_eq!((window.steady.state, window.counted.answered), (SteadyState::TooShort, 7));
+        let measured = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!((measured.steady.state, measured.counted.answered), (SteadyState::TooShort, 7));
     }
 }
