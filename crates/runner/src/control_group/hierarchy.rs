@@ -62,7 +62,7 @@ pub enum GroupError {
 /// A place where no group can be made.
 #[derive(Debug, Error)]
 #[error("{path}: {source}")]
-struct Refusal {
+struct GroupRefusal {
     path: PathBuf,
     source: io::Error,
 }
@@ -229,8 +229,8 @@ fn make_group(run: &Path, name: &str) -> Result<PathBuf, GroupError> {
 
 /// The run's own folder in `place`, if it can be created and processes can be moved into it (which also requires write
 /// permission on the list of `place`; cgroups(7), delegation containment).
-fn make_run(place: &Path) -> Result<PathBuf, Refusal> {
-    let refused = |path: &Path, source| Refusal { path: path.to_owned(), source };
+fn make_run(place: &Path) -> Result<PathBuf, GroupRefusal> {
+    let refused = |path: &Path, source| GroupRefusal { path: path.to_owned(), source };
     clear_away(place);
     let door = place.join(DOOR);
     fs::OpenOptions::new().write(true).open(&door).map_err(|error| refused(&door, error))?;

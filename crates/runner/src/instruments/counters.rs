@@ -10,7 +10,7 @@ const SERIES_MAX: usize = super::exposition::SERIES_MAX;
 
 /// Exposed values, by series.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct SubjectCounters {
     series: BTreeMap<String, Series>,
     track: Track<Values>,
 }
@@ -46,7 +46,7 @@ impl Sample for Values {
     }
 }
 
-impl Counters {
+impl SubjectCounters {
     /// Adds a scrape, unless one of the same or a later time is known.
     pub(super) fn push(&mut self, scrape: &Scrape) {
         if self.track.samples().next_back().is_some_and(|newest| newest.at_ns >= scrape.at_ns) {
@@ -92,8 +92,8 @@ mod tests {
     use super::super::exposition::parse;
     use super::*;
 
-    fn counters(scrapes: &[(u64, &str)]) -> Counters {
-        let mut counters = Counters::default();
+    fn counters(scrapes: &[(u64, &str)]) -> SubjectCounters {
+        let mut counters = SubjectCounters::default();
         for &(at_ns, text) in scrapes {
             counters.push(&Scrape { at_ns, exposed: parse(text).unwrap() });
         }
@@ -120,6 +120,6 @@ mod tests {
     fn a_restart_does_not_make_a_counter_shrink() {
         let counters = counters(&[(0, "a_total 10\n"), (10, "a_total 30\n"), (20, "a_total 5\n"), (30, "a_total 6\n")]);
         assert_eq!(counters.within(0, 30)["a_total"], 26.0);
-        assert!(Counters::default().within(0, 1).is_empty());
+        assert!(SubjectCounters::default().within(0, 1).is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use breme_experiment::record::{MachineUse, SubjectRecord};
 
 use super::Counted;
-use super::counters::Counters;
+use super::counters::SubjectCounters;
 use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
@@ -27,7 +27,7 @@ pub struct Readings {
 pub(super) struct WatchedReadings {
     pub(super) is_generator: bool,
     pub(super) track: Track<Use>,
-    pub(super) counters: Counters,
+    pub(super) counters: SubjectCounters,
     pub(super) restarts_before: u64,
 }
 
@@ -98,7 +98,7 @@ impl Readings {
     pub(super) fn leave_out_uncounted(&mut self) {
         for (name, why) in std::mem::take(&mut self.uncounted) {
             if let Some(watched) = self.watched.get_mut(&name) {
-                watched.counters = Counters::default();
+                watched.counters = SubjectCounters::default();
             }
             self.faults.push(format!("the counters of {name} could not be read: {why}"));
         }
