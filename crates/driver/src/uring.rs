@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, ConnectionId, ListenerId, Node, ShardId};
-use breme_sys::uring::{Completion, Key, Operation, PollEvent, ReceiveBuffer, Ring, RingSizes};
+use breme_sys::uring::{Completion, Key, PollEvent, ReceiveBuffer, Ring, RingOperation, RingSizes};
 use breme_sys::{Address, ListeningSocket};
 use bytes::Bytes;
 use rustix::event::PollFlags;
@@ -79,7 +79,7 @@ impl RingPort {
         let socket = connection.transport.as_fd();
         match operation(connection) {
             _ if is_long => self.ring.receive_once(socket, key_of(id), connection.chunk_bytes_max()),
-            Operation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
+            RingOperation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
             _ => self.ring.receive(socket, key_of(id)),
         }
     }
@@ -103,8 +103,8 @@ impl RingPort {
     }
 }
 
-fn operation(connection: &Connection) -> Operation {
-    if connection.transport.socket.has_stamps() { Operation::ReceiveWithStamps } else { Operation::Receive }
+fn operation(connection: &Connection) -> RingOperation {
+    if connection.transport.socket.has_stamps() { RingOperation::ReceiveWithStamps } else { RingOperation::Receive }
 }
 
 /// Keys have fewer index bits than ids.
@@ -130,10 +130,10 @@ impl Port for RingPort {
     fn close(&mut self, id: ConnectionId, connection: Connection) {
         let operations = connection.operations;
         let in_flight = [
-            (matches!(connection.phase, ConnectionPhase::Connecting(_)), Operation::Connect),
+            (matches!(connection.phase, ConnectionPhase::Connecting(_)), RingOperation::Connect),
             (matches!(operations.receive, Receive::Armed | Receive::ArmedOnce), operation(&connection)),
-            (operations.is_watching_writable, Operation::Watch(PollEvent::Writable)),
-            (operations.break_watch == BreakWatch::Armed, Operation::Watch(PollEvent::Broken)),
+            (operations.is_watching_writable, RingOperation::Watch(PollEvent::Writable)),
+            (operations.break_watch == BreakWatch::Armed, RingOperation::Watch(PollEvent::Broken)),
         ];
         for (_, operation) in in_flight.into_iter().filter(|(is_in_flight, _)| *is_in_flight) {
             self.ring.cancel(operation, key_of(id));
@@ -367,7 +367,7 @@ impl Uring {
                 }
                 Receive::Armed if !may_accept => {
                     listener.accepting = Receive::Cancelled;
-                    engine.port.ring.cancel(Operation::Accept, key);
+                    engine.port.ring.cancel(RingOperation::Accept, key);
                 }
                 _ => {}
             }

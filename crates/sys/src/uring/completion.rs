@@ -29,7 +29,7 @@ impl Key {
 
 /// An operation in flight until it completes or is [cancelled](super::Ring::cancel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum RingOperation {
     Accept,
     Receive,
     ReceiveWithStamps,
@@ -98,17 +98,17 @@ pub(super) enum Tag {
     Ignored,
     /// A send, by its index in the submission.
     Send(u32),
-    Of(Operation, Key),
+    Of(RingOperation, Key),
 }
 
-const OPERATIONS: [Operation; 7] = [
-    Operation::Accept,
-    Operation::Receive,
-    Operation::Connect,
-    Operation::Watch(PollEvent::Readable),
-    Operation::Watch(PollEvent::Writable),
-    Operation::Watch(PollEvent::Broken),
-    Operation::ReceiveWithStamps,
+const OPERATIONS: [RingOperation; 7] = [
+    RingOperation::Accept,
+    RingOperation::Receive,
+    RingOperation::Connect,
+    RingOperation::Watch(PollEvent::Readable),
+    RingOperation::Watch(PollEvent::Writable),
+    RingOperation::Watch(PollEvent::Broken),
+    RingOperation::ReceiveWithStamps,
 ];
 const SEND: u64 = 1;
 const FIRST_OPERATION: u64 = 2;
@@ -120,13 +120,13 @@ impl Tag {
             Self::Send(place) => SEND << Key::BITS | u64::from(place),
             Self::Of(operation, key) => {
                 let code = match operation {
-                    Operation::Accept => 0,
-                    Operation::Receive => 1,
-                    Operation::Connect => 2,
-                    Operation::Watch(PollEvent::Readable) => 3,
-                    Operation::Watch(PollEvent::Writable) => 4,
-                    Operation::Watch(PollEvent::Broken) => 5,
-                    Operation::ReceiveWithStamps => 6,
+                    RingOperation::Accept => 0,
+                    RingOperation::Receive => 1,
+                    RingOperation::Connect => 2,
+                    RingOperation::Watch(PollEvent::Readable) => 3,
+                    RingOperation::Watch(PollEvent::Writable) => 4,
+                    RingOperation::Watch(PollEvent::Broken) => 5,
+                    RingOperation::ReceiveWithStamps => 6,
                 };
                 (FIRST_OPERATION + code) << Key::BITS | key.0
             }

@@ -30,7 +30,7 @@ mod unavailable;
 #[cfg(target_os = "linux")]
 pub use buffers::ReceiveBuffer;
 #[cfg(target_os = "linux")]
-pub use completion::{Completion, Key, Operation, PollEvent, Unsent};
+pub use completion::{Completion, Key, PollEvent, RingOperation, Unsent};
 #[cfg(target_os = "linux")]
 pub use probe::probe_uring;
 #[cfg(target_os = "linux")]

@@ -25,7 +25,7 @@ use socket2::SockAddr;
 pub use kernel::RingSizes;
 
 use super::buffers::BufferPool;
-use super::completion::{Completion, Key, Operation, PollEvent, Tag, Unsent};
+use super::completion::{Completion, Key, PollEvent, RingOperation, Tag, Unsent};
 use super::outbox::{Outbox, PlacedSend};
 use crate::Address;
 
@@ -94,14 +94,14 @@ impl Ring {
     pub fn accept(&mut self, listener: BorrowedFd<'_>, key: Key) {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build();
-        self.push_operation(entry, Operation::Accept, key);
+        self.push_operation(entry, RingOperation::Accept, key);
     }
 
     /// Multishot receive until the end, a failure, a lack of buffers or cancellation; if
     /// [supported](Ring::bounds_receiving), also until [`RingSizes::receive_bytes`] have arrived.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), BUFFERS).build();
-        self.push_operation(limit(entry, self.receive_bytes.unwrap_or(0)), Operation::Receive, key);
+        self.push_operation(limit(entry, self.receive_bytes.unwrap_or(0)), RingOperation::Receive, key);
     }
 
     /// Whether [`Ring::receive`] ends after [`RingSizes::receive_bytes`].
@@ -115,7 +115,7 @@ impl Ring {
         // Without an address: the kernel selects the buffer, whose length is a limit too.
         let length = u32::try_from(bytes_max).unwrap_or(0);
         let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), length).buf_group(BUFFERS);
-        self.push_operation(receive.build().flags(squeue::Flags::BUFFER_SELECT), Operation::Receive, key);
+        self.push_operation(receive.build().flags(squeue::Flags::BUFFER_SELECT), RingOperation::Receive, key);
     }
 
     /// Multishot receive on a socket with [stamps](crate::stamp_arrivals), returned in
@@ -123,7 +123,7 @@ impl Ring {
     pub fn receive_with_stamps(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let message = &raw const *self.stamp_header;
         let entry = opcode::RecvMsgMulti::new(Fd(socket.as_raw_fd()), message, BUFFERS).build();
-        self.push_operation(entry, Operation::ReceiveWithStamps, key);
+        self.push_operation(entry, RingOperation::ReceiveWithStamps, key);
     }
 
     /// Connects an unconnected socket.
@@ -134,7 +134,7 @@ impl Ring {
         let address = Box::new(address.socket_address()?);
         let entry = opcode::Connect::new(Fd(socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
         self.addresses.push(address);
-        self.push_operation(entry, Operation::Connect, key);
+        self.push_operation(entry, RingOperation::Connect, key);
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Ring {
         };
         let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events as u32);
         let entry = poll.multi(event == PollEvent::Readable).build();
-        self.push_operation(entry, Operation::Watch(event), key);
+        self.push_operation(entry, RingOperation::Watch(event), key);
     }
 
     /// Sends a copy of `pieces`, concatenated, with the next submission, as far as the socket buffer has space: it does
@@ -197,7 +197,7 @@ impl Ring {
     }
 
     /// Cancels an operation. It completes in any case, with ECANCELED or an earlier result.
-    pub fn cancel(&mut self, operation: Operation, key: Key) {
+    pub fn cancel(&mut self, operation: RingOperation, key: Key) {
         let builder = CancelBuilder::user_data(Tag::Of(operation, key).to_bits());
         let entry = opcode::AsyncCancel2::new(builder).build().flags(squeue::Flags::SKIP_SUCCESS);
         self.push(entry.user_data(Tag::Ignored.to_bits()));
@@ -226,32 +226,32 @@ impl Ring {
     }
 
     #[allow(unsafe_code)]
-    fn completion(&self, operation: Operation, key: Key, entry: &cqueue::Entry) -> Completion {
+    fn completion(&self, operation: RingOperation, key: Key, entry: &cqueue::Entry) -> Completion {
         let has_more = cqueue::more(entry.flags());
         let outcome = result(entry.result());
         match operation {
-            Operation::Accept => {
+            RingOperation::Accept => {
                 // SAFETY: a successful accept returns a new descriptor, which nothing else owns.
                 let outcome = outcome.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
                 Completion::Accepted { key, outcome, has_more }
             }
-            Operation::Receive | Operation::ReceiveWithStamps => {
+            RingOperation::Receive | RingOperation::ReceiveWithStamps => {
                 let buffer = cqueue::buffer_select(entry.flags());
                 let length = *outcome.as_ref().unwrap_or(&0) as usize;
                 // An empty buffer is returned at once.
                 let take = |buffer| match operation {
-                    Operation::ReceiveWithStamps => self.pool.take_stamped(buffer, length),
+                    RingOperation::ReceiveWithStamps => self.pool.take_stamped(buffer, length),
                     _ => self.pool.take(buffer, length),
                 };
                 let buffer = buffer.map(take).filter(|buffer| !buffer.is_empty());
                 Completion::Received { key, outcome: outcome.map(|_| buffer), has_more }
             }
-            Operation::Connect => Completion::Connected { key, outcome: outcome.map(drop) },
-            Operation::Watch(event) => Completion::Polled { key, event, outcome, has_more },
+            RingOperation::Connect => Completion::Connected { key, outcome: outcome.map(drop) },
+            RingOperation::Watch(event) => Completion::Polled { key, event, outcome, has_more },
         }
     }
 
-    fn push_operation(&mut self, entry: squeue::Entry, operation: Operation, key: Key) {
+    fn push_operation(&mut self, entry: squeue::Entry, operation: RingOperation, key: Key) {
         self.in_flight += 1;
         self.unsubmitted += 1;
         self.push(entry.user_data(Tag::Of(operation, key).to_bits()));

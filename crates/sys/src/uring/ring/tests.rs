@@ -143,7 +143,7 @@ fn cancelled_operations_complete() {
         ring.submit().unwrap();
         // Before or after the cancellation.
         (&mut &*theirs).write_all(b"x").unwrap();
-        ring.cancel(Operation::Receive, *key);
+        ring.cancel(RingOperation::Receive, *key);
         let mut has_come = false;
         loop {
             match next(&mut ring) {
@@ -284,7 +284,7 @@ fn connects_and_accepts() {
     let ours = sockets.into_iter().map(|socket| std::net::TcpStream::from(socket).local_addr().unwrap());
     assert!(ours.into_iter().all(|address| accepted.contains(&address)));
     // Operations in flight keep a descriptor open, so cancel first.
-    ring.cancel(Operation::Accept, Key::new(1));
+    ring.cancel(RingOperation::Accept, Key::new(1));
     let Completion::Accepted { outcome, has_more: false, .. } = next(&mut ring) else { panic!("not cancelled") };
     assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
     drop(listener);
