@@ -20,7 +20,7 @@ use crate::{Gate, Script, Surroundings, TestContent};
 /// A node that connects, runs its scripts concurrently, and exits when all are done, one has failed, or its timeout has
 /// passed.
 pub struct Client {
-    client_state: ClientState,
+    shared_state: SharedScriptState,
     runs: Vec<ScriptRun>,
     patience: Duration,
     timeout_at: Option<Instant>,
@@ -29,7 +29,7 @@ pub struct Client {
 }
 
 /// State shared by the scripts of a client.
-struct ClientState {
+struct SharedScriptState {
     surroundings: Surroundings,
     signals: BTreeSet<u32>,
     closed: Vec<ConnectionId>,
@@ -78,10 +78,10 @@ impl Client {
     /// `patience`: the timeout of the whole run.
     #[must_use]
     pub fn new(surroundings: &Surroundings, patience: Duration, scripts: Vec<Script>) -> Self {
-        let client_state =
-            ClientState { surroundings: surroundings.clone(), signals: BTreeSet::new(), closed: Vec::new() };
+        let shared_state =
+            SharedScriptState { surroundings: surroundings.clone(), signals: BTreeSet::new(), closed: Vec::new() };
         let runs = scripts.into_iter().enumerate().map(|(index, script)| ScriptRun::new(index, script)).collect();
-        Self { client_state, runs, patience, timeout_at: None, failures: Vec::new(), exited: false }
+        Self { shared_state, runs, patience, timeout_at: None, failures: Vec::new(), exited: false }
     }
 
     /// Empty if all scripts succeeded.
@@ -110,7 +110,7 @@ impl Client {
 
     fn advance_one(&mut self, index: usize, context: &mut CallContext<'_>) -> bool {
         let play = &mut self.runs[index];
-        match play.advance(&mut self.client_state, context) {
+        match play.advance(&mut self.shared_state, context) {
             Ok(moved) => moved,
             Err(reason) => {
                 self.failures.push(play.describe(&reason));
@@ -212,7 +212,7 @@ impl Node for Client {
     fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions) {
         if let Some(index) = self.play_of(connection) {
             self.runs[index].connection_state.closed = Some(reason);
-            self.client_state.closed.push(connection);
+            self.shared_state.closed.push(connection);
         }
         self.advance(now, actions);
     }
@@ -289,10 +289,10 @@ impl ScriptRun {
     }
 
     /// Returns whether a step was completed.
-    fn advance(&mut self, client_state: &mut ClientState, context: &mut CallContext<'_>) -> Result<bool, String> {
+    fn advance(&mut self, shared_state: &mut SharedScriptState, context: &mut CallContext<'_>) -> Result<bool, String> {
         let start = self.step_index;
         while let Some(step) = self.steps.get(self.step_index).cloned() {
-            if !self.try_step(&step, client_state, context)? {
+            if !self.try_step(&step, shared_state, context)? {
                 break;
             }
             self.step_index += 1;
@@ -305,7 +305,7 @@ impl ScriptRun {
     fn try_step(
         &mut self,
         step: &ScriptStep,
-        client_state: &mut ClientState,
+        shared_state: &mut SharedScriptState,
         context: &mut CallContext<'_>,
     ) -> Result<bool, String> {
         let begins = !std::mem::replace(&mut self.progress.begun, true);
@@ -314,9 +314,9 @@ impl ScriptRun {
             context.actions.resume(connection);
         }
         match step {
-            ScriptStep::Connect => self.connect(begins, client_state, context),
+            ScriptStep::Connect => self.connect(begins, shared_state, context),
             ScriptStep::ConnectRefused { by_server } => {
-                let Surroundings { server, nobody, .. } = &client_state.surroundings;
+                let Surroundings { server, nobody, .. } = &shared_state.surroundings;
                 self.connect_refused(begins, if *by_server { server.address } else { *nobody }, context)
             }
             ScriptStep::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, context),
@@ -334,9 +334,9 @@ impl ScriptRun {
                 Ok(true)
             }
             ScriptStep::Wait(time) => Ok(self.wait(*time, context.now)),
-            ScriptStep::Await(number) => Ok(client_state.signals.contains(number)),
+            ScriptStep::Await(number) => Ok(shared_state.signals.contains(number)),
             ScriptStep::Signal(_) | ScriptStep::StopServer | ScriptStep::UseStaleIds => {
-                client_state.act(step, context.actions);
+                shared_state.act(step, context.actions);
                 Ok(true)
             }
             ScriptStep::Finish | ScriptStep::Pause | ScriptStep::Resume | ScriptStep::Close(_) => {
@@ -345,9 +345,14 @@ impl ScriptRun {
         }
     }
 
-    fn connect(&self, begins: bool, client_state: &ClientState, context: &mut CallContext<'_>) -> Result<bool, String> {
+    fn connect(
+        &self,
+        begins: bool,
+        shared_state: &SharedScriptState,
+        context: &mut CallContext<'_>,
+    ) -> Result<bool, String> {
         if begins {
-            context.actions.connect(self.ticket, client_state.surroundings.server);
+            context.actions.connect(self.ticket, shared_state.surroundings.server);
         }
         match self.connection_state.failed {
             Some(error) => Err(format!("cannot connect: {error:?}")),
@@ -474,7 +479,7 @@ impl StepProgress {
     }
 }
 
-impl ClientState {
+impl SharedScriptState {
     fn act(&mut self, step: &ScriptStep, actions: &mut Actions) {
         match step {
             ScriptStep::Signal(number) => {
