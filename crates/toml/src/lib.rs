@@ -16,4 +16,4 @@ mod tree;
 
 pub use diagnostic::{Collector, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Span};
 pub use reader::{node_of, read, read_most, read_rest};
-pub use tree::{Entry, Node, Table, Value};
+pub use tree::{Entry, Table, TreeNode, Value};

@@ -10,12 +10,12 @@ use serde_spanned::de::{SpannedDeserializer, is_spanned};
 use thiserror::Error;
 
 use crate::diagnostic::{Collector, Span};
-use crate::tree::{Entry, Node, Table, Value};
+use crate::tree::{Entry, Table, TreeNode, Value};
 
 /// The maximum number of errors that are searched for in one part of a file.
 const ROUNDS_MAX: usize = 40;
 /// Reads a part of a file. None if it contains an error; all of them are reported.
-pub fn read<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
+pub fn read<T: DeserializeOwned>(node: &TreeNode, collector: &mut Collector) -> Option<T> {
     let before = collector.count();
     read_rest(node, collector).filter(|_| collector.count() == before)
 }
@@ -23,7 +23,7 @@ pub fn read<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Opti
 /// Reads a part of a file without the keys that contain errors, which are reported; in lists of tables, without the
 /// whole table, which may be incomplete now. For types in which a missing key has a default, so that the rest can be
 /// checked at the same time.
-pub fn read_rest<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
+pub fn read_rest<T: DeserializeOwned>(node: &TreeNode, collector: &mut Collector) -> Option<T> {
     let mut node = node.clone();
     let (value, incomplete) = read_without_errors(&mut node, collector)?;
     if incomplete.is_empty() {
@@ -37,13 +37,13 @@ pub fn read_rest<T: DeserializeOwned>(node: &Node, collector: &mut Collector) ->
 
 /// Reads a part of a file without the keys that contain errors, which are reported. Tables in lists remain without
 /// those keys, so that more can be checked, unless a required key is missing then.
-pub fn read_most<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
+pub fn read_most<T: DeserializeOwned>(node: &TreeNode, collector: &mut Collector) -> Option<T> {
     read_without_errors(&mut node.clone(), collector).map(|(value, _)| value)
 }
 
 /// Removes keys with errors until the rest can be read. The second value contains the positions of the tables from
 /// which a key was removed.
-fn read_without_errors<T: DeserializeOwned>(node: &mut Node, collector: &mut Collector) -> Option<(T, Vec<Span>)> {
+fn read_without_errors<T: DeserializeOwned>(node: &mut TreeNode, collector: &mut Collector) -> Option<(T, Vec<Span>)> {
     let mut incomplete: Vec<Span> = Vec::new();
     for _ in 0..ROUNDS_MAX {
         let error = match T::deserialize(NodeReader(node)) {
@@ -65,7 +65,7 @@ fn read_without_errors<T: DeserializeOwned>(node: &mut Node, collector: &mut Col
 }
 
 /// Removes the entry whose key is at a position; the position of its table.
-fn remove_entry(node: &mut Node, key: &Span) -> Option<Span> {
+fn remove_entry(node: &mut TreeNode, key: &Span) -> Option<Span> {
     match &mut node.value {
         Value::Table(table) => match table.entries.iter().position(|entry| entry.key_span == *key) {
             Some(position) => {
@@ -80,7 +80,7 @@ fn remove_entry(node: &mut Node, key: &Span) -> Option<Span> {
 }
 
 /// Removes the table at a position from the list that contains it, if any does.
-fn remove_from_list(node: &mut Node, table: &Span) -> bool {
+fn remove_from_list(node: &mut TreeNode, table: &Span) -> bool {
     match &mut node.value {
         Value::Table(inner) => inner.entries.iter_mut().any(|entry| remove_from_list(&mut entry.node, table)),
         Value::List(list) => match list.iter().position(|node| node.span == *table) {
@@ -196,7 +196,7 @@ macro_rules! positions_and_any {
     };
 }
 
-struct NodeReader<'a>(&'a Node);
+struct NodeReader<'a>(&'a TreeNode);
 
 impl<'de> de::Deserializer<'de> for NodeReader<'de> {
     type Error = ReadError;
@@ -278,7 +278,7 @@ impl<'de> IntoDeserializer<'de, ReadError> for KeyReader<'de> {
     }
 }
 
-struct ListReader<'a>(std::slice::Iter<'a, Node>);
+struct ListReader<'a>(std::slice::Iter<'a, TreeNode>);
 
 impl<'de> de::SeqAccess<'de> for ListReader<'de> {
     type Error = ReadError;
@@ -315,6 +315,6 @@ impl<'de> de::MapAccess<'de> for TableReader<'de> {
 
 /// A table as a node without a position.
 #[must_use]
-pub fn node_of(table: Table) -> Node {
-    Node { span: 0..0, value: Value::Table(table) }
+pub fn node_of(table: Table) -> TreeNode {
+    TreeNode { span: 0..0, value: Value::Table(table) }
 }

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use crate::diagnostic::{Collector, Span};
 
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct TreeNode {
     pub span: Span,
     pub value: Value,
 }
@@ -20,7 +20,7 @@ pub enum Value {
     Integer(i64),
     Float(f64),
     Boolean(bool),
-    List(Vec<Node>),
+    List(Vec<TreeNode>),
     Table(Table),
 }
 
@@ -34,7 +34,7 @@ pub struct Table {
 pub struct Entry {
     pub key: String,
     pub key_span: Span,
-    pub node: Node,
+    pub node: TreeNode,
 }
 
 impl Table {
@@ -112,7 +112,7 @@ fn convert_table(table: &DeTable<'_>, collector: &mut Collector) -> Table {
     Table { entries }
 }
 
-fn convert(value: &DeValue<'_>, span: Span, collector: &mut Collector) -> Node {
+fn convert(value: &DeValue<'_>, span: Span, collector: &mut Collector) -> TreeNode {
     let value = match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
@@ -130,7 +130,7 @@ fn convert(value: &DeValue<'_>, span: Span, collector: &mut Collector) -> Node {
         }
         DeValue::Table(table) => Value::Table(convert_table(table, collector)),
     };
-    Node { span, value }
+    TreeNode { span, value }
 }
 
 impl Value {

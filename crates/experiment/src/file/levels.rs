@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 
 use breme_base::suggest_or_list;
-use breme_toml::{Collector, Entry, Node, Span, Table, Value};
+use breme_toml::{Collector, Entry, Span, Table, TreeNode, Value};
 
 use crate::placeholder::{self, Placeholder};
 
 /// The levels of one combination: factor, name of the level, value or settings.
 pub(crate) struct Levels<'a> {
-    pub chosen: Vec<(&'a str, &'a str, &'a Node)>,
+    pub chosen: Vec<(&'a str, &'a str, &'a TreeNode)>,
     /// All factors, for suggestions.
     pub factors: &'a [String],
     /// Factors that could not be read: references to them can be neither filled in nor reported as errors.
@@ -44,7 +44,7 @@ impl Levels<'_> {
     }
 
     /// Whether a part of the file depends on an unreadable factor.
-    pub(crate) fn is_open(&self, node: &Node) -> bool {
+    pub(crate) fn is_open(&self, node: &TreeNode) -> bool {
         match &node.value {
             Value::Text(text) => {
                 text.strip_prefix('$').is_some_and(|name| self.is_unreadable(name)) || self.is_open_text(text)
@@ -63,7 +63,12 @@ impl Levels<'_> {
 
     /// Returns the part with all levels filled in, and adds the factors that it names to `used`. What cannot be filled
     /// in is reported and omitted.
-    pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, collector: &mut Collector) -> Option<Node> {
+    pub(crate) fn fill(
+        &self,
+        node: &TreeNode,
+        used: &mut BTreeSet<String>,
+        collector: &mut Collector,
+    ) -> Option<TreeNode> {
         let value = match &node.value {
             Value::Text(text) => return self.fill_text(text, &node.span, used, collector),
             Value::List(list) => Value::List(list.iter().filter_map(|node| self.fill(node, used, collector)).collect()),
@@ -74,7 +79,7 @@ impl Levels<'_> {
             }
             other => other.clone(),
         };
-        Some(Node { span: node.span.clone(), value })
+        Some(TreeNode { span: node.span.clone(), value })
     }
 
     fn fill_text(
@@ -83,8 +88,8 @@ impl Levels<'_> {
         span: &Span,
         used: &mut BTreeSet<String>,
         collector: &mut Collector,
-    ) -> Option<Node> {
-        let node = |value| Some(Node { span: span.clone(), value });
+    ) -> Option<TreeNode> {
+        let node = |value| Some(TreeNode { span: span.clone(), value });
         match text.strip_prefix('$') {
             Some(rest) if rest.starts_with('$') && !rest.starts_with("${") => node(Value::Text(rest.to_owned())),
             Some(name) if placeholder::is_name(name) => match self.value(name) {
@@ -150,12 +155,12 @@ impl Levels<'_> {
     }
 
     /// The value of `FACTOR` or `FACTOR.SETTING`. An error without a message: there is no such factor.
-    fn value(&self, name: &str) -> Result<(&str, Node), Option<String>> {
+    fn value(&self, name: &str) -> Result<(&str, TreeNode), Option<String>> {
         let (factor, setting) = name.split_once('.').map_or((name, None), |(factor, setting)| (factor, Some(setting)));
         let (factor, level, node) = self.chosen.iter().find(|(known, ..)| *known == factor).ok_or(None)?;
         match (&node.value, setting) {
             (Value::Table(_), None) => {
-                Ok((factor, Node { span: node.span.clone(), value: Value::Text((*level).to_owned()) }))
+                Ok((factor, TreeNode { span: node.span.clone(), value: Value::Text((*level).to_owned()) }))
             }
             (Value::Table(settings), Some(setting)) => match settings.get(setting) {
                 Some(entry) => Ok((factor, entry.node.clone())),

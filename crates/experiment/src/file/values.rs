@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use breme_base::QuantityError;
-use breme_toml::{Entry, Node, Span, Table, Value};
+use breme_toml::{Entry, Span, Table, TreeNode, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
@@ -176,7 +176,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<Raw, A::Error> {
         let mut list = Vec::new();
         while let Some(At { value: Raw(value), span }) = parts.next_element::<At<Raw>>()? {
-            list.push(Node { span, value });
+            list.push(TreeNode { span, value });
         }
         Ok(Raw(Value::List(list)))
     }
@@ -184,7 +184,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
         let mut entries = Vec::new();
         while let Some((key, At { value: Raw(value), span })) = map.next_entry::<At<String>, At<Raw>>()? {
-            entries.push(Entry { key: key.value, key_span: key.span, node: Node { span, value } });
+            entries.push(Entry { key: key.value, key_span: key.span, node: TreeNode { span, value } });
         }
         Ok(Raw(Value::Table(Table { entries })))
     }
@@ -485,7 +485,7 @@ impl<'de> Deserialize<'de> for Content {
         }
         match &value {
             Value::Table(Table { entries }) => match entries.as_slice() {
-                [Entry { key, node: Node { span, value: Value::Text(path) }, .. }] if key == "from" => {
+                [Entry { key, node: TreeNode { span, value: Value::Text(path) }, .. }] if key == "from" => {
                     Ok(Self::File(At { value: path.clone(), span: span.clone() }))
                 }
                 _ => Err(de::Error::custom(format!("expected {expected}"))),

@@ -1,7 +1,7 @@
 //! The number of blocks of a run: fixed, or as many as needed to decide every hypothesis.
 
 use breme_stats::{BLOCKS_MIN, EXTENSION_MAX};
-use breme_toml::{Collector, Node, Value};
+use breme_toml::{Collector, TreeNode, Value};
 use thiserror::Error;
 
 use crate::file::BlockRange;
@@ -75,7 +75,7 @@ impl Blocks {
     }
 
     /// Parses `6` or `{ least = 6, most = 24 }`.
-    pub(super) fn read(node: Option<&Node>, collector: &mut Collector) -> Option<Self> {
+    pub(super) fn read(node: Option<&TreeNode>, collector: &mut Collector) -> Option<Self> {
         let Some(node) = node else { return Some(DEFAULT) };
         let blocks = if matches!(node.value, Value::Table(_)) {
             let range: BlockRange = breme_toml::read(node, collector)?;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use breme_toml::{Collector, Diagnostics, Node, Table};
+use breme_toml::{Collector, Diagnostics, Table, TreeNode};
 
 use super::factors::FactorSpec;
 use super::questions::PlanSearch;
@@ -39,7 +39,7 @@ impl Document {
         let value = searched.map(|(search, value)| {
             (search.factor.as_str(), search.range.level(value), search.range.node(value, &(0..0)))
         });
-        let mut chosen: Vec<(&str, &str, &Node)> = Vec::new();
+        let mut chosen: Vec<(&str, &str, &TreeNode)> = Vec::new();
         for factor in &self.factors {
             match &value {
                 Some((name, level, node)) if *name == factor.name => chosen.push((name, level, node)),
@@ -70,7 +70,7 @@ impl Document {
         }
     }
 
-    pub(super) fn levels<'a>(&'a self, chosen: Vec<(&'a str, &'a str, &'a Node)>) -> Levels<'a> {
+    pub(super) fn levels<'a>(&'a self, chosen: Vec<(&'a str, &'a str, &'a TreeNode)>) -> Levels<'a> {
         Levels {
             chosen,
             factors: &self.factor_names,

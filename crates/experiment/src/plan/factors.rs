@@ -1,6 +1,6 @@
 //! Factors, their levels and the combinations of levels.
 
-use breme_toml::{Collector, Entry, Node, Table, Value};
+use breme_toml::{Collector, Entry, Table, TreeNode, Value};
 
 pub const FACTOR_COUNT_MAX: usize = 12;
 pub const LEVEL_COUNT_MAX: usize = 1_000;
@@ -12,7 +12,7 @@ pub(super) struct FactorSpec {
     pub name: String,
     pub entry: Entry,
     /// The name of each level with its value or settings.
-    pub levels: Vec<(String, Node)>,
+    pub levels: Vec<(String, TreeNode)>,
     pub range: Option<LevelRange>,
 }
 
@@ -33,9 +33,9 @@ impl LevelRange {
     }
 
     /// The same as a node of the file.
-    pub(super) fn node(&self, value: f64, span: &std::ops::Range<usize>) -> Node {
+    pub(super) fn node(&self, value: f64, span: &std::ops::Range<usize>) -> TreeNode {
         let value = if self.is_whole { Value::Integer(value.round() as i64) } else { Value::Float(value) };
-        Node { span: span.clone(), value }
+        TreeNode { span: span.clone(), value }
     }
 }
 
@@ -81,7 +81,7 @@ fn is_number(entry: &Entry) -> bool {
     number(&entry.node).is_some()
 }
 
-fn number(node: &Node) -> Option<(f64, bool)> {
+fn number(node: &TreeNode) -> Option<(f64, bool)> {
     match node.value {
         Value::Integer(number) => Some((number as f64, true)),
         Value::Float(number) if number.is_finite() => Some((number, false)),
@@ -89,12 +89,12 @@ fn number(node: &Node) -> Option<(f64, bool)> {
     }
 }
 
-fn plain_levels(entry: &Entry, list: &[Node], collector: &mut Collector) -> Option<Vec<(String, Node)>> {
+fn plain_levels(entry: &Entry, list: &[TreeNode], collector: &mut Collector) -> Option<Vec<(String, TreeNode)>> {
     let before = collector.count();
     if list.is_empty() {
         collector.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
     }
-    let mut levels: Vec<(String, Node)> = Vec::new();
+    let mut levels: Vec<(String, TreeNode)> = Vec::new();
     for node in list {
         let Some(name) = node.value.plain() else {
             let described = node.value.describe();
@@ -109,7 +109,7 @@ fn plain_levels(entry: &Entry, list: &[Node], collector: &mut Collector) -> Opti
     (collector.count() == before).then_some(levels)
 }
 
-fn named_levels(entry: &Entry, table: &Table, collector: &mut Collector) -> Option<Vec<(String, Node)>> {
+fn named_levels(entry: &Entry, table: &Table, collector: &mut Collector) -> Option<Vec<(String, TreeNode)>> {
     let before = collector.count();
     if table.entries.is_empty() {
         collector.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));

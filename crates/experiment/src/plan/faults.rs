@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::suggest_or_list;
-use breme_toml::{Collector, Node, Span, Value};
+use breme_toml::{Collector, Span, TreeNode, Value};
 
 use super::resolve::Design;
 use super::resolver::Resolver;
@@ -51,7 +51,7 @@ impl Resolver<'_, '_> {
     }
 
     /// The value of the key, or the level of the factor of this name; none if there are no faults.
-    fn fault_node(&mut self) -> Option<Node> {
+    fn fault_node(&mut self) -> Option<TreeNode> {
         let entry = self.tree.get(FAULT);
         let named = match entry.map(|entry| &entry.node.value) {
             None => FAULT,
@@ -71,7 +71,7 @@ impl Resolver<'_, '_> {
         (!is_none).then_some(node)
     }
 
-    fn fault(&mut self, node: &Node) -> Option<Found> {
+    fn fault(&mut self, node: &TreeNode) -> Option<Found> {
         if !matches!(node.value, Value::Table(_)) {
             let described = node.value.describe();
             let problem = format!(

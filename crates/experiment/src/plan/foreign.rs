@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use breme_toml::{Entry, Node, Value};
+use breme_toml::{Entry, TreeNode, Value};
 
 use super::resolve::Route;
 use super::resolver::Resolver;
@@ -153,7 +153,7 @@ impl Resolver<'_, '_> {
         (patterns.len() == nodes.len()).then_some(Figure { quantity, patterns })
     }
 
-    fn pattern(&mut self, quantity: &Quantity, node: &Node) -> Option<FigurePattern> {
+    fn pattern(&mut self, quantity: &Quantity, node: &TreeNode) -> Option<FigurePattern> {
         if let Value::Text(text) = &node.value {
             self.collector.note(&node.span, format!("a measure is a table; write {{ pattern = '{text}' }}"));
             return None;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_toml::{Collector, Entry, Node, Table, Value, read};
+use breme_toml::{Collector, Entry, Table, TreeNode, Value, read};
 
 use super::blocks::Blocks;
 use crate::file::values::Time;
@@ -64,7 +64,7 @@ fn is_longer(entries: &[Entry]) -> bool {
     written.is_none_or(|written| time(&written.node).is_some_and(|time| time > DURATION))
 }
 
-fn time(node: &Node) -> Option<Duration> {
+fn time(node: &TreeNode) -> Option<Duration> {
     read::<Time>(node, &mut Collector::new("")).map(|time| time.0)
 }
 
@@ -77,5 +77,5 @@ fn table(key: &str, entries: Vec<Entry>) -> Entry {
 }
 
 fn entry(key: &str, value: Value) -> Entry {
-    Entry { key: key.to_owned(), key_span: 0..0, node: Node { span: 0..0, value } }
+    Entry { key: key.to_owned(), key_span: 0..0, node: TreeNode { span: 0..0, value } }
 }

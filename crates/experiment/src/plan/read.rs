@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_base::suggest_or_list;
 use breme_stats::BLOCKS_MIN;
-use breme_toml::{Collector, Diagnostics, Entry, Node, Table, Value, node_of};
+use breme_toml::{Collector, Diagnostics, Entry, Table, TreeNode, Value, node_of};
 
 use super::blocks::Blocks;
 use super::document::Document;
@@ -87,7 +87,7 @@ fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -
     let section = tree.take("profile");
     let mut profiles = Vec::new();
     match section.map(|entry| entry.node) {
-        Some(Node { value: Value::Table(table), .. }) => {
+        Some(TreeNode { value: Value::Table(table), .. }) => {
             for entry in table.entries {
                 if matches!(entry.node.value, Value::Table(_)) {
                     profiles.push(entry);
@@ -125,7 +125,7 @@ fn read_profile(
     let before = collector.count();
     let mut tree = base.clone();
     let chosen = profiles.iter().find(|entry| Some(entry.key.as_str()) == profile);
-    if let Some(Entry { node: Node { value: Value::Table(over), .. }, .. }) = chosen {
+    if let Some(Entry { node: TreeNode { value: Value::Table(over), .. }, .. }) = chosen {
         tree.lay_over(over, &REPLACED_WHOLE);
     }
     let file: Option<file::File> = breme_toml::read_rest(&node_of(tree.clone()), collector);
@@ -306,11 +306,11 @@ fn resolve_all(
         requested: BTreeSet::new(),
         is_whole: true,
     };
-    let ends: Vec<[(String, Node); 2]> = document.factors.iter().filter_map(range_ends).collect();
+    let ends: Vec<[(String, TreeNode); 2]> = document.factors.iter().filter_map(range_ends).collect();
     for combination in combinations {
         for end in 0..if ends.is_empty() { 1 } else { 2 } {
             let mut ranged = ends.iter();
-            let mut chosen: Vec<(&str, &str, &Node)> = Vec::new();
+            let mut chosen: Vec<(&str, &str, &TreeNode)> = Vec::new();
             for factor in &document.factors {
                 if factor.range.is_some() {
                     chosen.extend(ranged.next().map(|ends| (factor.name.as_str(), ends[end].0.as_str(), &ends[end].1)));
@@ -345,7 +345,7 @@ fn resolve_all(
     all
 }
 
-fn range_ends(factor: &FactorSpec) -> Option<[(String, Node); 2]> {
+fn range_ends(factor: &FactorSpec) -> Option<[(String, TreeNode); 2]> {
     let range = factor.range?;
     Some([range.from, range.to].map(|value| (range.level(value), range.node(value, &factor.entry.node.span))))
 }
@@ -480,15 +480,15 @@ impl Plan {
 impl Document {
     /// Stores what the file needs in addition to itself.
     fn keep(&mut self, left_out: &[(String, String)]) {
-        let text = |text: &str| Node { span: 0..0, value: Value::Text(text.to_owned()) };
-        let entry = |key: &str, node: Node| Entry { key: key.to_owned(), key_span: 0..0, node };
+        let text = |text: &str| TreeNode { span: 0..0, value: Value::Text(text.to_owned()) };
+        let entry = |key: &str, node: TreeNode| Entry { key: key.to_owned(), key_span: 0..0, node };
         let files = self.files.iter().map(|(name, content)| entry(name, text(content))).collect();
         let mut gone: Vec<Entry> = Vec::new();
         for factor in &self.factor_names {
             let levels = left_out.iter().filter(|(name, _)| name == factor).map(|(_, level)| text(level));
-            let levels: Vec<Node> = levels.collect();
+            let levels: Vec<TreeNode> = levels.collect();
             if !levels.is_empty() {
-                gone.push(entry(factor, Node { span: 0..0, value: Value::List(levels) }));
+                gone.push(entry(factor, TreeNode { span: 0..0, value: Value::List(levels) }));
             }
         }
         let (files, gone) = (Table { entries: files }, Table { entries: gone });

@@ -1,7 +1,7 @@
 //! Converts a request of the file into a method and a path for `breme load`.
 
 use breme_base::suggest_or_list;
-use breme_toml::{Collector, Entry, Node, Span, Table, Value};
+use breme_toml::{Collector, Entry, Span, Table, TreeNode, Value};
 
 use super::resolver::Resolver;
 use crate::file::METHODS;
@@ -136,7 +136,7 @@ fn check_placeholders(text: &str, names: &[&str], span: &Span, collector: &mut C
 }
 
 /// `{ uniform = 1000 }` → `{uniform:1:1000}`.
-fn placeholder(node: &Node, collector: &mut Collector) -> Option<String> {
+fn placeholder(node: &TreeNode, collector: &mut Collector) -> Option<String> {
     let table = match &node.value {
         Value::Table(table) => table,
         Value::Text(text) => return Some(text.clone()),
@@ -159,7 +159,7 @@ fn placeholder(node: &Node, collector: &mut Collector) -> Option<String> {
         collector.note(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
         return None;
     };
-    let number = |node: &Node, collector: &mut Collector| match whole(&node.value) {
+    let number = |node: &TreeNode, collector: &mut Collector| match whole(&node.value) {
         Some(number) => Some(number),
         None => {
             collector.note(&node.span, format!("expected a whole number, found {}", node.value.describe()));

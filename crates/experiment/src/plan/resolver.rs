@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use breme_toml::{Collector, Node, Span, Table};
+use breme_toml::{Collector, Span, Table, TreeNode};
 
 use super::roles::Roles;
 use crate::file::RestartText;
@@ -46,7 +46,7 @@ pub(super) struct Resolver<'a, 'b> {
 
 impl Resolver<'_, '_> {
     /// None if it cannot be filled in; the error is reported, except for factors that could not be read.
-    pub(super) fn fill(&mut self, node: &Node) -> Option<Node> {
+    pub(super) fn fill(&mut self, node: &TreeNode) -> Option<TreeNode> {
         if self.levels.is_open(node) {
             return None;
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use breme_base::suggest_or_list;
-use breme_toml::{Entry, Node, Span, Table, Value};
+use breme_toml::{Entry, Span, Table, TreeNode, Value};
 
 use super::names::check_name;
 use super::resolver::Resolver;
@@ -92,7 +92,7 @@ impl<'a> Resolver<'a, '_> {
             _ => Vec::new(),
         };
         let file: Option<file::Subject> =
-            breme_toml::read(&Node { value: Value::Table(common), ..node.clone() }, self.collector);
+            breme_toml::read(&TreeNode { value: Value::Table(common), ..node.clone() }, self.collector);
         let file = file.filter(|_| self.collector.count() == before)?;
         self.subject_of(entry, table, &kind, arguments, &file)
     }
