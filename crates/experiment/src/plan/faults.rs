@@ -17,7 +17,7 @@ const FAULT: &str = "fault";
 /// The role of subjects that can be partitioned.
 const LINK: &str = "link";
 
-struct Found {
+struct LocatedFault {
     fault: Fault,
     span: Span,
     subject_span: Span,
@@ -39,15 +39,16 @@ impl Resolver<'_, '_> {
         if let Some(node) = nodes.get(FAULT_COUNT_MAX) {
             self.collector.note(&node.span, format!("there are more than {FAULT_COUNT_MAX} faults"));
         }
-        let mut found: Vec<Found> = nodes.iter().take(FAULT_COUNT_MAX).filter_map(|node| self.fault(node)).collect();
-        found.sort_by_key(|found| found.fault.at);
+        let mut located: Vec<LocatedFault> =
+            nodes.iter().take(FAULT_COUNT_MAX).filter_map(|node| self.fault(node)).collect();
+        located.sort_by_key(|located| located.fault.at);
         let window = window(workloads, design);
-        for Found { fault, span, subject_span } in &found {
+        for LocatedFault { fault, span, subject_span } in &located {
             self.check_subject(fault, subject_span, subjects);
             check_time(fault, span, window, design, self.collector);
         }
-        check_sequence(&found, self.collector);
-        found.into_iter().map(|found| found.fault).collect()
+        check_sequence(&located, self.collector);
+        located.into_iter().map(|located| located.fault).collect()
     }
 
     /// The value of the key, or the level of the factor of this name; none if there are no faults.
@@ -71,7 +72,7 @@ impl Resolver<'_, '_> {
         (!is_none).then_some(node)
     }
 
-    fn fault(&mut self, node: &TreeNode) -> Option<Found> {
+    fn fault(&mut self, node: &TreeNode) -> Option<LocatedFault> {
         if !matches!(node.value, Value::Table(_)) {
             let described = node.value.describe();
             let problem = format!(
@@ -107,7 +108,7 @@ impl Resolver<'_, '_> {
         }
         let process = file.process.map(|process| process.value);
         let fault = Fault { action, subject: subject.value, process, at: at.value.0 };
-        Some(Found { fault, span: at.span, subject_span: subject.span })
+        Some(LocatedFault { fault, span: at.span, subject_span: subject.span })
     }
 
     fn check_subject(&mut self, fault: &Fault, span: &Span, subjects: &[SubjectSpec]) {
@@ -183,9 +184,9 @@ fn check_time(fault: &Fault, span: &Span, window: Option<Duration>, design: &Des
 }
 
 /// A fault can end only after it has begun, and only running subjects can be affected.
-fn check_sequence(found: &[Found], collector: &mut Collector) {
+fn check_sequence(located: &[LocatedFault], collector: &mut Collector) {
     let mut begun: Vec<&Fault> = Vec::new();
-    for Found { fault, span, .. } in found {
+    for LocatedFault { fault, span, .. } in located {
         let (name, at) = (&fault.subject, fault.at);
         let is_killed =
             |before: &&Fault| before.action == FaultAction::Kill && before.subject == *name && before.process.is_none();

@@ -6,7 +6,7 @@ use breme_toml::{Entry, TreeNode, Value};
 
 use super::resolve::Route;
 use super::resolver::Resolver;
-use super::workload::{CONNECTIONS_DEFAULT, Found, load_rate, start_delay};
+use super::workload::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
 use crate::expression::{Quantity, TimeKind};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
@@ -27,14 +27,14 @@ pub(super) fn is_command(entry: &Entry) -> bool {
 }
 
 impl Resolver<'_, '_> {
-    pub(super) fn foreign(&mut self, entry: &Entry, routes: &[Route]) -> Option<Found> {
+    pub(super) fn foreign(&mut self, entry: &Entry, routes: &[Route]) -> Option<WorkloadDraft> {
         self.levels.own = &OF_GENERATOR;
         let found = self.foreign_filled(entry, routes);
         self.levels.own = &OF_ITSELF;
         found
     }
 
-    fn foreign_filled(&mut self, entry: &Entry, routes: &[Route]) -> Option<Found> {
+    fn foreign_filled(&mut self, entry: &Entry, routes: &[Route]) -> Option<WorkloadDraft> {
         let before = self.collector.count();
         let node = self.fill(&entry.node)?;
         let file: Option<file::Workload> = breme_toml::read(&node, self.collector);
@@ -85,7 +85,11 @@ impl Resolver<'_, '_> {
             let problem = format!("workload `{}` uses ${{rate}}, but has no rate; add rate = 1000", spec.name);
             self.collector.note(&entry.key_span, problem);
         }
-        (self.collector.count() == before).then(|| Found { spec, subject: route.subject.clone(), background: None })
+        (self.collector.count() == before).then(|| WorkloadDraft {
+            spec,
+            subject: route.subject.clone(),
+            background: None,
+        })
     }
 
     fn check_keys(&mut self, value: &Value) {

@@ -77,10 +77,10 @@ impl Resolver<'_, '_> {
         self.settle_background(&mut specs);
         self.check_sequence(&specs, entries);
         self.check_ends(&specs, entries, design);
-        (self.collector.count() == before).then(|| specs.into_iter().map(|found| (found.spec, found.subject)).collect())
+        (self.collector.count() == before).then(|| specs.into_iter().map(|draft| (draft.spec, draft.subject)).collect())
     }
 
-    fn workload(&mut self, entry: &Entry, routes: &[Route]) -> Option<Found> {
+    fn workload(&mut self, entry: &Entry, routes: &[Route]) -> Option<WorkloadDraft> {
         check_name("workload", entry, self.collector)?;
         if is_command(entry) {
             return self.foreign(entry, routes);
@@ -137,7 +137,7 @@ impl Resolver<'_, '_> {
             self.check_with_program("load", &command_line(&spec), &entry.key_span);
         }
         let background = file.background.map(|background| background.value);
-        (self.collector.count() == before).then(|| Found { spec, subject: route.subject.clone(), background })
+        (self.collector.count() == before).then(|| WorkloadDraft { spec, subject: route.subject.clone(), background })
     }
 
     /// The route of its requests; if the file names none, it must be unambiguous.
@@ -421,13 +421,14 @@ impl Resolver<'_, '_> {
     }
 
     /// Workloads without an end run in the background of those that have one.
-    fn settle_background(&mut self, specs: &mut [Found]) {
-        let has_end =
-            |Found { spec, .. }: &Found| spec.requests.is_some() || spec.duration.is_some() || spec.command.is_some();
-        let ends: Vec<bool> = specs.iter().map(|found| has_end(found) && found.spec.connections > 0).collect();
-        for (index, found) in specs.iter_mut().enumerate() {
+    fn settle_background(&mut self, specs: &mut [WorkloadDraft]) {
+        let has_end = |WorkloadDraft { spec, .. }: &WorkloadDraft| {
+            spec.requests.is_some() || spec.duration.is_some() || spec.command.is_some()
+        };
+        let ends: Vec<bool> = specs.iter().map(|draft| has_end(draft) && draft.spec.connections > 0).collect();
+        for (index, draft) in specs.iter_mut().enumerate() {
             let another_ends = ends.iter().enumerate().any(|(other, ends)| other != index && *ends);
-            found.spec.is_background = found.background.unwrap_or(!has_end(found) && another_ends);
+            draft.spec.is_background = draft.background.unwrap_or(!has_end(draft) && another_ends);
         }
     }
 
@@ -451,10 +452,10 @@ impl Resolver<'_, '_> {
     }
 
     /// Each workload that another waits for must end.
-    fn check_sequence(&mut self, specs: &[Found], entries: &[Entry]) {
-        for (found, entry) in specs.iter().zip(entries).filter(|(found, _)| found.spec.connections > 0) {
+    fn check_sequence(&mut self, specs: &[WorkloadDraft], entries: &[Entry]) {
+        for (draft, entry) in specs.iter().zip(entries).filter(|(draft, _)| draft.spec.connections > 0) {
             let find = |name: &str| specs.iter().find(|other| other.spec.name == name).map(|other| &other.spec);
-            let (name, Some(after)) = (&found.spec.name, &found.spec.after) else { continue };
+            let (name, Some(after)) = (&draft.spec.name, &draft.spec.after) else { continue };
             let problem = match find(after) {
                 None => {
                     let names = specs.iter().map(|other| other.spec.name.as_str()).filter(|other| other != name);
@@ -462,22 +463,22 @@ impl Resolver<'_, '_> {
                 }
                 Some(other) if other.connections == 0 => format!("workload `{after}` does not run at these levels"),
                 Some(other) if other.is_background => format!("workload `{after}` is in the background and has no end"),
-                Some(_) if found.spec.is_background => "it waits for another workload, so it needs an end".to_owned(),
-                Some(_) if waits_for_itself(&found.spec, find) => "it waits for its own end".to_owned(),
+                Some(_) if draft.spec.is_background => "it waits for another workload, so it needs an end".to_owned(),
+                Some(_) if waits_for_itself(&draft.spec, find) => "it waits for its own end".to_owned(),
                 Some(_) => continue,
             };
             self.collector.note(&entry.key_span, format!("workload `{name}`: {problem}"));
         }
     }
 
-    fn check_ends(&mut self, specs: &[Found], entries: &[Entry], design: Option<&Design>) {
+    fn check_ends(&mut self, specs: &[WorkloadDraft], entries: &[Entry], design: Option<&Design>) {
         let Some(first) = entries.first() else { return };
-        let running: Vec<&Found> = specs.iter().filter(|found| found.spec.connections > 0).collect();
+        let running: Vec<&WorkloadDraft> = specs.iter().filter(|draft| draft.spec.connections > 0).collect();
         let at: Vec<String> = self.levels.chosen.iter().map(|(factor, level, _)| format!("{factor}={level}")).collect();
         let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
         if running.is_empty() {
             self.collector.note(&first.key_span, format!("nothing is measured{at}: no workload has a connection"));
-        } else if running.iter().all(|found| found.spec.is_background) {
+        } else if running.iter().all(|draft| draft.spec.is_background) {
             self.collector.note(
                 &first.key_span,
                 format!(
@@ -485,10 +486,10 @@ impl Resolver<'_, '_> {
                 ),
             );
         }
-        let late = running.iter().find(|found| {
-            let length = found.spec.duration.or(design.map(|design| design.duration));
-            let starts_late = !found.spec.start_after.is_zero() && found.spec.requests.is_none();
-            starts_late && length.is_some_and(|length| found.spec.start_after >= length)
+        let late = running.iter().find(|draft| {
+            let length = draft.spec.duration.or(design.map(|design| design.duration));
+            let starts_late = !draft.spec.start_after.is_zero() && draft.spec.requests.is_none();
+            starts_late && length.is_some_and(|length| draft.spec.start_after >= length)
         });
         if let Some(late) = late {
             self.collector
@@ -526,7 +527,7 @@ pub(super) fn load_rate(file: &file::Workload) -> Option<LoadRate> {
 }
 
 /// A workload under construction.
-pub(super) struct Found {
+pub(super) struct WorkloadDraft {
     pub(super) spec: WorkloadSpec,
     pub(super) subject: String,
     pub(super) background: Option<bool>,
