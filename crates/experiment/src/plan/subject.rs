@@ -61,7 +61,7 @@ pub(super) struct Subject {
 }
 
 /// The kind of a subject, before its settings are known.
-enum Kind<'a> {
+enum DeclaredKind<'a> {
     Own(&'a Role),
     Command,
     External,
@@ -83,9 +83,9 @@ impl<'a> Resolver<'a, '_> {
             return None;
         };
         let kind = self.kind(entry, table)?;
-        let (common, flags) = divide(table, matches!(kind, Kind::Own(_)));
+        let (common, flags) = divide(table, matches!(kind, DeclaredKind::Own(_)));
         let arguments = match kind {
-            Kind::Own(role) => {
+            DeclaredKind::Own(role) => {
                 let scope = Scope { subjects: self.levels.subjects, folder: self.levels.folder };
                 role.arguments(&flags, &KEYS, &scope, self.collector)
             }
@@ -97,7 +97,7 @@ impl<'a> Resolver<'a, '_> {
         self.subject_of(entry, table, &kind, arguments, &file)
     }
 
-    fn kind(&mut self, entry: &Entry, table: &Table) -> Option<Kind<'a>> {
+    fn kind(&mut self, entry: &Entry, table: &Table) -> Option<DeclaredKind<'a>> {
         let roles: &'a Roles = self.roles;
         let kind = table.get("kind");
         let named = kind.and_then(|entry| entry.node.value.plain());
@@ -110,12 +110,12 @@ impl<'a> Resolver<'a, '_> {
         };
         let name = named.as_deref().unwrap_or(inferred);
         match name {
-            "command" => return Some(Kind::Command),
-            "external" => return Some(Kind::External),
+            "command" => return Some(DeclaredKind::Command),
+            "external" => return Some(DeclaredKind::External),
             _ => {}
         }
         if let Some(role) = roles.find(name) {
-            return Some(Kind::Own(role));
+            return Some(DeclaredKind::Own(role));
         }
         let known: Vec<&str> = roles.0.iter().map(|role| role.name.as_str()).chain(["command", "external"]).collect();
         match kind {
@@ -135,13 +135,13 @@ impl<'a> Resolver<'a, '_> {
         &mut self,
         entry: &Entry,
         table: &Table,
-        kind: &Kind<'_>,
+        kind: &DeclaredKind<'_>,
         arguments: Vec<String>,
         file: &file::Subject,
     ) -> Option<Subject> {
         let before = self.collector.count();
         let name = entry.key.clone();
-        if matches!(kind, Kind::External) {
+        if matches!(kind, DeclaredKind::External) {
             self.refuse(
                 table,
                 &STARTED_KEYS,
@@ -152,7 +152,7 @@ impl<'a> Resolver<'a, '_> {
         let resets: Vec<(String, ResetAction)> =
             file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
         let kind_of = match kind {
-            Kind::Own(role) => {
+            DeclaredKind::Own(role) => {
                 self.refuse(table, &["command"], "it is one of breme's own servers; remove the key");
                 let has_admin = role.flags.iter().any(|flag| flag.name == "admin");
                 let own = ["port", "admin"].into_iter().take(1 + usize::from(has_admin)).map(str::to_owned);
@@ -162,7 +162,7 @@ impl<'a> Resolver<'a, '_> {
                 let token = role.token(&arguments, &resets);
                 SubjectKind::Own { role: role.name.clone(), arguments, token, process }
             }
-            Kind::Command => match &file.command {
+            DeclaredKind::Command => match &file.command {
                 Some(command) => SubjectKind::Command { command: command.value.0.clone(), process },
                 None => {
                     self.collector.note(
@@ -172,7 +172,7 @@ impl<'a> Resolver<'a, '_> {
                     return None;
                 }
             },
-            Kind::External => SubjectKind::External,
+            DeclaredKind::External => SubjectKind::External,
         };
         let url = self.url(entry, &kind_of, file)?;
         let metrics_url = self.metrics_url(&kind_of, &url, file);
