@@ -11,13 +11,13 @@ use crate::file::values::{At, Raw};
 const PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
 
 /// Method, if specified, and path.
-pub(super) struct Request {
+pub(super) struct PlannedRequest {
     pub method: Option<String>,
     pub target: String,
 }
 
 impl Resolver<'_, '_> {
-    pub(super) fn request(&mut self, request: &At<Raw>) -> Option<Request> {
+    pub(super) fn request(&mut self, request: &At<Raw>) -> Option<PlannedRequest> {
         let At { value: Raw(value), span } = request;
         match value {
             Value::Text(text) => written(text, span, self.collector),
@@ -36,7 +36,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-fn written(text: &str, span: &Span, collector: &mut Collector) -> Option<Request> {
+fn written(text: &str, span: &Span, collector: &mut Collector) -> Option<PlannedRequest> {
     let (method, target) = match text.split_once(' ') {
         Some((method, target)) if !method.starts_with('/') => (Some(method), target.trim_start()),
         _ => (None, text),
@@ -52,7 +52,7 @@ fn written(text: &str, span: &Span, collector: &mut Collector) -> Option<Request
     }
     check_target(text, target, span, collector)?;
     check_placeholders(text, &[], span, collector)?;
-    Some(Request { method: method.map(str::to_owned), target: target.to_owned() })
+    Some(PlannedRequest { method: method.map(str::to_owned), target: target.to_owned() })
 }
 
 fn check_target(text: &str, target: &str, span: &Span, collector: &mut Collector) -> Option<()> {
@@ -64,7 +64,7 @@ fn check_target(text: &str, target: &str, span: &Span, collector: &mut Collector
     None
 }
 
-fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<Request> {
+fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<PlannedRequest> {
     let is_method = |entry: &&Entry| METHODS.contains(&entry.key.to_lowercase().as_str());
     let methods: Vec<&Entry> = table.entries.iter().filter(is_method).collect();
     let method = match methods.as_slice() {
@@ -101,7 +101,7 @@ fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<R
         }
         target = target.replace(&name, &placeholder(&entry.node, collector)?);
     }
-    Some(Request { method: Some(method.key.to_uppercase()), target })
+    Some(PlannedRequest { method: Some(method.key.to_uppercase()), target })
 }
 
 /// Every `{name}` must be a placeholder of `breme load`, or defined in addition to the path.

@@ -9,7 +9,7 @@ use breme_toml::{Entry, Span, Table, Value};
 
 use super::foreign::is_command;
 use super::names::{absolute, check_name};
-use super::request::Request;
+use super::request::PlannedRequest;
 use super::resolve::{DURATION_MAX, Design, Route, check_duration};
 use super::resolver::Resolver;
 use crate::file;
@@ -301,7 +301,7 @@ impl Resolver<'_, '_> {
         entry: &Entry,
         file: &file::Workload,
         files: &mut BTreeMap<String, String>,
-    ) -> Option<Request> {
+    ) -> Option<PlannedRequest> {
         for (name, path) in [("scenario.toml", &file.scenario), ("targets", &file.targets)] {
             if let Some(content) = path.as_ref().and_then(|path| self.load(path)) {
                 files.insert(name.to_owned(), content);
@@ -322,7 +322,7 @@ impl Resolver<'_, '_> {
         &mut self,
         file: &file::Workload,
         route: &Route,
-        request: Option<&Request>,
+        request: Option<&PlannedRequest>,
         files: &mut BTreeMap<String, String>,
     ) -> Arguments {
         let mut arguments = Arguments::default();
