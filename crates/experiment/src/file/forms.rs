@@ -10,9 +10,9 @@ use super::{BlockRange, Fault, FigurePattern};
 pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];
 
 /// The schema of a request: a string, or a table with placeholders by name.
-pub(super) struct Request;
+pub(super) struct RequestForm;
 
-impl JsonSchema for Request {
+impl JsonSchema for RequestForm {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Request".into()
     }

@@ -22,9 +22,9 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 pub(crate) use self::forms::METHODS;
-use self::forms::{BlocksForm, Factor, FaultForm, FigureForm, Request, SameTwice};
+use self::forms::{BlocksForm, Factor, FaultForm, FigureForm, RequestForm, SameTwice};
 use self::values::{
-    At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Start, Text, Time,
+    At, Command, ContentSource, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Start, Text, Time,
 };
 
 /// An experiment: systems under test, loads, factors, hypotheses.
@@ -125,7 +125,7 @@ pub struct Subject {
     /// URL of the subject [default: `http://127.0.0.1:${port}`].
     pub(crate) url: Option<At<String>>,
     /// Files to write into its folder before it starts: a text, or `{ from = "FILE" }`.
-    pub(crate) files: Ordered<At<Content>>,
+    pub(crate) files: Ordered<At<ContentSource>>,
     /// Commands to run before it starts; each must exit with status 0.
     pub(crate) prepare: Vec<Command>,
     /// Environment variables.
@@ -250,7 +250,7 @@ pub struct Workload {
     #[schemars(with = "BTreeMap<String, FigureForm>")]
     pub(crate) measures: Option<At<Raw>>,
     /// Files to write to the folder of the command: a text, or `{ from = "FILE" }`.
-    pub(crate) files: Ordered<At<Content>>,
+    pub(crate) files: Ordered<At<ContentSource>>,
     /// Time limit of the command [default: its duration and 1 min].
     pub(crate) within: Option<At<Time>>,
     /// A counter of the server that must grow by the `count` of the command, within 1 %; otherwise the trial is
@@ -298,14 +298,14 @@ pub struct Workload {
     /// Time limit for connecting, and for each request.
     pub(crate) timeout: Option<Time>,
     /// `"/page"`, `"GET /page/{zipf:1000:0.9}"`, or a table `{ get = "/page/{n}", n = { uniform = 1000 } }`.
-    #[schemars(with = "Option<Request>")]
+    #[schemars(with = "Option<RequestForm>")]
     pub(crate) request: Option<At<Raw>>,
     /// Request method [default: that of `request`].
     pub(crate) method: Option<At<String>>,
     /// Headers of every request, with placeholders as in `request`.
     pub(crate) headers: Ordered<Text>,
     /// Body of every request, with placeholders as in `request`.
-    pub(crate) body: Option<At<Content>>,
+    pub(crate) body: Option<At<ContentSource>>,
     /// Whether each connection keeps cookies, as a browser does [default: false].
     pub(crate) cookies: Option<bool>,
     /// Count cache hits by the Cache-Status of responses (`hits.ratio`) [default: true if a request contains

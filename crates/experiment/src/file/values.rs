@@ -471,12 +471,12 @@ impl JsonSchema for Command {
 
 /// A literal text, or `{ from = "FILE" }`.
 #[derive(Clone, Debug)]
-pub(crate) enum Content {
+pub(crate) enum ContentSource {
     Here(String),
     File(At<String>),
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for ContentSource {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Raw(value) = Raw::deserialize(deserializer)?;
         let expected = "a text or { from = \"FILE\" }";
@@ -495,7 +495,7 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
-impl JsonSchema for Content {
+impl JsonSchema for ContentSource {
     fn inline_schema() -> bool {
         true
     }

@@ -11,7 +11,7 @@ use crate::expression::{Quantity, TimeKind};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
 use crate::file::levels::{OF_GENERATOR, OF_ITSELF};
-use crate::file::values::{At, Content, Ordered, Raw};
+use crate::file::values::{At, ContentSource, Ordered, Raw};
 use crate::placeholder;
 use crate::trial::{GeneratorCommand, WorkloadSpec};
 
@@ -179,7 +179,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    fn files_of(&mut self, files: &Ordered<At<Content>>) -> BTreeMap<String, String> {
+    fn files_of(&mut self, files: &Ordered<At<ContentSource>>) -> BTreeMap<String, String> {
         let mut contents = BTreeMap::new();
         for (name, content) in &files.0 {
             self.check_file_name(name);

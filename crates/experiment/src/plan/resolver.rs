@@ -11,7 +11,7 @@ use breme_toml::{Collector, Span, Table, TreeNode};
 use super::roles::Roles;
 use crate::file::RestartText;
 use crate::file::levels::Levels;
-use crate::file::values::{At, Content};
+use crate::file::values::{At, ContentSource};
 use crate::placeholder;
 
 /// Limit of a file that an experiment names, and of all of them together.
@@ -98,10 +98,10 @@ impl Resolver<'_, '_> {
     }
 
     /// The text itself, or that of the file that it names.
-    pub(super) fn content(&mut self, content: &At<Content>) -> Option<String> {
+    pub(super) fn content(&mut self, content: &At<ContentSource>) -> Option<String> {
         match &content.value {
-            Content::Here(text) => Some(text.clone()),
-            Content::File(path) => self.load(path),
+            ContentSource::Here(text) => Some(text.clone()),
+            ContentSource::File(path) => self.load(path),
         }
     }
 }

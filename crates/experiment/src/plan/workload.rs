@@ -13,7 +13,7 @@ use super::request::PlannedRequest;
 use super::resolve::{DURATION_MAX, Design, Route, check_duration};
 use super::resolver::Resolver;
 use crate::file;
-use crate::file::values::{At, Content, StartAfter, Text};
+use crate::file::values::{At, ContentSource, StartAfter, Text};
 use crate::placeholder;
 use crate::trial::{LoadRate, WorkloadSpec};
 
@@ -384,7 +384,7 @@ impl Resolver<'_, '_> {
     }
 
     /// A leading `@` would be interpreted as a file name.
-    fn body(&mut self, body: &At<Content>, files: &mut BTreeMap<String, String>) -> Option<String> {
+    fn body(&mut self, body: &At<ContentSource>, files: &mut BTreeMap<String, String>) -> Option<String> {
         let content = self.content(body)?;
         if content.len() <= ARGUMENT_BYTES_MAX && !content.starts_with('@') {
             return Some(content);
