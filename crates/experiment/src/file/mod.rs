@@ -74,7 +74,7 @@ pub struct File {
     /// Published figures, shown beside the measured ones.
     pub(crate) published: Vec<At<Published>>,
     /// The search for a failure point.
-    pub(crate) search: Option<At<Search>>,
+    pub(crate) search: Option<At<SearchSection>>,
     /// Models to fit to the measures.
     pub(crate) model: Vec<At<Model>>,
     /// Variants of the experiment: `--profile NAME` merges one of these tables into the file.
@@ -140,7 +140,7 @@ pub struct Subject {
     /// Path or URL of its counters, in OpenMetrics or the Prometheus text format.
     pub(crate) metrics: Option<At<String>>,
     /// Limits on its resources.
-    pub(crate) limits: Option<Limits>,
+    pub(crate) limits: Option<SubjectLimits>,
     /// Its processors: `auto`, `all`, or a list such as `0,2-3` [default: auto, which gives it processors of its own
     /// if there are enough].
     pub(crate) cpus: Option<At<Text>>,
@@ -181,7 +181,8 @@ pub struct Stop {
 /// Limits on the resources of a subject.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+#[schemars(rename = "Limits")]
+pub struct SubjectLimits {
     /// CPU time, processors; 0.5 is half of one.
     pub(crate) cpu: Option<At<Number>>,
     /// Memory: `256MiB`.
@@ -510,7 +511,8 @@ pub struct PublishedValue {
 /// The search for a failure point: the level at which a condition becomes true.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Search {
+#[schemars(rename = "Search")]
+pub struct SearchSection {
     /// The factor to increase: a range `{ from = 1, to = 1000 }`, or a list of numbers.
     pub(crate) factor: Option<At<String>>,
     /// The condition: `p95(user) > 2 s or errors(user) > 1 %`.

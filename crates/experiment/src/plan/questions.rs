@@ -340,7 +340,7 @@ impl Questions<'_> {
 
     pub(super) fn search(
         &mut self,
-        At { value: file, span }: &At<file::Search>,
+        At { value: file, span }: &At<file::SearchSection>,
         duration: Duration,
         others: &[Vec<(String, String)>],
     ) -> Option<PlanSearch> {
