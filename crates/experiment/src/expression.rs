@@ -27,7 +27,8 @@ pub use direction::{less_is_better, less_is_better_of};
 pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
 pub use quantity::{MeasureNameError, MeasuredOn};
 pub use terms::{
-    Claim, Condition, Expression, Measure, Operation, PairCount, Quantity, Relation, TimeFigure, TimeKind, Unit,
+    ArithmeticOperation, Claim, Condition, Expression, Measure, PairCount, Quantity, Relation, TimeFigure, TimeKind,
+    Unit,
 };
 pub(crate) use units::read as read_unit;
 pub use vocabulary::Vocabulary;

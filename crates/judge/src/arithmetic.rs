@@ -1,6 +1,6 @@
 //! Evaluates expressions, whatever the source of their measures.
 
-use breme_experiment::expression::{Expression, Measure, Operation};
+use breme_experiment::expression::{ArithmeticOperation, Expression, Measure};
 
 use crate::measure::Lack;
 
@@ -15,10 +15,10 @@ pub(crate) fn evaluate(
         Expression::Binary { operation, left, right } => {
             let (left, right) = (evaluate(left, value)?, evaluate(right, value)?);
             match operation {
-                Operation::Add => left + right,
-                Operation::Subtract => left - right,
-                Operation::Multiply => left * right,
-                Operation::Divide => left / right,
+                ArithmeticOperation::Add => left + right,
+                ArithmeticOperation::Subtract => left - right,
+                ArithmeticOperation::Multiply => left * right,
+                ArithmeticOperation::Divide => left / right,
             }
         }
     };

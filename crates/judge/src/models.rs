@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use breme_experiment::expression::{Expression, Measure, MeasuredOn, Operation, Quantity, TimeFigure, TimeKind, Unit};
+use breme_experiment::expression::{
+    ArithmeticOperation, Expression, Measure, MeasuredOn, Quantity, TimeFigure, TimeKind, Unit,
+};
 use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::TrialRecord;
 use breme_stats::growth::{self, Fit, Law};
@@ -176,7 +178,7 @@ fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Ex
                 at: Vec::new(),
             });
             let both = |left, right| Expression::Binary {
-                operation: Operation::Add,
+                operation: ArithmeticOperation::Add,
                 left: Box::new(left),
                 right: Box::new(right),
             };

@@ -1,6 +1,6 @@
 //! The direction in which a measure improves.
 
-use super::{Expression, Operation, Quantity};
+use super::{ArithmeticOperation, Expression, Quantity};
 
 /// Whether less is better, if the quantity alone determines that.
 #[must_use]
@@ -49,19 +49,19 @@ pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
     match expression {
         Expression::Number(..) => None,
         Expression::Measured { measure, .. } => less_is_better(&measure.quantity),
-        Expression::Binary { operation: Operation::Add, left, right } => {
+        Expression::Binary { operation: ArithmeticOperation::Add, left, right } => {
             less_is_better_of(left).filter(|less| less_is_better_of(right) == Some(*less))
         }
-        Expression::Binary { operation: Operation::Multiply, left, right } => match (&**left, &**right) {
+        Expression::Binary { operation: ArithmeticOperation::Multiply, left, right } => match (&**left, &**right) {
             (Expression::Number(factor, _), other) | (other, Expression::Number(factor, _)) if *factor > 0.0 => {
                 less_is_better_of(other)
             }
             _ => None,
         },
-        Expression::Binary { operation: Operation::Divide, left, right } => match &**right {
+        Expression::Binary { operation: ArithmeticOperation::Divide, left, right } => match &**right {
             Expression::Number(divisor, _) if *divisor > 0.0 => less_is_better_of(left),
             _ => None,
         },
-        Expression::Binary { operation: Operation::Subtract, .. } => None,
+        Expression::Binary { operation: ArithmeticOperation::Subtract, .. } => None,
     }
 }

@@ -11,7 +11,7 @@
 
 use super::cursor::{Cursor, ExpressionError, Stretch};
 use super::quantity::{is_level_character, is_name_character};
-use super::terms::{Claim, Condition, Expression, Measure, Operation, Quantity, Relation, Unit};
+use super::terms::{ArithmeticOperation, Claim, Condition, Expression, Measure, Quantity, Relation, Unit};
 use super::units;
 use super::vocabulary::Vocabulary;
 
@@ -208,12 +208,14 @@ impl<'a> Parser<'a> {
 
     fn sum(&mut self) -> Parsed<(Expression, Stretch)> {
         let (mut sum, mut at) = self.product()?;
-        while let Some(operation) = self.operation([('+', Operation::Add), ('-', Operation::Subtract)]) {
+        while let Some(operation) =
+            self.operation([('+', ArithmeticOperation::Add), ('-', ArithmeticOperation::Subtract)])
+        {
             let (right, right_at) = self.product()?;
             check_alike(
                 (&sum, at),
                 (&right, right_at),
-                if operation == Operation::Add { "added" } else { "subtracted" },
+                if operation == ArithmeticOperation::Add { "added" } else { "subtracted" },
             )?;
             sum = binary(operation, sum, right);
             at.end = right_at.end;
@@ -223,9 +225,11 @@ impl<'a> Parser<'a> {
 
     fn product(&mut self) -> Parsed<(Expression, Stretch)> {
         let (mut product, mut at) = self.operand()?;
-        while let Some(operation) = self.operation([('*', Operation::Multiply), ('/', Operation::Divide)]) {
+        while let Some(operation) =
+            self.operation([('*', ArithmeticOperation::Multiply), ('/', ArithmeticOperation::Divide)])
+        {
             let (right, right_at) = self.operand()?;
-            if operation == Operation::Divide && matches!(right, Expression::Number(0.0, _)) {
+            if operation == ArithmeticOperation::Divide && matches!(right, Expression::Number(0.0, _)) {
                 return Err(right_at.fault("this divides by 0"));
             }
             product = binary(operation, product, right);
@@ -234,7 +238,7 @@ impl<'a> Parser<'a> {
         Ok((product, at))
     }
 
-    fn operation(&mut self, among: [(char, Operation); 2]) -> Option<Operation> {
+    fn operation(&mut self, among: [(char, ArithmeticOperation); 2]) -> Option<ArithmeticOperation> {
         let next = self.cursor.peek()?;
         let (sign, operation) = among.into_iter().find(|(sign, _)| *sign == next)?;
         self.cursor.take(&sign.to_string());
@@ -437,7 +441,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn binary(operation: Operation, left: Expression, right: Expression) -> Expression {
+fn binary(operation: ArithmeticOperation, left: Expression, right: Expression) -> Expression {
     Expression::Binary { operation, left: Box::new(left), right: Box::new(right) }
 }
 

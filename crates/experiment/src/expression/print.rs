@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::quantity::{Quoted, is_level_character};
-use super::terms::{Claim, Condition, Expression, Measure, Operation, Relation};
+use super::terms::{ArithmeticOperation, Claim, Condition, Expression, Measure, Relation};
 use super::units;
 
 impl fmt::Display for Measure {
@@ -60,7 +60,7 @@ impl Expression {
     }
 }
 
-impl Operation {
+impl ArithmeticOperation {
     fn strength(self) -> u8 {
         match self {
             Self::Add | Self::Subtract => 1,
@@ -69,7 +69,7 @@ impl Operation {
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for ArithmeticOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Add => "+",

@@ -164,14 +164,14 @@ pub enum Expression {
         at: Vec<(String, String)>,
     },
     Binary {
-        operation: Operation,
+        operation: ArithmeticOperation,
         left: Box<Self>,
         right: Box<Self>,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum ArithmeticOperation {
     Add,
     Subtract,
     Multiply,

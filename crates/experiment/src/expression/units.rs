@@ -1,6 +1,6 @@
 //! Units: how numbers with them are written, and which sides of a claim are comparable.
 
-use super::terms::{Expression, Operation, Quantity, Unit};
+use super::terms::{ArithmeticOperation, Expression, Quantity, Unit};
 
 /// Spelling of a unit: its name, its base unit, the power of ten that converts to the base unit (so that `50 ms` is
 /// exactly the number nearest to 0.05), and a factor for units that are no power of ten.
@@ -147,9 +147,9 @@ pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
             let (left, right) = (dimension(left), dimension(right));
             let plain = Dimension::of_unit(Unit::Plain);
             let sign = match operation {
-                Operation::Add | Operation::Subtract => return left.or(right),
-                Operation::Multiply => 1,
-                Operation::Divide => -1,
+                ArithmeticOperation::Add | ArithmeticOperation::Subtract => return left.or(right),
+                ArithmeticOperation::Multiply => 1,
+                ArithmeticOperation::Divide => -1,
             };
             if left.is_none() && right.is_none() {
                 return None;
@@ -217,7 +217,7 @@ impl Expression {
         match self {
             Self::Number(_, unit) => *unit == Unit::Share,
             Self::Measured { measure, .. } => measure.quantity.unit() == Unit::Share,
-            Self::Binary { operation: Operation::Add | Operation::Subtract, left, right } => {
+            Self::Binary { operation: ArithmeticOperation::Add | ArithmeticOperation::Subtract, left, right } => {
                 left.is_share() && right.is_share()
             }
             Self::Binary { .. } => false,

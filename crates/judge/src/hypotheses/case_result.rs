@@ -4,7 +4,7 @@
 //! rate(b)`. Readers want `rate(a)` ÷ `rate(b)`, compared with the claimed 1.2. Multiplying estimate and interval by
 //! the constant changes nothing else.
 
-use breme_experiment::expression::{Claim, Expression, Operation, Relation, Unit};
+use breme_experiment::expression::{ArithmeticOperation, Claim, Expression, Relation, Unit};
 
 use crate::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use crate::levels::Levels;
@@ -47,7 +47,7 @@ impl<'a> Shape<'a> {
         let is_ratio = case.effect.scale == Scale::Ratio;
         Some(match (left.is_constant(), right.is_constant()) {
             (false, true) => match left {
-                Expression::Binary { operation: Operation::Divide, left, right }
+                Expression::Binary { operation: ArithmeticOperation::Divide, left, right }
                     if is_ratio && !left.is_constant() && !right.is_constant() =>
                 {
                     Self::Ratio { left, right, bound: pair.right }
@@ -141,9 +141,9 @@ fn between(numbers: [f64; 3], describe: impl Fn(f64) -> String) -> String {
 fn without_factor(expression: &Expression) -> (f64, &Expression) {
     let Expression::Binary { operation, left, right } = expression else { return (1.0, expression) };
     let (factor, rest) = match (operation, &**left, &**right) {
-        (Operation::Multiply, Expression::Number(factor, _), rest)
-        | (Operation::Multiply, rest, Expression::Number(factor, _)) => (*factor, rest),
-        (Operation::Divide, rest, Expression::Number(divisor, _)) => (1.0 / divisor, rest),
+        (ArithmeticOperation::Multiply, Expression::Number(factor, _), rest)
+        | (ArithmeticOperation::Multiply, rest, Expression::Number(factor, _)) => (*factor, rest),
+        (ArithmeticOperation::Divide, rest, Expression::Number(divisor, _)) => (1.0 / divisor, rest),
         _ => return (1.0, expression),
     };
     if !(factor > 0.0 && factor.is_finite()) || rest.is_constant() {
