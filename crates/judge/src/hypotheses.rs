@@ -80,10 +80,10 @@ struct Sifted<'a> {
 struct SiftedCase {
     case: Case,
     lacks: Vec<(u32, Lack)>,
-    kind: Kind,
+    kind: CaseKind,
 }
 
-enum Kind {
+enum CaseKind {
     /// There are no data.
     Empty,
     /// A counted value against a number: no chance is involved.
@@ -97,9 +97,10 @@ impl<'a> Sifted<'a> {
         let sift = |levels| SiftedCase::new(hypothesis, levels, judging);
         let mut cases: Vec<SiftedCase> =
             cases(&hypothesis.claim, &judging.question.factors).into_iter().map(sift).collect();
-        let adverse = cases.iter().filter(|case| matches!(case.kind, Kind::Tested { is_adverse: true, .. })).count();
+        let adverse =
+            cases.iter().filter(|case| matches!(case.kind, CaseKind::Tested { is_adverse: true, .. })).count();
         for case in &mut cases {
-            if let Kind::Tested { p, is_adverse: true } = &mut case.kind {
+            if let CaseKind::Tested { p, is_adverse: true } = &mut case.kind {
                 // Any of the cases against the claim could have been the one that refutes it.
                 *p = (*p * adverse as f64).min(1.0);
             }
@@ -129,7 +130,7 @@ impl<'a> Sifted<'a> {
 /// The least certain case decides whether a claim is supported; the most certain one against it, whether it is refuted.
 fn chance_of(cases: &[SiftedCase], is_adverse: bool) -> Option<f64> {
     let chances = cases.iter().filter_map(|case| match case.kind {
-        Kind::Tested { p, is_adverse: adverse } if adverse == is_adverse => Some(p),
+        CaseKind::Tested { p, is_adverse: adverse } if adverse == is_adverse => Some(p),
         _ => None,
     });
     if is_adverse { chances.reduce(f64::min) } else { chances.reduce(f64::max) }
@@ -146,10 +147,10 @@ impl SiftedCase {
         let measures: Vec<&Measure> = claim.measures().into_iter().map(|(measure, _)| measure).collect();
         effect.floor = floors.of(&measures, effect.scale);
         let kind = if effect.blocks.is_empty() {
-            Kind::Empty
+            CaseKind::Empty
         } else if is_exact {
             let is_same = |pair: &BlockPair| (pair.left - pair.right).abs() <= 1e-12 * pair.right.abs();
-            Kind::Exact { holds: effect.blocks.iter().all(is_same) == (claim.relation == Relation::Equal) }
+            CaseKind::Exact { holds: effect.blocks.iter().all(is_same) == (claim.relation == Relation::Equal) }
         } else {
             tested(claim.relation, &effect, look)
         };
@@ -159,12 +160,12 @@ impl SiftedCase {
     fn judged(self, claim: &Claim, look: &Look, chance: Option<f64>, family: Option<Family>) -> Case {
         let Self { mut case, lacks, kind } = self;
         match kind {
-            Kind::Empty => case.verdict = Verdict::NoData,
-            Kind::Exact { holds } => {
+            CaseKind::Empty => case.verdict = Verdict::NoData,
+            CaseKind::Exact { holds } => {
                 case.verdict = if holds { Verdict::Supported } else { Verdict::Refuted };
                 case.effect.p = None;
             }
-            Kind::Tested { p, .. } => {
+            CaseKind::Tested { p, .. } => {
                 case.effect.p = case.effect.p.map(|_| p);
                 let family = family.unwrap_or(Family { multiplier: 1.0, corrected: p, size: 1 });
                 let is_decisive = chance.is_some_and(|chance| (chance - p).abs() < f64::EPSILON);
@@ -189,7 +190,7 @@ fn is_exact(claim: &Claim) -> bool {
         && (is_about(&claim.left, &claim.right) || is_about(&claim.right, &claim.left))
 }
 
-fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
+fn tested(relation: Relation, effect: &Effect, look: &Look) -> CaseKind {
     let position = IntervalPosition::new(effect, look);
     let nothing = if effect.scale == crate::judgement::Scale::Ratio { 1.0 } else { 0.0 };
     let center = effect.center.unwrap_or(nothing);
@@ -204,7 +205,7 @@ fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
         Relation::Equal => (position.p_of_equality(), is_unequal),
         Relation::Different => (position.p_of_equality(), !is_unequal),
     };
-    Kind::Tested { p, is_adverse }
+    CaseKind::Tested { p, is_adverse }
 }
 
 fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
