@@ -4,7 +4,7 @@ use breme_experiment::expression::{Claim, Condition, Relation};
 use breme_experiment::record::{TrialEnd, TrialRecord};
 
 use crate::arithmetic::evaluate;
-use crate::measure::{Lack, Reader};
+use crate::measure::{Lack, MeasureReader};
 
 /// Whether the trial meets the condition; none if it does not count or lacks a deciding value.
 ///
@@ -18,10 +18,10 @@ pub fn is_met(condition: &Condition, record: &TrialRecord) -> Option<bool> {
     if !record.invalid_reasons.is_empty() {
         return None;
     }
-    met(condition, &mut Reader::new(record))
+    met(condition, &mut MeasureReader::new(record))
 }
 
-fn met(condition: &Condition, reader: &mut Reader<'_>) -> Option<bool> {
+fn met(condition: &Condition, reader: &mut MeasureReader<'_>) -> Option<bool> {
     match condition {
         Condition::Is(claim) => holds(claim, reader).ok(),
         Condition::And(left, right) => match (met(left, reader), met(right, reader)) {
@@ -35,7 +35,7 @@ fn met(condition: &Condition, reader: &mut Reader<'_>) -> Option<bool> {
     }
 }
 
-fn holds(claim: &Claim, reader: &mut Reader<'_>) -> Result<bool, Lack> {
+fn holds(claim: &Claim, reader: &mut MeasureReader<'_>) -> Result<bool, Lack> {
     let left = evaluate(&claim.left, &mut |measure, _| reader.value(measure))?;
     let right = evaluate(&claim.right, &mut |measure, _| reader.value(measure))?;
     Ok(match claim.relation {

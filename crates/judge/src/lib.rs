@@ -3,7 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`Question`] | the part of a plan needed for the judgement |
-//! | [`Reader`] | the value of a measure in one trial, or the reason why there is none |
+//! | [`MeasureReader`] | the value of a measure in one trial, or the reason why there is none |
 //! | `warm_up` | which warm-ups are discarded |
 //! | `observations`, `effect` | every value in every block; the ratio of two sides within each block, with its interval |
 //! | `noise` | the noise floor: how much two trials of the same combination differ |
@@ -53,7 +53,7 @@ pub use history::{
     HISTORY_RUNS_MAX, History, HistoryBuilder, HistoryPoint, HistoryRow, HistoryRun, RunRole, Trend, TrendVerdict,
 };
 pub use levels::Levels;
-pub use measure::{Lack, Reader};
+pub use measure::{Lack, MeasureReader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
 pub use runs::{CompareRules, Run, RunComparison, RunRow, RunVerdict, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};

@@ -52,12 +52,12 @@ impl fmt::Display for Lack {
 }
 
 /// Reads the measures of one trial. Each histogram is decoded once, however many quantiles are read.
-pub struct Reader<'a> {
+pub struct MeasureReader<'a> {
     record: &'a TrialRecord,
     decoded: HashMap<(&'a str, TimeKind), Option<Histogram>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MeasureReader<'a> {
     #[must_use]
     pub fn new(record: &'a TrialRecord) -> Self {
         Self { record, decoded: HashMap::new() }
@@ -395,7 +395,7 @@ mod tests {
 
     fn check(quantity: &Quantity, of: &str, expected: f64) {
         let record = record();
-        let value = Reader::new(&record).value(&measure(quantity.clone(), of)).unwrap();
+        let value = MeasureReader::new(&record).value(&measure(quantity.clone(), of)).unwrap();
         assert!((value / expected - 1.0).abs() < 2e-3, "{quantity:?} is {value}, not {expected}");
     }
 
@@ -447,7 +447,7 @@ mod tests {
     }
 
     fn lack(record: &TrialRecord, quantity: Quantity, of: &str) -> Lack {
-        Reader::new(record).value(&measure(quantity, of)).unwrap_err()
+        MeasureReader::new(record).value(&measure(quantity, of)).unwrap_err()
     }
 
     #[test]
@@ -467,7 +467,7 @@ mod tests {
         let user = record.workloads.get_mut("user").unwrap();
         let figures = [("rate", 38.5), ("mean", 0.026), ("failed", 5.0), ("count", 50.0)];
         user.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
-        let mut reader = Reader::new(&record);
+        let mut reader = MeasureReader::new(&record);
         let mut value = |quantity| reader.value(&measure(quantity, "user"));
         assert_eq!((value(Quantity::Rate), value(time(TimeFigure::Mean))), (Ok(38.5), Ok(0.026)));
         assert_eq!((value(Quantity::ErrorShare), value(Quantity::PassShare)), (Ok(0.1), Ok(0.9)));
@@ -482,7 +482,7 @@ mod tests {
         let mut record = record();
         record.workloads.get_mut("user").unwrap().steady =
             Steady { state: SteadyState::NeverSteady, ..Steady::default() };
-        let mut reader = Reader::new(&record);
+        let mut reader = MeasureReader::new(&record);
         assert_eq!(reader.value(&measure(Quantity::Rate, "user")), Ok(40.0));
         assert_eq!(reader.value(&measure(Quantity::Memory, "site")), Ok(7_000.0));
     }

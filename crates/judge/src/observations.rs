@@ -11,7 +11,7 @@ use breme_stats::geometric_mean;
 
 use crate::arithmetic::evaluate;
 use crate::levels::Levels;
-use crate::measure::{Lack, Reader};
+use crate::measure::{Lack, MeasureReader};
 
 pub(crate) struct Observations {
     measures: Vec<Measure>,
@@ -25,7 +25,7 @@ impl Observations {
     pub(crate) fn new(measures: Vec<Measure>, records: &[TrialRecord]) -> Self {
         let mut combinations: BTreeMap<Levels, BTreeMap<u32, Block>> = BTreeMap::new();
         for record in records.iter().filter(|record| record.purpose == Purpose::Block) {
-            let mut reader = Reader::new(record);
+            let mut reader = MeasureReader::new(record);
             let values = measures.iter().map(|measure| reader.value(measure)).collect();
             let blocks = combinations.entry(record.levels.clone()).or_default();
             blocks.entry(record.block).or_default().insert(record.replicate, values);

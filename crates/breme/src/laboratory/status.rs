@@ -11,7 +11,7 @@ use breme_experiment::plan::Plan;
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::TrialSpec;
 use breme_judge::judgement::Verdict;
-use breme_judge::{Question, Reader, judge_hypotheses};
+use breme_judge::{MeasureReader, Question, judge_hypotheses};
 use breme_runner::{Progress, machine};
 use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
@@ -140,7 +140,7 @@ fn outcome(record: &TrialRecord) -> usize {
 }
 
 fn figures(record: &TrialRecord, workload: &str) -> Figures {
-    let mut reader = Reader::new(record);
+    let mut reader = MeasureReader::new(record);
     let mut value = |quantity: Quantity| reader.value(&Measure { quantity, of: workload.to_owned() }).ok();
     Figures {
         rate: value(Quantity::Rate),

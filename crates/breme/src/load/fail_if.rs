@@ -7,7 +7,7 @@ use breme_experiment::record::{
     AvailabilityRecord, CacheRecord, Distribution, PairsRecord, Sessions, StaleRecord, StepRecord, TrialRecord,
     WorkloadRecord,
 };
-use breme_judge::{Reader, amount, is_met};
+use breme_judge::{MeasureReader, amount, is_met};
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
 use crate::checks::{CheckResult, Checks, NamedCheck};
@@ -41,7 +41,7 @@ impl FailIf {
         let counts_only = measures.iter().all(|measure| is_count(&measure.quantity));
         let invalid_reasons = if counts_only { Vec::new() } else { record.invalid_reasons.clone() };
         let record = TrialRecord { invalid_reasons, ..record.clone() };
-        let mut reader = Reader::new(&record);
+        let mut reader = MeasureReader::new(&record);
         let mut values: Vec<String> = Vec::new();
         for measure in measures {
             let value = match reader.value(measure) {
