@@ -18,7 +18,7 @@ use crate::gate::Gated;
 use crate::judgement::Scale;
 use crate::levels::Levels;
 use crate::measure::Lack;
-use crate::runs::{CompareRules, Run, RunComparison, RunRow, Side, differences};
+use crate::runs::{CompareRules, RecordedRun, RunComparison, RunRow, Side, differences};
 use crate::tables::median_interval;
 use crate::words::amount;
 
@@ -183,8 +183,8 @@ impl HistoryBuilder {
     }
 
     /// Adds the next run in the order of time.
-    pub fn push(&mut self, run: &Run<'_>, role: RunRole) {
-        let changes = self.previous.as_ref().map(|(head, plan)| differences(&Run { head, plan, ..*run }, run));
+    pub fn push(&mut self, run: &RecordedRun<'_>, role: RunRole) {
+        let changes = self.previous.as_ref().map(|(head, plan)| differences(&RecordedRun { head, plan, ..*run }, run));
         self.history.runs.push(HistoryRun {
             run: run.head.run.clone(),
             started_unix_ms: run.head.started_unix_ms,

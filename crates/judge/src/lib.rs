@@ -55,7 +55,7 @@ pub use history::{
 pub use levels::Levels;
 pub use measure::{Lack, MeasureReader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
-pub use runs::{CompareRules, Run, RunComparison, RunRow, RunVerdict, compare};
+pub use runs::{CompareRules, RecordedRun, RunComparison, RunRow, RunVerdict, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use warm_up::agree_on_warm_ups;
 pub use words::amount;

@@ -30,7 +30,7 @@ pub const VERSION: u32 = 2;
 
 /// A stored run.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct RecordedRun<'a> {
     pub head: &'a RunHead,
     /// Its frozen plan.
     pub plan: &'a str,
@@ -139,7 +139,7 @@ pub struct RunRow {
 
 /// Compares the later run with the earlier one.
 #[must_use]
-pub fn compare(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> RunComparison {
+pub fn compare(before: &RecordedRun<'_>, after: &RecordedRun<'_>, rules: &CompareRules) -> RunComparison {
     let mut rows = rows(before, after, rules);
     correct_for_number(&mut rows, rules);
     let gate = gate::judge(&mut rows, rules);
@@ -193,7 +193,7 @@ impl Drafted {
     }
 }
 
-fn rows(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> Vec<Drafted> {
+fn rows(before: &RecordedRun<'_>, after: &RecordedRun<'_>, rules: &CompareRules) -> Vec<Drafted> {
     let gated = rules.gate.measures.iter().map(|gated| (gated.measure.clone(), Some(rules.gate.margin_of(gated))));
     let both = before.question.measures.iter().filter(|measure| after.question.measures.contains(measure));
     let others = both.filter(|measure| !rules.gate.measures.iter().any(|gated| gated.measure == **measure));
@@ -211,7 +211,7 @@ fn rows(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> Vec<Drafted>
 
 /// The combinations common to both experiments and tried in at least one run: missing values in the other run must not
 /// let it pass. In the order of the later run's plan.
-fn common(before: &Run<'_>, after: &Run<'_>, sides: &[Side; 2]) -> Vec<Levels> {
+fn common(before: &RecordedRun<'_>, after: &RecordedRun<'_>, sides: &[Side; 2]) -> Vec<Levels> {
     let seen = |side: &Side, levels: &Levels| side.seen.combinations().any(|known| known == levels);
     let all = sides.iter().flat_map(|side| side.seen.combinations());
     let is_common = |levels: &&Levels| {
@@ -232,7 +232,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn of(run: &Run<'_>, measures: &[PlanMeasure]) -> Self {
+    pub(crate) fn of(run: &RecordedRun<'_>, measures: &[PlanMeasure]) -> Self {
         let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
         let seen = Observations::new(question.all_measures(), run.records);
         let (floors, _) = Floors::seen(&question, &seen);
@@ -393,7 +393,7 @@ fn rank(row: &RunRow) -> u8 {
 }
 
 /// Other differences between the runs.
-pub(crate) fn differences(before: &Run<'_>, after: &Run<'_>) -> Vec<String> {
+pub(crate) fn differences(before: &RecordedRun<'_>, after: &RecordedRun<'_>) -> Vec<String> {
     let (one, other) = (before.head, after.head);
     let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();
     let mut facts = vec![

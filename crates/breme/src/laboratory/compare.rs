@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use breme_experiment::plan::{Gate, Plan};
 use breme_judge::{
-    CompareRules, GateVerdict, History, HistoryBuilder, Run, RunComparison, RunRole, RunRow, RunVerdict,
+    CompareRules, GateVerdict, History, HistoryBuilder, RecordedRun, RunComparison, RunRole, RunRow, RunVerdict,
     compare as compare_runs,
 };
 use breme_report::{HistoryPage, history_markdown, history_text};
@@ -157,9 +157,9 @@ fn gate(args: &CompareArgs, after: &Unjudged) -> Result<Gate, Failure> {
     Ok(gate)
 }
 
-fn run_of(unjudged: &Unjudged) -> Run<'_> {
+fn run_of(unjudged: &Unjudged) -> RecordedRun<'_> {
     let Unjudged { run, question } = unjudged;
-    Run { head: &run.head, plan: &run.plan, question, records: &run.trials }
+    RecordedRun { head: &run.head, plan: &run.plan, question, records: &run.trials }
 }
 
 /// Each gated row; without any, a check that could not be judged.

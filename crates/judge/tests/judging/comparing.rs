@@ -2,7 +2,7 @@
 
 use breme_experiment::plan::{Gate, GatedMeasure, MARGIN_DEFAULT};
 use breme_experiment::record::{Machine, RunHead};
-use breme_judge::{CompareRules, GateVerdict, Levels, Run, RunComparison, RunVerdict, compare};
+use breme_judge::{CompareRules, GateVerdict, Levels, RecordedRun, RunComparison, RunVerdict, compare};
 
 use crate::made::{Experiment, Noise, factor, measure};
 
@@ -35,7 +35,7 @@ fn compared_of(
     let before = experiment.run(2 * seed, |_| 0.01);
     let after = experiment.run(2 * seed + 1, |levels| 0.01 * slower(levels));
     let (one, other) = (head("before"), head("after"));
-    let run = |head, records| Run { head, plan: "plan", question: &experiment.question, records };
+    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
     compare(&run(&one, &before), &run(&other, &after), rules)
 }
 
@@ -177,7 +177,7 @@ fn a_measure_that_is_zero_is_compared_by_points() {
     let (one, other) = (head("before"), head("after"));
     let verdict = |lost| {
         let (before, after) = (records(0), records(lost));
-        let run = |head, records| Run { head, plan: "plan", question: &experiment.question, records };
+        let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
         compare(&run(&one, &before), &run(&other, &after), &rules).verdict
     };
     // 0.1 points of 100,000 requests are 100.
@@ -224,8 +224,8 @@ fn few_blocks_and_nothing_in_common_give_no_verdict() {
     head_other.machine = Machine { processors: 8, ..Machine::default() };
     head_other.subject_versions = [("site".to_owned(), "nginx 1.28".to_owned())].into();
     let comparison = compare(
-        &Run { head: &head_one, plan: "one", question: &one.question, records: &before },
-        &Run { head: &head_other, plan: "other", question: &other.question, records: &after },
+        &RecordedRun { head: &head_one, plan: "one", question: &one.question, records: &before },
+        &RecordedRun { head: &head_other, plan: "other", question: &other.question, records: &after },
         &rules,
     );
     assert_eq!((comparison.verdict, comparison.rows.len()), (GateVerdict::NoVerdict, 0));
@@ -243,7 +243,7 @@ fn a_combination_without_values_gives_no_verdict() {
     let (experiment, rules) = (experiment(6), gate(&["mean(user)"], 0.05));
     let (one, other) = (head("before"), head("after"));
     let (before, after) = (experiment.run(1, |_| 0.01), experiment.run(2, |_| 0.01));
-    let run = |head, records| Run { head, plan: "plan", question: &experiment.question, records };
+    let run = |head, records| RecordedRun { head, plan: "plan", question: &experiment.question, records };
     let partly: Vec<_> = after.iter().filter(|record| record.levels["path"] == "source").cloned().collect();
     let comparison = compare(&run(&one, &before), &run(&other, &partly), &rules);
     assert_eq!(comparison.verdict, GateVerdict::NoVerdict);

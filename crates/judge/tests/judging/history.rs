@@ -3,7 +3,8 @@
 use breme_experiment::plan::{Gate, GatedMeasure};
 use breme_experiment::record::{Machine, RunHead, TrialRecord};
 use breme_judge::{
-    CompareRules, GateVerdict, History, HistoryBuilder, HistoryRow, Run, RunComparison, RunRole, TrendVerdict, compare,
+    CompareRules, GateVerdict, History, HistoryBuilder, HistoryRow, RecordedRun, RunComparison, RunRole, TrendVerdict,
+    compare,
 };
 
 use crate::made::{Experiment, Noise, factor, measure};
@@ -40,7 +41,7 @@ fn history_of(
         .collect();
     let run = |number: usize| {
         let (head, records) = &runs[number];
-        Run { head, plan: "plan", question: &experiment.question, records }
+        RecordedRun { head, plan: "plan", question: &experiment.question, records }
     };
     let (rules, last) = (rules(), runs.len() - 1);
     let comparison = compare(&run(0), &run(last), &rules);

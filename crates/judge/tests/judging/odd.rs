@@ -3,7 +3,7 @@
 use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::{Purpose, RunHead, SteadyState, TrialEnd, TrialRecord, WorkloadRecord};
 use breme_judge::judgement::Judgement;
-use breme_judge::{CompareRules, Question, Run, compare, judge};
+use breme_judge::{CompareRules, Question, RecordedRun, compare, judge};
 use proptest::prelude::*;
 
 use crate::made::{factor, hypothesis, levels, measure, trial, workload};
@@ -78,7 +78,7 @@ proptest! {
         prop_assert!(!judgement.answer.is_empty());
         let head = RunHead::default();
         let (half, rest) = records.split_at(records.len() / 2);
-        let run = |records| Run { head: &head, plan: "", question: &question, records };
+        let run = |records| RecordedRun { head: &head, plan: "", question: &question, records };
         let comparison = compare(&run(half), &run(rest), &CompareRules::default());
         let text = serde_json::to_string(&comparison).unwrap();
         prop_assert!(serde_json::from_str::<breme_judge::RunComparison>(&text).is_ok());
