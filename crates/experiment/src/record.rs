@@ -461,7 +461,7 @@ pub struct Distribution {
 impl Distribution {
     /// Creates it from times in nanoseconds.
     #[must_use]
-    pub fn of(times: &Histogram) -> Self {
+    pub fn from_histogram(times: &Histogram) -> Self {
         Self {
             count: times.count(),
             mean_ns: times.mean(),

@@ -322,7 +322,7 @@ mod tests {
     fn distribution(times: &[u64]) -> Distribution {
         let mut histogram = Histogram::new();
         times.iter().for_each(|&time| histogram.record(time));
-        Distribution::of(&histogram)
+        Distribution::from_histogram(&histogram)
     }
 
     fn record() -> TrialRecord {

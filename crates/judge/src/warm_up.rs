@@ -108,7 +108,7 @@ fn whole_times(workload: &WorkloadRecord, warm_up: &WarmUpRecord) -> Option<(Dis
 fn merged(one: &Distribution, other: &Distribution) -> Option<Distribution> {
     let mut times = Histogram::decode(&one.histogram).ok()?;
     times.merge(&Histogram::decode(&other.histogram).ok()?);
-    Some(Distribution::of(&times))
+    Some(Distribution::from_histogram(&times))
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
     fn times(millis: u64, count: u64) -> Distribution {
         let mut histogram = Histogram::new();
         (0..count).for_each(|_| histogram.record(millis * 1_000_000));
-        Distribution::of(&histogram)
+        Distribution::from_histogram(&histogram)
     }
 
     /// Lasts one second; if it has a warm-up, requests in its first tenth take five times as long.

@@ -116,9 +116,9 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
         received_bytes: outcome.bytes.received,
         achieved_rate: outcome.achieved_rate,
         offered_rate: Some(outcome.offered_rate),
-        response: Distribution::of(&Outcome::response_histogram(run)),
-        service: Distribution::of(&Outcome::service_histogram(run)),
-        connect: Distribution::of(&Outcome::connect_histogram(run)),
+        response: Distribution::from_histogram(&Outcome::response_histogram(run)),
+        service: Distribution::from_histogram(&Outcome::service_histogram(run)),
+        connect: Distribution::from_histogram(&Outcome::connect_histogram(run)),
         sessions: (!outcome.scenarios.is_empty()).then(|| Sessions {
             begun: sum(|scenario| scenario.begun),
             completed: sum(|scenario| scenario.completed),

@@ -110,7 +110,7 @@ fn at_rest(mut trial: Value) -> Value {
     let mut times = Histogram::new();
     (0..10).for_each(|answer| times.record(delay_ns + 1_000_000 + (number * 7 + answer) * 7_919 % 1_000_000));
     let rate = 2.0 / (times.mean() / 1e9);
-    let times = serde_json::to_value(Distribution::of(&times)).unwrap();
+    let times = serde_json::to_value(Distribution::from_histogram(&times)).unwrap();
     trial["invalid_reasons"] = Value::Array(Vec::new());
     let user = &mut trial["workloads"]["user"];
     for (name, value) in [

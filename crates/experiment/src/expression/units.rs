@@ -102,7 +102,7 @@ pub(super) struct Dimension {
 }
 
 impl Dimension {
-    const fn of_unit(unit: Unit) -> Self {
+    const fn from_unit(unit: Unit) -> Self {
         let (seconds, bytes) = match unit {
             Unit::Seconds => (1, 0),
             Unit::PerSecond => (-1, 0),
@@ -141,11 +141,11 @@ impl Dimension {
 pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
     match expression {
         Expression::Number(_, Unit::Plain) => None,
-        Expression::Number(_, unit) => Some(Dimension::of_unit(*unit)),
-        Expression::Measured { measure, .. } => Some(Dimension::of_unit(measure.quantity.unit())),
+        Expression::Number(_, unit) => Some(Dimension::from_unit(*unit)),
+        Expression::Measured { measure, .. } => Some(Dimension::from_unit(measure.quantity.unit())),
         Expression::Binary { operation, left, right } => {
             let (left, right) = (dimension(left), dimension(right));
-            let plain = Dimension::of_unit(Unit::Plain);
+            let plain = Dimension::from_unit(Unit::Plain);
             let sign = match operation {
                 ArithmeticOperation::Add | ArithmeticOperation::Subtract => return left.or(right),
                 ArithmeticOperation::Multiply => 1,
@@ -205,7 +205,7 @@ impl Expression {
     pub fn unit(&self) -> Unit {
         let Some(found) = dimension(self) else { return Unit::Plain };
         let units = [Unit::Seconds, Unit::PerSecond, Unit::BytesPerSecond, Unit::Bytes];
-        match units.into_iter().find(|unit| Dimension::of_unit(*unit) == found) {
+        match units.into_iter().find(|unit| Dimension::from_unit(*unit) == found) {
             Some(unit) => unit,
             None if self.is_share() => Unit::Share,
             None => Unit::Plain,

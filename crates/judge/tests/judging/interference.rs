@@ -200,7 +200,7 @@ impl World {
 fn times(values: &[f64]) -> Distribution {
     let mut histogram = Histogram::new();
     values.iter().for_each(|value| histogram.record((value * 1e9) as u64));
-    Distribution { mean_ns: mean(values) * 1e9, ..Distribution::of(&histogram) }
+    Distribution { mean_ns: mean(values) * 1e9, ..Distribution::from_histogram(&histogram) }
 }
 
 /// A program that runs at times on the same CPUs.

@@ -123,7 +123,7 @@ pub fn distribution(random: &mut Random, count: u64, mean_s: f64) -> Distributio
         let tail = if random.below(100) == 0 { 1.0 + random.below(400) as f64 / 100.0 } else { 1.0 };
         histogram.record((mean_s * 1e9 * 0.96 * spread * tail) as u64);
     }
-    Distribution::of(&histogram)
+    Distribution::from_histogram(&histogram)
 }
 
 pub fn workload(
