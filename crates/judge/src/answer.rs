@@ -13,9 +13,9 @@ pub(crate) fn answer(question: &Question, judgement: &Judgement) -> (String, Str
         return (no_trial_counts(trials), String::new());
     }
     let (said, numbers) = match judgement.hypotheses.as_slice() {
-        [] => of_measurements(question, judgement),
-        [one] => of_one(one),
-        several => of_several(several),
+        [] => measurements_headline(question, judgement),
+        [one] => hypothesis_headline(one),
+        several => hypotheses_headline(several),
     };
     let grounds = [numbers, uncounted(trials).unwrap_or_default()];
     (said, grounds.join(" ").trim().to_owned())
@@ -37,7 +37,7 @@ fn listed(kinds: &[(u32, &str)]) -> String {
 }
 
 /// `Refuted: “…”. At 1 user `rate(user)` with a is 1.01 times (0.99–1.10) that with b; claimed: more than 1.2.`
-fn of_one(hypothesis: &HypothesisJudgement) -> (String, String) {
+fn hypothesis_headline(hypothesis: &HypothesisJudgement) -> (String, String) {
     let word = match hypothesis.verdict {
         Verdict::Supported => "Supported",
         Verdict::Refuted => "Refuted",
@@ -54,7 +54,7 @@ fn joined(head: &str, finding: &str) -> String {
 }
 
 /// The count of each verdict, and the first hypothesis with a number, since the author put it first.
-fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
+fn hypotheses_headline(hypotheses: &[HypothesisJudgement]) -> (String, String) {
     let number = |wanted: fn(&Verdict) -> bool| {
         hypotheses.iter().filter(|hypothesis| wanted(&hypothesis.verdict)).count() as u32
     };
@@ -91,7 +91,7 @@ fn without_end(text: &str) -> &str {
 
 /// The search's result, or the most significant comparison of the first measure. Levels that are words come before
 /// numbers: it is no surprise that a larger load is slower.
-fn of_measurements(question: &Question, judgement: &Judgement) -> (String, String) {
+fn measurements_headline(question: &Question, judgement: &Judgement) -> (String, String) {
     let found = |search: &&crate::judgement::SearchOutcome| search.holds_at.is_some() || search.fails_at.is_some();
     if let Some(search) = judgement.searches.iter().filter(found).max_by_key(|search| search.is_confirmed) {
         return if search.is_confirmed {

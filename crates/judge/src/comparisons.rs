@@ -95,7 +95,7 @@ fn pairs_of_levels(
                 continue;
             }
             let mut effect = effect_of(pairs, look, question.equal_within);
-            effect.floor = floors.of_expression(&measure.expression, effect.scale);
+            effect.floor = floors.for_expression(&measure.expression, effect.scale);
             let verdict = verdict_of(&effect, look);
             comparisons.push(Comparison {
                 measure: measure.name.clone(),
@@ -141,7 +141,7 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
     let measure = question.measures.iter().find(|measure| measure.name == comparison.measure);
     let factor = question.factors.iter().find(|factor| factor.name == comparison.factor);
     let (Some(measure), Some(factor)) = (measure, factor) else { return String::new() };
-    let level = |level: &str| words::of_level(&factor.name, level);
+    let level = |level: &str| words::level_text(&factor.name, level);
     let (left, right) = (&*level(&comparison.left), &*level(&comparison.right));
     let name = &measure.name;
     let at = if others.is_empty() { String::new() } else { format!(" {}", words::at_levels(others)) };

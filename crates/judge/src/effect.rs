@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_run_every_block_counts() {
+    fn every_block_of_a_long_run_counts() {
         let values: Vec<(f64, f64)> = (0..1_700).map(|block| (1.0 + f64::from(block % 2), 1.0)).collect();
         let effect = effect_of(pairs(&values), &Look::only(1_700), 0.02);
         assert!(effect.blocks.len() <= PAIRS_MAX && effect.blocks.len() > PAIRS_MAX / 2);

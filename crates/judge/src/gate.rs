@@ -90,7 +90,7 @@ pub(crate) struct Judged {
 }
 
 pub(crate) fn judge(rows: &mut [Drafted], rules: &CompareRules) -> Judged {
-    let sided: Vec<Sided> = rows.iter().enumerate().filter_map(|(index, row)| Sided::of(index, row)).collect();
+    let sided: Vec<Sided> = rows.iter().enumerate().filter_map(|(index, row)| Sided::from_row(index, row)).collect();
     let chances: Vec<Option<f64>> =
         sided.iter().map(|side| side.p_worse(&rows[side.index], sided.len(), rules.confidence)).collect();
     // One-sided p-values are compared with half of the probability outside the interval.
@@ -157,7 +157,7 @@ struct Sided {
 }
 
 impl Sided {
-    fn of(index: usize, row: &Drafted) -> Option<Self> {
+    fn from_row(index: usize, row: &Drafted) -> Option<Self> {
         let margin = row.margin?;
         // The plan gates no measure without a known direction.
         let less_is_better = less_is_better_of(&row.measure.expression)?;

@@ -192,7 +192,7 @@ impl HistoryBuilder {
             role,
             changes: changes.unwrap_or_default(),
         });
-        let side = Side::of(run, &self.measures);
+        let side = Side::new(run, &self.measures);
         for (measure, row) in self.measures.iter().zip(&mut self.history.rows) {
             row.points.push(HistoryPoint::new(side.values(measure, &row.levels), self.confidence));
         }

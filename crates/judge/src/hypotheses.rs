@@ -114,7 +114,7 @@ impl<'a> Sifted<'a> {
         let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, look, chance, family);
         let cases: Vec<Case> = cases.into_iter().map(judge_case).collect();
         let verdict = verdict_of_all(&cases);
-        let said = verdict_text::of_hypothesis(&hypothesis.claim, verdict, &cases);
+        let said = verdict_text::describe(&hypothesis.claim, verdict, &cases);
         HypothesisJudgement {
             says: hypothesis.says.clone(),
             expect: hypothesis.expect.clone(),
@@ -145,7 +145,7 @@ impl SiftedCase {
         let equal_within = if is_exact { 0.0 } else { hypothesis.equal_within.unwrap_or(question.equal_within) };
         let mut effect = effect_of(pairs, look, equal_within);
         let measures: Vec<&Measure> = claim.measures().into_iter().map(|(measure, _)| measure).collect();
-        effect.floor = floors.of(&measures, effect.scale);
+        effect.floor = floors.for_measures(&measures, effect.scale);
         let kind = if effect.blocks.is_empty() {
             CaseKind::Empty
         } else if is_exact {
@@ -175,7 +175,7 @@ impl SiftedCase {
             }
         }
         case.reason = reason(&case, &lacks, look);
-        case.finding = case_result::of_case(claim, &case);
+        case.finding = case_result::finding(claim, &case);
         case
     }
 }

@@ -172,7 +172,7 @@ fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Ex
         ModelKind::Mva { demands, .. } if !demands.is_empty() => demands.clone(),
         ModelKind::Mva { .. } => {
             let subjects: BTreeSet<&String> =
-                of_combination(records, at).flat_map(|record| record.subjects.keys()).collect();
+                trials_at(records, at).flat_map(|record| record.subjects.keys()).collect();
             let cpu = subjects.into_iter().map(|subject| Expression::Measured {
                 measure: Measure { quantity: Quantity::CpuPerRequest, of: subject.clone() },
                 at: Vec::new(),
@@ -188,7 +188,7 @@ fn demands_of(model: &PlanModel, at: &Levels, records: &[TrialRecord]) -> Vec<Ex
 }
 
 /// The trials at these levels, for any number of users.
-fn of_combination<'a>(records: &'a [TrialRecord], at: &'a Levels) -> impl Iterator<Item = &'a TrialRecord> {
+fn trials_at<'a>(records: &'a [TrialRecord], at: &'a Levels) -> impl Iterator<Item = &'a TrialRecord> {
     records.iter().filter(|record| at.iter().all(|(factor, level)| record.levels.get(factor) == Some(level)))
 }
 
@@ -199,7 +199,7 @@ fn think_of(model: &PlanModel, workload: &str, at: &Levels, records: &[TrialReco
     }
     let of_workload =
         |record: &TrialRecord| record.workloads.get(workload).filter(|found| found.connections > 0).cloned();
-    of_combination(records, at).find_map(of_workload).map_or(0.0, |found| found.think_mean_s.max(0.0))
+    trials_at(records, at).find_map(of_workload).map_or(0.0, |found| found.think_mean_s.max(0.0))
 }
 
 /// Excludes the highest third for growth, at least one level; for queueing all but the lowest third, since it needs no

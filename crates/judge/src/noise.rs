@@ -43,13 +43,13 @@ impl Floors {
     }
 
     /// The floor for an effect on these measures: the largest among them; none if none was measured on this scale.
-    pub(crate) fn of(&self, measures: &[&Measure], scale: Scale) -> Option<f64> {
+    pub(crate) fn for_measures(&self, measures: &[&Measure], scale: Scale) -> Option<f64> {
         let is_involved = |expression: &Expression| matches!(expression, Expression::Measured { measure, at } if at.is_empty() && measures.contains(&measure));
         self.largest(is_involved, scale)
     }
 
     /// The same for an expression.
-    pub(crate) fn of_expression(&self, expression: &Expression, scale: Scale) -> Option<f64> {
+    pub(crate) fn for_expression(&self, expression: &Expression, scale: Scale) -> Option<f64> {
         self.largest(|known| known == expression, scale)
     }
 

@@ -177,7 +177,7 @@ pub(crate) struct Drafted {
 
 impl Drafted {
     /// Converts a share of the earlier value to the scale of the comparison.
-    pub(crate) fn of_share(&self, share: f64) -> f64 {
+    pub(crate) fn share_on_scale(&self, share: f64) -> f64 {
         if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
     }
 
@@ -200,7 +200,7 @@ fn rows(before: &RecordedRun<'_>, after: &RecordedRun<'_>, rules: &CompareRules)
     let measures: Vec<(PlanMeasure, Option<f64>)> =
         gated.chain(others.map(|measure| (measure.clone(), None))).collect();
     let all: Vec<PlanMeasure> = measures.iter().map(|(measure, _)| measure.clone()).collect();
-    let sides = [Side::of(before, &all), Side::of(after, &all)];
+    let sides = [Side::new(before, &all), Side::new(after, &all)];
     let common = common(before, after, &sides);
     let drafted = measures.iter().flat_map(|(measure, margin)| {
         let sides = &sides;
@@ -232,7 +232,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn of(run: &RecordedRun<'_>, measures: &[PlanMeasure]) -> Self {
+    pub(crate) fn new(run: &RecordedRun<'_>, measures: &[PlanMeasure]) -> Self {
         let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
         let seen = Observations::new(question.all_measures(), run.records);
         let (floors, _) = Floors::seen(&question, &seen);
@@ -292,7 +292,7 @@ fn draft(
         row.confidence = confidence;
     }
     row.floor =
-        sides.iter().filter_map(|side| side.floors.of_expression(&measure.expression, row.scale)).reduce(f64::max);
+        sides.iter().filter_map(|side| side.floors.for_expression(&measure.expression, row.scale)).reduce(f64::max);
     Drafted { measure: measure.clone(), row, margin, before, after, lack }
 }
 
@@ -335,7 +335,7 @@ fn verdict_of(drafted: &Drafted, rules: &CompareRules) -> RunVerdict {
     if row.confidence < rules.confidence {
         return RunVerdict::Undecided;
     }
-    let band = drafted.of_share(rules.equal_within);
+    let band = drafted.share_on_scale(rules.equal_within);
     if low >= -band && high <= band {
         return RunVerdict::PracticallyEqual;
     }

@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
     fn votes(&self) -> Votes {
         let abandoned = self.abandoned();
         let is_kept = |step: &&SearchStep| !abandoned.iter().any(|&level| is_same(level, step.level));
-        Votes::of(&self.steps.iter().filter(is_kept).copied().collect::<Vec<_>>())
+        Votes::from_steps(&self.steps.iter().filter(is_kept).copied().collect::<Vec<_>>())
     }
 
     fn gave_up(&self) -> bool {
@@ -288,7 +288,7 @@ impl<'a> Search<'a> {
     /// Levels whose trials hardly ever count (INVALID: this generator, on this machine, cannot produce them),
     /// ascending. One good trial among many bad ones must not keep the search at a level forever.
     fn abandoned(&self) -> Vec<f64> {
-        let votes = Votes::of(&self.steps);
+        let votes = Votes::from_steps(&self.steps);
         let is_abandoned = |level: f64| {
             let of_level = self.steps.iter().filter(|step| is_same(step.level, level));
             let (counted, uncounted): (Vec<&SearchStep>, Vec<&SearchStep>) =

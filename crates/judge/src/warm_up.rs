@@ -23,7 +23,7 @@ use crate::levels::Levels;
 /// one; else it counts.
 #[must_use]
 pub fn agree_on_warm_ups(records: &[TrialRecord]) -> Cow<'_, [TrialRecord]> {
-    let kinds = Kinds::of(records);
+    let kinds = Kinds::from_records(records);
     let lone: Vec<(usize, &str)> = kinds.lone_warm_ups().collect();
     if lone.is_empty() {
         return Cow::Borrowed(records);
@@ -44,7 +44,7 @@ type Kind<'a> = (&'a Levels, &'a str, bool);
 struct Kinds<'a>(BTreeMap<Kind<'a>, Vec<(usize, bool)>>);
 
 impl<'a> Kinds<'a> {
-    fn of(records: &'a [TrialRecord]) -> Self {
+    fn from_records(records: &'a [TrialRecord]) -> Self {
         let mut kinds: BTreeMap<Kind<'_>, Vec<(usize, bool)>> = BTreeMap::new();
         for (index, record) in records.iter().enumerate() {
             if record.purpose != Purpose::Block || !record.counts() {

@@ -209,13 +209,13 @@ pub(crate) fn at_levels(levels: &Levels) -> String {
 }
 
 /// `cached, 250 users`: levels without their factors if they are words.
-pub(crate) fn of_levels(levels: &Levels) -> String {
-    let each: Vec<String> = levels.iter().map(|(factor, level)| of_level(factor, level)).collect();
+pub(crate) fn levels_text(levels: &Levels) -> String {
+    let each: Vec<String> = levels.iter().map(|(factor, level)| level_text(factor, level)).collect();
     each.join(", ")
 }
 
 /// One level without its factor; a number needs it: `250 users`, `crowd=250`.
-pub(crate) fn of_level(factor: &str, level: &str) -> String {
+pub(crate) fn level_text(factor: &str, level: &str) -> String {
     if level.parse::<f64>().is_err() {
         return level.to_owned();
     }
@@ -258,12 +258,12 @@ mod tests {
 
     #[test]
     fn levels_are_nouns_where_the_factor_is_one() {
-        let of = |factor: &str, level: &str| of_level(factor, level);
+        let of = |factor: &str, level: &str| level_text(factor, level);
         assert_eq!([of("users", "1"), of("users", "250"), of("server", "nginx")], ["1 user", "250 users", "nginx"]);
         assert_eq!([of("crowd", "250"), of("status", "1"), of("users", "0.5")], ["crowd=250", "status=1", "users=0.5"]);
         let levels = [("users", "1"), ("path", "cached")].map(|(name, level)| (name.to_owned(), level.to_owned()));
         assert_eq!(at_levels(&levels.clone().into()), "at path=cached, 1 user");
-        assert_eq!(of_levels(&levels.into()), "cached, 1 user");
+        assert_eq!(levels_text(&levels.into()), "cached, 1 user");
         assert_eq!(at_levels(&Levels::new()), "");
     }
 

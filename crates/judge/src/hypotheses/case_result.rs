@@ -12,9 +12,9 @@ use crate::observations::overridden;
 use crate::words::{self, amount};
 
 /// The finding; none without an estimate.
-pub(super) fn of_case(claim: &Claim, case: &Case) -> Option<Finding> {
+pub(super) fn finding(claim: &Claim, case: &Case) -> Option<Finding> {
     let Effect { center, low, high, .. } = case.effect;
-    Shape::of(claim, case)?.finding(claim, case, [center?, low?, high?])
+    Shape::from_case(claim, case)?.finding(claim, case, [center?, low?, high?])
 }
 
 /// The constant factors of both sides, which are removed from the displayed ratio.
@@ -27,7 +27,7 @@ pub(super) fn factors(claim: &Claim, scale: Scale) -> (f64, f64) {
 
 /// Whether the finding itself names the levels in which both sides differ: "with a … with b".
 pub(super) fn says_levels(claim: &Claim, case: &Case) -> bool {
-    let Some(Shape::Ratio { left, right, .. }) = Shape::of(claim, case) else { return false };
+    let Some(Shape::Ratio { left, right, .. }) = Shape::from_case(claim, case) else { return false };
     sides(left, right, &case.levels).is_some()
 }
 
@@ -42,7 +42,7 @@ enum Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    fn of(claim: &'a Claim, case: &Case) -> Option<Self> {
+    fn from_case(claim: &'a Claim, case: &Case) -> Option<Self> {
         let (left, right, pair) = (&claim.left, &claim.right, case.effect.blocks.first()?);
         let is_ratio = case.effect.scale == Scale::Ratio;
         Some(match (left.is_constant(), right.is_constant()) {
@@ -177,8 +177,8 @@ fn sides(left: &Expression, right: &Expression, levels: &Levels) -> Option<Sides
     let (left, right) = (differing(&at, &there), differing(&there, &at));
     (measure == other && !left.is_empty() && !right.is_empty()).then(|| Sides {
         measure: measure.to_string(),
-        left: words::of_levels(&left),
-        right: words::of_levels(&right),
+        left: words::levels_text(&left),
+        right: words::levels_text(&right),
         common: words::at_levels(&common),
     })
 }

@@ -19,7 +19,7 @@ pub(super) struct VerdictText {
     pub(super) basis: String,
 }
 
-pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> VerdictText {
+pub(super) fn describe(claim: &Claim, verdict: Verdict, cases: &[Case]) -> VerdictText {
     let head = head_of(verdict);
     let same: Vec<&Case> = cases.iter().filter(|case| head_of(case.verdict) == head).collect();
     let Some(case) = quoted_case(verdict, &same) else {

@@ -28,7 +28,7 @@ pub(super) struct Bounds {
 }
 
 impl Votes {
-    pub(super) fn of(steps: &[SearchStep]) -> Self {
+    pub(super) fn from_steps(steps: &[SearchStep]) -> Self {
         let mut levels: Vec<Level> = Vec::new();
         for (index, step) in steps.iter().enumerate() {
             let Some(failed) = step.failed else { continue };
@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn check(votes: &[(f64, bool)], holds_at: Option<f64>, fails_at: Option<f64>) {
-        assert_eq!(Votes::of(&steps(votes)).bounds(), Bounds { holds_at, fails_at }, "{votes:?}");
+        assert_eq!(Votes::from_steps(&steps(votes)).bounds(), Bounds { holds_at, fails_at }, "{votes:?}");
     }
 
     #[test]
@@ -117,8 +117,14 @@ mod tests {
 
     #[test]
     fn a_level_is_settled_by_a_lead_of_two() {
-        let votes =
-            Votes::of(&steps(&[(1.0, false), (2.0, true), (2.0, true), (3.0, true), (3.0, true), (3.0, false)]));
+        let votes = Votes::from_steps(&steps(&[
+            (1.0, false),
+            (2.0, true),
+            (2.0, true),
+            (3.0, true),
+            (3.0, true),
+            (3.0, false),
+        ]));
         assert_eq!([1.0, 2.0, 3.0, 4.0].map(|level| votes.is_settled(level)), [false, true, false, false]);
     }
 }

@@ -29,7 +29,7 @@ fn is_called_different(judgement: &Judgement) -> bool {
 }
 
 #[test]
-fn of_experiments_without_a_difference_at_most_one_in_twenty_finds_one() {
+fn at_most_one_in_twenty_experiments_without_a_difference_finds_one() {
     let wrong = KINDS.map(|noise| {
         let experiment = two(10, noise, 0.03);
         share(400, |seed| is_called_different(&judge(&experiment.question, &experiment.run(seed, times(1.0)))))
@@ -40,7 +40,7 @@ fn of_experiments_without_a_difference_at_most_one_in_twenty_finds_one() {
 
 /// Ten pairs of five builds: without a correction, one of six such experiments finds something.
 #[test]
-fn of_experiments_that_compare_much_without_a_difference_at_most_one_in_twenty_finds_any() {
+fn at_most_one_in_twenty_experiments_that_compare_much_without_a_difference_finds_any() {
     let mut experiment = two(10, Noise::Normal, 0.03);
     experiment.question.factors = vec![factor("build", &["a", "b", "c", "d", "e"])];
     let found = |seed| judge(&experiment.question, &experiment.run(seed, times(1.0)));

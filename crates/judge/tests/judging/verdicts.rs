@@ -105,7 +105,7 @@ fn the_headline_quotes_the_claim_and_names_verdict_and_effect() {
 }
 
 #[test]
-fn of_several_hypotheses_the_verdicts_are_counted_and_the_first_number_is_shown() {
+fn the_verdicts_of_several_hypotheses_are_counted_and_the_first_number_is_shown() {
     let mut experiment = experiment(6);
     let expects = [FASTER, "mean(user) < 5 ms", "counter.none(site) > 1"];
     experiment.question.hypotheses =
