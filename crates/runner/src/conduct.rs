@@ -108,7 +108,7 @@ pub fn conduct(
         last_number: 0,
         attempts: Attempts::default(),
         failures: Failures::default(),
-        time: Time::of(plan),
+        time: Time::new(plan),
         records: Vec::new(),
         on_progress,
     };
@@ -147,7 +147,7 @@ fn cpu_assignment(plan: &Plan) -> Result<CpuAssignment, RunError> {
     let cpu_assignment = CpuAssignment::new(breme_sys::cpus_allowed(), &trials);
     // Unavailable CPUs are reported before anything has started.
     for trial in &trials {
-        cpu_assignment.of(trial)?;
+        cpu_assignment.assign(trial)?;
     }
     Ok(cpu_assignment)
 }
@@ -252,7 +252,7 @@ impl ConductedRun<'_> {
         let number = self.last_number + 1;
         (self.on_progress)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
-        let cast = self.cpu_assignment.of(trial)?;
+        let cast = self.cpu_assignment.assign(trial)?;
         let context = TrialContext {
             launcher: self.launcher,
             running_subjects: &mut self.running_subjects,

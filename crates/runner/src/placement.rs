@@ -50,7 +50,7 @@ pub fn place(allowed: &[usize], subjects: &[Cpus], generators: &[GeneratorPlace]
     let open_subjects = subjects.iter().filter(open).count();
     let open_foreground = generators.iter().any(|generator| generator.cpus == Cpus::Auto && !generator.is_background);
     let open_background = generators.iter().any(|generator| generator.cpus == Cpus::Auto && generator.is_background);
-    let shares = Shares::of(pool, open_subjects > 0, open_foreground, open_background);
+    let shares = Shares::split(pool, open_subjects > 0, open_foreground, open_background);
 
     let mut places = divided(shares.subjects, open_subjects).into_iter();
     let subjects = subjects.iter().map(|cpus| match cpus {
@@ -98,7 +98,7 @@ struct Shares<'a> {
 
 impl<'a> Shares<'a> {
     /// Subjects take the first ones, the foreground the last.
-    fn of(pool: &'a [usize], has_subjects: bool, has_foreground: bool, has_background: bool) -> Self {
+    fn split(pool: &'a [usize], has_subjects: bool, has_foreground: bool, has_background: bool) -> Self {
         let count = pool.len();
         let has_generators = has_foreground || has_background;
         let for_subjects = match (has_subjects, has_generators) {

@@ -50,18 +50,18 @@ enum Check {
 }
 
 fn checks(trial: &TrialSpec) -> Vec<(String, Check)> {
-    let mut checks: Vec<_> = trial.subjects.iter().flat_map(of_subject).collect();
+    let mut checks: Vec<_> = trial.subjects.iter().flat_map(subject_checks).collect();
     for reset in &trial.resets {
         if let ResetAction::Command(command) = &reset.action {
             checks.extend(program(&format!("reset {}.{}", reset.subject, reset.name), command));
         }
     }
     let running = trial.workloads.iter().filter(|workload| workload.connections > 0);
-    checks.extend(running.filter_map(|workload| of_workload(trial, workload)));
+    checks.extend(running.filter_map(|workload| workload_check(trial, workload)));
     checks
 }
 
-fn of_subject(subject: &SubjectSpec) -> Vec<(String, Check)> {
+fn subject_checks(subject: &SubjectSpec) -> Vec<(String, Check)> {
     let what = format!("subject {}", subject.name);
     let mut checks = Vec::new();
     for command in subject.kind.process().iter().flat_map(|process| &process.prepare) {
@@ -81,7 +81,7 @@ fn of_subject(subject: &SubjectSpec) -> Vec<(String, Check)> {
     checks
 }
 
-fn of_workload(trial: &TrialSpec, workload: &WorkloadSpec) -> Option<(String, Check)> {
+fn workload_check(trial: &TrialSpec, workload: &WorkloadSpec) -> Option<(String, Check)> {
     let what = format!("workload {}", workload.name);
     if let Some(foreign) = &workload.command {
         return program(&what, &foreign.command);

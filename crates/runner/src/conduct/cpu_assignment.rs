@@ -48,7 +48,7 @@ impl CpuAssignment {
     ///
     /// # Errors
     /// If a named CPU is not available.
-    pub(super) fn of(&self, trial: &TrialSpec) -> Result<TrialCpus, PlacementError> {
+    pub(super) fn assign(&self, trial: &TrialSpec) -> Result<TrialCpus, PlacementError> {
         let mut all = Self {
             allowed: self.allowed.clone(),
             subjects: self.subjects.clone(),
@@ -68,11 +68,11 @@ impl CpuAssignment {
 }
 
 impl TrialCpus {
-    pub(super) fn of_subject(&self, name: &str) -> &[usize] {
+    pub(super) fn subject(&self, name: &str) -> &[usize] {
         find(&self.subjects, name)
     }
 
-    pub(super) fn of_generator(&self, name: &str) -> &[usize] {
+    pub(super) fn generator(&self, name: &str) -> &[usize] {
         find(&self.generators, name)
     }
 }

@@ -22,7 +22,7 @@ struct Happened<'a> {
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn of(trial: &'a TrialSpec) -> Self {
+    pub(super) fn new(trial: &'a TrialSpec) -> Self {
         Self { left: &trial.faults, window: None, happened: Vec::new() }
     }
 

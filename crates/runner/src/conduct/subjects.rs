@@ -61,7 +61,7 @@ impl<'a> RunningSubjects<'a> {
         self.end_those_whose_time_is_over(trial)?;
         for spec in &trial.subjects {
             if self.subject(&spec.name).is_none() {
-                let cpus = cast.of_subject(&spec.name);
+                let cpus = cast.subject(&spec.name);
                 self.reserve_ports(spec, trial)?;
                 let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
                 let folder = folder.join(&spec.name);
@@ -150,7 +150,7 @@ impl<'a> RunningSubjects<'a> {
     /// The names available to texts: `${NAME.url}`.
     pub(super) fn names(&self) -> PlaceholderNames {
         let mut names = self.names_of_run.clone();
-        self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &PlaceholderNames::of_ports(ports)));
+        self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &PlaceholderNames::from_ports(ports)));
         self.running_subjects
             .iter()
             .for_each(|running_subject| names.extend(&running_subject.spec.name, running_subject.subject.names()));

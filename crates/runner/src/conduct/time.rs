@@ -21,7 +21,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         Self {
             budget: plan.budget,
             spent: Duration::ZERO,

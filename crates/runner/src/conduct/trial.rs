@@ -83,7 +83,7 @@ fn stamp(record: &mut TrialRecord) {
 impl TrialContext<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
         self.running_subjects.start_all(trial, self.folder, self.cast)?;
-        let mut faults = Faults::of(trial);
+        let mut faults = Faults::new(trial);
         // No fault is due before the load has begun.
         self.rest(trial.pause, &mut faults)?;
         self.instruments.begin(record.number, sampling_interval(trial));
@@ -212,7 +212,7 @@ impl TrialContext<'_, '_> {
         names: &PlaceholderNames,
         rate_before: Option<f64>,
     ) -> Result<Generator, TrialFailure> {
-        let cpus = self.cast.of_generator(&workload.name);
+        let cpus = self.cast.generator(&workload.name);
         let context = GeneratorContext { launcher: self.launcher, folder: self.folder, cpus, names, rate_before };
         let load = Generator::start(trial, workload, context)
             .map_err(|problem| TrialFailure::new(&workload.name, problem, ""))?;

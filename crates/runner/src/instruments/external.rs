@@ -94,7 +94,7 @@ impl ExternalProcesses {
 
     fn pids(&mut self) -> BTreeSet<u32> {
         if let ExternalLocator::Unit(unit) = &self.place {
-            return of_unit(unit);
+            return unit_pids(unit);
         }
         let table = everyone();
         let is_alive = |pid: &u32| table.iter().any(|stat| stat.pid == *pid && !stat.is_zombie());
@@ -123,7 +123,7 @@ fn listening_on(port: u16, pids: impl Iterator<Item = u32>) -> BTreeSet<u32> {
     pids.filter(|&pid| sockets_of(pid).iter().any(|socket| sockets.contains(socket))).collect()
 }
 
-fn of_unit(unit: &str) -> BTreeSet<u32> {
+fn unit_pids(unit: &str) -> BTreeSet<u32> {
     // Only names within the folder.
     if unit.contains('/') || unit.starts_with('.') {
         return BTreeSet::new();

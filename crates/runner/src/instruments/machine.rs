@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::kernel_file::{KernelFile, number_at, number_behind};
-use super::members::{as_ns, of_ticks};
+use super::members::{as_ns, duration_from_ticks};
 use crate::process_table::{Stat, descendants_of, everyone};
 
 /// Amounts used from boot until an instant, and amounts held at that instant.
@@ -80,8 +80,9 @@ impl MachineSample {
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let numbers = String::from_utf8_lossy(line.strip_prefix(b"cpu ").unwrap_or_default()).into_owned();
         let ticks: Vec<u64> = numbers.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-        let time =
-            |positions: &[usize]| as_ns(of_ticks(positions.iter().filter_map(|&position| ticks.get(position)).sum()));
+        let time = |positions: &[usize]| {
+            as_ns(duration_from_ticks(positions.iter().filter_map(|&position| ticks.get(position)).sum()))
+        };
         self.user_ns = time(&[0, 1]);
         self.system_ns = time(&[2]);
         self.idle_ns = time(&[3, 4]);
@@ -111,7 +112,7 @@ fn time_of_all_but(me: u32, all: &[Stat]) -> u64 {
         .iter()
         .filter(|stat| !ours.contains(&stat.pid))
         .map(|stat| stat.user_ticks + stat.system_ticks + stat.ended_user_ticks + stat.ended_system_ticks);
-    as_ns(of_ticks(ticks.sum()))
+    as_ns(duration_from_ticks(ticks.sum()))
 }
 
 /// Describes the machine.
@@ -173,7 +174,7 @@ mod tests {
     fn processor_time_is_split_by_kind() {
         let mut sample = MachineSample::default();
         sample.take_cpu(b"cpu  1 2 4 8 16 32 64 128 9 9\ncpu0 1 1 1 1\n");
-        let tick = as_ns(of_ticks(1));
+        let tick = as_ns(duration_from_ticks(1));
         assert_eq!((sample.user_ns, sample.system_ns, sample.idle_ns), (3 * tick, 4 * tick, 24 * tick));
         assert_eq!((sample.interrupts_ns, sample.steal_ns), (96 * tick, 128 * tick));
         assert_eq!(sample.total_ns(), 255 * tick);
@@ -200,7 +201,7 @@ mod tests {
         };
         // 7 is this one, with a child and a grandchild.
         let all = [process(1, 0, 1, 20), process(7, 1, 300, 4000), process(8, 7, 50_000, 0), process(9, 8, 600_000, 0)];
-        assert_eq!(time_of_all_but(7, &all), as_ns(of_ticks(21)));
-        assert_eq!(time_of_all_but(6, &all), as_ns(of_ticks(654_321)));
+        assert_eq!(time_of_all_but(7, &all), as_ns(duration_from_ticks(21)));
+        assert_eq!(time_of_all_but(6, &all), as_ns(duration_from_ticks(654_321)));
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    pub(super) fn of(kept: &SupervisedProcess) -> Self {
+    pub(super) fn from_process(kept: &SupervisedProcess) -> Self {
         let group = kept.control_groups().iter().find(|group| group.join("cgroup.kill").exists());
         Self { group: group.cloned(), keeper: kept.keeper_pid() }
     }
@@ -201,12 +201,12 @@ impl Members {
         for (pid, seen) in self.seen() {
             let stat = &seen.stat;
             let own = own_time(pid, stat);
-            user += own.0 + of_ticks(stat.ended_user_ticks);
-            system += own.1 + of_ticks(stat.ended_system_ticks);
+            user += own.0 + duration_from_ticks(stat.ended_user_ticks);
+            system += own.1 + duration_from_ticks(stat.ended_system_ticks);
         }
         if let Some(keeper) = table.iter().find(|stat| stat.pid == self.root.keeper) {
-            user += of_ticks(keeper.ended_user_ticks);
-            system += of_ticks(keeper.ended_system_ticks);
+            user += duration_from_ticks(keeper.ended_user_ticks);
+            system += duration_from_ticks(keeper.ended_system_ticks);
         }
         (user, system)
     }
@@ -217,20 +217,20 @@ impl Members {
             wanted.map(|process| process.seen.stat.start_ticks).min()
         };
         let start = started(|process| process.is_listening).or_else(|| started(|_| true));
-        start.map_or(Duration::ZERO, |ticks| since_boot().saturating_sub(of_ticks(ticks)))
+        start.map_or(Duration::ZERO, |ticks| since_boot().saturating_sub(duration_from_ticks(ticks)))
     }
 }
 
 /// A process's clock has nanoseconds, but does not separate user from system; `/proc` does, in ticks.
 pub(super) fn own_time(pid: u32, stat: &Stat) -> (Duration, Duration) {
-    let (user, system) = (of_ticks(stat.user_ticks), of_ticks(stat.system_ticks));
+    let (user, system) = (duration_from_ticks(stat.user_ticks), duration_from_ticks(stat.system_ticks));
     let total = breme_sys::cpu_time_of_other(pid).unwrap_or(user + system);
     let ticks = stat.user_ticks + stat.system_ticks;
     let user = if ticks == 0 { user } else { total.mul_f64(stat.user_ticks as f64 / ticks as f64) };
     (user.min(total), total.saturating_sub(user))
 }
 
-pub(super) fn of_ticks(ticks: u64) -> Duration {
+pub(super) fn duration_from_ticks(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
 }
 

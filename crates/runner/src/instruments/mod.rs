@@ -234,7 +234,7 @@ impl Drop for Instruments {
 }
 
 fn members_of(kept: &SupervisedProcess) -> Members {
-    Members::new(Root::of(kept))
+    Members::new(Root::from_process(kept))
 }
 
 impl Watched {

@@ -21,7 +21,7 @@ use breme_base::CsvField;
 
 use super::exposition::Exposed;
 use super::machine::MachineSample;
-use super::members::{Use, as_ns, of_ticks};
+use super::members::{Use, as_ns, duration_from_ticks};
 use super::process::Seen;
 
 pub const HEADER: &str = "monotonic_ns,unix_ms,trial,what,name,pid,cpu_user_ns,cpu_system_ns,resident_bytes,threads,descriptors,\
@@ -91,7 +91,8 @@ impl Rows {
 
     pub(super) fn process(&mut self, name: &str, pid: u32, seen: &Seen) {
         let stat = &seen.stat;
-        let (user, system) = (as_ns(of_ticks(stat.user_ticks)), as_ns(of_ticks(stat.system_ticks)));
+        let (user, system) =
+            (as_ns(duration_from_ticks(stat.user_ticks)), as_ns(duration_from_ticks(stat.system_ticks)));
         let resident = stat.resident_pages * rustix::param::page_size() as u64;
         let Seen { descriptors, descriptors_limit, switches, .. } = seen;
         let limit = if *descriptors_limit == u64::MAX { String::new() } else { descriptors_limit.to_string() };
