@@ -211,9 +211,11 @@ fn resumes_sessions_unless_disabled() {
 #[test]
 fn certificate_errors_are_distinct() {
     let laboratory = Laboratory::new(&["127.0.0.1"]);
-    let stale = Laboratory::of(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
-    let early = Laboratory::of(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
-    let authority = Laboratory::of(&["127.0.0.1"], |params| {
+    let stale =
+        Laboratory::with_parameters(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
+    let early =
+        Laboratory::with_parameters(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
+    let authority = Laboratory::with_parameters(&["127.0.0.1"], |params| {
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     });
     for kind in kinds() {

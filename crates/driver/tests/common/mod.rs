@@ -266,11 +266,11 @@ pub struct Laboratory {
 
 impl Laboratory {
     pub fn new(names: &[&str]) -> Self {
-        Self::of(names, |_| {})
+        Self::with_parameters(names, |_| {})
     }
 
     /// With changed parameters.
-    pub fn of(names: &[&str], change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
+    pub fn with_parameters(names: &[&str], change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(names).unwrap();
