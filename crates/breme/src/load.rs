@@ -79,7 +79,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let origin = args.origin_counter.as_deref().map(OriginCounter::begin).transpose()?;
     let watched = Watched { progress, intervals, export: export.clone() };
     let (mut shards, generator, interruption) = drive(&run, args, clock, (&tls, unix_sockets), watched)?;
-    let mut outcome = Outcome::of(&run, &mut shards, &generator);
+    let mut outcome = run.outcome(&mut shards, &generator);
     export.iter().for_each(|export| export.set_final(&run));
     if let Some(address) = args.connection.address_text() {
         outcome.settings.address = Some(address);
@@ -163,10 +163,10 @@ fn drive(
         interrupted: interruption.is_some(),
         started_at: clock.unix_time(began),
         started_at_monotonic: clock.monotonic(began),
-        tls: tls
-            .iter()
-            .find_map(|client| client.negotiated())
-            .map(|agreed| TlsSummary { version: agreed.version, cipher_suite: agreed.cipher_suite }),
+        tls: tls.iter().find_map(|client| client.negotiated()).map(|agreed| TlsSummary {
+            version: agreed.version.to_owned(),
+            cipher_suite: agreed.cipher_suite.to_owned(),
+        }),
     };
     Ok((shards, generator, interruption))
 }

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
+use breme_load_result::Outcome;
 use breme_stats::go_bench::{Better, Measure, write_configuration, write_line, write_unit};
-
-use crate::outcome::Outcome;
 
 /// Writes the result. The files of several runs may be concatenated.
 ///

@@ -4,9 +4,8 @@
 //! preferred numbers of each decade; otherwise they are equidistant. The first bin includes everything below the bulk,
 //! the last everything above it.
 
+use breme_load_result::HistogramBin;
 use breme_stats::Histogram;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 pub const BIN_COUNT_MAX: usize = 16;
 /// The bulk is between these quantiles.
@@ -20,17 +19,6 @@ const DECADES: [&[u32]; 5] = [
     &[100, 300],
     &[100],
 ];
-
-/// A bin of a histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct HistogramBin {
-    /// Lower limit, exclusive except in the first bin.
-    pub from_ns: u64,
-    /// Upper limit, inclusive.
-    pub to_ns: u64,
-    /// Number of times between the limits.
-    pub count: u64,
-}
 
 /// At most `count_max` bins (4 to [`BIN_COUNT_MAX`]) that include every time of the histogram; none if it is empty.
 #[must_use]

@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use breme_base::CsvField;
-
-use crate::outcome::{Outcome, TimeSummary};
+use breme_load_result::{Outcome, TimeSummary};
 
 /// Writes the intervals of the run after a header line. Times are in nanoseconds, as the names say.
 ///

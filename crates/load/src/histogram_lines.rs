@@ -1,8 +1,8 @@
 //! A histogram as lines of text: limit, bar, count, share.
 
 use breme_base::grouped;
+use breme_load_result::HistogramBin;
 
-use crate::bins::HistogramBin;
 use crate::figures::{duration, percent};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,8 +70,14 @@ mod zipf;
 
 pub use availability::REPORT_EVERY;
 pub use bench::write as write_bench;
-pub use bins::{BIN_COUNT_MAX, HistogramBin, bins};
+pub use bins::{BIN_COUNT_MAX, bins};
 pub use breme_base::ThinkTime;
+pub use breme_load_result::{
+    AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, GeneratorUse,
+    HistogramBin, Lateness, OpenLoopSummary, Outcome, PairsSummary, RedirectsSummary, Requests, Row, ScenarioSummary,
+    ScheduleSummary, SettingsSummary, StageSummary, StalePageSummary, StaleSummary, StepSummary, TimeSummary,
+    TlsSummary, UsersSummary,
+};
 pub use checks::{DigestError, Expectations, Needle, StatusSet, StatusSetError, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use counts::Counts;
@@ -84,11 +90,8 @@ pub use node::{
     PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX, tls_client,
 };
 pub use outcome::{
-    AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX,
-    GENERATOR_SHARE_MAX, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
-    Outcome, PairsSummary, RedirectsSummary, Requests, SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary,
-    SettingsSummary, StageSummary, StalePageSummary, StaleSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary,
-    TlsSummary, UsersSummary,
+    DISPERSION_MAX, GENERATOR_SHARE_MAX, Generator, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX,
+    THREAD_SHARE_MAX,
 };
 pub use pairs::{PAIR_COUNT_MAX, SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
 pub use plan::{
@@ -102,7 +105,7 @@ pub use scenario::{
     STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
 };
 pub use schedule::{Arrivals, Pace, PaceStage, RATE_MAX, STAGE_COUNT_MAX, Shape};
-pub use series::{Interval, Observed, Observer, ROWS_MAX, Row};
+pub use series::{Interval, Observed, Observer, ROWS_MAX};
 pub use tally::ErrorKind;
 pub use target::{
     Authority, AuthorityError, HOST_COUNT_MAX, TARGET_COUNT_MAX, Target, TargetError, TargetProblem, UrlError,

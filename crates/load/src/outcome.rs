@@ -1,30 +1,22 @@
-//! The result of a run: the merged counts of the shards, and a verdict on their validity.
+//! The result of a run: the merged counts of the shards, and a verdict on their validity. Its types are in
+//! `breme_load_result`, which its readers share.
 
 mod availability;
 mod counts;
-mod document;
 mod generator;
+mod lateness;
 mod reads;
 mod sessions;
 mod settings;
-mod times;
 mod users;
 mod validity;
 
 use std::time::Duration;
 
-pub use availability::AvailabilitySummary;
 use breme_base::{Instant, nanos};
+use breme_load_result::{Outcome, SCHEMA_VERSION, TimeSummary};
 use breme_stats::Histogram;
-pub use counts::{Bytes, Connections, OpenLoopSummary, RedirectsSummary, Requests, TlsSummary};
-use document::SCHEMA_VERSION;
-pub use document::{ConditionResult, ConditionVerdict, Outcome};
-pub use generator::{Generator, GeneratorUse};
-pub use reads::{CacheSummary, PairsSummary, StalePageSummary, StaleSummary};
-pub use sessions::{ScenarioSummary, StepSummary};
-pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
-pub use times::{Lateness, TimeSummary};
-pub use users::UsersSummary;
+pub use generator::Generator;
 pub use validity::{
     DISPERSION_MAX, GENERATOR_SHARE_MAX, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX, THREAD_SHARE_MAX,
 };
@@ -32,26 +24,26 @@ pub use validity::{
 use crate::bins::bins;
 use crate::node::Load;
 use crate::run::Run;
-use crate::tally::Tally;
+use crate::tally::{ErrorKind, Tally};
 
 const HISTOGRAM_BINS: usize = 12;
 
-impl Outcome {
+impl Run {
     /// Merges the counts of the shards. Call it once, after all have ended.
     #[must_use]
-    pub fn of(run: &Run, shards: &mut [Load], generator: &Generator) -> Self {
-        let mut tally = Tally::for_scenarios(run.plan().scenarios());
+    pub fn outcome(&self, shards: &mut [Load], generator: &Generator) -> Outcome {
+        let mut tally = Tally::for_scenarios(self.plan().scenarios());
         shards.iter_mut().for_each(Load::close);
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
-        let started = run.started().unwrap_or_default();
+        let started = self.started().unwrap_or_default();
         let ended = shards.iter().map(|shard| shard.span.ended).max().unwrap_or_default();
         let window = window(shards, started, ended);
-        tally.availability.close(started + window, run.latest_success());
-        let mut series = run.series();
+        tally.availability.close(started + window, self.latest_success());
+        let mut series = self.series();
         series.finish(ended.since(started));
-        let requests = Requests::of(&tally);
+        let requests = counts::requests(&tally);
         let per_second = |count: u64| if window.is_zero() { 0.0 } else { count as f64 / window.as_secs_f64() };
-        let mut outcome = Self {
+        let mut outcome = Outcome {
             schema_version: SCHEMA_VERSION,
             breme_version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at_unix_s: generator.started_at.as_secs(),
@@ -62,72 +54,75 @@ impl Outcome {
             notes: Vec::new(),
             interrupted: generator.interrupted,
             elapsed_ns: nanos(window),
-            offered_rate: per_second(if run.queue().is_some() { tally.arrived } else { requests.issued }),
+            offered_rate: per_second(if self.queue().is_some() { tally.arrived } else { requests.issued }),
             achieved_rate: per_second(tally.answered - tally.answered_late),
-            lateness: Lateness::of(&tally),
-            users: run.queue().is_none().then(|| UsersSummary::of(run, &tally, nanos(window))),
-            dispersion: run.queue().is_none().then(|| dispersion(shards, window)).flatten(),
-            open_loop: run.queue().is_some().then(|| OpenLoopSummary::of(&tally)),
-            generator: GeneratorUse::of(shards, generator, ended.since(started), requests.issued),
-            redirects: RedirectsSummary::of(run, &tally),
+            lateness: lateness::summary(&tally),
+            users: self.queue().is_none().then(|| users::summary(self, &tally, nanos(window))),
+            dispersion: self.queue().is_none().then(|| dispersion(shards, window)).flatten(),
+            open_loop: self.queue().is_some().then(|| counts::open_loop(&tally)),
+            generator: generator::usage(shards, generator, ended.since(started), requests.issued),
+            redirects: counts::redirects(self, &tally),
             requests,
-            availability: AvailabilitySummary::of(&tally, started),
+            availability: availability::summary(&tally, started),
             errors: counts::errors(&tally.errors),
             statuses: counts::statuses(&tally),
-            bytes: Bytes::of(&tally),
-            connections: Connections::of(&tally),
+            bytes: counts::bytes(&tally),
+            connections: counts::connections(&tally),
             service_time: TimeSummary::of(&series.total().service),
             response_time: TimeSummary::of(&series.total().response),
             histogram: bins(&series.total().response, HISTOGRAM_BINS),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&series.total().connect),
             handshake_time: TimeSummary::of(&tally.handshake_times),
-            tls: generator.tls,
-            cache: CacheSummary::of(run, &tally),
-            stale: StaleSummary::of(run, &tally),
-            pairs: PairsSummary::of(run, &tally),
+            tls: generator.tls.clone(),
+            cache: reads::cache(self, &tally),
+            stale: reads::stale(self, &tally),
+            pairs: reads::pairs(self, &tally),
             conditions: Vec::new(),
-            scenarios: sessions::scenarios(run, &tally),
-            steps: sessions::steps(run, &tally),
+            scenarios: sessions::scenarios(self, &tally),
+            steps: sessions::steps(self, &tally),
             series: series.rows().to_vec(),
-            settings: SettingsSummary::of(run),
+            settings: settings::summary(self),
         };
         drop(series);
-        outcome.invalid_reasons = validity::invalid_reasons(run, &outcome);
+        outcome.invalid_reasons = validity::invalid_reasons(self, &outcome);
         outcome.valid = outcome.invalid_reasons.is_empty();
         outcome.notes = validity::notes(&outcome);
         outcome
     }
 
-    /// Adds the number of requests that the origin counted during the run.
-    pub fn count_origin(&mut self, requests: u64) {
-        let responses = self.requests.answered;
-        if let Some(cache) = &mut self.cache {
-            cache.count_origin(requests, responses);
-        }
+    /// Whether any response was other than expected.
+    #[must_use]
+    pub fn expectations_failed(&self, outcome: &Outcome) -> bool {
+        let count = |kind: ErrorKind| outcome.errors.get(kind.name()).copied().unwrap_or(0);
+        let has_checks = match self.plan().scenarios() {
+            Some(scenarios) => scenarios.has_checks(),
+            None => self.plan().settings().expectations.any(),
+        };
+        has_checks && count(ErrorKind::Status) + count(ErrorKind::Assertion) + count(ErrorKind::Capture) > 0
     }
 
     #[must_use]
-    pub fn response_histogram(run: &Run) -> Histogram {
-        run.series().total().response.clone()
+    pub fn response_histogram(&self) -> Histogram {
+        self.series().total().response.clone()
     }
 
     /// Number of responses that were as expected and took longer than `limit`.
     #[must_use]
-    pub fn late(run: &Run, limit: Duration) -> u64 {
-        let series = run.series();
+    pub fn late(&self, limit: Duration) -> u64 {
+        let series = self.series();
         let later = |times: &Histogram| times.count_between(nanos(limit).saturating_add(1), breme_stats::TIME_NS_MAX);
         later(&series.total().response).saturating_sub(later(&series.total().wrong))
     }
 
     #[must_use]
-    pub fn connect_histogram(run: &Run) -> Histogram {
-        run.series().total().connect.clone()
+    pub fn connect_histogram(&self) -> Histogram {
+        self.series().total().connect.clone()
     }
 
     #[must_use]
-    pub fn service_histogram(run: &Run) -> Histogram {
-        run.series().total().service.clone()
+    pub fn service_histogram(&self) -> Histogram {
+        self.series().total().service.clone()
     }
 }
 

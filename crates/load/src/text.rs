@@ -5,14 +5,15 @@
 
 use std::fmt::Write;
 
-use crate::figures::{duration, percent, rate, size};
-use crate::histogram_lines::histogram_lines;
-use crate::outcome::{
+use breme_base::{grouped, plural};
+use breme_load_result::{
     AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome,
     PairsSummary, RedirectsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, StepSummary,
     TimeSummary, UsersSummary,
 };
-use breme_base::{grouped, plural};
+
+use crate::figures::{duration, percent, rate, size};
+use crate::histogram_lines::histogram_lines;
 
 /// Indentation of continued lines.
 const INDENT: usize = 11;

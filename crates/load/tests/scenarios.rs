@@ -143,7 +143,7 @@ fn a_failed_capture_ends_the_session_and_a_failed_check_does_not() {
     // The others met a wrong JSON and a wrong status.
     assert_eq!((error(&outcome, "assertion"), error(&outcome, "status")), (20 - missing, 20 - missing));
     assert_eq!(outcome.requests.answered, 20 + 2 * (20 - missing));
-    assert!(outcome.expectations_failed(&world.run));
+    assert!(world.run.expectations_failed(&outcome));
 }
 
 #[test]

@@ -35,6 +35,13 @@ fn a_result_reads_well() {
 }
 
 #[test]
+fn a_result_is_read_as_it_was_written() {
+    let written = outcome();
+    let read: Outcome = serde_json::from_str(&serde_json::to_string(&written).unwrap()).unwrap();
+    assert_eq!(render_text(&read, Style::default()), render_text(&written, Style::default()));
+}
+
+#[test]
 fn a_result_that_is_invalid_says_so_first() {
     let settings = Settings { connections: 2, ..Settings::new("http://a/") };
     let outcome = World::new(settings, 1, |_| ok("x")).door(|_, _| Err(ConnectError::Refused)).finish();

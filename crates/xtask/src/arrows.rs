@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http1", &["http"]),
     ("server", &["base", "node", "http", "http1"]),
     ("stats", &["base"]),
+    ("load-result", &["stats"]),
     ("cache", &["base", "http"]),
     ("balance", &["base"]),
     ("toml", &["base"]),
@@ -25,7 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &["base", "experiment", "judge", "stats", "watch"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http", "http1", "server"]),
-    ("load", &["base", "node", "http", "http1", "stats", "toml"]),
+    ("load", &["base", "node", "http", "http1", "load-result", "stats", "toml"]),
     ("proxy", &["base", "node", "http", "http1", "server", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_driver::Clock;
-use breme_load::{Outcome, Run};
+use breme_load::Run;
 #[cfg(target_os = "linux")]
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -94,7 +94,7 @@ impl Export {
 
     /// The run has ended: adds what followed the last complete interval.
     pub(super) fn set_final(&self, run: &Run) {
-        self.times.set(Outcome::response_histogram(run));
+        self.times.set(run.response_histogram());
         #[cfg(target_os = "linux")]
         self.samples.iter().for_each(Samples::queue);
     }

@@ -116,9 +116,9 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
         received_bytes: outcome.bytes.received,
         achieved_rate: outcome.achieved_rate,
         offered_rate: Some(outcome.offered_rate),
-        response: Distribution::from_histogram(&Outcome::response_histogram(run)),
-        service: Distribution::from_histogram(&Outcome::service_histogram(run)),
-        connect: Distribution::from_histogram(&Outcome::connect_histogram(run)),
+        response: Distribution::from_histogram(&run.response_histogram()),
+        service: Distribution::from_histogram(&run.service_histogram()),
+        connect: Distribution::from_histogram(&run.connect_histogram()),
         sessions: (!outcome.scenarios.is_empty()).then(|| Sessions {
             begun: sum(|scenario| scenario.begun),
             completed: sum(|scenario| scenario.completed),
@@ -180,7 +180,7 @@ pub fn checks(run: &Run, outcome: &Outcome) -> Checks {
         share(errors, outcome.requests.issued),
         outcome.requests.issued,
     );
-    let is_wrong = outcome.all_failed() || outcome.expectations_failed(run) || outcome.requests.answered == 0;
+    let is_wrong = outcome.all_failed() || run.expectations_failed(outcome) || outcome.requests.answered == 0;
     let responses = NamedCheck {
         name: "responses".to_owned(),
         result: if is_wrong { CheckResult::Failed } else { CheckResult::Passed },

@@ -179,8 +179,8 @@ impl Measurement {
             started_at_monotonic: clock.monotonic(began),
             tls: None,
         };
-        let outcome = Outcome::of(&run, &mut shards, &generator);
-        let response = Outcome::response_histogram(&run);
-        Ok(MeasurementResult { outcome, response, late_after: Box::new(move |limit| Outcome::late(&run, limit)) })
+        let outcome = run.outcome(&mut shards, &generator);
+        let response = run.response_histogram();
+        Ok(MeasurementResult { outcome, response, late_after: Box::new(move |limit| run.late(limit)) })
     }
 }

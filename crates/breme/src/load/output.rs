@@ -98,9 +98,7 @@ impl Outputs {
                 FileFormat::Json => write_json(&mut writer, outcome),
                 FileFormat::Csv => write_csv(&mut writer, outcome),
                 FileFormat::StepsCsv => write_steps_csv(&mut writer, outcome),
-                FileFormat::Quantiles => {
-                    breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run))
-                }
+                FileFormat::Quantiles => breme_stats::write_quantile_text(&mut writer, &run.service_histogram()),
                 FileFormat::Bench => write_bench(&mut writer, outcome),
                 FileFormat::Log | FileFormat::Jtl => Ok(()),
             };

@@ -1,50 +1,25 @@
 //! Times without a successful response.
 
 use breme_base::Instant;
-use schemars::JsonSchema;
-use serde::Serialize;
+use breme_load_result::AvailabilitySummary;
 
 use crate::availability::Gap;
 use crate::tally::{ErrorKind, Tally};
 
 const SERVICE_UNAVAILABLE: usize = 503;
 
-/// Times without a successful response: complete, and with the expected status and body. They count from
-/// `settings.gaps_after_ns` on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct AvailabilitySummary {
-    /// Longest time in which no user got a successful response, in nanoseconds; up to 0.1 ms too long with several
-    /// threads.
-    pub gap_ns: u64,
-    /// Start of this time, from the start of the run.
-    pub gap_from_ns: u64,
-    /// Longest time for which one user (connection) wanted a response and got no successful one: from the moment it
-    /// wanted the request, over failed attempts and the pauses between them, to its next successful response.
-    pub user_gap_ns: u64,
-    /// Start of this time, from the start of the run.
-    pub user_gap_from_ns: u64,
-    /// Number of requests refused: refused connections, and responses with status 503.
-    pub refused: u64,
-    /// Time of the last request that failed or got a wrong response, from the start of the run; null if there was none.
-    pub last_failure_ns: Option<u64>,
-    /// Time of the first successful response after it, from the start of the run; null if there was none.
-    pub recovered_ns: Option<u64>,
-}
-
-impl AvailabilitySummary {
-    /// Of shards that are merged and closed, in a run that began at `started`.
-    pub(super) fn of(tally: &Tally, started: Instant) -> Self {
-        let availability = &tally.availability;
-        let from = |gap: Gap| if gap.length_ns == 0 { 0 } else { gap.since.nanos_since(started) };
-        let since_start = |at: Instant| at.nanos_since(started);
-        Self {
-            gap_ns: availability.gap.length_ns,
-            gap_from_ns: from(availability.gap),
-            user_gap_ns: availability.user_gap.length_ns,
-            user_gap_from_ns: from(availability.user_gap),
-            refused: tally.errors_of(ErrorKind::Refused) + tally.statuses[SERVICE_UNAVAILABLE],
-            last_failure_ns: availability.last_failure.map(since_start),
-            recovered_ns: availability.recovered.map(since_start),
-        }
+/// Of shards that are merged and closed, in a run that began at `started`.
+pub(super) fn summary(tally: &Tally, started: Instant) -> AvailabilitySummary {
+    let availability = &tally.availability;
+    let from = |gap: Gap| if gap.length_ns == 0 { 0 } else { gap.since.nanos_since(started) };
+    let since_start = |at: Instant| at.nanos_since(started);
+    AvailabilitySummary {
+        gap_ns: availability.gap.length_ns,
+        gap_from_ns: from(availability.gap),
+        user_gap_ns: availability.user_gap.length_ns,
+        user_gap_from_ns: from(availability.user_gap),
+        refused: tally.errors_of(ErrorKind::Refused) + tally.statuses[SERVICE_UNAVAILABLE],
+        last_failure_ns: availability.last_failure.map(since_start),
+        recovered_ns: availability.recovered.map(since_start),
     }
 }

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use breme_base::nanos;
-use schemars::JsonSchema;
-use serde::Serialize;
+use breme_load_result::{GeneratorUse, TlsSummary};
 
-use super::counts::TlsSummary;
 use crate::node::Load;
 
 /// Measurements that the node cannot take.
@@ -30,50 +28,25 @@ pub struct Generator {
     pub tls: Option<TlsSummary>,
 }
 
-/// Resources used by the generator.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct GeneratorUse {
-    /// CPU time of the process, in user and kernel mode.
-    pub cpu_ns: Option<u64>,
-    /// CPU time per request.
-    pub cpu_ns_per_request: Option<f64>,
-    /// CPU time ÷ the time from the start of the threads to their end; 1 is one processor.
-    pub cpu_share: Option<f64>,
-    /// The same for each thread, without spinning.
-    pub thread_shares: Vec<f64>,
-    /// CPU time that the threads spent spinning before deadlines ÷ elapsed time; 1 is one processor.
-    pub spin_share: f64,
-    /// Number of processors available to the generator.
-    pub processors: u64,
-}
-
-impl GeneratorUse {
-    /// The CPU share of its busiest thread.
-    #[must_use]
-    pub fn busiest_thread(&self) -> f64 {
-        self.thread_shares.iter().copied().fold(0.0, f64::max)
-    }
-
-    pub(super) fn of(shards: &[Load], generator: &Generator, elapsed: Duration, issued: u64) -> Self {
-        let share = |cpu: Duration, elapsed: Duration| {
-            if elapsed.is_zero() { 0.0 } else { cpu.as_secs_f64() / elapsed.as_secs_f64() }
-        };
-        let spun = generator.spun.iter().copied().chain(std::iter::repeat(Duration::ZERO));
-        let work = |(shard, spun): (&Load, Duration)| {
-            Some(share(shard.span.cpu?.saturating_sub(spun), shard.span.ended.since(shard.span.started)))
-        };
-        let thread_shares = shards.iter().zip(spun).filter_map(work).collect();
-        let spin_share = share(generator.spun.iter().sum(), elapsed);
-        Self {
-            cpu_ns: generator.process_cpu.map(nanos),
-            cpu_ns_per_request: generator
-                .process_cpu
-                .filter(|_| issued > 0)
-                .map(|cpu| cpu.as_nanos() as f64 / issued as f64),
-            cpu_share: generator.process_cpu.map(|cpu| share(cpu, generator.process_elapsed.max(elapsed))),
-            thread_shares,
-            spin_share,
-            processors: generator.processors as u64,
-        }
+pub(super) fn usage(shards: &[Load], generator: &Generator, elapsed: Duration, issued: u64) -> GeneratorUse {
+    let share = |cpu: Duration, elapsed: Duration| {
+        if elapsed.is_zero() { 0.0 } else { cpu.as_secs_f64() / elapsed.as_secs_f64() }
+    };
+    let spun = generator.spun.iter().copied().chain(std::iter::repeat(Duration::ZERO));
+    let work = |(shard, spun): (&Load, Duration)| {
+        Some(share(shard.span.cpu?.saturating_sub(spun), shard.span.ended.since(shard.span.started)))
+    };
+    let thread_shares = shards.iter().zip(spun).filter_map(work).collect();
+    let spin_share = share(generator.spun.iter().sum(), elapsed);
+    GeneratorUse {
+        cpu_ns: generator.process_cpu.map(nanos),
+        cpu_ns_per_request: generator
+            .process_cpu
+            .filter(|_| issued > 0)
+            .map(|cpu| cpu.as_nanos() as f64 / issued as f64),
+        cpu_share: generator.process_cpu.map(|cpu| share(cpu, generator.process_elapsed.max(elapsed))),
+        thread_shares,
+        spin_share,
+        processors: generator.processors as u64,
     }
 }

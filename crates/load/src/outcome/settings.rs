@@ -2,137 +2,55 @@
 
 use breme_base::nanos;
 use breme_http::Version;
-use schemars::JsonSchema;
-use serde::Serialize;
+use breme_load_result::{ScheduleSummary, SettingsSummary, StageSummary};
 
 use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
 use crate::schedule::{PaceStage, Shape};
 
-/// Settings of the run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SettingsSummary {
-    /// URL of the first target.
-    pub url: String,
-    /// Number of targets; with a scenario, of its hosts.
-    pub targets: u64,
-    /// How the users of a scenario choose among several hosts, `random` or `user`; null with one host.
-    pub spread: Option<String>,
-    /// Network address of the server; of several hosts, of the first.
-    pub address: Option<String>,
-    /// Method of the first target.
-    pub method: String,
-    /// HTTP version, `1.0` or `1.1`.
-    pub http: String,
-    /// Number of connections.
-    pub connections: u64,
-    /// Number of threads.
-    pub threads: u64,
-    /// Maximum number of outstanding requests per connection.
-    pub pipeline_depth: u64,
-    /// Number of requests after which the run ends (sessions, with a scenario); null if it has no such limit.
-    pub requests: Option<u64>,
-    /// Duration after which the run ends; null if it has no such limit.
-    pub duration_ns: Option<u64>,
-    /// Whether the run lasts until it is stopped (`--until-stopped`).
-    pub until_stopped: bool,
-    /// Whether connections stay open between requests.
-    pub keep_alive: bool,
-    /// Mean think time.
-    pub think_mean_ns: u64,
-    /// Distribution of the think time: `exponential`, `uniform` or `constant`; null without `--think`.
-    pub think_distribution: Option<String>,
-    /// Time over which the starts of the connections are spread.
-    pub ramp_ns: u64,
-    /// Time limit for connecting, and for each request.
-    pub timeout_ns: u64,
-    /// Whether each connection keeps cookies.
-    pub cookies: bool,
-    /// Schedule of an open loop; null in a closed loop.
-    pub schedule: Option<ScheduleSummary>,
-    /// Interval of the time series.
-    pub interval_ns: u64,
-    /// Time from the start of the run from which gaps between successful responses count.
-    pub gaps_after_ns: u64,
-    /// Random seed.
-    pub seed: u64,
-}
-
-/// Schedule of an open loop.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ScheduleSummary {
-    /// Initial rate, arrivals per second.
-    pub rate: f64,
-    /// Distribution of the arrivals, `even` or `poisson`.
-    pub arrivals: String,
-    /// Stages of a changing rate.
-    pub stages: Vec<StageSummary>,
-    /// Maximum number of requests in flight.
-    pub in_flight_max: u64,
-    /// Maximum number of requests that wait for a connection.
-    pub waiting_max: u64,
-    /// Time after which a request that is due and not yet sent is discarded; null without `--deadline`.
-    pub deadline_ns: Option<u64>,
-}
-
-/// A stage of a schedule.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct StageSummary {
-    /// Duration of the stage.
-    pub duration_ns: u64,
-    /// Rate at the end of the stage, arrivals per second.
-    pub rate: f64,
-    /// Whether the rate changes linearly over the stage; otherwise it changes at its beginning.
-    pub is_ramp: bool,
-}
-
-impl SettingsSummary {
-    pub(super) fn of(run: &Run) -> Self {
-        let plan = run.plan();
-        let settings: &Settings = plan.settings();
-        Self {
-            url: plan.url().to_owned(),
-            targets: settings.targets.len() as u64,
-            spread: (plan.scenarios().is_some() && plan.hosts().len() > 1).then(|| settings.spread.name().to_owned()),
-            address: run.host(0).addresses().get(run.host(0).preferred_address()).map(ToString::to_string),
-            method: plan.method_name(),
-            http: if settings.version == Version::Http10 { "1.0" } else { "1.1" }.to_owned(),
-            connections: settings.connections as u64,
-            threads: run.shard_count() as u64,
-            pipeline_depth: settings.pipeline_depth as u64,
-            requests: settings.requests,
-            duration_ns: settings.duration.map(nanos),
-            until_stopped: settings.until_stopped,
-            keep_alive: settings.keep_alive,
-            think_mean_ns: settings.think.map_or(0, |think| nanos(think.mean())),
-            think_distribution: settings.think.map(|think| think.distribution().to_owned()),
-            ramp_ns: nanos(settings.ramp),
-            timeout_ns: nanos(settings.timeout),
-            cookies: settings.cookies,
-            schedule: settings.open_loop.as_ref().map(|open_loop| ScheduleSummary::of(settings, open_loop)),
-            interval_ns: nanos(settings.interval),
-            gaps_after_ns: nanos(settings.gaps_after),
-            seed: settings.seed,
-        }
+pub(super) fn summary(run: &Run) -> SettingsSummary {
+    let plan = run.plan();
+    let settings: &Settings = plan.settings();
+    SettingsSummary {
+        url: plan.url().to_owned(),
+        targets: settings.targets.len() as u64,
+        spread: (plan.scenarios().is_some() && plan.hosts().len() > 1).then(|| settings.spread.name().to_owned()),
+        address: run.host(0).addresses().get(run.host(0).preferred_address()).map(ToString::to_string),
+        method: plan.method_name(),
+        http: if settings.version == Version::Http10 { "1.0" } else { "1.1" }.to_owned(),
+        connections: settings.connections as u64,
+        threads: run.shard_count() as u64,
+        pipeline_depth: settings.pipeline_depth as u64,
+        requests: settings.requests,
+        duration_ns: settings.duration.map(nanos),
+        until_stopped: settings.until_stopped,
+        keep_alive: settings.keep_alive,
+        think_mean_ns: settings.think.map_or(0, |think| nanos(think.mean())),
+        think_distribution: settings.think.map(|think| think.distribution().to_owned()),
+        ramp_ns: nanos(settings.ramp),
+        timeout_ns: nanos(settings.timeout),
+        cookies: settings.cookies,
+        schedule: settings.open_loop.as_ref().map(|open_loop| schedule(settings, open_loop)),
+        interval_ns: nanos(settings.interval),
+        gaps_after_ns: nanos(settings.gaps_after),
+        seed: settings.seed,
     }
 }
 
-impl ScheduleSummary {
-    fn of(settings: &Settings, open_loop: &OpenLoop) -> Self {
-        let pace = &open_loop.pace;
-        let places = (settings.connections * settings.pipeline_depth) as u64;
-        let stage = |stage: &PaceStage| StageSummary {
-            duration_ns: nanos(stage.duration),
-            rate: stage.rate,
-            is_ramp: stage.shape == Shape::Ramp,
-        };
-        Self {
-            rate: pace.rate,
-            arrivals: pace.arrivals.name().to_owned(),
-            stages: pace.stages.iter().map(stage).collect(),
-            in_flight_max: open_loop.in_flight_max.unwrap_or(places),
-            waiting_max: open_loop.waiting_max,
-            deadline_ns: open_loop.deadline.map(nanos),
-        }
+fn schedule(settings: &Settings, open_loop: &OpenLoop) -> ScheduleSummary {
+    let pace = &open_loop.pace;
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    let stage = |stage: &PaceStage| StageSummary {
+        duration_ns: nanos(stage.duration),
+        rate: stage.rate,
+        is_ramp: stage.shape == Shape::Ramp,
+    };
+    ScheduleSummary {
+        rate: pace.rate,
+        arrivals: pace.arrivals.name().to_owned(),
+        stages: pace.stages.iter().map(stage).collect(),
+        in_flight_max: open_loop.in_flight_max.unwrap_or(places),
+        waiting_max: open_loop.waiting_max,
+        deadline_ns: open_loop.deadline.map(nanos),
     }
 }

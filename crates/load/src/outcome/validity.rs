@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use breme_base::{nanos, plural};
+use breme_load_result::{OpenLoopSummary, Outcome};
 
-use super::counts::OpenLoopSummary;
-use super::document::Outcome;
 use crate::figures::duration;
 use crate::run::Run;
 use crate::tally::ErrorKind;

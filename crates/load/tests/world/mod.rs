@@ -202,7 +202,7 @@ impl World {
         }
         let interrupted = self.stop_at.is_some() && !self.run.plan().settings().until_stopped;
         let generator = Generator { interrupted, processors: 2, ..Generator::default() };
-        Outcome::of(&self.run, &mut self.nodes, &generator)
+        self.run.outcome(&mut self.nodes, &generator)
     }
 
     fn step(&mut self) {

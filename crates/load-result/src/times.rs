@@ -2,12 +2,10 @@
 
 use breme_stats::Histogram;
 use schemars::JsonSchema;
-use serde::Serialize;
-
-use crate::tally::Tally;
+use serde::{Deserialize, Serialize};
 
 /// Distribution of a time, in nanoseconds; percentiles of all samples, to three significant digits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeSummary {
     /// Number of samples.
     pub count: u64,
@@ -36,7 +34,7 @@ pub struct TimeSummary {
 }
 
 /// Distribution of the lateness of requests, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lateness {
     /// Median.
     pub p50_ns: u64,
@@ -48,6 +46,17 @@ pub struct Lateness {
     pub p999_ns: u64,
     /// Maximum.
     pub max_ns: u64,
+}
+
+/// A bin of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramBin {
+    /// Lower limit, exclusive except in the first bin.
+    pub from_ns: u64,
+    /// Upper limit, inclusive.
+    pub to_ns: u64,
+    /// Number of times between the limits.
+    pub count: u64,
 }
 
 impl TimeSummary {
@@ -66,24 +75,6 @@ impl TimeSummary {
             p999_ns: histogram.quantile(0.999),
             max_ns: histogram.max(),
             saturated: histogram.saturated(),
-        }
-    }
-}
-
-impl Lateness {
-    pub(super) fn of(tally: &Tally) -> Self {
-        let (punctual, late) = (tally.punctual as f64, tally.lateness.count() as f64);
-        // The quantile of all, as one of the late ones.
-        let quantile = |quantile: f64| {
-            let among_late = ((punctual + late) * quantile - punctual) / late;
-            if among_late > 0.0 { tally.lateness.quantile(among_late.min(1.0)) } else { 0 }
-        };
-        Self {
-            p50_ns: quantile(0.5),
-            p90_ns: quantile(0.9),
-            p99_ns: quantile(0.99),
-            p999_ns: quantile(0.999),
-            max_ns: quantile(1.0),
         }
     }
 }

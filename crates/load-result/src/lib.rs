@@ -1,28 +1,37 @@
-//! The result as a document.
+//! The result of `breme load` as a document: one definition of its fields, for the generator that writes it, for those
+//! who read it, and for the published schema (`schemas/load.schema.json`).
+//!
+//! The order of the fields is that of the JSON, their comments are the descriptions of the schema.
+
+mod availability;
+mod counts;
+mod generator;
+mod reads;
+mod series;
+mod sessions;
+mod settings;
+mod times;
+mod users;
 
 use std::collections::BTreeMap;
 
+pub use availability::AvailabilitySummary;
+pub use counts::{Bytes, Connections, OpenLoopSummary, RedirectsSummary, Requests, TlsSummary};
+pub use generator::GeneratorUse;
+pub use reads::{CacheSummary, PairsSummary, StalePageSummary, StaleSummary};
 use schemars::JsonSchema;
-use serde::Serialize;
-
-use super::availability::AvailabilitySummary;
-use super::counts::{Bytes, Connections, OpenLoopSummary, RedirectsSummary, Requests, TlsSummary};
-use super::generator::GeneratorUse;
-use super::reads::{CacheSummary, PairsSummary, StaleSummary};
-use super::sessions::{ScenarioSummary, StepSummary};
-use super::settings::SettingsSummary;
-use super::times::{Lateness, TimeSummary};
-use super::users::UsersSummary;
-use crate::bins::HistogramBin;
-use crate::run::Run;
-use crate::series::Row;
-use crate::tally::ErrorKind;
+use serde::{Deserialize, Serialize};
+pub use series::Row;
+pub use sessions::{ScenarioSummary, StepSummary};
+pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
+pub use times::{HistogramBin, Lateness, TimeSummary};
+pub use users::UsersSummary;
 
 /// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or is removed.
-pub(super) const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The result of `breme load`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// Version of this schema.
     pub schema_version: u32,
@@ -111,7 +120,7 @@ pub struct Outcome {
 }
 
 /// A `--fail-if` condition and its result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConditionResult {
     /// The condition as given: `p99 > 50ms or errors > 1%`.
     pub condition: String,
@@ -122,7 +131,7 @@ pub struct ConditionResult {
 }
 
 /// The verdict of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConditionVerdict {
     /// The condition is false.
@@ -134,20 +143,17 @@ pub enum ConditionVerdict {
 }
 
 impl Outcome {
+    /// Adds the number of requests that the origin counted during the run.
+    pub fn count_origin(&mut self, requests: u64) {
+        let responses = self.requests.answered;
+        if let Some(cache) = &mut self.cache {
+            cache.count_origin(requests, responses);
+        }
+    }
+
     /// Whether there were responses, and every one failed its check (the status, or another expectation).
     #[must_use]
     pub fn all_failed(&self) -> bool {
         self.requests.answered > 0 && self.requests.ok == 0
-    }
-
-    /// Whether any response was other than expected.
-    #[must_use]
-    pub fn expectations_failed(&self, run: &Run) -> bool {
-        let count = |kind: ErrorKind| self.errors.get(kind.name()).copied().unwrap_or(0);
-        let has_checks = match run.plan().scenarios() {
-            Some(scenarios) => scenarios.has_checks(),
-            None => run.plan().settings().expectations.any(),
-        };
-        has_checks && count(ErrorKind::Status) + count(ErrorKind::Assertion) + count(ErrorKind::Capture) > 0
     }
 }
