@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("balance", &["base"]),
     ("toml", &["base"]),
     ("session", &["base"]),
-    ("experiment", &["base", "stats", "toml"]),
+    ("experiment", &["base", "load-result", "stats", "toml"]),
     ("judge", &["base", "experiment", "stats"]),
     ("watch", &["base", "stats", "toml"]),
     ("report", &["base", "experiment", "judge", "stats", "watch"]),

@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::expression::{Condition, Quantity, Vocabulary};
-use breme_experiment::record::{
-    AvailabilityRecord, CacheRecord, Distribution, PairsRecord, Sessions, StaleRecord, StepRecord, TrialRecord,
-    WorkloadRecord,
-};
+use breme_experiment::record::{Distribution, TrialRecord, WorkloadRecord};
 use breme_judge::{MeasureReader, amount, is_met};
-use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
+use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run};
 
 use crate::checks::{CheckResult, Checks, NamedCheck};
 
@@ -90,81 +87,20 @@ pub fn judge(conditions: &[FailIf], run: &Run, outcome: &Outcome) -> Vec<Conditi
 
 /// The result as the record of a trial, to which conditions refer.
 fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
-    let mut errors = outcome.errors.clone();
-    for (kind, count) in outcome.open_loop.iter().flat_map(|open| [("dropped", open.dropped), ("shed", open.shed)]) {
-        if count > 0 {
-            errors.insert(kind.to_owned(), count);
-        }
-    }
-    let sum = |of: fn(&breme_load::ScenarioSummary) -> u64| outcome.scenarios.iter().map(of).sum();
-    let steps = outcome.steps.iter().map(|step| {
-        let record = StepRecord {
-            answered: step.answered,
-            errors: step.errors.clone(),
-            response_mean_ns: step.response_time.mean_ns,
-            response_p50_ns: step.response_time.p50_ns,
-            response_p99_ns: step.response_time.p99_ns,
-        };
-        (step.name.clone(), record)
-    });
     let workload = WorkloadRecord {
         window_s: outcome.elapsed_ns as f64 / 1e9,
-        answered: outcome.requests.answered,
-        ok: outcome.requests.ok,
-        errors,
-        statuses: outcome.statuses.iter().map(|(status, count)| (status.clone(), *count)).collect(),
-        received_bytes: outcome.bytes.received,
         achieved_rate: outcome.achieved_rate,
         offered_rate: Some(outcome.offered_rate),
         response: Distribution::from_histogram(&run.response_histogram()),
         service: Distribution::from_histogram(&run.service_histogram()),
         connect: Distribution::from_histogram(&run.connect_histogram()),
-        sessions: (!outcome.scenarios.is_empty()).then(|| Sessions {
-            begun: sum(|scenario| scenario.begun),
-            completed: sum(|scenario| scenario.completed),
-            failed: sum(|scenario| scenario.failed),
-        }),
-        steps: steps.collect(),
-        cache: outcome.cache.map(|cache| CacheRecord {
-            hits: cache.hits,
-            misses: cache.misses,
-            origin_hit_ratio: cache.origin_hit_ratio,
-        }),
-        stale: outcome.stale.as_ref().map(stale),
-        pairs: outcome.pairs.map(|pairs| PairsRecord {
-            responses: pairs.responses,
-            inconsistent: pairs.inconsistent,
-            stale: pairs.stale,
-            lost: pairs.lost,
-            foreign: pairs.foreign,
-            shared_ids: pairs.shared_ids,
-            unknown: pairs.unknown,
-        }),
-        availability: Some(AvailabilityRecord {
-            gap_ns: outcome.availability.gap_ns,
-            user_gap_ns: outcome.availability.user_gap_ns,
-            recovery_ns: None,
-        }),
-        ..WorkloadRecord::default()
+        ..WorkloadRecord::of_load(outcome)
     };
     TrialRecord {
         invalid_reasons: outcome.invalid_reasons.clone(),
         workloads: BTreeMap::from([(LOAD.to_owned(), workload)]),
         ..TrialRecord::default()
     }
-}
-
-fn stale(stale: &StaleSummary) -> StaleRecord {
-    let StaleSummary { count, judged, unversioned, age, age_histogram, .. } = stale;
-    let age = Distribution {
-        count: age.count,
-        mean_ns: age.mean_ns,
-        stdev_ns: age.stdev_ns,
-        min_ns: age.min_ns,
-        max_ns: age.max_ns,
-        histogram: age_histogram.clone(),
-    };
-    StaleRecord { count: *count, judged: *judged, unversioned: *unversioned, age }
 }
 
 /// The checks of the responses, and every condition.
