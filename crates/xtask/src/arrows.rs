@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
-    ("runner", &["base", "experiment", "judge", "stats", "sys"]),
+    ("runner", &["base", "experiment", "judge", "load-result", "stats", "sys"]),
     ("sim", &["base", "node"]),
     // where roles meet drivers
     (

@@ -1,18 +1,18 @@
 //! A generator: `breme load` or a foreign one, in a process of its own, so that it has its own CPUs, is watched by the
 //! same instruments as the subjects, and can fail alone.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use breme_experiment::record::{Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
+use breme_experiment::record::{AvailabilityRecord, Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, LoadRate, TrialSpec, WarmUp, WorkloadSpec};
+use breme_load_result::Outcome;
 use thiserror::Error;
 
 use super::foreign::{self, FiguresError};
-use super::load_report::LoadReport;
+use super::load_report;
 use super::window::{self, LogError, PartMeasurements, TrialMeasurements};
 use crate::folder::{self, FolderError};
 use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
@@ -190,21 +190,27 @@ impl Generator {
         if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
             return Err(ResultError::NotBegun(ending.clone()));
         }
-        let report = read(&path)?;
+        let outcome = read(&path)?;
         let changes = |argument: &String| CHANGING.iter().any(|flag| argument.starts_with(flag));
         let is_changing = self.workload.arguments.iter().any(changes);
         let trial = window::Trial {
-            rows: &report.series,
-            end_s: report.elapsed_ns as f64 / 1e9,
+            rows: &outcome.series,
+            end_s: outcome.elapsed_ns as f64 / 1e9,
             warm_up: self.warm_up,
             is_changing,
             has_faults: self.has_faults,
             is_open: self.workload.is_open,
         };
         let measured = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
-        let availability = report.availability(fault_ns);
-        let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &report, measured) };
-        Ok(Seen { record, report })
+        let record = WorkloadRecord { is_changing, ..record(&self.workload, &outcome, measured, fault_ns) };
+        Ok(Seen {
+            record,
+            started_unix_ms: outcome.started_at_unix_s * 1000,
+            started_monotonic_ns: outcome.started_at_monotonic_ns,
+            elapsed_s: outcome.elapsed_ns as f64 / 1e9,
+            invalid_reasons: outcome.invalid_reasons,
+            notes: outcome.notes,
+        })
     }
 }
 
@@ -215,13 +221,14 @@ impl Generator {
             return Err(ResultError::Failed(ending.clone()));
         }
         let figures = foreign::figures(command, &output(&self.folder, &self.workload))?;
-        let report = LoadReport {
-            started_at_unix_s: self.started.unix_s,
-            started_at_monotonic_ns: self.started.monotonic_ns,
-            elapsed_ns: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-            ..LoadReport::default()
-        };
-        Ok(Seen { record: foreign::record(&self.workload, figures, elapsed), report })
+        Ok(Seen {
+            record: foreign::record(&self.workload, figures, elapsed),
+            started_unix_ms: self.started.unix_s * 1000,
+            started_monotonic_ns: self.started.monotonic_ns,
+            elapsed_s: elapsed.as_secs_f64(),
+            invalid_reasons: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 }
 
@@ -255,29 +262,11 @@ fn output(folder: &Path, workload: &WorkloadSpec) -> PathBuf {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) record: WorkloadRecord,
-    report: LoadReport,
-}
-
-impl Seen {
-    pub(super) fn started_unix_ms(&self) -> u64 {
-        self.report.started_at_unix_s * 1000
-    }
-
-    pub(super) fn started_monotonic_ns(&self) -> u64 {
-        self.report.started_at_monotonic_ns
-    }
-
-    pub(super) fn elapsed_s(&self) -> f64 {
-        self.report.elapsed_ns as f64 / 1e9
-    }
-
-    pub(super) fn invalid_reasons(&self) -> &[String] {
-        &self.report.invalid_reasons
-    }
-
-    pub(super) fn notes(&self) -> &[String] {
-        &self.report.notes
-    }
+    pub(super) started_unix_ms: u64,
+    pub(super) started_monotonic_ns: u64,
+    pub(super) elapsed_s: f64,
+    pub(super) invalid_reasons: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 pub(crate) fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<String> {
@@ -315,11 +304,11 @@ pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     workload.duration.unwrap_or(trial.duration) + trial.warm_up.given()
 }
 
-fn read(path: &Path) -> Result<LoadReport, ResultError> {
+fn read(path: &Path) -> Result<Outcome, ResultError> {
     read_report(path).map_err(|problem| ResultError::Report { path: path.to_owned(), problem })
 }
 
-fn read_report(path: &Path) -> Result<LoadReport, ReportProblem> {
+fn read_report(path: &Path) -> Result<Outcome, ReportProblem> {
     let size = fs::metadata(path)?.len();
     if size > RESULT_BYTES_MAX {
         return Err(ReportProblem::TooLong(size));
@@ -327,7 +316,16 @@ fn read_report(path: &Path) -> Result<LoadReport, ReportProblem> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-fn record(workload: &WorkloadSpec, report: &LoadReport, measured: TrialMeasurements) -> WorkloadRecord {
+fn record(
+    workload: &WorkloadSpec,
+    outcome: &Outcome,
+    measured: TrialMeasurements,
+    fault_ns: Option<u64>,
+) -> WorkloadRecord {
+    let whole = WorkloadRecord::of_load(outcome);
+    let since_start = |fault_ns: u64| fault_ns.saturating_sub(outcome.started_at_monotonic_ns);
+    let recovery_ns =
+        fault_ns.and_then(|fault_ns| load_report::recovery_ns(&outcome.availability, since_start(fault_ns)));
     let counted = measured.counted;
     let achieved_rate = if counted.length_s > 0.0 { counted.answered as f64 / counted.length_s } else { 0.0 };
     WorkloadRecord {
@@ -335,34 +333,23 @@ fn record(workload: &WorkloadSpec, report: &LoadReport, measured: TrialMeasureme
         subject: workload.subject.clone(),
         is_background: workload.is_background,
         connections: workload.connections,
-        pipeline: report.settings.pipeline_depth,
-        is_changing: false,
+        pipeline: outcome.settings.pipeline_depth,
         think_mean_s: workload.think_mean.as_secs_f64(),
         held_mean_s: Some(counted.held_mean_ns / 1e9),
         held_max_s: counted.held_max_ns as f64 / 1e9,
         window_s: counted.length_s,
         steady: measured.steady,
         warm_up: measured.warm_up.as_ref().map(|part| Box::new(warm_up_record(part))),
-        answered: report.requests.answered,
-        ok: report.requests.ok,
-        errors: report.all_errors(),
-        statuses: report.statuses.clone(),
-        received_bytes: report.bytes.received,
         achieved_rate,
-        offered_rate: report.offered_rate.filter(|_| workload.is_open),
+        offered_rate: workload.is_open.then_some(outcome.offered_rate),
         response: Distribution::from_histogram(&counted.response),
         service: Distribution::from_histogram(&counted.service),
         connect: Distribution::from_histogram(&counted.connect),
-        lateness_p99_ns: workload.is_open.then_some(report.lateness.p99_ns),
-        generator_cpu_share: report.generator.cpu_share.unwrap_or(0.0),
-        series: report.series(SERIES_MAX),
-        sessions: report.sessions(),
-        steps: report.step_records(),
-        cache: report.cache,
-        stale: report.stale(),
-        pairs: report.pairs,
-        availability: None,
-        figures: BTreeMap::new(),
+        lateness_p99_ns: workload.is_open.then_some(outcome.lateness.p99_ns),
+        generator_cpu_share: outcome.generator.cpu_share.unwrap_or(0.0),
+        series: load_report::series(&outcome.series, SERIES_MAX),
+        availability: whole.availability.map(|gaps| AvailabilityRecord { recovery_ns, ..gaps }),
+        ..whole
     }
 }
 

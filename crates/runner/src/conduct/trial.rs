@@ -302,20 +302,20 @@ fn sampling_interval(trial: &TrialSpec) -> Duration {
 fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>, is_sequence: bool) {
     let mut foreground = loads.iter().filter(|(_, seen)| !seen.record.is_background).map(|(_, seen)| seen);
     if let Some(first) = foreground.next() {
-        record.started_unix_ms = first.started_unix_ms();
-        record.started_monotonic_ns = first.started_monotonic_ns();
-        record.length_s = first.elapsed_s();
+        record.started_unix_ms = first.started_unix_ms;
+        record.started_monotonic_ns = first.started_monotonic_ns;
+        record.length_s = first.elapsed_s;
         // Followers run within the same trial.
-        let begin_ns = first.started_monotonic_ns();
-        let end_s = |seen: &Seen| seen.started_monotonic_ns().saturating_sub(begin_ns) as f64 / 1e9 + seen.elapsed_s();
+        let begin_ns = first.started_monotonic_ns;
+        let end_s = |seen: &Seen| seen.started_monotonic_ns.saturating_sub(begin_ns) as f64 / 1e9 + seen.elapsed_s;
         if is_sequence {
             record.length_s = foreground.map(end_s).fold(record.length_s, f64::max);
         }
     }
     for (name, seen) in loads {
         let of_load = |text: &String| format!("{name}: {text}");
-        record.invalid_reasons.extend(seen.invalid_reasons().iter().map(of_load));
-        record.notes.extend(seen.notes().iter().map(of_load));
+        record.invalid_reasons.extend(seen.invalid_reasons.iter().map(of_load));
+        record.notes.extend(seen.notes.iter().map(of_load));
         record.workloads.insert(name, seen.record);
     }
 }

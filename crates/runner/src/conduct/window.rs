@@ -12,12 +12,11 @@ use std::time::Duration;
 
 use breme_experiment::record::{Steady, SteadyState};
 use breme_experiment::trial::WarmUp;
+use breme_load_result::Row;
 use breme_stats::Histogram;
 use breme_stats::log::{Interval, ReadError, Reader};
 use breme_stats::steady::{SeriesChange, Steadiness, SteadyPart, find_steady};
 use thiserror::Error;
-
-use super::load_report::Row;
 
 /// Buckets of the series in which the steady part is searched. More would only be slower: the search uses means of
 /// them.
