@@ -20,10 +20,10 @@ pub use arguments::WikiArgs;
 use arguments::{ServeArgs, command};
 use breme_driver::Clock;
 use breme_serving::serve;
-use breme_wiki::database::{Database, open};
 use breme_wiki::purges::Edges;
 use breme_wiki::web::{Application, Wiki};
 use breme_wiki::{accounts, lab, settings::Writers};
+use breme_wiki_database::{Database, open};
 use metrics::WikiMetrics;
 use tokio::runtime::Runtime;
 

@@ -11,14 +11,14 @@
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use breme_wiki_database::digest::{hex, sha256};
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::Millis;
+use breme_wiki_database::{Database, DatabaseError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::calendar::now;
-use crate::database::{Database, DatabaseError};
-use crate::digest::{hex, sha256};
-use crate::name::Name;
-use crate::page::Millis;
 
 /// How long a session lasts, ms.
 pub const SESSION_MILLIS: Millis = 30 * 24 * 3600 * 1000;

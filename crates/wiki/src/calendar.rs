@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::page::Millis;
+use breme_wiki_database::page::Millis;
 
 #[must_use]
 pub fn now() -> Millis {

@@ -12,10 +12,9 @@
 //! A line consists of a key, a colon, and a value: JSON, or else plain text. Every object of fields can be written in
 //! this form and is read back unchanged.
 
+use breme_wiki_database::page::{Content, Fields};
 use serde_json::Value;
 use thiserror::Error;
-
-use crate::page::{Content, Fields};
 
 /// Limit of the fields of a page.
 pub const FIELDS_MAX: usize = 200;
@@ -142,10 +141,10 @@ fn front_matter(file: &str) -> Option<(Fields, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use breme_wiki_database::name::Name;
     use serde_json::json;
 
     use super::*;
-    use crate::name::Name;
 
     fn fields(mut value: Value) -> Fields {
         std::mem::take(value.as_object_mut().unwrap())

@@ -5,13 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use breme_wiki_database::name::{Name, NameError};
+use breme_wiki_database::page::{Condition, Found, Write, WriteAction};
+use breme_wiki_database::{Database, DatabaseError};
 use thiserror::Error;
 
 use crate::calendar::now;
-use crate::database::{Database, DatabaseError};
 use crate::fields::{from_markdown, to_markdown};
-use crate::name::{Name, NameError};
-use crate::page::{Condition, Found, Write, WriteAction};
 use crate::render::links;
 use crate::web::media_type;
 

@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use breme_base::{QuantityError, Random};
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Condition, Content, Write, WriteAction};
+use breme_wiki_database::{Database, DatabaseError};
 use thiserror::Error;
 
 use crate::calendar::now;
-use crate::database::{Database, DatabaseError};
-use crate::name::Name;
-use crate::page::{Condition, Content, Write, WriteAction};
 
 const WORD_LETTERS_MAX: u64 = 10;
 /// The seed of the texts: every run has the same pages.

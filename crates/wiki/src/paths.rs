@@ -1,8 +1,7 @@
 //! Paths of pages in URLs.
 
+use breme_wiki_database::name::Name;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-
-use crate::name::Name;
 
 /// Characters of a path segment that are not encoded: RFC 3986's unreserved characters, and those without a meaning
 /// here.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_base::loopback_addresses;
+use breme_wiki_database::{Database, DatabaseError, keys};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
@@ -28,7 +29,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::database::{Database, DatabaseError, keys};
 use crate::settings::{Edge, Settings};
 
 /// Number of keys read from a queue at once. An edge that has missed as many purges everything.

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use ammonia::Builder;
+use breme_wiki_database::name::Name;
 use comrak::adapters::{HeadingAdapter, HeadingMeta};
 use comrak::arena_tree::NodeEdge;
 use comrak::nodes::{AstNode, NodeLink, NodeValue, Sourcepos};
@@ -18,7 +19,6 @@ use comrak::{Anchorizer, Arena, Options, format_html_with_plugins, parse_documen
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
-use crate::name::Name;
 use crate::paths;
 
 /// Limit of the distinct pages to which a page may link; further links are not tracked as backlinks.

@@ -31,7 +31,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("link", &["base", "node"]),
     // applications: ordinary axum services
     ("serving", &[]),
-    ("wiki", &["base", "serving"]),
+    ("wiki-database", &[]),
+    ("wiki", &["base", "serving", "wiki-database"]),
     ("cluster", &["base", "session", "sys"]),
     // world: never HTTP
     ("sys", &["base"]),
@@ -66,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cluster",
             "watch",
             "wiki",
+            "wiki-database",
         ],
     ),
     // workshop

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use breme_wiki::accounts::{self, AccountError};
 use breme_wiki::calendar::rfc3339;
-use breme_wiki::database::{backup, open, open_for_values, open_to_read};
 use breme_wiki::folder::{Copied, export, import};
-use breme_wiki::name::Name;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::{backup, open, open_for_values, open_to_read};
 
 use super::arguments::{TokenAction, UpkeepAction, UserAction};
 use crate::failure::{AGAINST, Failure};

@@ -42,7 +42,7 @@ mod lost_server;
 #[path = "../../../cluster/tests/engines/nats_servers.rs"]
 mod nats_servers;
 mod peers;
-#[path = "../../../wiki/tests/postgres_server/mod.rs"]
+#[path = "../../../wiki-database/tests/postgres_server/mod.rs"]
 #[allow(dead_code)] // the database's tests use what these do not
 mod postgres_server;
 mod pressure;

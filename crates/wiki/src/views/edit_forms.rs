@@ -1,12 +1,12 @@
 //! Forms that change a page, and conflicts.
 
+use breme_wiki_database::name::{NAME_BYTES_MAX, Name};
+use breme_wiki_database::page::{Found, Page};
 use maud::{Markup, PreEscaped, html};
 
 use super::{Frame, Tab, document, heading, link, plain_heading};
 use crate::fields::to_lines;
 use crate::merge::Merge;
-use crate::name::{NAME_BYTES_MAX, Name};
-use crate::page::{Found, Page};
 use crate::paths;
 use crate::render::Rendered;
 use crate::web::Submission;

@@ -1,13 +1,13 @@
 //! History, differences, lists, searches, attachments.
 
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{AttachmentInfo, Change, ChangeKind, Match};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::{Frame, Tab, document, heading, link, plain_heading, time};
 use crate::calendar::{day_and_time, rfc3339};
 use crate::merge::{DiffLine, DiffLineKind};
-use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, ChangeKind, Match};
 use crate::paths;
 
 /// Changes as JSON.

@@ -13,13 +13,13 @@ mod lists;
 mod pages;
 
 pub(crate) use account::{login, problem};
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Content, Millis, Page};
 pub(crate) use edit_forms::{conflict, delete, edit, new_page, rename};
 pub(crate) use lists::{Search, all_pages, backlinks, changes_json, difference, files, history, recent, search};
 use maud::{DOCTYPE, Markup, html};
 pub(crate) use pages::{missing, page, revision};
 
-use crate::name::Name;
-use crate::page::{Content, Millis, Page};
 use crate::render::render;
 use crate::settings::{Settings, Writers};
 use crate::web::assets::PATHS;

@@ -1,11 +1,11 @@
 //! A page, an old revision, a page that does not exist.
 
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{ChangeKind, Fields, Page, Revision};
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
 use super::{Frame, Tab, document, heading, link, time};
-use crate::name::Name;
-use crate::page::{ChangeKind, Fields, Page, Revision};
 use crate::paths;
 use crate::render::Rendered;
 

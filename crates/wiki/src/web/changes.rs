@@ -5,6 +5,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use breme_wiki_database::WriteError;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Committed, Condition, Content, Found, Write, WriteAction};
 use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
@@ -17,11 +20,8 @@ use super::submission::{Submission, query, read_form, read_submission};
 use super::validators::{insert, page_tag, revision_of_tag, tags};
 use super::{HandlerResult, PageName, SHORT_BYTES, Wiki, WikiState, name, see_other};
 use crate::calendar::now;
-use crate::database::WriteError;
 use crate::fields::to_lines;
 use crate::merge::{Merge, merge};
-use crate::name::Name;
-use crate::page::{Committed, Condition, Content, Found, Write, WriteAction};
 use crate::{paths, render, views};
 
 /// Limit of forms that contain only names and numbers.

@@ -3,13 +3,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::Page;
 use bytes::Bytes;
 use http::HeaderMap;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-
-use crate::name::Name;
-use crate::page::Page;
 
 /// Size of a typical document, in bytes: with the capacity, it determines the number of entries.
 const DOCUMENT_BYTES_USUAL: u64 = 8 << 10;

@@ -7,6 +7,9 @@
 use axum::body::Body;
 use axum::extract::{Extension, Multipart, Path, State};
 use axum::response::{IntoResponse, Response};
+use breme_wiki_database::keys;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::WriteAction;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -22,9 +25,6 @@ use super::problem::Problem;
 use super::submission::{BODY_TIMEOUT, late, read_body, too_large};
 use super::validators::{Representation, insert};
 use super::{HandlerResult, PageName, Wiki, WikiState, name, see_other};
-use crate::database::keys;
-use crate::name::Name;
-use crate::page::WriteAction;
 use crate::{paths, views};
 
 /// Media types by file extension, and whether browsers may display them.

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use breme_wiki_database::keys;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Change, ChangeKind, Found};
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
@@ -15,9 +18,6 @@ use super::submission::query;
 use super::validators::Representation;
 use super::{HandlerResult, WikiState};
 use crate::calendar::rfc3339;
-use crate::database::keys;
-use crate::name::Name;
-use crate::page::{Change, ChangeKind, Found};
 use crate::render::escape;
 use crate::{paths, views};
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::Page;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 
@@ -13,8 +15,6 @@ use super::negotiation::{Format, negotiate};
 use super::pages::{FORMATS, html_of, is_canonical};
 use super::validators::{Audience, is_current};
 use super::{Wiki, finish};
-use crate::name::Name;
-use crate::page::Page;
 use crate::settings::Readers;
 
 const PAGES: &str = "/wiki/";

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::Response;
+use breme_wiki_database::keys;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Content, Found, Page};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -16,11 +19,8 @@ use super::submission::query;
 use super::validators::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
 use super::{HandlerResult, PageName, Wiki, WikiState, name, redirect};
 use crate::calendar::rfc3339;
-use crate::database::keys;
 use crate::fields::to_markdown;
 use crate::merge::diff;
-use crate::name::Name;
-use crate::page::{Content, Found, Page};
 use crate::{paths, render, views};
 
 /// Entries per list.

@@ -2,10 +2,9 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use breme_wiki_database::{DatabaseError, WriteError};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
-
-use crate::database::{DatabaseError, WriteError};
 
 #[derive(Clone, Debug)]
 pub struct Problem {

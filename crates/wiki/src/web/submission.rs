@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
+use breme_wiki_database::page::{Content, Fields};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
@@ -11,7 +12,6 @@ use serde::Deserialize;
 
 use super::problem::Problem;
 use crate::fields::{from_markdown, parse_lines};
-use crate::page::{Content, Fields};
 
 /// Time limit for the arrival of a body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(60);

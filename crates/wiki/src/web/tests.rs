@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use axum::body::{Body, to_bytes};
+use breme_wiki_database::open;
 use http::Request;
 use http::header::{
     ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, ORIGIN,
@@ -13,7 +14,6 @@ use tower::ServiceExt;
 use super::validators::SURROGATE_KEY;
 use super::*;
 use crate::accounts::{self, Scope};
-use crate::database::open;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const HTML: (HeaderName, &str) = (ACCEPT, "text/html");

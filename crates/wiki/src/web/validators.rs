@@ -2,14 +2,14 @@
 
 use axum::body::Body;
 use axum::response::Response;
+use breme_wiki_database::digest::sha256;
+use breme_wiki_database::keys;
+use breme_wiki_database::page::Millis;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::calendar::http_date;
-use crate::database::keys;
-use crate::digest::sha256;
-use crate::page::Millis;
 
 /// The keys by which a response can be purged.
 pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");

@@ -9,11 +9,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::Error;
-use crate::database::prepared_write::{field_path, field_value};
-use crate::database::words::{Rating, TextQuery, TitleQuery};
-use crate::database::{TEXT_CANDIDATES_MAX, best, clamp, keys};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Found, Match, Page, Revision};
+use crate::prepared_write::{field_path, field_value};
+use crate::words::{Rating, TextQuery, TitleQuery};
+use crate::{TEXT_CANDIDATES_MAX, best, clamp, keys};
 
 type SqlParameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -175,7 +175,7 @@ pub(super) async fn attachments(client: &impl GenericClient, page: &Name) -> Res
     let sql = format!(
         "SELECT {INFO} FROM wiki.pages p JOIN wiki.attachments a ON a.page = p.id
          WHERE p.name = $1 AND p.live ORDER BY a.file LIMIT {}",
-        crate::database::RESULTS_MAX
+        crate::RESULTS_MAX
     );
     rows(client, &sql, &[&page.as_str()]).await?.iter().map(info).collect()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::database::DatabaseError;
+use crate::DatabaseError;
 
 /// `PRAGMA application_id` of the wiki's files: "brwk".
 const APPLICATION: i64 = 0x6272_776b;

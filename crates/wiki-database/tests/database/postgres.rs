@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use breme_wiki::database::postgres::PostgresDatabase;
-use breme_wiki::database::{self, Database, WriteError};
-use breme_wiki::page::{Condition, Found};
+use breme_wiki_database::page::{Condition, Found};
+use breme_wiki_database::postgres::PostgresDatabase;
+use breme_wiki_database::{Database, WriteError, backup, open};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
@@ -32,7 +32,7 @@ impl Fixture {
     }
 
     pub(crate) async fn open(&self) -> Arc<dyn Database> {
-        database::open(&self.url).await.unwrap()
+        open(&self.url).await.unwrap()
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -117,8 +117,8 @@ async fn a_database_that_cannot_be_opened_is_named() {
     assert!(nowhere.contains("cannot open the database"), "{nowhere}");
     let no_url = message("postgres://host:port/x").await;
     assert!(no_url.contains("postgres://USER:PASSWORD@HOST/DATABASE"), "{no_url}");
-    let backup = database::backup(&fixture.url, std::path::Path::new("/tmp/x")).await.unwrap_err().to_string();
-    assert!(backup.contains("pg_dump"), "{backup}");
+    let refused = backup(&fixture.url, std::path::Path::new("/tmp/x")).await.unwrap_err().to_string();
+    assert!(refused.contains("pg_dump"), "{refused}");
 }
 
 /// A server whose certificate is for `db.example`, and which accepts no TCP connections without TLS; the file of the

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use breme_wiki::database::{self, Database};
+use breme_wiki_database::{Database, open};
 
 use crate::write::{name, save};
 
@@ -31,7 +31,7 @@ fn text(task: u64, revision: u64) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_that_is_killed() {
     let Ok(target) = std::env::var(TARGET) else { return };
-    let database = database::open(&target).await.unwrap();
+    let database = open(&target).await.unwrap();
     for task in 0..TASKS {
         let database = Arc::clone(&database);
         tokio::spawn(async move {
@@ -83,7 +83,7 @@ pub(crate) async fn acknowledged_writes_survive(target: &str) {
         }
     }
     assert!(killed.is_none(), "the process ended by itself after {count} writes");
-    let database = database::open(target).await.unwrap();
+    let database = open(target).await.unwrap();
     for (task, last) in acknowledged {
         check(&database, task, last).await;
     }

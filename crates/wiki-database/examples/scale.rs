@@ -1,7 +1,7 @@
 //! Measures the SQLite database with many pages: prints the table of docs/WIKI.md, section "Scale".
 //!
 //! ```text
-//! cargo run --release -p breme-wiki --example scale -- FOLDER [PAGES …]
+//! cargo run --release -p breme-wiki-database --example scale -- FOLDER [PAGES …]
 //! ```
 //!
 //! In FOLDER it creates one database for each number of pages (1000 and 1,000,000 by default), and removes it at the
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use breme_wiki::database::Database;
-use breme_wiki::database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
-use breme_wiki::name::Name;
-use breme_wiki::page::{Condition, Content, Found, Write, WriteAction};
+use breme_wiki_database::Database;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Condition, Content, Found, Write, WriteAction};
+use breme_wiki_database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -117,7 +117,7 @@ async fn reads(database: &dyn Database, count: u64, reads: u64, seed: u64) -> Ou
 
 async fn searches<F>(count: u64, search: impl Fn(u64) -> F) -> Outcome<Vec<Duration>>
 where
-    F: Future<Output = Result<usize, breme_wiki::database::DatabaseError>>,
+    F: Future<Output = Result<usize, breme_wiki_database::DatabaseError>>,
 {
     let mut times = Vec::new();
     let mut found = 0;

@@ -15,13 +15,13 @@ use super::deferred::{Deferred, LinkStep};
 use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
-use crate::database::effects::Effects;
-use crate::database::operation::{Import, Operation, OperationOutcome, OperationResult};
-use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
-use crate::database::words::{fold, index_grams};
-use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
+use crate::effects::Effects;
 use crate::name::Name;
+use crate::operation::{Import, Operation, OperationOutcome, OperationResult};
 use crate::page::{ChangeKind, Committed, Condition, Content, Write, WriteAction};
+use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
+use crate::words::{fold, index_grams};
+use crate::{PURGES_QUEUED_MAX, WriteError, clamp};
 
 type WriteResult = Result<Committed, WriteError>;
 

@@ -1,10 +1,24 @@
-//! The operations common to all databases of the wiki.
+//! The database of `breme wiki`: pages with their history, searches, attachments and the queues of purges, in SQLite or
+//! PostgreSQL.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`name`] | names of pages: normalised, safe in paths and file names |
+//! | [`page`] | pages, revisions, changes: the types of the database |
+//! | [`sqlite`], [`postgres`] | the engines |
+//! | [`keys`] | the surrogate keys of the wiki's responses, which a write queues for the caches |
+//! | `operation`, `prepared_write`, `effects` | of both engines: the queue of writes; what a write needs and causes |
+//! | `words` | of both engines: words and parts of titles, and how well a page matches |
+//! | [`digest`] | bytes and digests as text |
 //!
 //! Writes are durable when they return: with SQLite in WAL mode and `synchronous=FULL`, with PostgreSQL according to
 //! its `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
+pub mod digest;
 mod effects;
+pub mod name;
 mod operation;
+pub mod page;
 pub mod postgres;
 mod prepared_write;
 pub mod sqlite;

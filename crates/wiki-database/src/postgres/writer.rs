@@ -6,8 +6,8 @@ use deadpool_postgres::{Object, Pool};
 
 use super::batch::Batch;
 use super::{Error, WRITE_TIMEOUT, within};
-use crate::database::WriteError;
-use crate::database::operation::{Job, Operation, OperationQueue, OperationResult, Texts, batch};
+use crate::WriteError;
+use crate::operation::{Job, Operation, OperationQueue, OperationResult, Texts, batch};
 
 /// Starts the task. When the queue is dropped, it ends after its last job.
 pub(super) fn start(pool: Pool) -> OperationQueue {

@@ -387,8 +387,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::database::sqlite::backlog::Backlog;
-    use crate::database::sqlite::schema;
+    use crate::sqlite::backlog::Backlog;
+    use crate::sqlite::schema;
 
     /// Segments of these sizes, whose pages are all current.
     fn plan(bytes: &[u64]) -> Option<Range<usize>> {

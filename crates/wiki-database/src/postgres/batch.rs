@@ -10,13 +10,13 @@ use tokio_postgres::types::ToSql;
 
 use super::Error;
 use super::read::{found, number, rows, value};
-use crate::database::effects::Effects;
-use crate::database::operation::{Operation, OperationOutcome, OperationResult};
-use crate::database::prepared_write::{Derived, Indexed, Prepared, State, holds};
-use crate::database::words::{fold, index_grams, index_words};
-use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
+use crate::effects::Effects;
 use crate::name::Name;
+use crate::operation::{Operation, OperationOutcome, OperationResult};
 use crate::page::{ChangeKind, Committed, Content, Write, WriteAction};
+use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
+use crate::words::{fold, index_grams, index_words};
+use crate::{PURGES_QUEUED_MAX, WriteError, clamp};
 
 /// Held by the writing transaction: "brwk", 2.
 const WRITE_LOCK: i64 = 0x6272_776b_0000_0002;

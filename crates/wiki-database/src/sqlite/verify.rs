@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::read::rows;
 use super::word_index;
-use crate::database::FAULTS_MAX;
+use crate::FAULTS_MAX;
 use crate::digest::sha256;
 
 /// Rules, each with a statement that returns its violations.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use breme_wiki::database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
-use breme_wiki::page::{ChangeKind, Condition, Found, Match, Page, Write};
+use breme_wiki_database::page::{ChangeKind, Condition, Found, Match, Page, Write};
+use breme_wiki_database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
 use serde_json::json;
 
 use crate::write::{LINKED, attach, delete, detach, linked_writes, name, names, only, rename, save, save_fields};
@@ -62,7 +62,7 @@ cases!(
     a_database_is_sound_after_searches_and_writes,
 );
 
-async fn written(database: &Shared, write: Write) -> breme_wiki::page::Committed {
+async fn written(database: &Shared, write: Write) -> breme_wiki_database::page::Committed {
     database.write(write).await.unwrap()
 }
 

@@ -7,7 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use serde_json::Value;
 
-use crate::database::clamp;
+use crate::clamp;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, Found, Page, Revision};
 
@@ -146,7 +146,7 @@ pub(super) fn attachments(connection: &Connection, name: &Name) -> rusqlite::Res
     let sql = format!(
         "SELECT {INFO} FROM pages p JOIN attachments a ON a.page = p.id
          WHERE p.name = ?1 AND p.live = 1 ORDER BY a.file LIMIT {}",
-        crate::database::RESULTS_MAX
+        crate::RESULTS_MAX
     );
     rows(connection, &sql, [name.as_str()], info)
 }
@@ -170,7 +170,7 @@ pub(super) fn by_fields(
     value: Option<&Value>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Name>> {
-    use crate::database::prepared_write::{field_path, field_value};
+    use crate::prepared_write::{field_path, field_value};
     let path = field_path(path);
     let value = value.map(field_value);
     let condition = if value.is_some() { "f.value = ?2" } else { "?2 IS NULL" };
@@ -185,7 +185,7 @@ pub(super) fn purges(connection: &Connection, edge: &str, limit: usize) -> rusql
     let sql = "SELECT everything, ?2 FROM edges WHERE edge = ?1 AND everything IS NOT NULL
                UNION ALL SELECT sequence, key FROM purges
                WHERE sequence > (SELECT through FROM edges WHERE edge = ?1) ORDER BY 1 LIMIT ?3";
-    let everything = crate::database::keys::EVERYTHING;
+    let everything = crate::keys::EVERYTHING;
     rows(connection, sql, params![edge, everything, limit], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 

@@ -4,7 +4,7 @@ use deadpool_postgres::GenericClient;
 
 use super::Error;
 use super::read::rows;
-use crate::database::FAULTS_MAX;
+use crate::FAULTS_MAX;
 use crate::digest::sha256;
 
 /// Rules, each with a statement that returns its violations.

@@ -1,7 +1,7 @@
 //! Writes for the cases.
 
-use breme_wiki::name::Name;
-use breme_wiki::page::{Condition, Content, Write, WriteAction};
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::{Condition, Content, Write, WriteAction};
 use serde_json::Value;
 
 pub(crate) fn name(text: &str) -> Name {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use breme_wiki::database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
-use breme_wiki::database::{self, Database};
-use breme_wiki::page::Found;
+use breme_wiki_database::page::Found;
+use breme_wiki_database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
+use breme_wiki_database::{Database, backup};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
@@ -115,7 +115,7 @@ async fn a_backup_of_a_running_wiki_is_a_sound_wiki_of_one_instant() {
     let target = fixture.path().display().to_string();
     for number in 0..3 {
         let to = fixture.path().with_file_name(format!("backup{number}.db"));
-        database::backup(&target, &to).await.unwrap();
+        backup(&target, &to).await.unwrap();
         let copy = SqliteDatabase::open(&to, 0).unwrap();
         assert_eq!(copy.verify().await.unwrap(), Vec::<String>::new());
         let changes = copy.recent(None, 1).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_backup_of_a_running_wiki_is_a_sound_wiki_of_one_instant() {
     stop.send(()).unwrap();
     let last = writes.await.unwrap();
     assert!(last > 0);
-    let message = database::backup(&target, &fixture.path()).await.unwrap_err().to_string();
+    let message = backup(&target, &fixture.path()).await.unwrap_err().to_string();
     assert!(message.contains("wiki.db exists already"), "{message}");
 }
 

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes, hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -12,6 +14,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// SHA-256, hexadecimal.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
