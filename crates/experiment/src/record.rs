@@ -3,7 +3,7 @@
 //! Times are whole distributions, not a few quantiles, so that a report can overlay them and later questions can be
 //! answered. The raw files (`.hlog`, `.csv`) are stored next to the journal; nothing here depends on them.
 
-mod of_load;
+mod from_load;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

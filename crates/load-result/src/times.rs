@@ -61,7 +61,7 @@ pub struct HistogramBin {
 
 impl TimeSummary {
     #[must_use]
-    pub fn of(histogram: &Histogram) -> Self {
+    pub fn from_histogram(histogram: &Histogram) -> Self {
         Self {
             count: histogram.count(),
             mean_ns: histogram.mean(),

@@ -94,7 +94,7 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
         response: Distribution::from_histogram(&run.response_histogram()),
         service: Distribution::from_histogram(&run.service_histogram()),
         connect: Distribution::from_histogram(&run.connect_histogram()),
-        ..WorkloadRecord::of_load(outcome)
+        ..WorkloadRecord::from_load(outcome)
     };
     TrialRecord {
         invalid_reasons: outcome.invalid_reasons.clone(),

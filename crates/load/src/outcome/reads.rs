@@ -52,7 +52,7 @@ pub(super) fn stale(run: &Run, tally: &Tally) -> Option<StaleSummary> {
         unversioned: versions.unversioned,
         writes: versions.acknowledged,
         not_followed,
-        age: TimeSummary::of(&versions.ages),
+        age: TimeSummary::from_histogram(&versions.ages),
         age_histogram: versions.ages.encode(),
         pages: pages.collect(),
     })

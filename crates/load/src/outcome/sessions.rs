@@ -16,7 +16,7 @@ pub(super) fn scenarios(run: &Run, tally: &Tally) -> Vec<ScenarioSummary> {
         completed: tally.completed,
         failed: tally.failed,
         unfinished: tally.begun - tally.completed - tally.failed,
-        session_time: TimeSummary::of(&tally.times),
+        session_time: TimeSummary::from_histogram(&tally.times),
     };
     scenarios.iter().zip(&tally.sessions).map(summary).collect()
 }
@@ -28,8 +28,8 @@ pub(super) fn steps(run: &Run, tally: &Tally) -> Vec<StepSummary> {
         sent: tally.sent,
         answered: tally.answered,
         errors: errors(&tally.errors),
-        response_time: TimeSummary::of(&tally.response),
-        service_time: TimeSummary::of(&tally.service),
+        response_time: TimeSummary::from_histogram(&tally.response),
+        service_time: TimeSummary::from_histogram(&tally.service),
     };
     names.iter().zip(&tally.steps).map(summary).collect()
 }

@@ -322,7 +322,7 @@ fn record(
     measured: TrialMeasurements,
     fault_ns: Option<u64>,
 ) -> WorkloadRecord {
-    let whole = WorkloadRecord::of_load(outcome);
+    let whole = WorkloadRecord::from_load(outcome);
     let since_start = |fault_ns: u64| fault_ns.saturating_sub(outcome.started_at_monotonic_ns);
     let recovery_ns =
         fault_ns.and_then(|fault_ns| load_report::recovery_ns(&outcome.availability, since_start(fault_ns)));

@@ -10,7 +10,7 @@ impl WorkloadRecord {
     /// What was counted over the whole load. The rest is for the caller to add: rates and times, since a part of the
     /// load may count; the recovery, since faults are injected from outside.
     #[must_use]
-    pub fn of_load(outcome: &Outcome) -> Self {
+    pub fn from_load(outcome: &Outcome) -> Self {
         Self {
             answered: outcome.requests.answered,
             ok: outcome.requests.ok,
