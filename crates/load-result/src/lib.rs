@@ -31,7 +31,7 @@ pub use users::UsersSummary;
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// The result of `breme load`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// Version of this schema.
     pub schema_version: u32,

@@ -34,7 +34,7 @@ use sha2::{Digest, Sha256};
 use crate::run::Run;
 use crate::words;
 pub use history::HistoryPage;
-pub use load::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes};
+pub use load::LoadPage;
 use palette::Palette;
 use parts::Gallery;
 pub use watch::WatchPage;

@@ -39,7 +39,7 @@ mod units;
 mod words;
 
 pub use history::{history_markdown, history_text};
-pub use html::{HistoryPage, LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes, WatchPage, html};
+pub use html::{HistoryPage, LoadPage, WatchPage, html};
 pub use instruments::{Instrument, InstrumentRow, Instruments};
 pub use markdown::markdown;
 pub use rows::{Histograms, csv_measures, csv_trials, json, schema};

@@ -8,13 +8,15 @@ mod chromium;
 
 use std::collections::BTreeSet;
 
-use breme_report::{LoadBin, LoadCondition, LoadInterval, LoadPage, LoadTimes};
+use breme_load_result::{
+    ConditionResult, ConditionVerdict, HistogramBin, Outcome, Requests, Row, SettingsSummary, TimeSummary,
+};
+use breme_report::LoadPage;
 use chromium::Browser;
 use serde_json::json;
 
-fn times(name: &str, scale: u64) -> LoadTimes {
-    LoadTimes {
-        name: name.to_owned(),
+fn times(scale: u64) -> TimeSummary {
+    TimeSummary {
         count: 1_000_000,
         mean_ns: 210_000.0 * scale as f64,
         min_ns: 40_000 * scale,
@@ -24,59 +26,78 @@ fn times(name: &str, scale: u64) -> LoadTimes {
         p99_ns: 1_900_000 * scale,
         p999_ns: 8_100_000 * scale,
         max_ns: 31_000_000 * scale,
+        ..TimeSummary::default()
     }
 }
 
-fn page() -> LoadPage {
+fn outcome() -> Outcome {
     let interval = |second: u32| {
         let slow = if (20..30).contains(&second) { 4 } else { 1 };
         let wave = 180_000 + u64::from(second % 7) * 9_000;
-        LoadInterval {
+        Row {
             start_s: f64::from(second),
             length_s: 1.0,
             answered: 20_000 / slow,
             errors: if slow > 1 { 140 } else { 0 },
-            p50_ns: wave * slow,
-            p90_ns: 2 * wave * slow,
-            p99_ns: 9 * wave * slow,
-            max_ns: 40 * wave * slow,
+            response_p50_ns: wave * slow,
+            response_p90_ns: 2 * wave * slow,
+            response_p99_ns: 9 * wave * slow,
+            response_max_ns: 40 * wave * slow,
+            ..Row::default()
         }
     };
     let counts = [30, 400, 9_000, 120_000, 310_000, 280_000, 150_000, 90_000, 30_000, 9_000, 1_400, 170];
-    let bins = counts.iter().zip(1_u64..).map(|(&count, number)| LoadBin { to_ns: 60_000 * number * number, count });
-    LoadPage {
+    let limit = |number: u64| 60_000 * number * number;
+    let bins = counts.iter().zip(1_u64..).map(|(&count, number)| HistogramBin {
+        from_ns: limit(number - 1),
+        to_ns: limit(number),
+        count,
+    });
+    let condition = |condition: &str, verdict, measured: &str| ConditionResult {
+        condition: condition.into(),
+        verdict,
+        measured: measured.into(),
+    };
+    Outcome {
         breme_version: "0.1.0".to_owned(),
-        title: "GET http://host.example/page?<script>alert(1)</script>".to_owned(),
-        load: "50 connections, closed loop, HTTP/1.1, 60.0 s".to_owned(),
-        started_unix_s: 1_767_567_600,
+        started_at_unix_s: 1_767_567_600,
         conditions: vec![
-            LoadCondition { condition: "p99 > 50ms".into(), has_failed: Some(false), measured: "p99 1.9 ms".into() },
-            LoadCondition {
-                condition: "errors > 0.1%".into(),
-                has_failed: Some(true),
-                measured: "errors 0.14 %".into(),
-            },
+            condition("p99 > 50ms", ConditionVerdict::Passed, "p99 1.9 ms"),
+            condition("errors > 0.1%", ConditionVerdict::Failed, "errors 0.14 %"),
         ],
-        rate: 16_666.6,
-        answered: 1_000_000,
-        requests: 1_001_400,
-        error_count: 1_400,
-        times: vec![times("response", 1), times("service", 1), times("connect", 3)],
-        intervals: (0..60).map(interval).collect(),
-        bins: bins.collect(),
-        statuses: vec![("200".into(), 999_200), ("503".into(), 800)],
-        errors: vec![("status".into(), 800), ("timeout".into(), 600)],
+        achieved_rate: 16_666.6,
+        requests: Requests { issued: 1_001_400, answered: 1_000_000, ok: 999_200, ..Requests::default() },
+        response_time: times(1),
+        service_time: times(1),
+        connect_time: times(3),
+        series: (0..60).map(interval).collect(),
+        histogram: bins.collect(),
+        statuses: [("200".to_owned(), 999_200), ("503".to_owned(), 800)].into(),
+        errors: [("status".to_owned(), 800), ("timeout".to_owned(), 600)].into(),
+        settings: SettingsSummary {
+            url: "http://host.example/page?<script>alert(1)</script>".to_owned(),
+            method: "GET".to_owned(),
+            ..SettingsSummary::default()
+        },
+        ..Outcome::default()
+    }
+}
+
+fn html(outcome: &Outcome) -> String {
+    let page = LoadPage {
+        outcome,
+        load: "50 connections, closed loop, HTTP/1.1, 60.0 s".to_owned(),
         facts: vec![("received".into(), "1.10 GB, 1.00 GB of it response bodies".into())],
         settings: vec![("URL".into(), "http://host.example/page".into()), ("connections".into(), "50".into())],
-        ..LoadPage::default()
-    }
+    };
+    page.html()
 }
 
 #[test]
 fn charts_tables_and_the_headline_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("load.html");
-    std::fs::write(&file, page().html()).unwrap();
+    std::fs::write(&file, html(&outcome())).unwrap();
     let mut browser = Browser::start();
     browser.open_whole(&file, 1280);
     let plots = browser
@@ -113,15 +134,19 @@ fn charts_tables_and_the_headline_are_there() {
 fn a_page_without_a_response_or_without_validity_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("load.html");
-    let nothing = LoadPage { title: "GET http://a/".into(), error_count: 3, requests: 3, ..LoadPage::default() };
-    std::fs::write(&file, nothing.html()).unwrap();
+    let nothing = Outcome {
+        requests: Requests { issued: 3, ..Requests::default() },
+        errors: [("connect".to_owned(), 3)].into(),
+        ..Outcome::default()
+    };
+    std::fs::write(&file, html(&nothing)).unwrap();
     let mut browser = Browser::start();
     browser.open_whole(&file, 800);
     assert_eq!(browser.evaluate("document.querySelectorAll('.plot').length"), 0);
     let headline = browser.evaluate("document.querySelector('.the-answer').innerText.replaceAll('\\u00a0', ' ')");
     assert_eq!(headline, "No response; 3 errors (100 %).");
-    let invalid = LoadPage { invalid_reasons: vec!["the generator used 99 % of a processor".into()], ..page() };
-    std::fs::write(&file, invalid.html()).unwrap();
+    let invalid = Outcome { invalid_reasons: vec!["the generator used 99 % of a processor".into()], ..outcome() };
+    std::fs::write(&file, html(&invalid)).unwrap();
     browser.open_whole(&file, 1280);
     assert!(browser.evaluate("document.title").as_str().unwrap().starts_with("INVALID: GET"));
     let alert = browser.evaluate("document.querySelector('[role=alert]').innerText");

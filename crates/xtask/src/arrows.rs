@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("experiment", &["base", "load-result", "stats", "toml"]),
     ("judge", &["base", "experiment", "stats"]),
     ("watch", &["base", "stats", "toml"]),
-    ("report", &["base", "experiment", "judge", "stats", "watch"]),
+    ("report", &["base", "experiment", "judge", "load-result", "stats", "watch"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http", "http1", "server"]),
     ("load", &["base", "node", "http", "http1", "load-result", "stats", "toml"]),

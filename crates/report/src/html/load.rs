@@ -2,6 +2,7 @@
 //! statuses and errors, settings.
 
 use breme_base::{grouped, plural};
+use breme_load_result::{ConditionResult, ConditionVerdict, Outcome, Row, SettingsSummary, StepSummary, TimeSummary};
 use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
@@ -22,95 +23,19 @@ const QUANTILES: [&str; 4] = ["median", "90th percentile", "99th percentile", "m
 /// Room for the labels of the time axis, pixels.
 const AXIS_PX: u32 = 32;
 
-/// Page of a load. All texts are plain text.
-#[derive(Clone, Debug, Default)]
-pub struct LoadPage {
-    pub breme_version: String,
-    /// The request, such as `GET http://host/page`.
-    pub title: String,
+/// Page of a load. All texts are plain text; those beside the outcome have the figures of the output on the terminal.
+#[derive(Clone, Debug)]
+pub struct LoadPage<'a> {
+    pub outcome: &'a Outcome,
     /// The load, such as `50 connections, closed loop, HTTP/1.1, 10.0 s`.
     pub load: String,
-    /// Start, in seconds since 1970-01-01 00:00:00 UTC.
-    pub started_unix_s: u64,
-    /// Reasons why the result describes the generator rather than the server; empty if it describes the server.
-    pub invalid_reasons: Vec<String>,
-    /// Other remarks.
-    pub notes: Vec<String>,
-    /// Failed checks and conditions.
-    pub conditions: Vec<LoadCondition>,
-    /// Responses per second.
-    pub rate: f64,
-    /// Complete responses.
-    pub answered: u64,
-    /// Requests begun.
-    pub requests: u64,
-    /// Errors of all kinds.
-    pub error_count: u64,
-    /// Response times and others; the first are the response times.
-    pub times: Vec<LoadTimes>,
-    /// The run, interval by interval.
-    pub intervals: Vec<LoadInterval>,
-    /// Histogram of the response times.
-    pub bins: Vec<LoadBin>,
-    /// Number of responses by status.
-    pub statuses: Vec<(String, u64)>,
-    /// Number of errors by kind.
-    pub errors: Vec<(String, u64)>,
-    /// Steps of a scenario: name, responses, errors, response times.
-    pub steps: Vec<(String, u64, u64, LoadTimes)>,
     /// Further facts: name, value.
     pub facts: Vec<(String, String)>,
     /// Settings: name, value.
     pub settings: Vec<(String, String)>,
 }
 
-/// A check with its result.
-#[derive(Clone, Debug)]
-pub struct LoadCondition {
-    /// `p99 > 50ms`.
-    pub condition: String,
-    /// Whether the load failed by it; none: no verdict.
-    pub has_failed: Option<bool>,
-    /// Measured values.
-    pub measured: String,
-}
-
-/// A distribution of times, in nanoseconds.
-#[derive(Clone, Debug, Default)]
-pub struct LoadTimes {
-    pub name: String,
-    pub count: u64,
-    pub mean_ns: f64,
-    pub min_ns: u64,
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p95_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-    pub max_ns: u64,
-}
-
-/// An interval of the run; times in nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoadInterval {
-    pub start_s: f64,
-    pub length_s: f64,
-    pub answered: u64,
-    pub errors: u64,
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p99_ns: u64,
-    pub max_ns: u64,
-}
-
-/// A bin of the histogram, up to `to_ns`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoadBin {
-    pub to_ns: u64,
-    pub count: u64,
-}
-
-impl LoadPage {
+impl LoadPage<'_> {
     #[must_use]
     pub fn html(&self) -> String {
         let mut gallery = Gallery::default();
@@ -126,12 +51,13 @@ impl LoadPage {
         .filter_map(|(id, heading, body)| body.map(|body| Section { id, heading, body }))
         .collect();
         let data = json!({ "charts": gallery.into_json(), "time": null });
-        let title = words::short(&words::one_line(&self.title), 100);
+        let title = words::short(&words::one_line(&self.title()), 100);
         let invalid = if self.is_valid() { "" } else { "INVALID: " };
+        let version = &self.outcome.breme_version;
         let page = html! {
             (DOCTYPE)
             html lang="en" {
-                (head(&format!("{invalid}{title} · breme load"), &self.breme_version, LOAD_STYLE, None))
+                (head(&format!("{invalid}{title} · breme load"), version, LOAD_STYLE, None))
                 body {
                     a.skip href="#summary" { "Skip to the summary" }
                     (self.banner())
@@ -140,7 +66,7 @@ impl LoadPage {
                         (self.summary())
                         (all(&sections))
                     }
-                    (foot(&self.breme_version, &data))
+                    (foot(version, &data))
                 }
             }
         };
@@ -148,16 +74,62 @@ impl LoadPage {
     }
 
     fn is_valid(&self) -> bool {
-        self.invalid_reasons.is_empty()
+        self.outcome.invalid_reasons.is_empty()
+    }
+
+    /// The request, such as `GET http://host/page`.
+    fn title(&self) -> String {
+        let SettingsSummary { url, method, targets, .. } = &self.outcome.settings;
+        let what = match self.outcome.scenarios.as_slice() {
+            [] => method.clone(),
+            [only] => format!("Scenario {:?} at", only.name),
+            several => format!("{} at", plural(several.len() as u64, "scenario")),
+        };
+        let more = if *targets > 1 { format!(" and {} more", grouped(targets - 1)) } else { String::new() };
+        format!("{what} {url}{more}")
+    }
+
+    /// Requests begun; in an open loop, all that were due.
+    fn requests(&self) -> u64 {
+        self.outcome.requests.issued.max(self.outcome.open_loop.map_or(0, |open_loop| open_loop.due))
+    }
+
+    /// Errors of all kinds.
+    fn error_count(&self) -> u64 {
+        self.outcome.errors.values().sum()
+    }
+
+    /// The check of all responses if every one failed it, and the conditions.
+    fn conditions(&self) -> Vec<ConditionResult> {
+        let answered = grouped(self.outcome.requests.answered);
+        let all_failed = self.outcome.all_failed().then(|| ConditionResult {
+            condition: String::from("every response failed its check"),
+            verdict: ConditionVerdict::Failed,
+            measured: format!("{answered} of {answered}"),
+        });
+        all_failed.into_iter().chain(self.outcome.conditions.iter().cloned()).collect()
+    }
+
+    /// The times of which there are samples, with their names.
+    fn times(&self) -> Vec<(&'static str, &TimeSummary)> {
+        let all = [
+            ("response", &self.outcome.response_time),
+            ("service", &self.outcome.service_time),
+            ("first byte", &self.outcome.first_byte_time),
+            ("connect", &self.outcome.connect_time),
+            ("TLS handshake", &self.outcome.handshake_time),
+        ];
+        all.into_iter().filter(|(_, times)| times.count > 0).collect()
     }
 
     fn banner(&self) -> Markup {
-        let started = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(self.started_unix_s));
+        let started_s = self.outcome.started_at_unix_s;
+        let started = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(started_s));
         html! {
             header.banner {
                 p.run {
                     strong { "breme load" } " "
-                    @if let Some(started) = started.filter(|_| self.started_unix_s > 0 && self.started_unix_s < 200_000_000_000) {
+                    @if let Some(started) = started.filter(|_| started_s > 0 && started_s < 200_000_000_000) {
                         time { (httpdate::fmt_http_date(started)) }
                     }
                 }
@@ -167,27 +139,30 @@ impl LoadPage {
     }
 
     fn summary(&self) -> Markup {
+        let conditions = self.conditions();
         html! {
             section.answer id="summary" aria-labelledby="title" {
-                h1 id="title" { (words::one_line(&self.title)) }
+                h1 id="title" { (words::one_line(&self.title())) }
                 @if !self.is_valid() {
                     div.invalid role="alert" {
                         p { strong { "INVALID" } " The generator limited this result, not the server." }
-                        ul { @for reason in &self.invalid_reasons { li { (words::one_line(reason)) } } }
+                        ul { @for reason in &self.outcome.invalid_reasons { li { (words::one_line(reason)) } } }
                     }
                 }
                 p.the-answer { (self.headline()) }
                 p.question { (words::one_line(&self.load)) }
-                @if !self.conditions.is_empty() {
+                @if !conditions.is_empty() {
                     ul.conditions {
-                        @for condition in &self.conditions {
+                        @for condition in &conditions {
                             li { (verdict(condition)) " " code { (words::one_line(&condition.condition)) } " " span.measured { (words::one_line(&condition.measured)) } }
                         }
                     }
                 }
-                @if !self.times.is_empty() { (table("Times", &self.times_table(), None)) }
-                @if !self.notes.is_empty() {
-                    aside.warnings aria-label="Notes" { @for note in &self.notes { p { (words::one_line(note)) } } }
+                @if !self.times().is_empty() { (table("Times", &self.times_table(), None)) }
+                @if !self.outcome.notes.is_empty() {
+                    aside.warnings aria-label="Notes" {
+                        @for note in &self.outcome.notes { p { (words::one_line(note)) } }
+                    }
                 }
                 noscript { p.remark { "The charts need the script in this file. Every number is in the tables too." } }
             }
@@ -195,27 +170,30 @@ impl LoadPage {
     }
 
     fn headline(&self) -> String {
-        let errors = match self.error_count {
+        let errors = match self.error_count() {
             0 => String::from("no error"),
             count => {
-                let share = count as f64 / self.requests.max(count).max(1) as f64;
+                let share = count as f64 / self.requests().max(count).max(1) as f64;
                 format!("{} ({})", plural(count, "error"), figure(share, Unit::Share).replace(' ', "\u{a0}"))
             }
         };
-        let Some(response) = self.times.first().filter(|times| times.count > 0) else {
+        let times = self.times();
+        let Some((_, response)) = times.first() else {
             return format!("No response; {errors}.");
         };
         let [p50, p99] = [response.p50_ns, response.p99_ns].map(|nanos| time(nanos).replace(' ', "\u{a0}"));
-        let rate = if self.rate < 99.95 { format!("{:.1}", self.rate) } else { grouped(self.rate.round() as u64) };
+        let rate = self.outcome.achieved_rate;
+        let rate = if rate < 99.95 { format!("{rate:.1}") } else { grouped(rate.round() as u64) };
         format!("{rate} responses/s; half within {p50}, 99\u{a0}% within {p99}; {errors}.")
     }
 
     fn times_table(&self) -> Table {
+        let all = self.times();
         let mut names = vec![String::new()];
-        names.extend(self.times.iter().map(|times| format!("#{}", times.name)));
+        names.extend(all.iter().map(|(name, _)| format!("#{name}")));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut rows = Table::new(&names);
-        type Pick = fn(&LoadTimes) -> u64;
+        type Pick = fn(&TimeSummary) -> u64;
         let picks: [(&str, Pick, u64); 8] = [
             ("mean", |times| times.mean_ns.round() as u64, 1),
             ("minimum", |times| times.min_ns, 1),
@@ -228,17 +206,19 @@ impl LoadPage {
         ];
         for (name, pick, least) in picks {
             let cells =
-                self.times.iter().map(|times| if times.count < least { String::from("–") } else { time(pick(times)) });
+                all.iter().map(|(_, times)| if times.count < least { String::from("–") } else { time(pick(times)) });
             rows.push(std::iter::once(name.to_owned()).chain(cells));
         }
         rows
     }
 
     fn over_time(&self, gallery: &mut Gallery) -> Option<Markup> {
-        let intervals = merged(&self.intervals);
-        let values =
-            |one: &LoadInterval| [one.p50_ns, one.p90_ns, one.p99_ns, one.max_ns].map(|nanos| nanos as f64 / 1e9);
-        let measured = intervals.iter().filter(|one| one.p50_ns > 0).flat_map(values);
+        let intervals = merged(&self.outcome.series);
+        let values = |one: &Row| {
+            [one.response_p50_ns, one.response_p90_ns, one.response_p99_ns, one.response_max_ns]
+                .map(|nanos| nanos as f64 / 1e9)
+        };
+        let measured = intervals.iter().filter(|one| one.response_p50_ns > 0).flat_map(values);
         measured.clone().next()?;
         let axis = Axis::fit(measured, Counting::In(Unit::Seconds)).starting_at_zero();
         let mut rows = Table::new(&["from", "#median", "#90 %", "#99 %", "#maximum"]);
@@ -246,9 +226,9 @@ impl LoadPage {
             let [p50, p90, p99, max] = values(one).map(|value| figure(value, Unit::Seconds));
             rows.push([figure(one.start_s, Unit::Seconds), p50, p90, p99, max]);
         }
-        let place = |one: &LoadInterval| {
+        let place = |one: &Row| {
             let places = values(one).map(|value| axis.place(value).as_f64().unwrap_or(0.0));
-            (middle(one), (one.p50_ns > 0).then_some(places))
+            (middle(one), (one.response_p50_ns > 0).then_some(places))
         };
         let places: Vec<_> = intervals.iter().map(place).collect();
         Some(gallery.figure(&Chart {
@@ -263,14 +243,14 @@ impl LoadPage {
     }
 
     fn rate_over_time(&self, gallery: &mut Gallery) -> Option<Markup> {
-        let intervals = merged(&self.intervals);
-        let per_second = |one: &LoadInterval, count: u64| count as f64 / one.length_s.max(1e-9);
+        let intervals = merged(&self.outcome.series);
+        let per_second = |one: &Row, count: u64| count as f64 / one.length_s.max(1e-9);
         let rates: Vec<(f64, f64, f64)> = intervals
             .iter()
             .map(|one| (middle(one), per_second(one, one.answered), per_second(one, one.errors)))
             .collect();
         rates.first()?;
-        let has_errors = self.error_count > 0;
+        let has_errors = self.error_count() > 0;
         let axis = Axis::fit(rates.iter().flat_map(|(_, rate, _)| [0.0, *rate]), Counting::In(Unit::PerSecond))
             .starting_at_zero();
         let mut rows = Table::new(&["from", "#responses", "#errors"]);
@@ -310,7 +290,7 @@ impl LoadPage {
     }
 
     fn option(&self, axis: &Axis, series: &Value) -> Value {
-        let end = self.intervals.iter().map(|one| one.start_s + one.length_s).fold(0.0, f64::max);
+        let end = self.outcome.series.iter().map(|one| one.start_s + one.length_s).fold(0.0, f64::max);
         json!({
             "grid": { "left": 68, "right": 16, "top": 16, "bottom": AXIS_PX },
             "xAxis": {
@@ -324,20 +304,21 @@ impl LoadPage {
     }
 
     fn distribution(&self, gallery: &mut Gallery) -> Option<Markup> {
-        let total: u64 = self.bins.iter().map(|bin| bin.count).sum();
+        let bins = &self.outcome.histogram;
+        let total: u64 = bins.iter().map(|bin| bin.count).sum();
         (total > 0).then_some(())?;
         let share = |count: u64| count as f64 / total as f64;
         let mut rows = Table::new(&["up to", "#responses", "#share", "#cumulative"]);
         let mut below = 0;
-        for bin in &self.bins {
+        for bin in bins {
             below += bin.count;
             let (own, all) = (figure(share(bin.count), Unit::Share), figure(share(below), Unit::Share));
             rows.push([time(bin.to_ns), grouped(bin.count), own, all]);
         }
-        let axis = Axis::fit(self.bins.iter().flat_map(|bin| [0.0, share(bin.count)]), Counting::In(Unit::Share))
+        let axis = Axis::fit(bins.iter().flat_map(|bin| [0.0, share(bin.count)]), Counting::In(Unit::Share))
             .starting_at_zero();
-        let data: Vec<Value> = self.bins.iter().map(|bin| axis.place(share(bin.count))).collect();
-        let labels: Vec<String> = self.bins.iter().map(|bin| format!("≤ {}", time(bin.to_ns))).collect();
+        let data: Vec<Value> = bins.iter().map(|bin| axis.place(share(bin.count))).collect();
+        let labels: Vec<String> = bins.iter().map(|bin| format!("≤ {}", time(bin.to_ns))).collect();
         Some(gallery.figure(&Chart {
             caption: String::from(
                 "Share of the responses by response time. The first and the last bar hold all that lies beyond.",
@@ -365,14 +346,14 @@ impl LoadPage {
 
     fn counts(&self) -> Markup {
         let mut statuses = Table::new(&["status", "#responses", "#share"]);
-        for (status, count) in &self.statuses {
+        for (status, count) in &self.outcome.statuses {
             let class = if status.starts_with(['2', '3']) { "supported" } else { "refuted" };
-            let share = figure(*count as f64 / self.answered.max(1) as f64, Unit::Share);
+            let share = figure(*count as f64 / self.outcome.requests.answered.max(1) as f64, Unit::Share);
             statuses.push([Cell::classed(status.clone(), class), grouped(*count).into(), share.into()]);
         }
         let mut errors = Table::new(&["error", "#count", "#share"]);
-        for (kind, count) in &self.errors {
-            let share = figure(*count as f64 / self.requests.max(*count).max(1) as f64, Unit::Share);
+        for (kind, count) in &self.outcome.errors {
+            let share = figure(*count as f64 / self.requests().max(*count).max(1) as f64, Unit::Share);
             errors.push([Cell::classed(kind.clone(), "refuted"), grouped(*count).into(), share.into()]);
         }
         let mut facts = Table::new(&["traffic", "value"]);
@@ -389,12 +370,13 @@ impl LoadPage {
     }
 
     fn steps(&self) -> Option<Markup> {
-        (!self.steps.is_empty()).then_some(())?;
+        (!self.outcome.steps.is_empty()).then_some(())?;
         let mut rows = Table::new(&["step", "#responses", "#errors", "#mean", "#median", "#90 %", "#99 %", "#maximum"]);
-        for (name, answered, errors, times) in &self.steps {
+        for StepSummary { name, answered, errors, response_time: times, .. } in &self.outcome.steps {
             let picks = [times.mean_ns.round() as u64, times.p50_ns, times.p90_ns, times.p99_ns, times.max_ns];
             let shown = picks.map(|nanos| if times.count == 0 { String::from("–") } else { time(nanos) });
-            rows.push([words::one_line(name), grouped(*answered), grouped(*errors)].into_iter().chain(shown));
+            let errors = grouped(errors.values().sum());
+            rows.push([words::one_line(name), grouped(*answered), errors].into_iter().chain(shown));
         }
         Some(table("Steps", &rows, None))
     }
@@ -408,11 +390,11 @@ impl LoadPage {
     }
 }
 
-fn verdict(condition: &LoadCondition) -> Markup {
-    let (class, sign, words) = match condition.has_failed {
-        Some(true) => ("refuted", "✗", "failed"),
-        Some(false) => ("supported", "✓", "passed"),
-        None => ("undecided", "?", "no verdict"),
+fn verdict(condition: &ConditionResult) -> Markup {
+    let (class, sign, words) = match condition.verdict {
+        ConditionVerdict::Failed => ("refuted", "✗", "failed"),
+        ConditionVerdict::Passed => ("supported", "✓", "passed"),
+        ConditionVerdict::NoVerdict => ("undecided", "?", "no verdict"),
     };
     badge(&VerdictWords { class, sign, words: words.to_owned() })
 }
@@ -421,23 +403,23 @@ fn time(nanos: u64) -> String {
     figure(nanos as f64 / 1e9, Unit::Seconds)
 }
 
-fn middle(one: &LoadInterval) -> f64 {
+fn middle(one: &Row) -> f64 {
     one.start_s + one.length_s / 2.0
 }
 
-/// Neighbouring intervals merged to at most [`POINTS_MAX`]; quantiles become the largest of theirs, as in the rows of a
-/// long run.
-fn merged(intervals: &[LoadInterval]) -> Vec<LoadInterval> {
-    let merge = |chunk: &[LoadInterval]| {
-        chunk.iter().copied().reduce(|sum, one| LoadInterval {
-            start_s: sum.start_s,
+/// Neighbouring intervals merged to at most [`POINTS_MAX`], as far as the page shows them; quantiles become the largest
+/// of theirs, as in the rows of a long run.
+fn merged(intervals: &[Row]) -> Vec<Row> {
+    let merge = |chunk: &[Row]| {
+        chunk.iter().copied().reduce(|sum, one| Row {
             length_s: sum.length_s + one.length_s,
             answered: sum.answered + one.answered,
             errors: sum.errors + one.errors,
-            p50_ns: sum.p50_ns.max(one.p50_ns),
-            p90_ns: sum.p90_ns.max(one.p90_ns),
-            p99_ns: sum.p99_ns.max(one.p99_ns),
-            max_ns: sum.max_ns.max(one.max_ns),
+            response_p50_ns: sum.response_p50_ns.max(one.response_p50_ns),
+            response_p90_ns: sum.response_p90_ns.max(one.response_p90_ns),
+            response_p99_ns: sum.response_p99_ns.max(one.response_p99_ns),
+            response_max_ns: sum.response_max_ns.max(one.response_max_ns),
+            ..sum
         })
     };
     intervals.chunks(intervals.len().div_ceil(POINTS_MAX).max(1)).filter_map(merge).collect()
