@@ -136,7 +136,8 @@ fn a_page_without_a_response_or_without_validity_says_so() {
     let file = folder.path().join("load.html");
     let nothing = Outcome {
         requests: Requests { issued: 3, ..Requests::default() },
-        errors: [("connect".to_owned(), 3)].into(),
+        errors: [("timeout".to_owned(), 3)].into(),
+        connect_time: times(1),
         ..Outcome::default()
     };
     std::fs::write(&file, html(&nothing)).unwrap();

@@ -177,10 +177,10 @@ impl LoadPage<'_> {
                 format!("{} ({})", plural(count, "error"), figure(share, Unit::Share).replace(' ', "\u{a0}"))
             }
         };
-        let times = self.times();
-        let Some((_, response)) = times.first() else {
+        let response = &self.outcome.response_time;
+        if response.count == 0 {
             return format!("No response; {errors}.");
-        };
+        }
         let [p50, p99] = [response.p50_ns, response.p99_ns].map(|nanos| time(nanos).replace(' ', "\u{a0}"));
         let rate = self.outcome.achieved_rate;
         let rate = if rate < 99.95 { format!("{rate:.1}") } else { grouped(rate.round() as u64) };
