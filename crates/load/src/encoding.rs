@@ -52,7 +52,7 @@ fn is_unreserved(byte: u8) -> bool {
 }
 
 /// Percent-encodes all bytes except those for which `is_literal` is true.
-pub(crate) fn push_encoded(value: &[u8], is_literal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+fn push_encoded(value: &[u8], is_literal: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     for &byte in value {
         if is_literal(byte) {
             out.push(byte);
@@ -65,23 +65,6 @@ pub(crate) fn push_encoded(value: &[u8], is_literal: impl Fn(u8) -> bool, out: &
 /// Percent-encodes bytes that are invalid in a request target; existing encodings are kept.
 pub(crate) fn push_target(value: &[u8], out: &mut Vec<u8>) {
     push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out);
-}
-
-/// Decodes a part of a form: `+` is a space, and `%` begins a byte. Invalid encodings are kept.
-pub(crate) fn decode_form(value: &[u8], out: &mut Vec<u8>) {
-    let digit = |at: usize| value.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-    let mut at = 0;
-    while let Some(&byte) = value.get(at) {
-        at += 1;
-        match (byte, digit(at), digit(at + 1)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 2;
-            }
-            (b'+', ..) => out.push(b' '),
-            _ => out.push(byte),
-        }
-    }
 }
 
 /// RFC 8259, 7.

@@ -11,6 +11,7 @@
 //! | module | content |
 //! |---|---|
 //! | `target`, `template`, `variables`, `request` | requests: URLs, placeholders, values, built once |
+//! | `send` | a request with its cookies and its version |
 //! | `plan` | the settings, checked before the run |
 //! | `node`, `user`, `window` | users with their connections; what a free user does next |
 //! | `schedule`, `arrivals` | the open loop: when requests are due, and which shard takes them |
@@ -56,6 +57,7 @@ mod request;
 mod run;
 mod scenario;
 mod schedule;
+mod send;
 mod series;
 mod session;
 mod tally;
@@ -93,7 +95,7 @@ pub use outcome::{
     DISPERSION_MAX, GENERATOR_SHARE_MAX, Generator, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX,
     THREAD_SHARE_MAX,
 };
-pub use pairs::{PAIR_COUNT_MAX, SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
+pub use pairs::{SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
 pub use plan::{
     CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
     REDIRECTS_MAX, SettingError, Settings, Spread, WAITING_MAX,
@@ -101,8 +103,8 @@ pub use plan::{
 pub use request::{CONTENT_BYTES_MAX, RequestError};
 pub use run::{Progress, RefusedTunnel, Run};
 pub use scenario::{
-    CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
-    STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX,
+    SCENARIO_FILE_BYTES_MAX, STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
 };
 pub use schedule::{Arrivals, Pace, PaceStage, RATE_MAX, STAGE_COUNT_MAX, Shape};
 pub use series::{Interval, Observed, Observer, ROWS_MAX};

@@ -17,10 +17,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
 
-use crate::encoding::decode_form;
 use crate::scenario::CONTENT_KEPT_MAX;
 
-pub const PAIR_COUNT_MAX: u64 = 10_000;
 /// The most session ids tracked.
 pub const SESSION_ID_COUNT_MAX: usize = 1_000_000;
 /// A cookie with a shorter value (up to its first `.`) is no session id: session ids have at least 64 bits.
@@ -219,6 +217,23 @@ fn push_line(target: &[u8], line: &mut Vec<u8>) {
         line.push(b'=');
         decode_form(value, line);
         line.push(b'\n');
+    }
+}
+
+/// Decodes a part of a form: `+` is a space, and `%` begins a byte. Invalid encodings are kept.
+fn decode_form(value: &[u8], out: &mut Vec<u8>) {
+    let digit = |at: usize| value.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+    let mut at = 0;
+    while let Some(&byte) = value.get(at) {
+        at += 1;
+        match (byte, digit(at), digit(at + 1)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 2;
+            }
+            (b'+', ..) => out.push(b' '),
+            _ => out.push(byte),
+        }
     }
 }
 

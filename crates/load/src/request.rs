@@ -4,25 +4,17 @@
 //! markers in their places and split there, so that the rules of encoding stay in `http1` and sending only joins
 //! pieces.
 
-use breme_base::Instant;
 use breme_http::{FieldBlock, Method, Version};
 use breme_http1::RequestEncoder;
-use breme_node::{Actions, ConnectionId};
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::cookies::Jar;
 use crate::encoding::{Encoding, push_target};
-use crate::pairs::Pairs;
 use crate::template::{Inputs, Placeholder, Template, push_number};
 use crate::variables::PAGE_VERSION_PLACE;
-use crate::versions::{BLANK, Mark, Versions};
 
 /// The longest content of a request.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// From this size on a request is sent as a shared segment, not copied.
-const SHARED_BYTES_MIN: usize = 4096;
 
 /// One kind of request of the run.
 #[derive(Debug)]
@@ -50,8 +42,10 @@ enum Place {
     Field,
 }
 
+/// The content of a request.
 #[derive(Debug)]
-enum Content {
+pub(crate) enum Content {
+    /// Always the same.
     Fixed(Bytes),
     Template(Template),
 }
@@ -85,24 +79,6 @@ pub(crate) struct Parts<'a> {
     pub keep_alive: bool,
     pub fields: &'a [(String, Template)],
     pub content: Option<&'a Template>,
-}
-
-/// Values that differ between sends.
-pub(crate) struct Variables<'a> {
-    pub inputs: Inputs<'a>,
-    pub scratch: &'a mut Vec<u8>,
-    pub jar: Option<&'a mut Jar>,
-    pub now: Instant,
-    /// The run's versions, if it writes any.
-    pub versions: Option<&'a Versions>,
-    /// The pairs of its session, if they are checked.
-    pub pairs: Option<&'a mut Pairs>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    pub bytes: usize,
-    pub mark: Option<Mark>,
 }
 
 impl Request {
@@ -153,6 +129,7 @@ impl Request {
         Self { method: parts.method.to_owned(), whole, head, content, writes_version }
     }
 
+    #[inline]
     pub(crate) fn method(&self) -> Method<'_> {
         method(&self.method)
     }
@@ -183,72 +160,26 @@ impl Request {
         self.writes_version
     }
 
-    /// Appends the request to the output of `connection`.
+    /// Head and content, if they are always the same.
     #[inline]
-    pub(crate) fn send(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> Sent {
-        match &self.whole {
-            Some(whole) if variables.jar.is_none() => {
-                if whole.len() < SHARED_BYTES_MIN {
-                    actions.send(connection).extend_from_slice(whole);
-                } else {
-                    actions.send_shared(connection, whole.clone());
-                }
-                if let Some(pairs) = variables.pairs {
-                    pairs.begin_request(target_of(whole));
-                }
-                Sent {
-                    bytes: whole.len(),
-                    mark: variables.versions.and_then(|versions| self.mark_read(whole, versions)),
-                }
-            }
-            _ => self.render(connection, variables, actions),
-        }
+    pub(crate) const fn whole(&self) -> Option<&Bytes> {
+        self.whole.as_ref()
     }
 
-    fn render(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> Sent {
-        let Variables { mut inputs, scratch, jar, now, versions, pairs } = variables;
-        scratch.clear();
-        let content_bytes = match &self.content {
-            Content::Fixed(bytes) => bytes.len(),
-            Content::Template(template) => {
-                template.render(&mut inputs, scratch);
-                scratch.len()
-            }
-        };
-        let out = actions.send(connection);
-        let start = out.len();
+    #[inline]
+    pub(crate) const fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// Appends the head of a request whose content has this length.
+    pub(crate) fn render_head(&self, inputs: &mut Inputs<'_>, content_bytes: usize, out: &mut Vec<u8>) {
         for piece in &self.head {
             match piece {
                 HeadPiece::Literal(bytes) => out.extend_from_slice(bytes),
-                HeadPiece::Placeholder(placeholder, place) => render_in_head(placeholder, *place, &mut inputs, out),
+                HeadPiece::Placeholder(placeholder, place) => render_in_head(placeholder, *place, inputs, out),
                 HeadPiece::ContentLength => push_number(content_bytes as u64, out),
             }
         }
-        if let Some(jar) = jar {
-            add_cookies(jar, now, start, out);
-        }
-        let mark = versions.and_then(|versions| match self.writes_version {
-            true => write_mark(versions, target_of(&out[start..]), now, scratch),
-            false => self.mark_read(&out[start..], versions),
-        });
-        if let Some(pairs) = pairs {
-            pairs.begin_request(target_of(&out[start..]));
-        }
-        let head_bytes = out.len() - start;
-        match &self.content {
-            Content::Fixed(bytes) if bytes.len() >= SHARED_BYTES_MIN => actions.send_shared(connection, bytes.clone()),
-            Content::Fixed(bytes) => out.extend_from_slice(bytes),
-            Content::Template(_) => out.extend_from_slice(scratch),
-        }
-        Sent { bytes: head_bytes + content_bytes, mark }
-    }
-
-    /// The page that a GET reads, if the run has written a version of it.
-    fn mark_read(&self, head: &[u8], versions: &Versions) -> Option<Mark> {
-        if self.method != "GET" {
-            return None;
-        }
-        versions.page(target_of(head)).map(Mark::Read)
     }
 }
 
@@ -265,33 +196,9 @@ fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'
     }
 }
 
-/// Inserts a Cookie field before the empty line that ends the head.
-fn add_cookies(jar: &mut Jar, now: Instant, start: usize, out: &mut Vec<u8>) {
-    let path = path_of(&out[start..]).to_vec();
-    out.truncate(out.len() - b"\r\n".len());
-    jar.write_field(&path, now, out);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Begins a new version of the page, and writes its mark into the content.
-fn write_mark(versions: &Versions, page: &[u8], now: Instant, content: &mut [u8]) -> Option<Mark> {
-    let written = versions.begin_write(page, now);
-    let mark = versions.mark(written);
-    let mut position = 0;
-    while let Some(at) = memchr::memmem::find(&content[position..], &BLANK) {
-        position += at + mark.len();
-        content[position - mark.len()..position].copy_from_slice(&mark);
-    }
-    written.map(Mark::Write)
-}
-
-/// The path of a request line, without its query.
-fn path_of(head: &[u8]) -> &[u8] {
-    target_of(head).split(|&byte| byte == b'?').next().unwrap_or(b"/")
-}
-
 /// The target of a request line, without the prefix of a request to a proxy.
-fn target_of(head: &[u8]) -> &[u8] {
+#[inline]
+pub(crate) fn target_of(head: &[u8]) -> &[u8] {
     let target = head.split(|&byte| byte == b' ').nth(1).unwrap_or(b"/");
     match target.strip_prefix(b"http://") {
         Some(rest) => &rest[memchr::memchr(b'/', rest).unwrap_or(rest.len())..],
@@ -299,6 +206,7 @@ fn target_of(head: &[u8]) -> &[u8] {
     }
 }
 
+#[inline]
 fn method(name: &str) -> Method<'_> {
     match name {
         "GET" => Method::Get,
@@ -379,16 +287,13 @@ mod tests {
     use super::*;
     use crate::template::Names;
 
-    struct Sender {
+    struct Renderer {
         request: Request,
         random: Random,
         values: Vec<Vec<u8>>,
-        jar: Option<Jar>,
-        versions: Option<Versions>,
-        mark: Option<Mark>,
     }
 
-    impl Sender {
+    impl Renderer {
         fn new(method: &str, target: &str, fields: &[(&str, &str)], content: Option<&str>) -> Self {
             let fields: Vec<(String, Template)> = fields
                 .iter()
@@ -404,64 +309,58 @@ mod tests {
                 fields: &fields,
                 content: content.as_ref(),
             });
-            Self {
-                request: request.unwrap(),
-                random: Random::new(1),
-                values: Vec::new(),
-                jar: None,
-                versions: None,
-                mark: None,
-            }
+            Self { request: request.unwrap(), random: Random::new(1), values: Vec::new() }
         }
 
-        fn sent(&mut self, sequence: u64) -> String {
-            let connection = ConnectionId::new(0, 0);
-            let mut actions = Actions::new();
-            let variables = Variables {
-                inputs: Inputs { sequence, session: 1, random: &mut self.random, values: &self.values },
-                scratch: &mut vec![b'x'; 7],
-                jar: self.jar.as_mut(),
-                now: Instant::ZERO,
-                versions: self.versions.as_ref(),
-                pairs: None,
-            };
-            let Sent { bytes: length, mark } = self.request.send(connection, variables, &mut actions);
-            self.mark = mark;
-            let mut bytes = Vec::new();
-            let log = actions.with_received(&[]);
-            (0..log.len()).for_each(|index| bytes.extend_from_slice(log.memory(index)));
-            assert_eq!(bytes.len(), length);
-            String::from_utf8(bytes).unwrap()
+        fn rendered(&mut self, sequence: u64) -> String {
+            let mut text = Vec::new();
+            if let Some(whole) = self.request.whole() {
+                text.extend_from_slice(whole);
+            } else {
+                let mut inputs = Inputs { sequence, session: 1, random: &mut self.random, values: &self.values };
+                let mut content = Vec::new();
+                match self.request.content() {
+                    Content::Fixed(bytes) => content.extend_from_slice(bytes),
+                    Content::Template(template) => template.render(&mut inputs, &mut content),
+                }
+                self.request.render_head(&mut inputs, content.len(), &mut text);
+                text.extend_from_slice(&content);
+            }
+            String::from_utf8(text).unwrap()
         }
     }
 
     #[test]
     fn a_fixed_request_is_one_string() {
-        let mut sender = Sender::new("GET", "/x?y", &[("Accept", "*/*")], None);
-        let sent = sender.sent(1);
-        assert!(sent.starts_with("GET /x?y HTTP/1.1\r\n") && sent.ends_with("\r\n\r\n"), "{sent}");
-        assert!(sent.contains("\r\nHost: a:80\r\n") && sent.contains("\r\nAccept: */*\r\n"), "{sent}");
-        assert_eq!(sent, sender.sent(2));
-        assert!(sender.request.whole.is_some());
+        let mut renderer = Renderer::new("GET", "/x?y", &[("Accept", "*/*")], None);
+        let rendered = renderer.rendered(1);
+        assert!(rendered.starts_with("GET /x?y HTTP/1.1\r\n") && rendered.ends_with("\r\n\r\n"), "{rendered}");
+        assert!(rendered.contains("\r\nHost: a:80\r\n") && rendered.contains("\r\nAccept: */*\r\n"), "{rendered}");
+        assert_eq!(rendered, renderer.rendered(2));
+        assert!(renderer.request.whole.is_some());
     }
 
     #[test]
     fn placeholders_are_filled_in_target_field_and_content() {
-        let mut sender = Sender::new("POST", "/p/{seq}?n={uniform:5:5}", &[("X-Number", "n{seq}")], Some("seq={seq}"));
-        let sent = sender.sent(9);
-        assert!(sent.starts_with("POST /p/9?n=5 HTTP/1.1\r\n"), "{sent}");
-        assert!(sent.contains("\r\nX-Number: n9\r\n") && sent.contains("\r\nContent-Length: 5\r\n"), "{sent}");
-        assert!(sent.ends_with("\r\n\r\nseq=9"), "{sent}");
-        let longer = sender.sent(1_000);
+        let mut renderer =
+            Renderer::new("POST", "/p/{seq}?n={uniform:5:5}", &[("X-Number", "n{seq}")], Some("seq={seq}"));
+        let rendered = renderer.rendered(9);
+        assert!(rendered.starts_with("POST /p/9?n=5 HTTP/1.1\r\n"), "{rendered}");
+        assert!(
+            rendered.contains("\r\nX-Number: n9\r\n") && rendered.contains("\r\nContent-Length: 5\r\n"),
+            "{rendered}"
+        );
+        assert!(rendered.ends_with("\r\n\r\nseq=9"), "{rendered}");
+        let longer = renderer.rendered(1_000);
         assert!(longer.contains("\r\nContent-Length: 8\r\n") && longer.ends_with("\r\n\r\nseq=1000"), "{longer}");
     }
 
     #[test]
     fn text_that_looks_like_a_marker_is_left_alone() {
-        let mut sender = Sender::new("GET", "/Q0placeholder000000/{seq}", &[("X", "Q1placeholder")], None);
-        let sent = sender.sent(3);
-        assert!(sent.starts_with("GET /Q0placeholder000000/3 HTTP/1.1\r\n"), "{sent}");
-        assert!(sent.contains("\r\nX: Q1placeholder\r\n"), "{sent}");
+        let mut renderer = Renderer::new("GET", "/Q0placeholder000000/{seq}", &[("X", "Q1placeholder")], None);
+        let rendered = renderer.rendered(3);
+        assert!(rendered.starts_with("GET /Q0placeholder000000/3 HTTP/1.1\r\n"), "{rendered}");
+        assert!(rendered.contains("\r\nX: Q1placeholder\r\n"), "{rendered}");
     }
 
     #[test]
@@ -478,72 +377,17 @@ mod tests {
             content: Some(&template("{x}")),
         });
         let values = vec![b"1 HTTP/1.1\r\nEvil: 1".to_vec()];
-        let mut sender = Sender { request: request.unwrap(), values, ..Sender::new("GET", "/", &[], None) };
-        let sent = sender.sent(1);
-        assert!(sent.starts_with("POST /a/1%20HTTP/1.1%0D%0AEvil:%201 HTTP/1.1\r\n"), "{sent}");
-        assert!(sent.contains("\r\nX: 1 HTTP/1.1  Evil: 1\r\n"), "{sent}");
-        assert!(sent.ends_with("\r\n\r\n1 HTTP/1.1\r\nEvil: 1"), "{sent}");
-    }
-
-    #[test]
-    fn large_content_is_shared() {
-        let content = "c".repeat(10_000);
-        let mut sender = Sender::new("PUT", "/{seq}", &[], Some(&content));
-        let sent = sender.sent(1);
-        assert!(sent.ends_with(&content) && sent.contains("\r\nContent-Length: 10000\r\n"));
-        let sent = Sender::new("PUT", "/", &[], Some(&content)).sent(1);
-        assert!(sent.ends_with(&content) && sent.contains("\r\nContent-Length: 10000\r\n"));
+        let mut renderer = Renderer { request: request.unwrap(), values, ..Renderer::new("GET", "/", &[], None) };
+        let rendered = renderer.rendered(1);
+        assert!(rendered.starts_with("POST /a/1%20HTTP/1.1%0D%0AEvil:%201 HTTP/1.1\r\n"), "{rendered}");
+        assert!(rendered.contains("\r\nX: 1 HTTP/1.1  Evil: 1\r\n"), "{rendered}");
+        assert!(rendered.ends_with("\r\n\r\n1 HTTP/1.1\r\nEvil: 1"), "{rendered}");
     }
 
     #[test]
     fn content_is_announced_where_the_method_makes_it_expected() {
-        assert!(Sender::new("POST", "/", &[], None).sent(1).contains("\r\nContent-Length: 0\r\n"));
-        assert!(!Sender::new("GET", "/", &[], None).sent(1).contains("Content-Length"));
-    }
-
-    #[test]
-    fn cookies_are_sent_in_the_head() {
-        let mut sender = Sender::new("GET", "/shop/1?x=/y", &[], None);
-        sender.jar = Some(Jar::default());
-        assert!(!sender.sent(1).contains("Cookie"));
-        let jar = sender.jar.as_mut().unwrap();
-        jar.store(b"id=7; Path=/shop", "a", Instant::ZERO, breme_base::UnixSeconds(0));
-        jar.store(b"no=1; Path=/y", "a", Instant::ZERO, breme_base::UnixSeconds(0));
-        let sent = sender.sent(1);
-        assert!(sent.ends_with("\r\nCookie: id=7\r\n\r\n"), "{sent}");
-    }
-
-    #[test]
-    fn cookies_through_a_proxy_go_by_the_path_alone() {
-        let mut sender = Sender::new("GET", "http://a/shop/1?x", &[], None);
-        sender.jar = Some(Jar::default());
-        let jar = sender.jar.as_mut().unwrap();
-        jar.store(b"id=7; Path=/shop", "a", Instant::ZERO, breme_base::UnixSeconds(0));
-        let sent = sender.sent(1);
-        assert!(sent.starts_with("GET http://a/shop/1?x ") && sent.contains("\r\nCookie: id=7\r\n"), "{sent}");
-    }
-
-    #[test]
-    fn a_version_is_written_for_the_target_and_read_from_it() {
-        let mut writer = Sender::new("POST", "/p/{seq}", &[], Some("a={page_version}&b={page_version}"));
-        writer.versions = Some(Versions::new(5));
-        let first = writer.sent(1);
-        let mark = "breme-version-0000000000000005-0000000-000000001-end";
-        assert!(first.ends_with(&format!("\r\n\r\na={mark}&b={mark}")), "{first}");
-        assert!(first.contains(&format!("\r\nContent-Length: {}\r\n", 2 * mark.len() + 5)), "{first}");
-        assert!(matches!(writer.mark, Some(Mark::Write(_))));
-        assert!(writer.sent(2).contains("-0000001-000000001-end"), "another page");
-        assert!(writer.sent(1).contains("-0000000-000000002-end"), "the next version");
-
-        let versions = writer.versions.take();
-        let mut reader = Sender { versions, ..Sender::new("GET", "/p/{seq}", &[], None) };
-        reader.sent(2);
-        assert_eq!(reader.mark, Some(Mark::Read(1)));
-        reader.sent(3);
-        assert_eq!(reader.mark, None, "nothing was written there");
-        let mut fixed = Sender { versions: reader.versions.take(), ..Sender::new("GET", "http://a/p/1", &[], None) };
-        fixed.sent(1);
-        assert_eq!(fixed.mark, Some(Mark::Read(0)), "through a forward proxy too");
+        assert!(Renderer::new("POST", "/", &[], None).rendered(1).contains("\r\nContent-Length: 0\r\n"));
+        assert!(!Renderer::new("GET", "/", &[], None).rendered(1).contains("Content-Length"));
     }
 
     #[test]

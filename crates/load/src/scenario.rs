@@ -12,7 +12,8 @@ use breme_toml::{Collector, Diagnostics, Table};
 use compile::Compiler;
 pub use file::File;
 pub use program::{
-    CONTENT_KEPT_MAX, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenarios,
+    VALUE_BYTES_MAX,
 };
 pub(crate) use program::{From, Scenario, ScenarioOperation, Step};
 

@@ -6,7 +6,7 @@
 //! | `{uniform:A:B}` | a whole number from A to B, each as likely |
 //! | `{zipf:N:S}` | a whole number from 1 to N by Zipf's law with exponent S: 1 is the most popular |
 //! | `{random:BYTES}` | that many random letters and digits |
-//! | `{page_version}` | in content: the mark of a new version of the page that the request writes (see [`versions`](crate::versions)) |
+//! | `{page_version}` | in content: the mark of a new version of the page that the request writes |
 //! | `{session}` | in a scenario: the session's number in the run, from 1 |
 //! | `{NAME}` | in a scenario: the variable of that name, as the session has it; `{NAME:url}` and `{NAME:json}` encode it |
 //! | `{NAME}` | elsewhere: the variable of the run (`--var`) |
@@ -17,7 +17,7 @@
 mod placeholder;
 
 use placeholder::OPENINGS;
-pub(crate) use placeholder::{Inputs, Placeholder, push_number};
+pub(crate) use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, Placeholder, push_number};
 pub use placeholder::{PlaceholderError, RANDOM_BYTES_MAX};
 use thiserror::Error;
 

@@ -16,6 +16,8 @@ use breme_base::Instant;
 use memchr::memmem;
 use parking_lot::Mutex;
 
+use crate::template::{MARK_BLANK, MARK_BYTES};
+
 /// Limit of pages whose versions are tracked.
 pub const PAGE_COUNT_MAX: usize = 1_000_000;
 /// Limit of versions of all pages; beyond it, each new one replaces the oldest of its page.
@@ -29,11 +31,12 @@ const SUFFIX: &str = "-end";
 const RUN_DIGITS: usize = 16;
 const PAGE_DIGITS: usize = 7;
 const NUMBER_DIGITS: usize = 9;
-/// Every mark has this length, so that a request's Content-Length is known before its mark is.
-pub(crate) const MARK_BYTES: usize = PREFIX.len() + RUN_DIGITS + 1 + PAGE_DIGITS + 1 + NUMBER_DIGITS + SUFFIX.len();
-/// Placeholder for the mark in a request's content.
-pub(crate) const BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
 const NUMBER_MAX: u32 = 999_999_999;
+
+const _: () = {
+    let bytes = PREFIX.len() + RUN_DIGITS + 1 + PAGE_DIGITS + 1 + NUMBER_DIGITS + SUFFIX.len();
+    assert!(bytes == MARK_BYTES, "a mark takes the place that templates leave for it");
+};
 
 /// A request's relation to versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,11 +144,11 @@ impl Versions {
         judgement
     }
 
-    /// The mark of a version, which replaces [`BLANK`].
+    /// The mark of a version, which replaces [`MARK_BLANK`].
     pub(crate) fn mark(&self, written: Option<Written>) -> [u8; MARK_BYTES] {
         let Written { page, number } = written.unwrap_or(Written { page: PAGE_COUNT_MAX as u32, number: 0 });
         let text = format!("{}{number:0NUMBER_DIGITS$}{SUFFIX}", self.prefix(page));
-        let mut mark = BLANK;
+        let mut mark = MARK_BLANK;
         mark.copy_from_slice(text.as_bytes());
         mark
     }

@@ -13,8 +13,9 @@ use crate::cache_use::CacheUse;
 use crate::checks::Expectations;
 use crate::plan::Plan;
 use crate::redirect::is_redirect;
-use crate::request::{Request, Sent, Variables};
+use crate::request::Request;
 use crate::scenario::{Scenarios, Step};
+use crate::send::{Sent, Variables, send};
 use crate::session::Session;
 use crate::tally::ErrorKind;
 use crate::template::Inputs;
@@ -139,7 +140,7 @@ impl Load {
             versions: self.run.versions(),
             pairs,
         };
-        let Sent { bytes, mark } = request.send(connection, variables, actions);
+        let Sent { bytes, mark } = send(request, connection, variables, actions);
         self.tally.bytes_sent += bytes as u64;
         if let Some(slot) = user.window.get_mut(place) {
             slot.mark = mark;

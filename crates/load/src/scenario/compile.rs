@@ -14,11 +14,10 @@ use super::file::{
     Capture as CaptureFile, ConnectionUse, File, ResponseCheck, Scenario as ScenarioFile, StatusText, Step as StepFile,
 };
 use super::program::{
-    Capture, From, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, ScenarioOperation,
-    Scenarios, Step,
+    Capture, From, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario,
+    ScenarioOperation, Scenarios, Step,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
-use crate::pairs::PAIR_COUNT_MAX;
 use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template, TemplateError};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};

@@ -21,6 +21,8 @@ pub const REPEAT_MAX: u32 = 1_000_000;
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// How much of a response's content is searched by JSON checks and regular expressions.
 pub const CONTENT_KEPT_MAX: usize = 4 * 1024 * 1024;
+/// The most pairs that a session stores, if its responses are checked for them.
+pub const PAIR_COUNT_MAX: u64 = 10_000;
 
 /// Separates the random stream of sessions from other uses of the run's seed.
 const SESSION_STREAM: u64 = 0xA5A5_0000_0000_0002;

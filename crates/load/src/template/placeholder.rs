@@ -6,11 +6,14 @@ use breme_base::Random;
 use thiserror::Error;
 
 use crate::encoding::{Encoding, UnknownEncoding, split_encoding};
-use crate::versions;
 use crate::zipf::{self, Zipf};
 
 /// The most random characters of one placeholder.
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The length of the mark of a version. It is fixed, so that a request's Content-Length is known before its mark is.
+pub(crate) const MARK_BYTES: usize = 52;
+/// What `{page_version}` becomes, until the mark takes its place.
+pub(crate) const MARK_BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
 
 /// Part of error messages.
 const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
@@ -132,7 +135,7 @@ impl Placeholder {
             Self::Zipf(zipf) => push_number(zipf.draw(inputs.random), out),
             Self::Random(length) => push_random(*length, inputs.random, out),
             Self::Session => push_number(inputs.session, out),
-            Self::PageVersion => out.extend_from_slice(&versions::BLANK),
+            Self::PageVersion => out.extend_from_slice(&MARK_BLANK),
             Self::Variable(index, encoding) => {
                 let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
                 encoding.push(value, out);
