@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 pub use arguments::{LoadArgs, Peers};
 use attendant::{Attendant, Interruption, ShownProgress, Watched};
 use breme_driver::{ClientTls, Clock, DriverSettings, UnixSockets, start};
-use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
+use breme_load::{Generator, Load, Outcome, Run, TlsSummary};
+use breme_load_plan::Plan;
 use export::Prepared;
 use feed::Feed;
 #[cfg(target_os = "linux")]

@@ -13,9 +13,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use breme_base::{Instant, nanos};
+use breme_load_plan::{Pace, Schedule};
 use parking_lot::Mutex;
-
-use crate::schedule::{Pace, Schedule};
 
 /// A request or session that is to begin at its instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,8 +235,9 @@ impl ArrivalQueueState {
 
 #[cfg(test)]
 mod tests {
+    use breme_load_plan::Arrivals;
+
     use super::*;
-    use crate::schedule::Arrivals;
 
     const EPOCH: Instant = Instant::from_nanos(500);
 

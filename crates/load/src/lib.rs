@@ -2,28 +2,27 @@
 //! loop of requests sent by a schedule; and scenarios of several steps in either.
 //!
 //! ```text
-//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
-//!                                 │ one for each shard
-//!                                 ▼
-//!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
+//!   Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
+//!             │ one for each shard
+//!             ▼
+//! driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
 //! ```
 //!
 //! | module | content |
 //! |---|---|
-//! | `target`, `template`, `variables`, `request` | requests: URLs, placeholders, values, built once |
-//! | `send` | a request with its cookies and its version |
-//! | `plan` | the settings, checked before the run |
 //! | `node`, `user`, `window` | users with their connections; what a free user does next |
-//! | `schedule`, `arrivals` | the open loop: when requests are due, and which shard takes them |
-//! | `scenario`, `session` | users that perform several steps |
+//! | `send`, `cookies` | a request with the cookies of its user and with its version |
+//! | `arrivals` | the open loop: which shard takes the requests that are due |
+//! | `session` | users that perform several steps |
 //! | `redirect` | the target of a redirect, and the request to it |
-//! | `checks`, `cookies` | checks of responses, and cookies of a user |
 //! | `versions`, `cache_use` | whether a response is stale, and whether it came from a cache |
 //! | `pairs` | whether a response shows all that its session has stored |
 //! | `availability` | times without a successful response |
 //! | `tally`, `series`, `run` | counts per shard, per interval, and in total |
 //! | `counts` | counts available during the run |
 //! | `outcome`, `text`, `bins`, `histogram_lines`, `figures`, `csv`, `bench` | the result |
+//!
+//! What is to be sent is known before the run; it is in `breme-load-plan`.
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the previous
 //! response and the think time), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time*
@@ -39,52 +38,39 @@ mod availability;
 mod bench;
 mod bins;
 mod cache_use;
-mod checks;
 mod cookies;
 mod counts;
 mod csv;
 mod dispersion;
-mod encoding;
 mod figures;
 mod histogram_lines;
 mod node;
 mod occupancy;
 mod outcome;
 mod pairs;
-mod plan;
 mod redirect;
-mod request;
 mod run;
-mod scenario;
-mod schedule;
 mod send;
 mod series;
 mod session;
 mod tally;
-mod target;
-mod template;
 mod text;
 mod user;
-mod variables;
 mod versions;
 mod window;
-mod zipf;
 
 pub use availability::REPORT_EVERY;
 pub use bench::write as write_bench;
 pub use bins::{BIN_COUNT_MAX, bins};
-pub use breme_base::ThinkTime;
 pub use breme_load_result::{
     AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, GeneratorUse,
     HistogramBin, Lateness, OpenLoopSummary, Outcome, PairsSummary, RedirectsSummary, Requests, Row, ScenarioSummary,
     ScheduleSummary, SettingsSummary, StageSummary, StalePageSummary, StaleSummary, StepSummary, TimeSummary,
     TlsSummary, UsersSummary,
 };
-pub use checks::{DigestError, Expectations, Needle, StatusSet, StatusSetError, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use counts::Counts;
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
-pub use encoding::UnknownEncoding;
 pub use figures::{duration as duration_text, rate as rate_text, size as size_text};
 pub use histogram_lines::{HistogramLine, histogram_lines};
 pub use node::{
@@ -96,23 +82,8 @@ pub use outcome::{
     THREAD_SHARE_MAX,
 };
 pub use pairs::{SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
-pub use plan::{
-    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
-    REDIRECTS_MAX, SettingError, Settings, Spread, WAITING_MAX,
-};
-pub use request::{CONTENT_BYTES_MAX, RequestError};
 pub use run::{Progress, RefusedTunnel, Run};
-pub use scenario::{
-    CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX,
-    SCENARIO_FILE_BYTES_MAX, STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
-};
-pub use schedule::{Arrivals, Pace, PaceStage, RATE_MAX, STAGE_COUNT_MAX, Shape};
 pub use series::{Interval, Observed, Observer, ROWS_MAX};
 pub use tally::ErrorKind;
-pub use target::{
-    Authority, AuthorityError, HOST_COUNT_MAX, TARGET_COUNT_MAX, Target, TargetError, TargetProblem, UrlError,
-};
-pub use template::{PlaceholderError, RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
-pub use variables::{VARIABLE_COUNT_MAX, VariableError, Variables};
 pub use versions::{PAGE_COUNT_MAX, VERSION_COUNT_MAX, WORST_PAGES};

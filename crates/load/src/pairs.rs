@@ -15,9 +15,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use breme_load_plan::CONTENT_KEPT_MAX;
 use parking_lot::Mutex;
-
-use crate::scenario::CONTENT_KEPT_MAX;
 
 /// The most session ids tracked.
 pub const SESSION_ID_COUNT_MAX: usize = 1_000_000;

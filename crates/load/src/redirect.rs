@@ -2,9 +2,7 @@
 //!
 //! A redirect is followed to a host of the run only, since no name may be resolved during the run.
 
-use crate::plan::Plan;
-use crate::request::Request;
-use crate::target::Authority;
+use breme_load_plan::{Authority, Plan, Request};
 
 /// Longer locations are not followed.
 const LOCATION_BYTES_MAX: usize = 8 * 1024;
@@ -158,9 +156,9 @@ fn remove_dots(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use breme_load_plan::{Settings, Target};
+
     use super::*;
-    use crate::plan::Settings;
-    use crate::target::Target;
 
     fn plan(url: &str) -> Plan {
         let mut settings = Settings { redirects_max: 2, ..Settings::new(url) };

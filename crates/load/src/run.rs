@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breme_base::{Instant, WallClock};
+use breme_load_plan::{OpenLoop, Plan, Scenarios, Settings};
 use breme_node::{ConnectError, TlsFailure};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -14,8 +15,6 @@ use crate::arrivals::{ArrivalQueue, Bounds};
 use crate::availability::LatestSuccess;
 use crate::counts::Counts;
 use crate::pairs::SessionIds;
-use crate::plan::{OpenLoop, Plan, Settings};
-use crate::scenario::Scenarios;
 use crate::series::{Observer, Series};
 use crate::tally::Tally;
 use crate::versions::Versions;
@@ -385,7 +384,6 @@ mod tests {
     use breme_base::UnixSeconds;
 
     use super::*;
-    use crate::plan::Settings;
 
     #[test]
     fn exactly_the_configured_number_is_claimed() {

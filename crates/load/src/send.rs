@@ -1,12 +1,11 @@
 //! Sending a request: with the cookies of its user, and with the mark of the version that it writes.
 
 use breme_base::Instant;
+use breme_load_plan::{Content, Inputs, MARK_BLANK, Request, target_of};
 use breme_node::{Actions, ConnectionId};
 
 use crate::cookies::Jar;
 use crate::pairs::Pairs;
-use crate::request::{Content, Request, target_of};
-use crate::template::{Inputs, MARK_BLANK};
 use crate::versions::{Mark, Versions};
 
 /// From this size on a request is sent as a shared segment, not copied.
@@ -125,9 +124,9 @@ fn path_of(head: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use breme_base::{Random, UnixSeconds};
+    use breme_load_plan::{Plan, Settings};
 
     use super::*;
-    use crate::plan::{Plan, Settings};
 
     /// Sends the only request of a plan.
     struct Sender {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random};
 use breme_http::Fields;
+use breme_load_plan::{
+    CONTENT_KEPT_MAX, CaptureSource, GROUP_DEPTH_MAX, Inputs, Scenario, ScenarioOperation, Scenarios, Step,
+    VALUE_BYTES_MAX,
+};
 
 use crate::pairs::Pairs;
-use crate::scenario::{
-    CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Scenario, ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
-};
-use crate::template::Inputs;
 
 /// The current or last session of a user.
 #[derive(Debug)]
@@ -119,9 +119,9 @@ impl Session {
         self.is_missing = false;
         for capture in &step.captures {
             let found = match &capture.from {
-                From::Header(name) => fields.all(name).next(),
-                From::Cookie(name) => fields.all("Set-Cookie").find_map(|field| cookie_value(field, name)),
-                From::Json(_) | From::Regex(_) => continue,
+                CaptureSource::Header(name) => fields.all(name).next(),
+                CaptureSource::Cookie(name) => fields.all("Set-Cookie").find_map(|field| cookie_value(field, name)),
+                CaptureSource::Json(_) | CaptureSource::Regex(_) => continue,
             };
             self.is_missing |= !store(&mut self.values[capture.variable], found);
         }
@@ -143,7 +143,7 @@ impl Session {
         if !step.keeps_content() {
             return true;
         }
-        let is_json = |from: &From| matches!(from, From::Json(_));
+        let is_json = |from: &CaptureSource| matches!(from, CaptureSource::Json(_));
         let wants_json = !step.json_checks.is_empty() || step.captures.iter().any(|capture| is_json(&capture.from));
         let json: Option<serde_json::Value> =
             if wants_json { serde_json::from_slice(&self.content).ok() } else { None };
@@ -151,16 +151,16 @@ impl Session {
         for capture in &step.captures {
             let value = &mut self.values[capture.variable];
             let is_stored = match &capture.from {
-                From::Json(pointer) => match at(pointer) {
+                CaptureSource::Json(pointer) => match at(pointer) {
                     Some(serde_json::Value::String(text)) => store(value, Some(text.as_bytes())),
                     Some(other) => store(value, Some(other.to_string().as_bytes())),
                     None => false,
                 },
-                From::Regex(regex) => {
+                CaptureSource::Regex(regex) => {
                     let found = regex.captures(&self.content).and_then(|found| found.get(1).or_else(|| found.get(0)));
                     store(value, found.map(|found| found.as_bytes()))
                 }
-                From::Header(_) | From::Cookie(_) => continue,
+                CaptureSource::Header(_) | CaptureSource::Cookie(_) => continue,
             };
             self.is_missing |= !is_stored;
         }
@@ -189,10 +189,12 @@ fn cookie_value<'a>(field: &'a [u8], name: &str) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use breme_load_plan::Variables;
+
     use super::*;
 
     fn steps_of(file: &str) -> Vec<usize> {
-        let scenarios = Scenarios::parse(file, None, &crate::variables::Variables::default()).unwrap();
+        let scenarios = Scenarios::parse(file, None, &Variables::default()).unwrap();
         let mut session = Session::new(&scenarios);
         session.begin(&scenarios, 0, 1);
         let mut steps = vec![session.step];
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn values_are_those_of_the_session() {
         let file = "variables = { who = \"u{uniform:1:1000000}-{session}\" }\nscenario = [{ name = \"x\", step = [{ request = \"/\" }] }]";
-        let scenarios = Scenarios::parse(file, None, &crate::variables::Variables::default()).unwrap();
+        let scenarios = Scenarios::parse(file, None, &Variables::default()).unwrap();
         let mut session = Session::new(&scenarios);
         let mut value = |number| {
             session.begin(&scenarios, number, 1);

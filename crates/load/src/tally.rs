@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use breme_base::{Instant, nanos};
+use breme_load_plan::Scenarios;
 use breme_node::{ConnectError, Handshake, TlsFailure};
 use breme_stats::Histogram;
 use schemars::JsonSchema;
@@ -14,7 +15,6 @@ use crate::cache_use::CacheUse;
 use crate::dispersion::Sends;
 use crate::occupancy::Occupancy;
 use crate::pairs::{Findings, Pairs};
-use crate::scenario::Scenarios;
 use crate::versions::Judgement;
 
 /// Kind of an error.

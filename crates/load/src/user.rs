@@ -2,12 +2,11 @@
 
 use breme_base::Instant;
 use breme_http1::ClientConnection;
+use breme_load_plan::{CheckState, Spread};
 use breme_node::ConnectionId;
 
 use crate::cache_use::CacheUse;
-use crate::checks::CheckState;
 use crate::cookies::Jar;
-use crate::plan::Spread;
 use crate::redirect::Redirects;
 use crate::session::Session;
 use crate::versions::Search;

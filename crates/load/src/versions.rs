@@ -13,10 +13,9 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use breme_base::Instant;
+use breme_load_plan::{MARK_BLANK, MARK_BYTES};
 use memchr::memmem;
 use parking_lot::Mutex;
-
-use crate::template::{MARK_BLANK, MARK_BYTES};
 
 /// Limit of pages whose versions are tracked.
 pub const PAGE_COUNT_MAX: usize = 1_000_000;

@@ -5,11 +5,9 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use breme_base::Instant;
-use breme_load::{
-    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Expectations, Needle, Outcome, Settings,
-    StatusSet, Target, ThinkTime, Variables,
-};
+use breme_base::{Instant, ThinkTime};
+use breme_load::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Outcome};
+use breme_load_plan::{Expectations, Needle, Settings, StatusSet, Target, Variables};
 use breme_node::{ConnectError, TlsFailure};
 use world::{Reply, Request, Then, World, address, ok, unruly};
 
@@ -475,7 +473,7 @@ fn a_run_until_it_is_stopped_ends_regularly_and_waits_for_what_is_under_way() {
     assert_eq!(outcome.requests.issued, outcome.requests.answered);
     assert_eq!(outcome.elapsed_ns, 2_000_000_000, "the rate is that of the time until the stop");
     assert!(outcome.achieved_rate < outcome.requests.answered as f64 / 2.0);
-    let contradiction = breme_load::Plan::new(Settings { requests: Some(1), ..settings }).unwrap_err();
+    let contradiction = breme_load_plan::Plan::new(Settings { requests: Some(1), ..settings }).unwrap_err();
     assert!(contradiction.to_string().contains("remove the number of requests"));
 }
 
@@ -504,7 +502,7 @@ fn answers_are_checked() {
     check(Expectations { content_bytes: Some(4), ..none() }, |_| ok("abc"), Some("assertion"));
     check(Expectations { contains: Some(Needle::new(b"bc")), ..none() }, |_| ok("abc"), None);
     check(Expectations { contains: Some(Needle::new(b"bd")), ..none() }, |_| ok("abc"), Some("assertion"));
-    let digest = breme_load::parse_sha256("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad").ok();
+    let digest = breme_load_plan::parse_sha256("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad").ok();
     check(Expectations { content_sha256: digest, ..none() }, |_| ok("abc"), None);
     check(Expectations { content_sha256: digest, ..none() }, |_| ok("abd"), Some("assertion"));
 }
@@ -580,7 +578,7 @@ fn the_series_has_rows_of_the_configured_length() {
     assert_eq!(outcome.series.iter().map(|row| row.received_bytes).sum::<u64>(), outcome.bytes.received);
     for wrong in ["5ms", "2h", "10.5ms"] {
         let interval = breme_base::parse_duration(wrong).unwrap();
-        let error = breme_load::Plan::new(Settings { interval, ..Settings::new("http://a/") }).unwrap_err();
+        let error = breme_load_plan::Plan::new(Settings { interval, ..Settings::new("http://a/") }).unwrap_err();
         assert!(error.to_string().contains("from 10ms to 1h"), "{error}");
     }
 }
@@ -603,10 +601,10 @@ fn variables_of_the_run_are_filled_in_urls_fields_and_contents() {
     assert!(second.text.ends_with(r#"{"text":"say \"hi\""}"#), "{}", second.text);
 
     let wrong = Settings { targets: vec![Target::url("http://a/{pgae}")], ..settings.clone() };
-    let error = breme_load::Plan::new(wrong).unwrap_err().to_string();
+    let error = breme_load_plan::Plan::new(wrong).unwrap_err().to_string();
     assert!(error.contains("{pgae} is not a placeholder") && error.contains("--var"), "{error}");
     let broken = Settings { variables: Variables::new([("page", "a\r\nEvil: 1")]).unwrap(), ..settings };
     let broken = Settings { targets: vec![Target::url("http://a/")], content: None, ..broken };
-    let error = breme_load::Plan::new(broken).unwrap_err().to_string();
+    let error = breme_load_plan::Plan::new(broken).unwrap_err().to_string();
     assert!(error.contains("X-Page") && error.contains("line breaks"), "{error}");
 }

@@ -7,7 +7,8 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breme_load::{OpenLoop, Outcome, PairsSummary, Scenarios, Settings, Style, Target, Variables, render_text};
+use breme_load::{Outcome, PairsSummary, Style, render_text};
+use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
 use world::{Reply, Request, Then, World};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

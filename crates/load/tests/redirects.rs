@@ -6,7 +6,8 @@ mod world;
 
 use std::time::Duration;
 
-use breme_load::{OpenLoop, Outcome, RedirectsSummary, Settings, Target};
+use breme_load::{Outcome, RedirectsSummary};
+use breme_load_plan::{OpenLoop, Settings, Target};
 use world::{Reply, Request, Then, World, address, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

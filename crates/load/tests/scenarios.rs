@@ -7,7 +7,8 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_load::{OpenLoop, Outcome, Scenarios, Settings, Target, Variables};
+use breme_load::Outcome;
+use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
 use world::{Reply, Request, Then, World, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

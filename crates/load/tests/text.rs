@@ -4,7 +4,8 @@ mod world;
 
 use std::time::Duration;
 
-use breme_load::{Outcome, Settings, Style, render_text, write_csv};
+use breme_load::{Outcome, Style, render_text, write_csv};
+use breme_load_plan::Settings;
 use breme_node::ConnectError;
 use world::{Reply, World, ok};
 
@@ -111,7 +112,7 @@ fn a_saturated_thread_makes_the_result_invalid_where_users_wait_for_it() {
         let settings =
             || Settings { requests: Some(100), duration: None, connections: 1, ..Settings::new("http://a/") };
         let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(10)));
-        let plan = breme_load::Plan::new(settings()).unwrap();
+        let plan = breme_load_plan::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
         world.replace_run(breme_load::Run::new(plan, vec![vec![world::address(80)]], 1, wall).with_thread_cpu(cpu));
         world.called_late = held;
@@ -130,10 +131,10 @@ fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
     thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     let busy: fn() -> Duration = || Duration::from_secs(10 * u64::from(CALLS.replace(CALLS.get() + 1)));
     let run = |stall: Duration| {
-        let open_loop = Some(breme_load::OpenLoop::constant(1_000.0));
+        let open_loop = Some(breme_load_plan::OpenLoop::constant(1_000.0));
         let settings = || Settings { open_loop: open_loop.clone(), connections: 20, ..Settings::new("http://a/") };
         let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(1)));
-        let plan = breme_load::Plan::new(settings()).unwrap();
+        let plan = breme_load_plan::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
         world.replace_run(breme_load::Run::new(plan, vec![vec![world::address(80)]], 1, wall).with_thread_cpu(busy));
         world.stalls = Some((Duration::from_millis(20), stall));
@@ -149,7 +150,7 @@ fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
 #[test]
 fn a_backlog_in_the_generator_makes_an_open_loop_invalid() {
     let run = |held: Duration| {
-        let open_loop = Some(breme_load::OpenLoop::constant(1_000.0));
+        let open_loop = Some(breme_load_plan::OpenLoop::constant(1_000.0));
         let settings = Settings {
             open_loop,
             connections: 1,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use breme_balance::{Group, GroupSettings, UpstreamSettings};
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_cache::{Cache, CacheSettings};
-use breme_load::{Load, Plan, Run};
+use breme_load::{Load, Run};
+use breme_load_plan::Plan;
 use breme_node::{
     Accepted, Action, Actions, ConnectTicket, Connected, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
 };
@@ -178,11 +179,11 @@ fn serve(node: impl Node, heads: &[Vec<u8>], count: usize) -> usize {
 
 /// Lets a generator send `count` requests on one connection. Returns how many it sent.
 fn load(count: usize) -> usize {
-    let settings = breme_load::Settings {
+    let settings = breme_load_plan::Settings {
         connections: 1,
         requests: Some(count as u64),
         duration: None,
-        ..breme_load::Settings::new("http://www.example.org/bytes/13")
+        ..breme_load_plan::Settings::new("http://www.example.org/bytes/13")
     };
     let addresses = vec![vec!["192.0.2.2:80".parse().unwrap()]];
     let run = Arc::new(Run::new(Plan::new(settings).unwrap(), addresses, 1, WallClock::starting_at(THEN)));

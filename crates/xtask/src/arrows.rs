@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("server", &["base", "node", "http", "http1"]),
     ("stats", &["base"]),
     ("load-result", &["stats"]),
+    ("load-plan", &["base", "http", "http1", "toml"]),
     ("cache", &["base", "http"]),
     ("balance", &["base"]),
     ("toml", &["base"]),
@@ -26,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &["base", "experiment", "judge", "load-result", "stats", "watch"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http", "http1", "server"]),
-    ("load", &["base", "node", "http", "http1", "load-result", "stats", "toml"]),
+    ("load", &["base", "node", "http", "http1", "load-plan", "load-result", "stats"]),
     ("proxy", &["base", "node", "http", "http1", "server", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
@@ -53,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "balance",
             "origin",
             "load",
+            "load-plan",
             "proxy",
             "link",
             "sys",
@@ -80,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
     ("cache", &["http1"]),
+    ("load-plan", &["testkit"]),
     ("experiment", &["testkit"]),
     ("judge", &["testkit"]),
     ("report", &["testkit"]),
@@ -89,7 +92,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("session", &["sim"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
-    ("proxy", &["sim", "testkit", "origin", "load", "driver"]),
+    ("proxy", &["sim", "testkit", "origin", "load", "load-plan", "driver"]),
     ("link", &["sim", "testkit"]),
     ("breme", &["conformance", "testkit", "sim"]),
 ];

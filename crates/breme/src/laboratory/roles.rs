@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn the_bounds_of_workloads_are_those_of_the_generator() {
         use breme_experiment::plan;
-        assert_eq!(plan::CONNECTION_COUNT_MAX, breme_load::CONNECTION_COUNT_MAX as u64);
-        assert_eq!(plan::PIPELINE_DEPTH_MAX, breme_load::PIPELINE_DEPTH_MAX as u64);
+        assert_eq!(plan::CONNECTION_COUNT_MAX, breme_load_plan::CONNECTION_COUNT_MAX as u64);
+        assert_eq!(plan::PIPELINE_DEPTH_MAX, breme_load_plan::PIPELINE_DEPTH_MAX as u64);
         let threads = |count: u64| check("load", &["http://127.0.0.1:1/".to_owned(), format!("--threads={count}")]);
         assert!(threads(plan::THREAD_COUNT_MAX).is_ok() && threads(plan::THREAD_COUNT_MAX + 1).is_err());
     }

@@ -9,10 +9,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use breme_base::ThinkTime;
 use breme_http::Version;
-use breme_load::{
+use breme_load_plan::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, PaceStage, Plan, PlanError, Scenarios, Settings, Spread, StatusSet,
-    Target, ThinkTime, Variables, WAITING_MAX, parse_sha256,
+    Target, Variables, WAITING_MAX, parse_sha256,
 };
 
 use connection::ConnectionFlags;

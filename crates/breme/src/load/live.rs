@@ -130,7 +130,7 @@ fn requests(families: &mut Families<'_>, counts: &Counts) -> fmt::Result {
 mod tests {
     use std::time::Duration;
 
-    use breme_load::{Arrivals, OpenLoop, Pace, Plan, Settings, WAITING_MAX};
+    use breme_load_plan::{Arrivals, OpenLoop, Pace, Plan, Settings, WAITING_MAX};
 
     use super::*;
     use crate::admin::metric_names;

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use breme_driver::{ClientTls, Clock, DriverKind, DriverSettings, Stopper, start};
-use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
+use breme_load::{Generator, Load, Outcome, Run};
+use breme_load_plan::{Plan, Settings};
 use breme_stats::Histogram;
 use clap::Parser;
 use parking_lot::Mutex;

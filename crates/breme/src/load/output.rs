@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_driver::Clock;
-use breme_load::{Interval, Outcome, Plan, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
+use breme_load::{Interval, Outcome, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
+use breme_load_plan::Plan;
 use breme_stats::jtl::{JtlInterval, JtlWriter};
 use breme_stats::log;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use breme_driver::{ClientOptions, ClientTls, TlsVersion};
-use breme_load::Authority;
+use breme_load_plan::Authority;
 use breme_node::TlsFailure;
 
 use super::LoadArgs;

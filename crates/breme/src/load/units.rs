@@ -2,7 +2,7 @@
 
 use breme_base::split_suffix;
 pub use breme_base::{parse_bytes as bytes, parse_count as count, parse_duration as duration};
-use breme_load::{PaceStage, Shape};
+use breme_load_plan::{PaceStage, Shape};
 
 /// A number of bytes that fits `usize`.
 pub fn memory(text: &str) -> Result<usize, String> {

@@ -11,7 +11,8 @@ mod world;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_load::{ErrorKind, Settings};
+use breme_load::ErrorKind;
+use breme_load_plan::Settings;
 use breme_sim::{Network, seeds};
 use scenario::Scenario;
 use world::{Ending, play};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use breme_base::{Instant, Random};
+use breme_base::{Instant, Random, ThinkTime};
 use breme_http::{Limits, Version};
-use breme_load::{Arrivals, Expectations, OpenLoop, Pace, Settings, Target, ThinkTime};
+use breme_load_plan::{Arrivals, Expectations, OpenLoop, Pace, Settings, Target};
 use breme_origin::{FileCacheLimits, Settings as SiteSettings};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use breme_base::{UnixSeconds, WallClock};
-use breme_load::{ErrorKind, Load, Plan, Run};
+use breme_load::{ErrorKind, Load, Run};
+use breme_load_plan::Plan;
 use breme_origin::{DirectoryListing, FileContent, FileStamp, MemoryRoot, OpenError, OpenedFile, Root, Site};
 use breme_sim::{Network, Simulation, Summary};
 use breme_testkit::ContractChecker;

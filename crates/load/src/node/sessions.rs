@@ -5,9 +5,9 @@
 //! response does not.
 
 use breme_base::Instant;
+use breme_load_plan::Scenarios;
 
 use super::shard::Load;
-use crate::scenario::Scenarios;
 use crate::tally::ErrorKind;
 use crate::window::Slot;
 

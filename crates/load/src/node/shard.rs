@@ -8,12 +8,12 @@ use std::time::Duration;
 use breme_base::{Instant, Random, Timers};
 use breme_http::{FIELD_COUNT_MAX, Limits};
 use breme_http1::ReplayHead;
+use breme_load_plan::Scenarios;
 use breme_node::{Actions, Close, ConnectionId, Shard};
 use breme_stats::Histogram;
 
 use super::free::Open;
 use crate::run::Run;
-use crate::scenario::Scenarios;
 use crate::series::Interval;
 use crate::session::Session;
 use crate::tally::{ErrorKind, Span, Tally};

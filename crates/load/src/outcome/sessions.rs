@@ -1,10 +1,10 @@
 //! Scenarios: their sessions, and their steps by name.
 
+use breme_load_plan::{Scenario, Scenarios};
 use breme_load_result::{ScenarioSummary, StepSummary, TimeSummary};
 
 use super::counts::errors;
 use crate::run::Run;
-use crate::scenario::{Scenario, Scenarios};
 use crate::tally::{SessionTally, StepTally, Tally};
 
 pub(super) fn scenarios(run: &Run, tally: &Tally) -> Vec<ScenarioSummary> {

@@ -2,11 +2,10 @@
 
 use breme_base::nanos;
 use breme_http::Version;
+use breme_load_plan::{OpenLoop, PaceStage, Settings, Shape};
 use breme_load_result::{ScheduleSummary, SettingsSummary, StageSummary};
 
-use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
-use crate::schedule::{PaceStage, Shape};
 
 pub(super) fn summary(run: &Run) -> SettingsSummary {
     let plan = run.plan();

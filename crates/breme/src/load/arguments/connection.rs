@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use breme_driver::UnixSockets;
-use breme_load::{Authority, Plan};
+use breme_load_plan::{Authority, Plan};
 
 use crate::failure::Failure;
 
@@ -169,7 +169,7 @@ fn split_part(text: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use breme_load::Settings;
+    use breme_load_plan::Settings;
 
     use super::*;
 

@@ -144,7 +144,7 @@ fn thin<T>(points: &mut Vec<T>) {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use breme_load::{Plan, Settings};
+    use breme_load_plan::{Plan, Settings};
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! Scenarios read from a file: users that perform several steps.
 //!
 //! A file is checked and compiled once. Steps and groups of steps become a flat list of operations with jumps back, so
-//! the position of a session in its scenario is one number and a few counters. The state of a session is in `session`.
+//! the position of a session in its scenario is one number and a few counters. The state of a session belongs to the
+//! run.
 
 mod compile;
 mod file;
@@ -12,10 +13,9 @@ use breme_toml::{Collector, Diagnostics, Table};
 use compile::Compiler;
 pub use file::File;
 pub use program::{
-    CONTENT_KEPT_MAX, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenarios,
-    VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, Capture, CaptureSource, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX,
+    STEP_COUNT_MAX, Scenario, ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
 };
-pub(crate) use program::{From, Scenario, ScenarioOperation, Step};
 
 use crate::variables::Variables;
 

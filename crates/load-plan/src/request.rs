@@ -18,7 +18,7 @@ pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One kind of request of the run.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
     method: String,
     /// The whole request, if it is always the same.
     whole: Option<Bytes>,
@@ -44,7 +44,7 @@ enum Place {
 
 /// The content of a request.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub enum Content {
     /// Always the same.
     Fixed(Bytes),
     Template(Template),
@@ -130,11 +130,14 @@ impl Request {
     }
 
     #[inline]
-    pub(crate) fn method(&self) -> Method<'_> {
+    #[must_use]
+    pub fn method(&self) -> Method<'_> {
         method(&self.method)
     }
 
-    pub(crate) fn method_name(&self) -> &str {
+    #[inline]
+    #[must_use]
+    pub fn method_name(&self) -> &str {
         &self.method
     }
 
@@ -148,7 +151,8 @@ impl Request {
     }
 
     /// Path and query, if they are always the same.
-    pub(crate) fn fixed_target(&self) -> Option<&[u8]> {
+    #[must_use]
+    pub fn fixed_target(&self) -> Option<&[u8]> {
         match (&self.whole, self.head.first()) {
             (Some(whole), _) => Some(target_of(whole)),
             (None, Some(HeadPiece::Literal(start))) if memchr::memchr(b'\r', start).is_some() => Some(target_of(start)),
@@ -156,23 +160,28 @@ impl Request {
         }
     }
 
-    pub(crate) const fn writes_version(&self) -> bool {
+    /// Whether it writes a version of its target page.
+    #[inline]
+    #[must_use]
+    pub const fn writes_version(&self) -> bool {
         self.writes_version
     }
 
     /// Head and content, if they are always the same.
     #[inline]
-    pub(crate) const fn whole(&self) -> Option<&Bytes> {
+    #[must_use]
+    pub const fn whole(&self) -> Option<&Bytes> {
         self.whole.as_ref()
     }
 
     #[inline]
-    pub(crate) const fn content(&self) -> &Content {
+    #[must_use]
+    pub const fn content(&self) -> &Content {
         &self.content
     }
 
     /// Appends the head of a request whose content has this length.
-    pub(crate) fn render_head(&self, inputs: &mut Inputs<'_>, content_bytes: usize, out: &mut Vec<u8>) {
+    pub fn render_head(&self, inputs: &mut Inputs<'_>, content_bytes: usize, out: &mut Vec<u8>) {
         for piece in &self.head {
             match piece {
                 HeadPiece::Literal(bytes) => out.extend_from_slice(bytes),
@@ -198,7 +207,8 @@ fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'
 
 /// The target of a request line, without the prefix of a request to a proxy.
 #[inline]
-pub(crate) fn target_of(head: &[u8]) -> &[u8] {
+#[must_use]
+pub fn target_of(head: &[u8]) -> &[u8] {
     let target = head.split(|&byte| byte == b' ').nth(1).unwrap_or(b"/");
     match target.strip_prefix(b"http://") {
         Some(rest) => &rest[memchr::memchr(b'/', rest).unwrap_or(rest.len())..],

@@ -17,8 +17,8 @@
 mod placeholder;
 
 use placeholder::OPENINGS;
-pub(crate) use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, Placeholder, push_number};
-pub use placeholder::{PlaceholderError, RANDOM_BYTES_MAX};
+pub use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, RANDOM_BYTES_MAX};
+pub(crate) use placeholder::{Placeholder, push_number};
 use thiserror::Error;
 
 use crate::encoding::{Encoding, push_target, split_encoding};
@@ -222,7 +222,8 @@ impl Template {
         }
     }
 
-    pub(crate) fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
+    /// Appends the text for these inputs.
+    pub fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(bytes) => out.extend_from_slice(bytes),

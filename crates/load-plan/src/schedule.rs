@@ -101,7 +101,7 @@ impl Pace {
 /// Numbers and instants must be passed in ascending order, so that a Poisson process need not start again for each
 /// call.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     rates: Rates,
     /// The positions of the arrivals; none if they are the numbers themselves.
     by_number: Option<Cells>,
@@ -109,13 +109,14 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn new(pace: &Pace, seed: u64) -> Self {
+    #[must_use]
+    pub fn new(pace: &Pace, seed: u64) -> Self {
         let cells = (pace.arrivals == Arrivals::Poisson).then(|| Cells::new(seed));
         Self { rates: Rates::new(pace), by_number: cells.clone(), by_time: cells }
     }
 
     /// When `number` is due; none if it never is. Numbers must ascend.
-    pub(crate) fn due(&mut self, number: u64) -> Option<u64> {
+    pub fn due(&mut self, number: u64) -> Option<u64> {
         let position = match &mut self.by_number {
             None => number as f64,
             Some(cells) => cells.position_of(number),
@@ -124,7 +125,7 @@ impl Schedule {
     }
 
     /// How many are due until `nanos`, inclusive. Instants must ascend.
-    pub(crate) fn count_until(&mut self, nanos: u64) -> u64 {
+    pub fn count_until(&mut self, nanos: u64) -> u64 {
         let position = self.rates.position_at(nanos);
         let rates = &self.rates;
         let is_due = |position: f64| rates.nanos_at(position).is_some_and(|due| due <= nanos);

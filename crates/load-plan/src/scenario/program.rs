@@ -42,7 +42,7 @@ pub struct Scenarios {
 
 /// One scenario.
 #[derive(Clone, Debug)]
-pub(crate) struct Scenario {
+pub struct Scenario {
     pub name: String,
     pub weight: u32,
     pub operations: Vec<ScenarioOperation>,
@@ -50,7 +50,7 @@ pub(crate) struct Scenario {
 
 /// The next operation of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScenarioOperation {
+pub enum ScenarioOperation {
     /// The step with this index.
     Step(usize),
     /// Jumps back to an operation, until the operations in between were run `count` times; `depth` is the index of the
@@ -60,7 +60,7 @@ pub(crate) enum ScenarioOperation {
 
 /// A request of a scenario, and the processing of its response.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub struct Step {
     /// Its index among the names.
     pub name: usize,
     pub method: String,
@@ -79,14 +79,15 @@ pub(crate) struct Step {
 
 /// A value captured from a response.
 #[derive(Clone, Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     /// The index of the variable.
     pub variable: usize,
-    pub from: From,
+    pub from: CaptureSource,
 }
 
+/// Where in a response the value is.
 #[derive(Clone, Debug)]
-pub(crate) enum From {
+pub enum CaptureSource {
     Header(String),
     Cookie(String),
     Json(String),
@@ -101,7 +102,8 @@ impl Scenarios {
     }
 
     /// Whether any step checks its response.
-    pub(crate) fn has_checks(&self) -> bool {
+    #[must_use]
+    pub fn has_checks(&self) -> bool {
         let is_checked = |step: &Step| {
             step.expectations.any() || !step.json_checks.is_empty() || !step.captures.is_empty() || step.checks_pairs
         };
@@ -109,11 +111,15 @@ impl Scenarios {
     }
 
     /// Whether a response of any step shows the pairs of its session.
-    pub(crate) fn checks_pairs(&self) -> bool {
+    #[must_use]
+    pub fn checks_pairs(&self) -> bool {
         self.steps.iter().any(|step| step.checks_pairs)
     }
 
-    pub(crate) const fn has_new_connections(&self) -> bool {
+    /// Whether each session opens a connection of its own.
+    #[inline]
+    #[must_use]
+    pub const fn has_new_connections(&self) -> bool {
         self.has_new_connections
     }
 
@@ -123,37 +129,52 @@ impl Scenarios {
         sum / self.steps.len().max(1) as u32
     }
 
-    pub(crate) fn reads_content(&self) -> bool {
+    /// Whether a check of any step reads the content.
+    #[must_use]
+    pub fn reads_content(&self) -> bool {
         self.steps.iter().any(|step| step.expectations.reads_content())
     }
 
-    pub(crate) fn variable_count(&self) -> usize {
+    /// How many values a session has.
+    #[must_use]
+    pub fn variable_count(&self) -> usize {
         self.names.len()
     }
 
-    pub(crate) fn initial_values(&self) -> &[Template] {
+    /// Those of the first variables; the others are captured.
+    #[inline]
+    #[must_use]
+    pub fn initial_values(&self) -> &[Template] {
         &self.initial_values
     }
 
-    pub(crate) fn scenarios(&self) -> &[Scenario] {
+    #[inline]
+    #[must_use]
+    pub fn scenarios(&self) -> &[Scenario] {
         &self.scenarios
     }
 
-    pub(crate) fn steps(&self) -> &[Step] {
+    /// The steps of all scenarios.
+    #[inline]
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    pub(crate) fn step_names(&self) -> &[String] {
+    /// Steps of one name are counted together.
+    #[must_use]
+    pub fn step_names(&self) -> &[String] {
         &self.step_names
     }
 
     /// The random stream of a session: it depends on its number, not on the shard that runs it.
-    pub(crate) fn random_of(seed: u64, session: u64) -> Random {
+    #[must_use]
+    pub fn random_of(seed: u64, session: u64) -> Random {
         Random::stream(seed ^ SESSION_STREAM, session)
     }
 
     /// The scenario of a session, by weight.
-    pub(crate) fn choose(&self, random: &mut Random) -> usize {
+    pub fn choose(&self, random: &mut Random) -> usize {
         let mut drawn = random.below(self.weight_sum);
         for (index, scenario) in self.scenarios.iter().enumerate() {
             match drawn.checked_sub(u64::from(scenario.weight)) {
@@ -167,13 +188,18 @@ impl Scenarios {
 
 impl Step {
     /// Whether the content of the response must be kept as a whole.
-    pub(crate) fn keeps_content(&self) -> bool {
-        let is_of_content = |capture: &Capture| matches!(capture.from, From::Json(_) | From::Regex(_));
+    #[inline]
+    #[must_use]
+    pub fn keeps_content(&self) -> bool {
+        let is_of_content =
+            |capture: &Capture| matches!(capture.from, CaptureSource::Json(_) | CaptureSource::Regex(_));
         !self.json_checks.is_empty() || self.captures.iter().any(is_of_content)
     }
 
     /// Whether a response with this status acknowledges the request's pair and shows the session's.
-    pub(crate) fn shows_pairs(&self, status: u16) -> bool {
+    #[inline]
+    #[must_use]
+    pub fn shows_pairs(&self, status: u16) -> bool {
         self.checks_pairs && (200..300).contains(&status)
     }
 

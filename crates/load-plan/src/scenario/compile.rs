@@ -14,7 +14,7 @@ use super::file::{
     Capture as CaptureFile, ConnectionUse, File, ResponseCheck, Scenario as ScenarioFile, StatusText, Step as StepFile,
 };
 use super::program::{
-    Capture, From, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario,
+    Capture, CaptureSource, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario,
     ScenarioOperation, Scenarios, Step,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
@@ -412,14 +412,14 @@ impl<'a> Compiler<'a> {
         captures
     }
 
-    fn capture(&self, capture: &Spanned<CaptureFile>) -> Compiled<From> {
+    fn capture(&self, capture: &Spanned<CaptureFile>) -> Compiled<CaptureSource> {
         let span = capture.span();
         Ok(match capture.get_ref() {
-            CaptureFile::Header(name) => From::Header(name.clone()),
-            CaptureFile::Cookie(name) => From::Cookie(name.clone()),
+            CaptureFile::Header(name) => CaptureSource::Header(name.clone()),
+            CaptureFile::Cookie(name) => CaptureSource::Cookie(name.clone()),
             CaptureFile::Json(pointer) => {
                 self.check_pointer(pointer, &span)?;
-                From::Json(pointer.clone())
+                CaptureSource::Json(pointer.clone())
             }
             CaptureFile::Regex(pattern) => {
                 let mut builder = regex::bytes::RegexBuilder::new(pattern);
@@ -429,7 +429,7 @@ impl<'a> Compiler<'a> {
                     let problem = format!("the regular expression {pattern:?} is not valid: {last}");
                     self.collector.diagnostic(&span, problem)
                 })?;
-                From::Regex(Box::new(regex))
+                CaptureSource::Regex(Box::new(regex))
             }
         })
     }

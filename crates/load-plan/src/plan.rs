@@ -110,25 +110,29 @@ impl Plan {
         Ok(Self { settings, requests, target_hosts, hosts, proxy, fields })
     }
 
+    #[inline]
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// The hosts of the targets; never empty.
+    #[inline]
     #[must_use]
     pub fn hosts(&self) -> &[Authority] {
         &self.hosts
     }
 
     /// The peers of connections: the proxy, or the hosts.
+    #[inline]
     #[must_use]
     pub fn peers(&self) -> &[Authority] {
         self.proxy.as_ref().map_or(&self.hosts, std::slice::from_ref)
     }
 
     /// The CONNECT request for a new connection to a proxy; none if the proxy forwards requests, or without a proxy.
-    pub(crate) fn tunnel_request(&self) -> Option<Vec<u8>> {
+    #[must_use]
+    pub fn tunnel_request(&self) -> Option<Vec<u8>> {
         let Authority { host, port, is_tls, .. } = &self.hosts[0];
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let needs_tunnel = self.proxy.is_some() && *is_tls;
@@ -149,7 +153,8 @@ impl Plan {
 
     /// Whether connections are opened in advance, so that no request waits for a handshake that later ones do not have.
     /// If each request has a connection of its own, the handshake is part of the user's waiting time.
-    pub(crate) const fn connects_ahead(&self) -> bool {
+    #[must_use]
+    pub const fn connects_ahead(&self) -> bool {
         let is_new_for_each = match &self.settings.scenarios {
             Some(scenarios) => scenarios.has_new_connections(),
             None => false,
@@ -158,12 +163,15 @@ impl Plan {
     }
 
     /// Whether requests are sent at instants of their own, not only after responses.
-    pub(crate) const fn has_users_that_think(&self) -> bool {
+    #[inline]
+    #[must_use]
+    pub const fn has_users_that_think(&self) -> bool {
         self.settings.think.is_some() || self.settings.scenarios.is_some()
     }
 
     /// The think time before the first request of users of a closed loop, so that they do not start simultaneously.
-    pub(crate) fn first_think(&self) -> Option<ThinkTime> {
+    #[must_use]
+    pub fn first_think(&self) -> Option<ThinkTime> {
         match &self.settings.scenarios {
             Some(scenarios) => Some(ThinkTime::Exponential(scenarios.mean_think())),
             None => self.settings.think,
@@ -189,27 +197,34 @@ impl Plan {
 
     /// The scenarios, if users do more than send one request after another.
     #[inline]
-    pub(crate) const fn scenarios(&self) -> Option<&Scenarios> {
+    #[must_use]
+    pub const fn scenarios(&self) -> Option<&Scenarios> {
         self.settings.scenarios.as_ref()
     }
 
     /// Whether a request writes versions into the pages.
-    pub(crate) fn writes_versions(&self) -> bool {
+    #[must_use]
+    pub fn writes_versions(&self) -> bool {
         self.requests.iter().any(Request::writes_version)
     }
 
     /// Whether hits and misses are counted by Cache-Status.
-    pub(crate) fn counts_caches(&self) -> bool {
+    #[must_use]
+    pub fn counts_caches(&self) -> bool {
         self.settings.cache_status || self.writes_versions()
     }
 
-    pub(crate) fn step_request(&self, step: usize, host: usize) -> &Request {
+    /// The request of a step to the host with this index.
+    #[inline]
+    #[must_use]
+    pub fn step_request(&self, step: usize, host: usize) -> &Request {
         &self.requests[step * self.hosts.len() + host]
     }
 
     /// The host index of request number `ordinal`, from 0; always the first with scenarios.
     #[inline]
-    pub(crate) fn target_host(&self, ordinal: u64) -> usize {
+    #[must_use]
+    pub fn target_host(&self, ordinal: u64) -> usize {
         match self.target_hosts.as_slice() {
             [] => 0,
             hosts => hosts[(ordinal % hosts.len() as u64) as usize] as usize,
@@ -218,7 +233,10 @@ impl Plan {
 
     /// The request to `target` that follows a redirect of `request`: with its method and content, or as GET without
     /// content.
-    pub(crate) fn redirected(
+    ///
+    /// # Errors
+    /// If no such request can be built.
+    pub fn redirected(
         &self,
         request: &Request,
         keeps_method: bool,
@@ -244,7 +262,8 @@ impl Plan {
 
     /// The request with number `ordinal`, from 0; targets are used in turn.
     #[inline]
-    pub(crate) fn request(&self, ordinal: u64) -> &Request {
+    #[must_use]
+    pub fn request(&self, ordinal: u64) -> &Request {
         match self.requests.as_slice() {
             [only] => only,
             all => &all[(ordinal % all.len() as u64) as usize],

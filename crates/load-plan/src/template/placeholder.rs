@@ -11,9 +11,9 @@ use crate::zipf::{self, Zipf};
 /// The most random characters of one placeholder.
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The length of the mark of a version. It is fixed, so that a request's Content-Length is known before its mark is.
-pub(crate) const MARK_BYTES: usize = 52;
+pub const MARK_BYTES: usize = 52;
 /// What `{page_version}` becomes, until the mark takes its place.
-pub(crate) const MARK_BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
+pub const MARK_BLANK: [u8; MARK_BYTES] = [0; MARK_BYTES];
 
 /// Part of error messages.
 const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
@@ -65,7 +65,7 @@ pub enum PlaceholderError {
 }
 
 /// The inputs of a rendered template.
-pub(crate) struct Inputs<'a> {
+pub struct Inputs<'a> {
     /// The request's number, from 1.
     pub sequence: u64,
     /// The session's number, from 1.

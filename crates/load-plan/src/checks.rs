@@ -44,7 +44,7 @@ pub struct Needle {
 
 /// The state of the checks of one response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CheckState {
+pub struct CheckState {
     hash: Option<Sha256>,
     matched: u32,
     found: bool,
@@ -57,19 +57,28 @@ impl Expectations {
         self.status.is_some() || self.content_bytes.is_some() || self.reads_content()
     }
 
-    pub(crate) const fn reads_content(&self) -> bool {
+    /// Whether the content must be read, and not only counted.
+    #[must_use]
+    pub const fn reads_content(&self) -> bool {
         self.content_sha256.is_some() || self.contains.is_some()
     }
 
-    pub(crate) fn accepts_status(&self, status: u16) -> bool {
+    /// Whether a response with this status is as expected.
+    #[inline]
+    #[must_use]
+    pub fn accepts_status(&self, status: u16) -> bool {
         self.status.as_ref().map_or((200..400).contains(&status), |set| set.contains(status))
     }
 
-    pub(crate) fn begin(&self, state: &mut CheckState) {
+    /// Begins the checks of a response.
+    #[inline]
+    pub fn begin(&self, state: &mut CheckState) {
         *state = CheckState { hash: self.content_sha256.map(|_| Sha256::new()), matched: 0, found: false };
     }
 
-    pub(crate) fn feed(&self, state: &mut CheckState, bytes: &[u8]) {
+    /// Checks the next part of the response's content.
+    #[inline]
+    pub fn feed(&self, state: &mut CheckState, bytes: &[u8]) {
         if let Some(hash) = &mut state.hash {
             hash.update(bytes);
         }
@@ -80,7 +89,10 @@ impl Expectations {
         }
     }
 
-    pub(crate) fn accepts_content(&self, state: Option<&CheckState>, content_bytes: u64) -> bool {
+    /// Whether the content is as expected; its length is this one. `state`: if the content was read.
+    #[inline]
+    #[must_use]
+    pub fn accepts_content(&self, state: Option<&CheckState>, content_bytes: u64) -> bool {
         let length_fits = self.content_bytes.is_none_or(|expected| expected == content_bytes);
         let content_fits = state.is_none_or(|state| {
             let hash = state.hash.clone().map(Sha256::finalize);
@@ -101,6 +113,7 @@ impl StatusSet {
         text.split(',').map(|part| parse_statuses(part.trim())).collect::<Result<Vec<_>, _>>().map(Self)
     }
 
+    #[inline]
     fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| range.contains(&status))
     }

@@ -199,11 +199,16 @@ fn without_scheme(url: &str) -> Result<(bool, &str), UrlError> {
 
 impl Authority {
     /// Whether a connection to one may serve requests to the other.
-    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(&other.host) && (self.port, self.is_tls) == (other.port, other.is_tls)
     }
 
-    pub(crate) fn parse(text: &str, is_tls: bool) -> Result<Self, AuthorityError> {
+    /// Parses `HOST[:PORT]`.
+    ///
+    /// # Errors
+    /// If it is no authority, or has a user name or a placeholder.
+    pub fn parse(text: &str, is_tls: bool) -> Result<Self, AuthorityError> {
         if text.contains('@') {
             return Err(AuthorityError::UserName);
         }
