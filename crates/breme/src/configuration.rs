@@ -91,7 +91,7 @@ pub fn matches(command: &Command, words: &[OsString], file: Option<&Path>) -> Re
 fn read(command: &Command, path: &Path) -> Result<Vec<Setting>, Failure> {
     let fault = |problem: String| Failure::usage(format!("--config {}: {problem}", path.display()));
     let bytes =
-        crate::files::read_bounded(path, FILE_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
+        breme_sys::read_bounded(path, FILE_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not UTF-8, as TOML must be".to_owned()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     reader::read(&text, folder, command).map_err(|faults: Diagnostics| {

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use breme_admin::AdminError;
+#[cfg(target_os = "linux")]
+use breme_admin::push::DeliveryError;
+
 /// The command failed.
 pub const FAILED: u8 = 1;
 /// Wrong usage.
@@ -26,6 +30,19 @@ impl Failure {
 
     pub fn run(message: impl fmt::Display) -> Self {
         Self { code: FAILED, message: message.to_string() }
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        Self::run(error)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl From<DeliveryError> for Failure {
+    fn from(error: DeliveryError) -> Self {
+        Self::run(error)
     }
 }
 

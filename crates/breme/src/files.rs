@@ -1,18 +1,6 @@
-//! Small files named by flags, read whole.
+//! Files named by flags.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
-
-/// The content of a file of bounded size.
-pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
-    }
-    Ok(content)
-}
 
 /// The path in a flag, unless an experiment fills it in later: `${folder}/cert.pem`.
 pub fn known(path: Option<&Path>) -> Option<&Path> {

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use std::sync::Once;
 
 pub use arguments::LinkArgs;
+use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_base::grouped;
 use breme_driver::{Clock, DriverKind, DriverSettings, start};
 use breme_link::{Direction, Link};
 use breme_node::ConnectError;
 use metrics::LinkMetrics;
 
-use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use crate::failure::{Failure, exit};
 use crate::serving::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
 
@@ -44,11 +44,11 @@ fn serve(args: &LinkArgs) -> Result<(), Failure> {
     let counting = running.counters();
     let actions = SignalActions { reload: Box::new(|| ()), reopen_logs: Box::new(|| ()) };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_place = admin.as_ref().map(AdminListener::place);
+    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let metrics = LinkMetrics(link.clone());
     let registry = registry(ROLE, DRIVER, process, counting, Maintenance::default(), Box::new(metrics));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
-    announce(admin_place, &bound);
+    announce(admin_address, &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

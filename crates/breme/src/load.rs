@@ -36,7 +36,6 @@ pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementRe
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 
-use crate::admin;
 use crate::checks::{self, Checks};
 use crate::failure::{FAILED, Failure, exit};
 
@@ -112,7 +111,7 @@ impl LoadArgs {
 }
 
 fn check_descriptors(plan: &Plan, args: &LoadArgs) -> Result<(), Failure> {
-    let of_admin = if args.export.has_admin() { admin::DESCRIPTORS } else { 0 };
+    let of_admin = if args.export.has_admin() { breme_admin::DESCRIPTORS } else { 0 };
     breme_sys::ensure_descriptor_limit(descriptors(plan) + of_admin).map_err(Failure::run)
 }
 

@@ -8,7 +8,6 @@
 // Parts that only the applications use.
 #![cfg_attr(not(feature = "applications"), allow(dead_code))]
 
-mod admin;
 mod checks;
 mod configuration;
 #[cfg(target_os = "linux")]
@@ -23,8 +22,6 @@ mod laboratory;
 mod link;
 mod load;
 mod proxy;
-#[cfg(target_os = "linux")]
-mod push;
 mod roles;
 mod serving;
 #[cfg(feature = "applications")]

@@ -33,13 +33,13 @@ use api::{Kept, ProxyApi};
 pub use arguments::{ProxyArgs, command};
 use arguments::{ROLE, in_force};
 use assembly::{Assembly, Parts, locate_in_list};
+use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
 use reload::{Files, Reloading};
 use upstreams::Upstreams;
 
-use crate::admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::{
@@ -123,13 +123,13 @@ fn serve(args: ProxyArgs, matches: ArgMatches) -> Result<(), Failure> {
         reopen_logs: Box::new(move || rotated.iter().for_each(|log| log.reopen())),
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_place = admin.as_ref().map(AdminListener::place);
+    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
     let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
     let api: (Box<dyn Api>, AdminToken) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;
-    announce(admin_place, &bound);
+    announce(admin_address, &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

@@ -9,7 +9,8 @@ mod tls;
 
 use std::io::Write;
 
-use breme_driver::{CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
+use breme_admin::Readiness;
+use breme_driver::{Address, CounterReader, DriverSettings, Listener, ServerTls, ShardPanic, Stopper};
 use breme_node::ListenerId;
 pub use flags::{AdminFlag, ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
 pub use place::{ListenPlace, listen_address, resolve, resolve_all};
@@ -17,7 +18,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 pub use tls::{Reloading, Tls};
 
-use crate::admin::{self, Readiness};
 use crate::failure::Failure;
 
 /// Descriptors other than connections and kept files: standard streams, the folder, the driver's own.
@@ -43,7 +43,7 @@ impl Descriptors {
     /// The configured number of connections per shard, or else as many as the limit of descriptors permits.
     pub fn connections_max(self, configured: Option<usize>, default: usize) -> Result<usize, Failure> {
         let shards = self.shards as u64;
-        let admin = if self.has_admin { admin::DESCRIPTORS } else { 0 };
+        let admin = if self.has_admin { breme_admin::DESCRIPTORS } else { 0 };
         let of_shards = shards * (DESCRIPTORS_OF_SHARD + self.listeners as u64);
         let besides = DESCRIPTORS_BESIDES + admin + self.kept as u64 + of_shards;
         let of_each = shards * self.of_connection;
@@ -128,10 +128,10 @@ pub fn obey(
 }
 
 /// One line per address, for people and parent programs. A closed pipe is no error.
-pub fn announce(admin: Option<ListenPlace>, bound: &[ListenPlace]) {
+pub fn announce(admin: Option<Address>, bound: &[ListenPlace]) {
     let mut output = std::io::stdout().lock();
-    if let Some(place) = admin {
-        let _ = writeln!(output, "admin on {place}");
+    if let Some(address) = admin {
+        let _ = writeln!(output, "admin on {}", ListenPlace::plain(address));
     }
     for place in bound {
         let _ = writeln!(output, "listening on {place}");

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 pub use arguments::SessionArgs;
 use arguments::command;
+use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, application_registry};
 use breme_cluster::node::Node;
 use breme_driver::Clock;
 use engine::{EngineChoice, Opened};
@@ -31,7 +32,6 @@ use prometheus_client::registry::Registry;
 use secrets::Secrets;
 use supervised::Supervisor;
 
-use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, application_registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::application::{ending, runtime};
@@ -99,9 +99,9 @@ async fn serve_node(
         Supervisor::introduce(host.node());
     }
     let registry = registry(process, host::maintain(tls, peer_identity)?, vec![host.node().clone()]);
-    let admin_place = admin.as_ref().map(AdminListener::place);
+    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-    announce(admin_place, host.places());
+    announce(admin_address, host.places());
     let end = end_of(args, host.node().clone(), end, supervisor);
     let is_complete = host.serve(end).await;
     admin.into_iter().for_each(Admin::end);

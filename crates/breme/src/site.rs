@@ -10,14 +10,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub use arguments::SiteArgs;
+use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_driver::{Clock, DriverSettings, start};
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
+use breme_sys::read_bounded;
 use folder::Folder;
 use metrics::SiteMetrics;
 
-use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use crate::failure::{Failure, exit};
-use crate::files::{known, read_bounded};
+use crate::files::known;
 use crate::serving::{
     Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, report_handshakes,
     secured_listeners,
@@ -67,10 +68,10 @@ fn serve(args: &SiteArgs) -> Result<(), Failure> {
         reopen_logs: Box::new(|| ()), // it has none
     };
     obey(signals, running.stopper(), readiness.clone(), actions)?;
-    let admin_place = admin.as_ref().map(AdminListener::place);
+    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let registry = registry("site", kind, process, counting.clone(), maintenance, Box::new(SiteMetrics(site)));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
-    announce(admin_place, &bound);
+    announce(admin_address, &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use breme_driver::{CertificateValidity, ClientOptions, ClientTls, Identity, IdentityError, Trust};
+use breme_sys::read_bounded;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::files::{known, read_bounded};
+use crate::files::known;
 
 /// Limit of files with certificates or keys: the CA certificates of a large system are about 300 kB.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;

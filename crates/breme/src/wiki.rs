@@ -18,6 +18,7 @@ use std::time::Duration;
 
 pub use arguments::WikiArgs;
 use arguments::{ServeArgs, command};
+use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_driver::Clock;
 use breme_serving::serve;
 use breme_wiki::purges::Edges;
@@ -27,7 +28,6 @@ use breme_wiki_database::{Database, open};
 use metrics::WikiMetrics;
 use tokio::runtime::Runtime;
 
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::failure::{Failure, exit};
 use crate::serving::announce;
 use crate::serving::application::{ending, listen, runtime};
@@ -84,9 +84,9 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     // Before the addresses are printed: a signal after that is handled.
     let end = ending(readiness.clone())?;
     let registry = application_registry(ROLE, process, [Box::new(WikiMetrics(Arc::clone(&wiki)))]);
-    let admin_place = admin.as_ref().map(AdminListener::place);
+    let admin_address = admin.as_ref().map(|admin| admin.address().clone());
     let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-    announce(admin_place, &bound);
+    announce(admin_address, &bound);
 
     let is_complete = runtime.block_on(serve(listeners, Application::new(wiki), limits, end));
     admin.into_iter().for_each(Admin::end);

@@ -8,6 +8,7 @@
 //! | `clock` | monotonic and calendar time |
 //! | `cpu` | available processors, pinning threads |
 //! | `descriptors` | the limit of open files |
+//! | `files` | small files, read whole |
 //! | `listening` | listening sockets |
 //! | `memory` | returning freed memory to the system |
 //! | `names` | addresses of hosts |
@@ -27,6 +28,7 @@ mod child;
 mod clock;
 mod cpu;
 mod descriptors;
+mod files;
 mod listening;
 mod memory;
 mod names;
@@ -47,6 +49,7 @@ pub use descriptors::{
     DescriptorLimit, TooFewDescriptors, descriptor_limit, ensure_descriptor_limit, open_descriptors,
     raise_descriptor_limit,
 };
+pub use files::read_bounded;
 pub use listening::ListeningSocket;
 pub use memory::{limit_retained_memory, trim_heap};
 pub use names::resolve;

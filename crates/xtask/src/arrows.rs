@@ -40,14 +40,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("driver", &["base", "node", "sys"]),
     ("runner", &["base", "experiment", "judge", "load-result", "stats", "sys"]),
     ("sim", &["base", "node"]),
+    // common parts of commands
+    ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "runner"]),
     // where roles meet drivers
     (
         "breme",
         &[
+            "admin",
             "base",
             "node",
             "http",
-            "http1",
             "stats",
             "toml",
             "cache",
@@ -63,7 +65,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "judge",
             "report",
             "runner",
-            "server",
             "serving",
             "session",
             "cluster",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_base::plural;
 use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
@@ -20,10 +21,9 @@ use super::report::{self, ReportFormat};
 use super::status::RunStatus;
 use super::stored_run::{self, Judged, RUNS_FOLDER};
 use super::{experiment, output, roles};
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::checks::{self, Checks};
 use crate::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
-use crate::serving::AdminFlag;
+use crate::serving::{AdminFlag, ListenPlace};
 
 /// The hidden command that supervises a subject's processes.
 const KEEP: &str = "keep";
@@ -155,7 +155,7 @@ fn start_admin(address: Option<Address>, process: ProcessMetrics) -> Result<Opti
     let status = RunStatus::default();
     let registry = application_registry("run", process, [Box::new(status.clone())]);
     // Standard output is for the result.
-    eprintln!("admin on {}", listener.place());
+    eprintln!("admin on {}", ListenPlace::plain(listener.address().clone()));
     let admin = listener.start(Clock::start(), Vec::new(), registry, Readiness::default(), None)?;
     Ok(Some((admin, status)))
 }

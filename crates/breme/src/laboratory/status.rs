@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use breme_admin::{Families, Label};
 use breme_experiment::expression::{Measure, Quantity, TimeFigure, TimeKind};
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{TrialEnd, TrialRecord};
@@ -17,8 +18,6 @@ use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-
-use crate::admin::{Families, Label};
 
 /// Of the response time.
 const QUANTILES: [f64; 2] = [0.5, 0.99];
@@ -208,8 +207,9 @@ fn labels((levels, workload): &(String, String)) -> [Label; 2] {
 
 #[cfg(test)]
 mod tests {
+    use breme_admin::{exposition_of, metric_names};
+
     use super::*;
-    use crate::admin::{exposition_of, metric_names};
 
     #[test]
     fn documentation_names_each_metric() {

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use breme_admin::{Families, Label};
 use breme_link::{Direction, DirectionCounts, Link};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-
-use crate::admin::{Families, Label};
 
 /// Exports a path's counters.
 #[derive(Debug)]

@@ -4,6 +4,9 @@ use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+#[cfg(target_os = "linux")]
+use breme_admin::push::{ProblemReports, Receiver, RemoteWriter};
+use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_driver::Clock;
 use breme_load::Run;
 #[cfg(target_os = "linux")]
@@ -13,10 +16,8 @@ use prometheus_client::registry::Registry;
 use super::LoadArgs;
 use super::feed::Times;
 use super::live::{LoadMetrics, ResponseTimes};
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::failure::Failure;
-#[cfg(target_os = "linux")]
-use crate::push::{ProblemReports, Receiver, RemoteWriter};
+use crate::serving::ListenPlace;
 
 /// Time between two samples for the receiver.
 #[cfg(target_os = "linux")]
@@ -56,7 +57,7 @@ impl Prepared {
         let samples = self.receiver.map(|receiver| Samples::start(receiver, registry())).transpose()?;
         let admin = self.listener.map(|listener| {
             // Standard output is for the result.
-            eprintln!("admin on {}", listener.place());
+            eprintln!("admin on {}", ListenPlace::plain(listener.address().clone()));
             listener.start(clock, Vec::new(), registry(), Readiness::default(), None)
         });
         Ok(Export {

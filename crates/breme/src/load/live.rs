@@ -11,6 +11,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use breme_admin::{Buckets, Families};
 use breme_driver::Clock;
 use breme_load::{Counts, ErrorKind, Run};
 use breme_stats::Histogram;
@@ -18,8 +19,6 @@ use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-
-use crate::admin::{Buckets, Families};
 
 /// Upper bounds of the response time buckets; the last bucket is unbounded.
 const BOUNDS_NS: [u64; 18] = [
@@ -130,10 +129,10 @@ fn requests(families: &mut Families<'_>, counts: &Counts) -> fmt::Result {
 mod tests {
     use std::time::Duration;
 
+    use breme_admin::metric_names;
     use breme_load_plan::{Arrivals, OpenLoop, Pace, Plan, Settings, WAITING_MAX};
 
     use super::*;
-    use crate::admin::metric_names;
 
     fn metrics(settings: Settings) -> String {
         let (plan, clock) = (Plan::new(settings).unwrap(), Clock::start());
@@ -143,7 +142,7 @@ mod tests {
         times.add(&interval);
         let run = Arc::new(Run::new(plan, Vec::new(), 1, clock.wall_clock()));
         let own: [Box<dyn Collector>; 1] = [Box::new(LoadMetrics { run, clock, times })];
-        let registry = crate::admin::application_registry("load", crate::admin::ProcessMetrics::starting_now(), own);
+        let registry = breme_admin::application_registry("load", breme_admin::ProcessMetrics::starting_now(), own);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text

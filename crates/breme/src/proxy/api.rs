@@ -8,6 +8,7 @@
 
 mod cache;
 
+use breme_admin::{AdminPage, Api, Call};
 use breme_balance::{UpstreamState, UpstreamStatus};
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ pub use cache::Kept;
 
 use super::upstream::Upstream;
 use super::upstreams::{Upstreams, addresses, url};
-use crate::admin::{AdminPage, Api, Call};
 
 const INDEX: &str = "GET /upstreams                state and counters of each upstream\n\
     PUT /upstreams                replace the list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use breme_admin::AdminToken;
 use breme_cache::{Cache, CacheSettingsError};
 use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
@@ -12,7 +13,6 @@ use super::names::NameResolver;
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
-use crate::admin::AdminToken;
 use crate::failure::Failure;
 use crate::serving::{ListenPlace, Tls};
 

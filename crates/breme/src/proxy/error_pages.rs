@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use breme_origin::media_type_of_name;
 use breme_proxy::{ErrorPage, ErrorPages, PageStatus};
+use breme_sys::read_bounded;
 
 use crate::failure::Failure;
-use crate::files::read_bounded;
 
 const PAGE_BYTES_MAX: u64 = 256 * 1024;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use breme_admin::{Buckets, Families, Label, refusal_name};
 use breme_balance::{UpstreamState, UpstreamStatus};
 use breme_cache::{Cache, Statistics};
 use breme_proxy::{Histogram, Proxy, ProxyCounts};
@@ -11,7 +12,6 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::access_log::{LineCounts, Log};
 use super::upstreams::{Upstreams, scheme};
-use crate::admin::{Buckets, Families, Label, refusal_name};
 
 /// Exports the counters of the proxy and its log.
 #[derive(Debug)]
@@ -122,13 +122,13 @@ fn lines(families: &mut Families<'_>, counts: LineCounts) -> fmt::Result {
 mod tests {
     use std::time::Duration;
 
+    use breme_admin::{exposition_of, metric_names};
     use breme_balance::GroupSettings;
     use breme_cache::CacheSettings;
     use breme_driver::{Clock, UnixSockets};
     use breme_proxy::{HostRule, Mode, Parts, Settings};
 
     use super::*;
-    use crate::admin::{exposition_of, metric_names};
     use crate::proxy::upstream_tls::Clients;
 
     #[test]

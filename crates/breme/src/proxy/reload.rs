@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use breme_admin::{AdminToken, ReloadStatus};
 use breme_cache::Cache;
 use breme_driver::Waker;
 use breme_node::ShardId;
@@ -19,7 +20,6 @@ use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
-use crate::admin::{AdminToken, ReloadStatus};
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;

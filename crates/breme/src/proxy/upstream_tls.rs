@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use breme_admin::CertificateExpiry;
 use breme_driver::TlsClients;
 use breme_node::TlsClientId;
 use breme_proxy::TlsNames;
@@ -9,7 +10,6 @@ use parking_lot::Mutex;
 
 use super::arguments::UpstreamFlags;
 use super::upstream::{Location, Upstream};
-use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 

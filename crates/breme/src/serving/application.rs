@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use breme_admin::Readiness;
 use breme_serving::{Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Descriptors, ListenPlace, Tls, at_least_one};
-use crate::admin::Readiness;
 use crate::failure::Failure;
 use crate::load::units;
 

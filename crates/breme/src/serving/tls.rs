@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use breme_admin::CertificateExpiry;
 use breme_driver::{Identity, ServerTls};
 
 use super::{ListenPlace, TlsFlags};
-use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 

@@ -11,6 +11,7 @@ mod program;
 use std::io::Write;
 use std::net::SocketAddr;
 
+use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use breme_driver::Clock;
 use breme_session::NodeName;
 use director::Director;
@@ -23,7 +24,6 @@ use super::engine::Opened;
 use super::host::{Ending, Host, NodeProperties, maintain};
 use super::secrets::{self, Secrets};
 use super::{ROLE, registry};
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use crate::failure::Failure;
 use crate::serving::application::ending;
 use crate::serving::{ListenPlace, Tls, announce};
@@ -128,10 +128,10 @@ impl Front<'_> {
     async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
         let Self { args, admin, registry, readiness } = self;
         let director = Director::start(args, nodes).await?;
-        let admin_place = admin.as_ref().map(AdminListener::place);
+        let admin_address = admin.as_ref().map(|admin| admin.address().clone());
         let admin =
             admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
-        announce(admin_place, director.places());
+        announce(admin_address, director.places());
         announce_nodes(nodes);
         director.keep(is_ending).await;
         admin.into_iter().for_each(Admin::end);

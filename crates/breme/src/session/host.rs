@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use breme_admin::{Maintenance, Readiness, ReloadStatus};
 use breme_cluster::applications;
 use breme_cluster::layer::{ClientAddress, Cookies, SessionLayer};
 use breme_cluster::node::{Membership, Node};
@@ -21,7 +22,6 @@ use super::cluster::NodePlace;
 use super::engine::Opened;
 use super::peer_identity::PeerIdentity;
 use super::secrets::Secrets;
-use crate::admin::{Maintenance, Readiness, ReloadStatus};
 use crate::failure::Failure;
 use crate::serving::application::listen;
 use crate::serving::{ListenPlace, Reloading, Tls};

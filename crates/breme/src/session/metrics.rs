@@ -2,13 +2,12 @@
 
 use std::fmt;
 
+use breme_admin::{Buckets, Families, Label};
 use breme_cluster::node::{BOUNDS, Histogram, Node, Stages};
 use breme_session::{Durability, Gauges, Statistics};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-
-use crate::admin::{Buckets, Families, Label};
 
 /// Exports the counters of nodes.
 #[derive(Debug)]

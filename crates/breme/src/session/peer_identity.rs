@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use breme_admin::CertificateExpiry;
 use breme_cluster::peers::PeerTls;
 use breme_driver::Identity;
 
 use super::ROLE;
 use super::arguments::SessionArgs;
 use super::secrets::read;
-use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, fingerprint};
 

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use breme_cluster::peers::Peers;
 use breme_session::{CookieKeys, SECRET_MIN};
+use breme_sys::read_bounded;
 
 use super::arguments::SessionArgs;
 use super::engine::EngineChoice;
 use super::peer_identity::PeerIdentity;
 use crate::failure::Failure;
-use crate::files::read_bounded;
 use crate::serving::random_bits;
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;

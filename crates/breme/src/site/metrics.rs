@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use breme_admin::{Families, refusal_name};
 use breme_http::Version;
 use breme_origin::{FileCounts, ResponseCount, Site, SiteCounts, VisitorTotals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-
-use crate::admin::{Families, refusal_name};
 
 /// Exports a site's counters.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use breme_admin::push::{Delivery, Receiver};
 use breme_watch::objective::AlertEvent;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::push::{Delivery, Receiver};
 
 /// Longest queue; further alerts go to standard error only.
 const WAITING_MAX: usize = 64;
@@ -31,7 +31,7 @@ impl Alerts {
         let deliver = move |alerts: &mpsc::Receiver<Value>, is_ending: &AtomicBool| {
             send_all(alerts, webhook.as_ref(), file.as_deref(), is_ending);
         };
-        Delivery::start("alerts", WAITING_MAX, deliver).map(Self)
+        Ok(Self(Delivery::start("alerts", WAITING_MAX, deliver)?))
     }
 
     /// Sends an alert, and prints it to standard error.

@@ -61,7 +61,7 @@ impl JournalFolder {
     pub(super) fn info(&self) -> Result<JournalInfo, Failure> {
         let path = self.path.join(INFO_FILE);
         let failed = |problem: String| Failure::run(format!("{}: {problem}", path.display()));
-        let bytes = crate::files::read_bounded(&path, INFO_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+        let bytes = breme_sys::read_bounded(&path, INFO_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
         let info: JournalInfo = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
         if info.version > VERSION {
             return Err(failed(format!(

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use breme_admin::{AdminPage, Api, Call};
+
 use super::export::{self, LoadedJournal};
-use crate::admin::{AdminPage, Api, Call};
 use crate::failure::Failure;
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use breme_admin::{Families, Label};
 use breme_watch::record::{Probe, TargetState};
 use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-
-use crate::admin::{Families, Label};
 
 /// Counters of a target since the start of the process.
 #[derive(Clone, Debug, Default)]

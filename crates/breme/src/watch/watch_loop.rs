@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use breme_admin::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
+use breme_admin::{Admin, AdminListener, AdminToken, Api, ProcessMetrics, Readiness, application_registry};
 use breme_driver::Clock;
 use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
@@ -23,10 +25,9 @@ use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
-use crate::admin::{Admin, AdminListener, AdminToken, ProcessMetrics, Readiness, application_registry};
 use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
-use crate::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
+use crate::serving::ListenPlace;
 
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;
@@ -75,7 +76,7 @@ pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> 
 
 fn read(path: &Path) -> Result<File, Failure> {
     let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
-    let bytes = crate::files::read_bounded(path, WATCH_FILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let bytes = breme_sys::read_bounded(path, WATCH_FILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| failed(String::from("it is not UTF-8")))?;
     File::parse(&text, check).map_err(|problems| failed(format!("\n{problems}")))
 }
@@ -152,12 +153,12 @@ fn start_admin(
     journal: &Path,
 ) -> Result<Option<Admin>, Failure> {
     let Some(listener) = args.process.admin()?.map(AdminListener::bind).transpose()? else { return Ok(None) };
-    println!("admin on {}", listener.place());
+    println!("admin on {}", ListenPlace::plain(listener.address().clone()));
     let registry = application_registry("watch", process, [Box::new(WatchMetrics(status.clone()))]);
     let token = AdminToken::from_file("", None).map_err(Failure::run)?;
     let pages = AdminPages::new(journal.to_owned());
-    let api = Some((Box::new(pages) as Box<dyn crate::admin::Api>, token));
-    listener.start(Clock::start(), args.process.cpus(), registry, Readiness::default(), api).map(Some)
+    let api = Some((Box::new(pages) as Box<dyn Api>, token));
+    Ok(Some(listener.start(Clock::start(), args.process.cpus(), registry, Readiness::default(), api)?))
 }
 
 struct WatchLoop<'a> {

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use breme_admin::Families;
 use breme_wiki::web::Wiki;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-
-use crate::admin::Families;
 
 /// Exports a wiki's counters.
 pub(super) struct WikiMetrics(pub(super) Arc<Wiki>);

@@ -1,11 +1,11 @@
 //! Converts the flags to settings; rejects unsafe combinations.
 
+use breme_sys::read_bounded;
 use breme_wiki::settings::{Edge, Readers, Settings, Writers};
 
 use super::arguments::{ReadChoice, ServeArgs, WriteChoice};
 use super::is_open;
 use crate::failure::Failure;
-use crate::files::read_bounded;
 use crate::serving::ListenPlace;
 
 /// With purges, a cache may keep a page until it changes.

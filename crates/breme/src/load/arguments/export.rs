@@ -3,11 +3,11 @@
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
+#[cfg(target_os = "linux")]
+use breme_admin::push::Receiver;
 use breme_driver::Address;
 
 use crate::failure::Failure;
-#[cfg(target_os = "linux")]
-use crate::push::Receiver;
 use crate::serving::AdminFlag;
 
 #[derive(Debug, clap::Args)]

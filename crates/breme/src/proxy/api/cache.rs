@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use breme_admin::{AdminPage, Call};
 use breme_cache::{Cache, HotObject, Purge, PurgeMode, Statistics};
 use breme_driver::Clock;
 use breme_proxy::{Proxy, ProxyCounts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::admin::{AdminPage, Call};
 use crate::proxy::metrics::results;
 
 /// The default number of objects.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use breme_balance::{Affinity, AffinityKey, EjectionSettings, GroupError, GroupSettings, Policy, StatusSet};
 use breme_proxy::QueueSettings;
+use breme_sys::read_bounded;
 
 use super::health::HealthFlags;
 use crate::failure::Failure;
-use crate::files::read_bounded;
 use crate::load::units;
 use crate::proxy::secrets::Secrets;
 use crate::serving::whole;

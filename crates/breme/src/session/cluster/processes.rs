@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use breme_admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
 use breme_session::NodeName;
 use futures_util::future::{join_all, try_join_all};
 use prometheus_client::collector::Collector;
@@ -24,7 +25,6 @@ use super::super::supervised::{Exit, secrets_line};
 use super::super::{ROLE, registry};
 use super::program::{Program, cannot_start};
 use super::{Front, NodePlace, end_signal, is_true, node_name};
-use crate::admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
 use crate::failure::Failure;
 use crate::serving::{ListenPlace, Tls};
 

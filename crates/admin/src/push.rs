@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use authorization::AuthorizationFile;
-pub use delivery::Delivery;
+pub use delivery::{Delivery, DeliveryError};
 pub use remote_write::{ProblemReports, RemoteWriter};
 
 /// Time limit of a request.

@@ -22,7 +22,7 @@ impl AuthorizationFile {
     /// The header's value at present. An error does not show what the file holds.
     pub fn value(&self) -> Result<String, String> {
         let failed = |problem: &str| format!("{}: {problem}", self.0.display());
-        let bytes = crate::files::read_bounded(&self.0, FILE_BYTES_MAX).map_err(|error| failed(&error.to_string()))?;
+        let bytes = breme_sys::read_bounded(&self.0, FILE_BYTES_MAX).map_err(|error| failed(&error.to_string()))?;
         std::str::from_utf8(&bytes).ok().and_then(header_value).ok_or_else(|| {
             failed(
                 "it must hold one line: `Bearer TOKEN`, `Basic USER:PASSWORD`, or another scheme and its credentials",

@@ -9,8 +9,7 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use super::{Delivery, Receiver};
-use crate::failure::Failure;
+use super::{Delivery, DeliveryError, Receiver};
 
 /// Limit of queued messages; further ones are dropped.
 const QUEUE_MAX: usize = 600;
@@ -26,7 +25,7 @@ const HEADERS: [(&str, &str); 3] = [
     ("X-Prometheus-Remote-Write-Version", "0.1.0"),
 ];
 
-/// Dropping it sends what is queued, until an attempt fails or [`ENDING_MAX`] has passed.
+/// Dropping it sends what is queued, until an attempt fails or `ENDING_MAX` has passed.
 pub struct RemoteWriter {
     source: SeriesSource,
     registry: Registry,
@@ -97,12 +96,15 @@ impl SeriesSource {
 
 impl RemoteWriter {
     /// Sends the metrics `breme_COMMAND_*` of `registry`.
+    ///
+    /// # Errors
+    /// The thread that delivers them cannot be started.
     pub fn start(
         command: &'static str,
         receiver: Receiver,
         registry: Registry,
         reports: ProblemReports,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DeliveryError> {
         let account = Arc::new(Account {
             command,
             url: receiver.url().to_owned(),

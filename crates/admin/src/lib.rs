@@ -1,4 +1,5 @@
-//! `--admin`: operational endpoints of a server, on an address of their own.
+//! What a running command tells other programs: `--admin`, operational endpoints on an address of their own, and
+//! messages that it pushes (`push`).
 //!
 //! | path | response |
 //! |---|---|
@@ -17,25 +18,24 @@ mod exposition;
 mod maintenance;
 mod metrics;
 mod node;
+#[cfg(target_os = "linux")]
+pub mod push;
 mod readiness;
 
 use std::time::Duration;
 
 pub use api::{AdminPage, AdminToken, Api, Call};
-use breme_driver::{Address, Clock, CounterReader, DriverHandle, DriverKind, DriverSettings, Listener, start};
+use breme_driver::{
+    Address, BindError, Clock, CounterReader, DriverHandle, DriverKind, DriverSettings, Listener, StartError, start,
+};
 pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
-pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
-#[cfg(test)]
-pub use metrics::{exposition_of, metric_names};
+pub use metrics::{Buckets, Families, Label, ProcessMetrics, exposition_of, metric_names, refusal_name};
 use node::AdminNode;
 use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 pub use readiness::Readiness;
-
-use crate::failure::Failure;
-use crate::serving::ListenPlace;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
 pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
@@ -82,22 +82,37 @@ fn registry_of<const N: usize>(
     registry
 }
 
+/// Why the admin server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    #[error("--admin: {0}")]
+    Bind(#[source] BindError),
+    #[error("{0}")]
+    Start(#[source] StartError),
+}
+
 /// Bound, but not accepting yet: clients wait in the backlog.
 #[derive(Debug)]
 pub struct AdminListener(Listener);
 
 impl AdminListener {
     /// Listens at the address of `--admin`; port 0 selects a free one.
-    pub fn bind(address: Address) -> Result<Self, Failure> {
-        let listener = Listener::bind(address, &settings(Vec::new()));
-        listener.map(Self).map_err(|error| Failure::run(format!("--admin: {error}")))
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind(address: Address) -> Result<Self, AdminError> {
+        Listener::bind(address, &settings(Vec::new())).map(Self).map_err(AdminError::Bind)
     }
 
-    pub fn place(&self) -> ListenPlace {
-        ListenPlace::plain(self.0.address().clone())
+    /// The bound address.
+    pub fn address(&self) -> &Address {
+        self.0.address()
     }
 
     /// Starts to serve, on one of `cpus` if there are any. `/metrics` has the contents of `registry`.
+    ///
+    /// # Errors
+    /// The driver cannot start.
     pub fn start(
         self,
         clock: Clock,
@@ -105,11 +120,11 @@ impl AdminListener {
         registry: Registry,
         readiness: Readiness,
         api: Option<(Box<dyn Api>, AdminToken)>,
-    ) -> Result<Admin, Failure> {
+    ) -> Result<Admin, AdminError> {
         let mut admin_node = Some(AdminNode::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| admin_node.take().expect("there is one shard");
         let running = start(DriverKind::Events, vec![self.0], &settings(cpus), clock, node);
-        running.map(Admin).map_err(Failure::run)
+        running.map(Admin).map_err(AdminError::Start)
     }
 }
 

@@ -9,11 +9,11 @@ use breme_base::{Metric, MetricKind};
 use breme_driver::{CloseKind, CounterReader, ShardCounters};
 use breme_http::RefusalReason;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry::{Registry, Unit};
 
 /// A label and its value.
 pub type Label = (&'static str, String);
@@ -306,18 +306,19 @@ pub fn refusal_name(reason: RefusalReason) -> String {
     name
 }
 
-/// The exposition of these metrics, as text.
-#[cfg(test)]
+/// The exposition of these metrics, as text, for tests.
+///
+/// # Errors
+/// A collector cannot encode its metrics.
 pub fn exposition_of(metrics: impl Collector) -> Result<String, fmt::Error> {
-    let mut registry = prometheus_client::registry::Registry::default();
+    let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
+    let mut exposition = String::new();
+    text::encode(&mut exposition, &registry)?;
+    Ok(exposition)
 }
 
-/// The names of its metrics, with the endings of their samples, as documentation gives them.
-#[cfg(test)]
+/// The names of its metrics, with the endings of their samples, as documentation gives them; for tests.
 pub fn metric_names(exposition: &str) -> Vec<String> {
     let families = exposition.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     families

@@ -93,7 +93,7 @@ impl AdminToken {
 
     fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
         let fault = |problem: String| format!("{flag} {}: {problem}", path.display());
-        let bytes = crate::files::read_bounded(path, TOKEN_FILE_BYTES_MAX)
+        let bytes = breme_sys::read_bounded(path, TOKEN_FILE_BYTES_MAX)
             .map_err(|error| fault(format!("cannot be read: {error}")))?;
         let token = bytes.trim_ascii();
         if token.len() < TOKEN_BYTES_MIN || !token.iter().all(u8::is_ascii_graphic) {
