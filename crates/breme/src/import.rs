@@ -1,18 +1,12 @@
 //! `breme import`: converts recorded traffic to a scenario of `breme load`.
 
-mod access_log;
-mod curl;
-mod har;
-mod recording;
-mod secrets;
-
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use breme_import::{read_access_log, read_curl, read_har};
 use clap::ValueEnum;
-use recording::Recording;
 
 use crate::failure::{Failure, exit};
 
@@ -63,9 +57,9 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
     let named = |problem: String| Failure::run(format!("{}: {problem}", args.file.display()));
     let text = read(&args.file).map_err(|error| named(error.to_string()))?;
     let recording = match args.format {
-        RecordingFormat::Har => har::read(&text),
-        RecordingFormat::Curl => curl::read(&text),
-        RecordingFormat::AccessLog => access_log::read(&text),
+        RecordingFormat::Har => read_har(&text),
+        RecordingFormat::Curl => read_curl(&text),
+        RecordingFormat::AccessLog => read_access_log(&text),
     };
     let recording = recording.map_err(named)?;
     write(args.output.as_deref(), &recording.scenario())?;
@@ -97,5 +91,3 @@ fn write(path: Option<&Path>, text: &str) -> Result<(), Failure> {
         },
     }
 }
-
-type Imported = Result<Recording, String>;

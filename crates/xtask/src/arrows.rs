@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("balance", &["base"]),
     ("toml", &["base"]),
     ("session", &["base"]),
+    ("import", &[]),
     ("experiment", &["base", "load-result", "stats", "toml"]),
     ("judge", &["base", "experiment", "stats"]),
     ("watch", &["base", "stats", "toml"]),
@@ -48,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "admin",
             "base",
+            "import",
             "node",
             "http",
             "stats",

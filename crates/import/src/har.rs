@@ -57,7 +57,10 @@ struct HarResponse {
 }
 
 /// The requests to the most frequent origin; a browser also loads from others, which are not the target of the test.
-pub(super) fn read(text: &str) -> Imported {
+///
+/// # Errors
+/// It is not an HTTP Archive, or has no request that can be repeated.
+pub fn read(text: &str) -> Imported {
     let archive: Archive = serde_json::from_str(text.trim_start_matches('\u{feff}'))
         .map_err(|error| format!("it is not an HTTP Archive: {error}"))?;
     let mut entries: Vec<(String, String, HarEntry)> = archive

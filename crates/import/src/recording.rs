@@ -43,8 +43,9 @@ pub(super) struct RecordedSession {
     pub(super) requests: Vec<RecordedRequest>,
 }
 
+/// What was recorded.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recording {
+pub struct Recording {
     /// `http://host:port`, if the recording contains it.
     pub(super) base: Option<String>,
     pub(super) sessions: Vec<RecordedSession>,
@@ -54,7 +55,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// A scenario file (TOML).
-    pub(super) fn scenario(&self) -> String {
+    pub fn scenario(&self) -> String {
         let mut secrets = Secrets::default();
         let mut scenarios = String::new();
         for session in &self.sessions {
@@ -79,7 +80,8 @@ impl Recording {
         text + &scenarios
     }
 
-    pub(super) fn notes(&self) -> impl Iterator<Item = &str> {
+    /// What was left out, and advice.
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.notes.iter().map(String::as_str)
     }
 }

@@ -27,7 +27,10 @@ const IGNORED_WITH_VALUE: [&str; 14] = [
 const DATA: [&str; 5] = ["-d", "--data", "--data-raw", "--data-ascii", "--data-binary"];
 
 /// Every command, as the steps of one session.
-pub(super) fn read(text: &str) -> Imported {
+///
+/// # Errors
+/// A command cannot be read, or there is none.
+pub fn read(text: &str) -> Imported {
     let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let (mut base, mut requests, mut notes) = (None, Vec::new(), Vec::new());
     for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {

@@ -34,7 +34,10 @@ struct LogLine {
 }
 
 /// Each visit is a session with the pauses between its requests; equal visits are merged, with a weight.
-pub(super) fn read(text: &str) -> Imported {
+///
+/// # Errors
+/// No line is a GET or HEAD request in one of these formats.
+pub fn read(text: &str) -> Imported {
     let all = text.lines().filter(|line| !line.is_empty()).count();
     let lines: Vec<LogLine> = text.lines().filter_map(parse).collect();
     let (repeatable, others): (Vec<LogLine>, Vec<LogLine>) =

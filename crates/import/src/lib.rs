@@ -1,0 +1,23 @@
+//! Recorded traffic as a scenario of `breme load`.
+//!
+//! | function | reads |
+//! |---|---|
+//! | [`read_har`] | an HTTP Archive, as browsers export it: one session with the times between its requests |
+//! | [`read_curl`] | curl commands, one per line or with `\` at line ends: one session |
+//! | [`read_access_log`] | an access log in the common or combined format: a session for each visit of a client |
+//!
+//! Values whose names mark them as secret become variables of the scenario, and cookies are left out. It knows neither
+//! files nor the load generator: texts in, the text of a scenario file out ([`Recording::scenario`]).
+
+mod access_log;
+mod curl;
+mod har;
+mod recording;
+mod secrets;
+
+pub use access_log::read as read_access_log;
+pub use curl::read as read_curl;
+pub use har::read as read_har;
+pub use recording::Recording;
+
+type Imported = Result<Recording, String>;
