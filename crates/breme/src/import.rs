@@ -5,10 +5,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use breme_command::failure::{Failure, exit};
 use breme_import::{read_access_log, read_curl, read_har};
 use clap::ValueEnum;
-
-use crate::failure::{Failure, exit};
 
 const INPUT_BYTES_MAX: u64 = 256 << 20;
 

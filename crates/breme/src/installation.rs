@@ -4,10 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use breme_command::failure::{Failure, exit};
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
-
-use crate::failure::{Failure, exit};
 
 /// Print the completions of a shell
 #[derive(Debug, clap::Args)]

@@ -22,6 +22,7 @@ mod versus;
 
 use std::process::ExitCode;
 
+use breme_command::failure::{Failure, exit};
 pub use compare::CompareArgs;
 pub use demo::DemoArgs;
 pub use init::InitArgs;
@@ -29,14 +30,6 @@ pub use report::ReportArgs;
 pub use run::RunArgs;
 pub use runs::RunsArgs;
 pub use versus::VersusArgs;
-
-use crate::failure::{Failure, exit};
-
-impl From<breme_runner::journal::JournalError> for Failure {
-    fn from(error: breme_runner::journal::JournalError) -> Self {
-        Self::run(error.to_string())
-    }
-}
 
 /// `breme run`.
 pub fn run(args: &RunArgs) -> ExitCode {

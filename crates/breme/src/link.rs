@@ -9,13 +9,12 @@ use std::sync::Once;
 pub use arguments::LinkArgs;
 use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_base::grouped;
+use breme_command::failure::{Failure, exit};
+use breme_command::serving::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
 use breme_driver::{Clock, DriverKind, DriverSettings, start};
 use breme_link::{Direction, Link};
 use breme_node::ConnectError;
 use metrics::LinkMetrics;
-
-use crate::failure::{Failure, exit};
-use crate::serving::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
 
 const ROLE: &str = "link";
 /// The only driver with timers finer than a millisecond.

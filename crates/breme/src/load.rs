@@ -17,7 +17,6 @@ mod page;
 mod secured;
 mod stdin;
 pub mod tips;
-pub mod units;
 mod view;
 
 use std::process::ExitCode;
@@ -26,6 +25,8 @@ use std::time::{Duration, Instant};
 
 pub use arguments::{LoadArgs, Peers};
 use attendant::{Attendant, Interruption, ShownProgress, Watched};
+use breme_command::checks::{self, Checks};
+use breme_command::failure::{FAILED, Failure, exit};
 use breme_driver::{ClientTls, Clock, DriverSettings, UnixSockets, start};
 use breme_load::{Generator, Load, Outcome, Run, TlsSummary};
 use breme_load_plan::Plan;
@@ -35,9 +36,6 @@ use feed::Feed;
 pub use measurement::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
-
-use crate::checks::{self, Checks};
-use crate::failure::{FAILED, Failure, exit};
 
 /// Descriptors other than connections: standard streams, the driver's own, output files.
 const DESCRIPTORS_BESIDES: u64 = 64;

@@ -8,13 +8,8 @@
 // Parts that only the applications use.
 #![cfg_attr(not(feature = "applications"), allow(dead_code))]
 
-mod checks;
-mod configuration;
 #[cfg(target_os = "linux")]
 mod doctor;
-mod driver;
-mod failure;
-mod files;
 mod import;
 mod installation;
 #[cfg(target_os = "linux")]
@@ -23,11 +18,9 @@ mod link;
 mod load;
 mod proxy;
 mod roles;
-mod serving;
 #[cfg(feature = "applications")]
 mod session;
 mod site;
-mod tls;
 #[cfg(target_os = "linux")]
 mod watch;
 #[cfg(feature = "applications")]

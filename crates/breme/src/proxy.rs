@@ -17,6 +17,8 @@ mod access_log;
 mod api;
 mod arguments;
 mod assembly;
+#[cfg(test)]
+mod configuration_file;
 mod error_pages;
 mod metrics;
 mod names;
@@ -34,17 +36,16 @@ pub use arguments::{ProxyArgs, command};
 use arguments::{ROLE, in_force};
 use assembly::{Assembly, Parts, locate_in_list};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
+use breme_command::configuration;
+use breme_command::failure::{Failure, exit};
+use breme_command::serving::{
+    Descriptors, ListenPlace, SignalActions, announce, catch, listen, obey, panics, report_handshakes,
+};
 use breme_driver::{Clock, DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
 use reload::{Files, Reloading};
 use upstreams::Upstreams;
-
-use crate::configuration;
-use crate::failure::{Failure, exit};
-use crate::serving::{
-    Descriptors, ListenPlace, SignalActions, announce, catch, listen, obey, panics, report_handshakes,
-};
 
 /// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;

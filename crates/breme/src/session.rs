@@ -32,10 +32,10 @@ use prometheus_client::registry::Registry;
 use secrets::Secrets;
 use supervised::Supervisor;
 
-use crate::configuration;
-use crate::failure::{Failure, exit};
-use crate::serving::application::{ending, runtime};
-use crate::serving::{Tls, announce};
+use breme_command::configuration;
+use breme_command::failure::{Failure, exit};
+use breme_command::serving::application::{ending, runtime};
+use breme_command::serving::{Tls, announce};
 
 /// The name of the command.
 const ROLE: &str = "session";

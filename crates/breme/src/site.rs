@@ -11,18 +11,17 @@ use std::sync::Arc;
 
 pub use arguments::SiteArgs;
 use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
+use breme_command::failure::{Failure, exit};
+use breme_command::files::known;
+use breme_command::serving::{
+    Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, report_handshakes,
+    secured_listeners,
+};
 use breme_driver::{Clock, DriverSettings, start};
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use breme_sys::read_bounded;
 use folder::Folder;
 use metrics::SiteMetrics;
-
-use crate::failure::{Failure, exit};
-use crate::files::known;
-use crate::serving::{
-    Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, report_handshakes,
-    secured_listeners,
-};
 
 const KEY_BYTES_MAX: u64 = 4096;
 

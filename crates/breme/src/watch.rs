@@ -15,11 +15,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use breme_command::failure::{Failure, exit};
+use breme_command::serving::ProcessFlags;
+use breme_command::units;
 use clap::Subcommand;
-
-use crate::failure::{Failure, exit};
-use crate::load::units;
-use crate::serving::ProcessFlags;
 use export::{ExportFormat, RowSpan};
 
 const AFTER_HELP: &str = "Examples:

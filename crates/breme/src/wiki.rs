@@ -19,6 +19,9 @@ use std::time::Duration;
 pub use arguments::WikiArgs;
 use arguments::{ServeArgs, command};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
+use breme_command::failure::{Failure, exit};
+use breme_command::serving::announce;
+use breme_command::serving::application::{ending, listen, runtime};
 use breme_driver::Clock;
 use breme_serving::serve;
 use breme_wiki::purges::Edges;
@@ -27,10 +30,6 @@ use breme_wiki::{accounts, lab, settings::Writers};
 use breme_wiki_database::{Database, open};
 use metrics::WikiMetrics;
 use tokio::runtime::Runtime;
-
-use crate::failure::{Failure, exit};
-use crate::serving::announce;
-use crate::serving::application::{ending, listen, runtime};
 
 /// The name of the command.
 const ROLE: &str = "wiki";

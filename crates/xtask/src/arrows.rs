@@ -43,17 +43,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sim", &["base", "node"]),
     // common parts of commands
     ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "runner"]),
+    ("command", &["admin", "base", "node", "http", "toml", "sys", "driver", "serving"]),
     // where roles meet drivers
     (
         "breme",
         &[
             "admin",
             "base",
+            "command",
             "import",
             "node",
             "http",
             "stats",
-            "toml",
             "cache",
             "balance",
             "origin",

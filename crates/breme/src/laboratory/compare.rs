@@ -5,6 +5,9 @@ mod selection;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use breme_command::checks::{self, CheckResult, Checks, NamedCheck};
+use breme_command::failure::Failure;
+use breme_command::units;
 use breme_experiment::plan::{Gate, Plan};
 use breme_judge::{
     CompareRules, GateVerdict, History, HistoryBuilder, RecordedRun, RunComparison, RunRole, RunRow, RunVerdict,
@@ -16,9 +19,6 @@ use clap::ValueEnum;
 use self::selection::{SelectedRun, Selection};
 use super::stored_run::{self, Unjudged};
 use super::{experiment, output, report};
-use crate::checks::{self, CheckResult, Checks, NamedCheck};
-use crate::failure::Failure;
-use crate::load::units;
 
 /// Gate a later run against an earlier one: pass only if it is demonstrably not worse. With more runs, show their
 /// history

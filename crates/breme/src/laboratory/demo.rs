@@ -1,8 +1,9 @@
 //! `breme demo`: an experiment that needs no other program.
 
+use breme_command::failure::Failure;
+
 use super::init;
 use super::run::{self, Storage};
-use crate::failure::Failure;
 
 /// Compare two drivers of breme's own server, in half a minute
 #[derive(Debug, clap::Args)]

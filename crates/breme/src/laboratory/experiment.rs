@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use breme_command::failure::Failure;
 use breme_experiment::plan::{EXPERIMENT_BYTES_MAX, Plan, Surroundings};
 
 use super::roles;
-use crate::failure::Failure;
 
 pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> {
     let text = read_file(path).map_err(Failure::usage)?;

@@ -8,10 +8,10 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_command::failure::Failure;
 use breme_runner::{find_program, listening_ports, serves_http};
 
 use super::output;
-use crate::failure::Failure;
 
 /// Write an experiment file to begin with
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-use crate::failure::Failure;
+use breme_command::failure::Failure;
 
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     write(|out| out.write_all(text.as_bytes()))

@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use breme_command::checks::{self, Checks};
+use breme_command::failure::Failure;
 use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
 use super::{output, stored_run};
-use crate::checks::{self, Checks};
-use crate::failure::Failure;
 
 /// Print the result of a stored run, and rewrite its report.html
 #[derive(Debug, clap::Args)]

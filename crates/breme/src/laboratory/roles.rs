@@ -4,11 +4,11 @@
 use std::any::TypeId;
 use std::path::PathBuf;
 
+use breme_command::failure::in_a_line;
 use breme_experiment::plan::{Flag, Role, RoleReset, Roles};
 use breme_experiment::trial::ResetAction;
 use clap::{Arg, Command, CommandFactory, Parser};
 
-use crate::failure::in_a_line;
 use crate::roles::RoleCommand;
 
 /// This program, as far as experiments start it.

@@ -8,6 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_base::plural;
+use breme_command::checks::{self, Checks};
+use breme_command::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
+use breme_command::serving::{AdminFlag, ListenPlace};
 use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
@@ -21,9 +24,6 @@ use super::report::{self, ReportFormat};
 use super::status::RunStatus;
 use super::stored_run::{self, Judged, RUNS_FOLDER};
 use super::{experiment, output, roles};
-use crate::checks::{self, Checks};
-use crate::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
-use crate::serving::{AdminFlag, ListenPlace};
 
 /// The hidden command that supervises a subject's processes.
 const KEEP: &str = "keep";
@@ -253,12 +253,12 @@ fn begin(args: &Storage, path: &Path, plan: &Plan, status: Option<&RunStatus>) -
         subject_versions: subject_versions(plan),
         revision: revision(Path::new(".")),
     };
-    let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen())?;
+    let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen()).map_err(Failure::run)?;
     carry_out(args, plan, journal, Vec::new(), status)
 }
 
 fn resume(args: &RunArgs, folder: &Path, process: ProcessMetrics) -> Result<u8, Failure> {
-    let (mut journal, run) = Journal::resume(folder)?;
+    let (mut journal, run) = Journal::resume(folder).map_err(Failure::run)?;
     if let Some(damage) = &run.damage {
         eprintln!("{}: {damage}", folder.display());
     }
@@ -266,7 +266,7 @@ fn resume(args: &RunArgs, folder: &Path, process: ProcessMetrics) -> Result<u8, 
     if let Some(blocks) = args.blocks {
         let extended = plan.frozen_extended(blocks, blocks_begun(&run.trials)).map_err(Failure::usage)?;
         plan = experiment::read_frozen(&extended, folder)?;
-        journal.replace_plan(&extended)?;
+        journal.replace_plan(&extended).map_err(Failure::run)?;
     }
     check_before_start(&folder.display().to_string(), &plan)?;
     let admin = start_admin(args.admin.address()?, process)?;
@@ -298,7 +298,7 @@ fn carry_out(
     drop(show);
     let end =
         end.map_err(|fault| Failure::run(format!("{fault}; resume with: breme run --resume {}", folder.display())))?;
-    let mut run = journal::read(&folder)?;
+    let mut run = journal::read(&folder).map_err(Failure::run)?;
     run.end = Some(end);
     if let Err(fault) = journal.end(end, blocks_begun(&run.trials)) {
         eprintln!("{fault}"); // the answer is worth more than this

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use breme_command::failure::Failure;
 use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
 use super::output;
 use super::stored_run::RUNS_FOLDER;
-use crate::failure::Failure;
 
 /// List stored runs, newest first
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ const AFTER_HELP: &str = "Examples:
   breme runs /srv/runs --json";
 
 pub(super) fn list(args: &RunsArgs) -> Result<u8, Failure> {
-    let runs = journal::list(&args.folder)?;
+    let runs = journal::list(&args.folder).map_err(Failure::run)?;
     if runs.is_empty() {
         eprintln!("no run in {}", args.folder.display());
     }

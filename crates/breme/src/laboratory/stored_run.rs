@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use breme_command::checks::{CheckResult, Checks, NamedCheck};
+use breme_command::failure::Failure;
 use breme_experiment::plan::Plan;
 use breme_judge::judgement::{Judgement, SearchOutcome, Verdict};
 use breme_judge::{Question, agree_on_warm_ups, course, judge};
@@ -12,8 +14,6 @@ use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 
 use super::experiment;
-use crate::checks::{CheckResult, Checks, NamedCheck};
-use crate::failure::Failure;
 
 /// The default folder of runs.
 pub(super) const RUNS_FOLDER: &str = "runs";
@@ -44,14 +44,14 @@ impl Unjudged {
 
 /// Reads and judges a run, given its folder or its name in the folder of runs.
 pub(super) fn read(name: &Path) -> Result<Judged, Failure> {
-    let run = journal::read(&folder_of(name))?;
+    let run = journal::read(&folder_of(name)).map_err(Failure::run)?;
     let plan = experiment::read_frozen(&run.plan, &run.folder)?;
     Ok(judged(&plan, run))
 }
 
 /// Reads a run that is to be compared.
 pub(super) fn read_unjudged(folder: &Path) -> Result<Unjudged, Failure> {
-    let run = journal::read(folder)?;
+    let run = journal::read(folder).map_err(Failure::run)?;
     let plan = experiment::read_frozen(&run.plan, &run.folder)?;
     Ok(Unjudged::new(&plan, run))
 }

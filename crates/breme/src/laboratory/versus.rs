@@ -10,12 +10,12 @@ mod experiment;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use breme_command::failure::Failure;
 use breme_runner::Launcher;
 
 use self::contender::{Contender, ContenderSource, Start};
 use self::experiment::{Load, Variation};
 use super::run::{self, Storage};
-use crate::failure::Failure;
 
 /// Compare two or more servers, or variants of one, and say which is faster
 #[derive(Debug, clap::Args)]
@@ -99,7 +99,7 @@ pub(super) fn versus(args: &VersusArgs) -> Result<u8, Failure> {
     }
     let code = run::run_text(&args.storage, &text, "versus", &folder)?;
     // It is a question, not a claim: "practically equal" is a valid result.
-    Ok(if code == crate::failure::AGAINST { 0 } else { code })
+    Ok(if code == breme_command::failure::AGAINST { 0 } else { code })
 }
 
 fn load(args: &VersusArgs, sources: &[ContenderSource]) -> Load {

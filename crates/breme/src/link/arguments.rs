@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use breme_command::failure::Failure;
+use breme_command::serving::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
+use breme_command::units;
 use breme_driver::DriverSettings;
 use breme_link::{Bandwidth, Direction, Link, Settings, SettingsError};
 use breme_node::ConnectError;
 use clap::ValueEnum;
-
-use crate::failure::Failure;
-use crate::load::units;
-use crate::serving::{ListenPlace, ProcessFlags, random_bits, resolve, resolve_all};
 
 /// Time limit of a receiver that reads nothing. A path has no policy for slow readers; this bounds their cost.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3_600);

@@ -4,18 +4,22 @@ mod connection;
 mod credentials;
 mod export;
 mod form;
+mod stage;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_base::ThinkTime;
+use breme_command::driver::DriverChoice;
+use breme_command::failure::Failure;
+use breme_command::serving::random_bits;
+use breme_command::units;
 use breme_http::Version;
 use breme_load_plan::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, PaceStage, Plan, PlanError, Scenarios, Settings, Spread, StatusSet,
     Target, Variables, WAITING_MAX, parse_sha256,
 };
-
 use connection::ConnectionFlags;
 pub use connection::Peers;
 use credentials::CredentialFlags;
@@ -25,10 +29,7 @@ use form::FormField;
 use super::attendant::ShownProgress;
 use super::fail_if::FailIf;
 use super::output::ResultFormat;
-use super::{stdin, units};
-use crate::driver::DriverChoice;
-use crate::failure::Failure;
-use crate::serving::random_bits;
+use super::stdin;
 
 /// Limit of a file or standard input.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -161,7 +162,7 @@ pub struct LoadArgs {
         long,
         value_name = "STAGE,…",
         value_delimiter = ',',
-        value_parser = units::stage,
+        value_parser = stage::stage,
         help_heading = "Open loop"
     )]
     stages: Vec<PaceStage>,

@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use breme_base::{grouped, plural};
+use breme_command::failure::Failure;
 use breme_driver::Stopper;
 use breme_load::{Progress, Run, duration_text, rate_text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -18,7 +19,6 @@ use super::export::Export;
 use super::feed::Times;
 use super::stdin;
 use super::view::View;
-use crate::failure::Failure;
 
 /// Polling interval. A signal waits at most this long; no measurement depends on it.
 const GLANCE: Duration = Duration::from_millis(100);

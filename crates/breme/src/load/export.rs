@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[cfg(target_os = "linux")]
 use breme_admin::push::{ProblemReports, Receiver, RemoteWriter};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
+use breme_command::failure::Failure;
+use breme_command::serving::ListenPlace;
 use breme_driver::Clock;
 use breme_load::Run;
 #[cfg(target_os = "linux")]
@@ -16,8 +18,6 @@ use prometheus_client::registry::Registry;
 use super::LoadArgs;
 use super::feed::Times;
 use super::live::{LoadMetrics, ResponseTimes};
-use crate::failure::Failure;
-use crate::serving::ListenPlace;
 
 /// Time between two samples for the receiver.
 #[cfg(target_os = "linux")]

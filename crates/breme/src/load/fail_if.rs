@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use breme_command::checks::{CheckResult, Checks, NamedCheck};
 use breme_experiment::expression::{Condition, Quantity, Vocabulary};
 use breme_experiment::record::{Distribution, TrialRecord, WorkloadRecord};
 use breme_judge::{MeasureReader, amount, is_met};
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run};
-
-use crate::checks::{CheckResult, Checks, NamedCheck};
 
 /// The name of the load in conditions, as in `p99(load)`; `p99` alone means the same.
 const LOAD: &str = "load";

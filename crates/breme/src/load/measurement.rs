@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use breme_command::driver::DriverChoice;
+use breme_command::failure::{Failure, in_a_line};
 use breme_driver::{ClientTls, Clock, DriverKind, DriverSettings, Stopper, start};
 use breme_load::{Generator, Load, Outcome, Run};
 use breme_load_plan::{Plan, Settings};
@@ -13,8 +15,6 @@ use clap::Parser;
 use parking_lot::Mutex;
 
 use super::{LoadArgs, Peers, STOPPING_TIMEOUT, secured};
-use crate::driver::DriverChoice;
-use crate::failure::{Failure, in_a_line};
 
 /// The flags without a subcommand.
 #[derive(Debug, Parser)]

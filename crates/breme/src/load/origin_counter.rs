@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::failure::Failure;
+use breme_command::failure::Failure;
 
 /// Time limit of reading the counter.
 const WITHIN: Duration = Duration::from_secs(10);

@@ -10,6 +10,8 @@ use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use breme_command::checks::{self, Checks};
+use breme_command::failure::Failure;
 use breme_driver::Clock;
 use breme_load::{Interval, Outcome, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
 use breme_load_plan::Plan;
@@ -18,8 +20,6 @@ use breme_stats::log;
 
 use super::feed::{Feed, Times};
 use super::page;
-use crate::checks::{self, Checks};
-use crate::failure::Failure;
 
 /// The extensions of the formats.
 const ENDINGS: &str = ".html, .json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
@@ -234,6 +234,6 @@ mod tests {
         assert_eq!(format_of(Path::new("x.bench.txt")).unwrap(), FileFormat::Bench);
         assert_eq!(format_of(Path::new("x.jtl")).unwrap(), FileFormat::Jtl);
         let failure = format_of(Path::new("result")).unwrap_err();
-        assert!(failure.code == crate::failure::USAGE && failure.message.contains(ENDINGS));
+        assert!(failure.code == breme_command::failure::USAGE && failure.message.contains(ENDINGS));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use breme_command::failure::Failure;
+use breme_command::tls::{ClientFlags, IdentityFiles, client};
 use breme_driver::{ClientOptions, ClientTls, TlsVersion};
 use breme_load_plan::Authority;
 use breme_node::TlsFailure;
 
 use super::LoadArgs;
-use crate::failure::Failure;
-use crate::tls::{ClientFlags, IdentityFiles, client};
 
 /// The TLS clients for the hosts, indexed by [`breme_load::tls_client`]. The files are always read, so that an invalid
 /// one is detected.

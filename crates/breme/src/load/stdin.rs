@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 
-use crate::failure::Failure;
+use breme_command::failure::Failure;
 
 /// Whether another program may hold the other end: the end of a terminal, a file or `/dev/null` means nothing.
 pub(super) fn is_held() -> bool {

@@ -12,6 +12,12 @@ use std::time::Duration;
 
 pub use balancer::{BalancingFlags, locate_in_group};
 use breme_cache::CacheSettings;
+use breme_command::configuration;
+use breme_command::failure::Failure;
+use breme_command::serving::{
+    ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of, whole,
+};
+use breme_command::units;
 use breme_driver::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use breme_http::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Timeouts};
@@ -24,10 +30,6 @@ pub use upstreams::UpstreamFlags;
 use super::access_log::LogFormat;
 use super::error_pages;
 use super::secrets::Secrets;
-use crate::configuration;
-use crate::failure::Failure;
-use crate::load::units;
-use crate::serving::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of, whole};
 
 const EXAMPLES: &str = "Examples:
   breme proxy --upstream http://127.0.0.1:8080

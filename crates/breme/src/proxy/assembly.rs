@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use breme_admin::AdminToken;
 use breme_cache::{Cache, CacheSettingsError};
+use breme_command::failure::Failure;
+use breme_command::serving::{ListenPlace, Tls};
 use breme_driver::{Clock, DriverSettings, UnixSockets};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
@@ -13,8 +15,6 @@ use super::names::NameResolver;
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::{ListError, Upstreams};
-use crate::failure::Failure;
-use crate::serving::{ListenPlace, Tls};
 
 /// A proxy ready to start.
 pub struct Assembly {

@@ -6,11 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use breme_command::failure::Failure;
 use breme_origin::media_type_of_name;
 use breme_proxy::{ErrorPage, ErrorPages, PageStatus};
 use breme_sys::read_bounded;
-
-use crate::failure::Failure;
 
 const PAGE_BYTES_MAX: u64 = 256 * 1024;
 

@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use breme_admin::{AdminToken, ReloadStatus};
 use breme_cache::Cache;
+use breme_command::configuration::changed;
+use breme_command::failure::Failure;
+use breme_command::serving::Reloading as Certificate;
 use breme_driver::Waker;
 use breme_node::ShardId;
 use breme_proxy::Proxy;
@@ -20,9 +23,6 @@ use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstream_tls::Clients;
 use super::upstreams::Upstreams;
-use crate::configuration::changed;
-use crate::failure::Failure;
-use crate::serving::Reloading as Certificate;
 
 /// Settings that need a restart: keys, and key prefixes that end with a dash.
 const AT_START_ONLY: [&str; 23] = [
@@ -211,8 +211,9 @@ fn report(live: &[&str], late: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use breme_command::configuration::keys;
+
     use super::*;
-    use crate::configuration::keys;
 
     #[test]
     fn each_setting_that_needs_a_restart_is_a_key() {

@@ -1,9 +1,8 @@
 //! Values generated or chosen at the start of a proxy, and constant afterwards.
 
+use breme_command::failure::Failure;
+use breme_command::serving::{ListenPlace, random_bits, secured_listeners};
 use breme_node::ListenerId;
-
-use crate::failure::Failure;
-use crate::serving::{ListenPlace, random_bits, secured_listeners};
 
 /// See the module.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use breme_admin::CertificateExpiry;
+use breme_command::failure::Failure;
+use breme_command::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 use breme_driver::TlsClients;
 use breme_node::TlsClientId;
 use breme_proxy::TlsNames;
@@ -10,8 +12,6 @@ use parking_lot::Mutex;
 
 use super::arguments::UpstreamFlags;
 use super::upstream::{Location, Upstream};
-use crate::failure::Failure;
-use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 
 /// Limit of clients ever created: that of a removed upstream is kept.
 const CLIENTS_MAX: usize = 4096;

@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_cluster::engine::NatsSettings;
+use breme_command::configuration;
+use breme_command::failure::Failure;
+use breme_command::serving::application::LimitFlags;
+use breme_command::serving::{ListenPlace, TlsFlags, at_least_one, listen_address, resolve};
+use breme_command::units;
 use breme_driver::Address;
 use breme_serving::Limits;
 use breme_session::{Durability, NodeName, Reads, Route, Settings};
@@ -12,11 +17,6 @@ use clap::{Command, ValueEnum};
 
 use super::ROLE;
 use super::engine::{EngineChoice, engine_choice};
-use crate::configuration;
-use crate::failure::Failure;
-use crate::load::units;
-use crate::serving::application::LimitFlags;
-use crate::serving::{ListenPlace, TlsFlags, at_least_one, listen_address, resolve};
 
 const EXAMPLES: &str = "Examples:
   breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions

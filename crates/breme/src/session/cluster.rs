@@ -12,6 +12,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness};
+use breme_command::failure::Failure;
+use breme_command::serving::application::ending;
+use breme_command::serving::{ListenPlace, Tls, announce};
 use breme_driver::Clock;
 use breme_session::NodeName;
 use director::Director;
@@ -24,9 +27,6 @@ use super::engine::Opened;
 use super::host::{Ending, Host, NodeProperties, maintain};
 use super::secrets::{self, Secrets};
 use super::{ROLE, registry};
-use crate::failure::Failure;
-use crate::serving::application::ending;
-use crate::serving::{ListenPlace, Tls, announce};
 
 pub(super) use processes::serve_processes;
 

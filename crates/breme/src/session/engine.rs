@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use breme_cluster::engine::{EmbeddedEngine, Engine, EngineError, NatsEngine, NatsSettings};
+use breme_command::failure::Failure;
 use breme_session::NodeName;
 use tokio::time::sleep;
 
 use super::arguments::SessionArgs;
-use crate::failure::Failure;
 
 /// How long servers may take to become available when a node starts.
 const START_TIME: Duration = Duration::from_secs(30);

@@ -9,6 +9,9 @@ use breme_cluster::layer::{ClientAddress, Cookies, SessionLayer};
 use breme_cluster::node::{Membership, Node};
 use breme_cluster::peers;
 use breme_cluster::xsl::{Transformer, TransformerLimits};
+use breme_command::failure::Failure;
+use breme_command::serving::application::listen;
+use breme_command::serving::{ListenPlace, Reloading, Tls};
 use breme_serving::{Application, Incoming, Limits, Listener, Response, Router, serve};
 use breme_session::{Event, NodeName};
 use http::Request;
@@ -22,9 +25,6 @@ use super::cluster::NodePlace;
 use super::engine::Opened;
 use super::peer_identity::PeerIdentity;
 use super::secrets::Secrets;
-use crate::failure::Failure;
-use crate::serving::application::listen;
-use crate::serving::{ListenPlace, Reloading, Tls};
 
 /// Interval between checks of a node's lease and sessions.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

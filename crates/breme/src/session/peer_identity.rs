@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use breme_admin::CertificateExpiry;
 use breme_cluster::peers::PeerTls;
+use breme_command::failure::Failure;
+use breme_command::tls::{IdentityFiles, fingerprint};
 use breme_driver::Identity;
 
 use super::ROLE;
 use super::arguments::SessionArgs;
 use super::secrets::read;
-use crate::failure::Failure;
-use crate::tls::{IdentityFiles, fingerprint};
 
 /// The files, to be read again.
 pub(super) struct PeerIdentity {

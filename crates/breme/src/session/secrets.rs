@@ -6,14 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use breme_cluster::peers::Peers;
+use breme_command::failure::Failure;
+use breme_command::serving::random_bits;
 use breme_session::{CookieKeys, SECRET_MIN};
 use breme_sys::read_bounded;
 
 use super::arguments::SessionArgs;
 use super::engine::EngineChoice;
 use super::peer_identity::PeerIdentity;
-use crate::failure::Failure;
-use crate::serving::random_bits;
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// In the folder of the embedded engine.

@@ -12,13 +12,13 @@ use std::io::Write;
 
 use breme_cluster::node::Node;
 use breme_cluster::peers::Peers;
+use breme_command::failure::Failure;
 use breme_session::{CookieKeys, NodeName};
 use tokio::sync::mpsc;
 
 use super::arguments::SessionArgs;
 use super::secrets::{self, Secrets};
 use super::serve_node;
-use crate::failure::Failure;
 
 /// Denotes secrets that are in a file.
 const IN_FILE: &str = "-";

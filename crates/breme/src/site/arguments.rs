@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_command::failure::Failure;
+use breme_command::serving::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of};
+use breme_command::units;
 use breme_driver::DriverSettings;
 use breme_http::Limits;
 use breme_origin::{FileCacheLimits, Settings};
-
-use crate::failure::Failure;
-use crate::load::units;
-use crate::serving::{ConnectionFlags, ListenFlags, ListenPlace, TlsFlags, at_least_one, parallelism_of};
 
 /// Default number of threads of `--driver threads`: each serves one connection at a time.
 const POOL_DEFAULT: usize = 512;

@@ -7,10 +7,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use breme_admin::push::{Delivery, Receiver};
+use breme_command::failure::Failure;
 use breme_watch::objective::AlertEvent;
 use serde_json::{Value, json};
-
-use crate::failure::Failure;
 
 /// Longest queue; further alerts go to standard error only.
 const WAITING_MAX: usize = 64;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use breme_command::failure::Failure;
 use breme_report::WatchPage;
 use breme_stats::{Histogram, log};
 use breme_watch::findings::{self, Finding};
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use super::ReportArgs;
 use super::journal_folder::JournalFolder;
 use super::watch_loop::zone;
-use crate::failure::Failure;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ExportFormat {

@@ -5,11 +5,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use breme_command::failure::Failure;
 use breme_watch::File as WatchFile;
 use breme_watch::history::{JournalInfo, TargetInfo};
 use breme_watch::journal::Storage;
-
-use crate::failure::Failure;
 
 const INFO_FILE: &str = "watch.json";
 const LOCK: &str = "lock";

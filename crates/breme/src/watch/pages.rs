@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use breme_admin::{AdminPage, Api, Call};
+use breme_command::failure::Failure;
 
 use super::export::{self, LoadedJournal};
-use crate::failure::Failure;
 
 const HTML: &str = "text/html; charset=utf-8";
 /// The page reloads after this time, seconds.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use breme_command::failure::Failure;
 use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, WatchTarget};
 use parking_lot::Mutex;
 
-use crate::failure::Failure;
 use crate::load::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 
 /// Time limit of a scrape.

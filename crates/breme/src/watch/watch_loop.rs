@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_admin::push::{ProblemReports, Receiver as PushReceiver, RemoteWriter};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, ProcessMetrics, Readiness, application_registry};
+use breme_command::failure::{AGAINST, Failure, NO_VERDICT};
+use breme_command::serving::ListenPlace;
 use breme_driver::Clock;
 use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
@@ -25,9 +27,7 @@ use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
-use crate::failure::{AGAINST, Failure, NO_VERDICT};
 use crate::load::{Cancellation, Measurement};
-use crate::serving::ListenPlace;
 
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;

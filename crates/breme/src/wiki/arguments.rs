@@ -2,6 +2,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_command::configuration;
+use breme_command::failure::Failure;
+use breme_command::serving::application::LimitFlags;
+use breme_command::serving::{ListenPlace, at_least_one, listen_address};
+use breme_command::units;
 use breme_driver::Address;
 use breme_serving::Limits;
 use breme_wiki::accounts::Scope;
@@ -9,11 +14,6 @@ use breme_wiki::lab::PageBytes;
 use clap::{Command, Subcommand, ValueEnum};
 
 use super::ROLE;
-use crate::configuration;
-use crate::failure::Failure;
-use crate::load::units;
-use crate::serving::application::LimitFlags;
-use crate::serving::{ListenPlace, at_least_one, listen_address};
 
 const EXAMPLES: &str = "Examples:
   breme wiki                   # http://127.0.0.1:8083, pages in ./wiki.db
@@ -142,7 +142,7 @@ pub struct ServeArgs {
     pub max_attachment: usize,
 
     /// Maximum number of changes per minute and client address; more get 429
-    #[arg(long, value_name = "N", default_value = "600", value_parser = crate::serving::whole::<u32>, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", default_value = "600", value_parser = breme_command::serving::whole::<u32>, help_heading = LIMITS)]
     pub write_rate: u32,
 
     /// Create the pages 1 to N with random text, unless the wiki has pages; for laboratories

@@ -1,12 +1,12 @@
 //! Converts the flags to settings; rejects unsafe combinations.
 
+use breme_command::failure::Failure;
+use breme_command::serving::ListenPlace;
 use breme_sys::read_bounded;
 use breme_wiki::settings::{Edge, Readers, Settings, Writers};
 
 use super::arguments::{ReadChoice, ServeArgs, WriteChoice};
 use super::is_open;
-use crate::failure::Failure;
-use crate::serving::ListenPlace;
 
 /// With purges, a cache may keep a page until it changes.
 const PURGED: &str = "public, max-age=0, s-maxage=86400, stale-while-revalidate=60";

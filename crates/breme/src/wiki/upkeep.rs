@@ -3,6 +3,7 @@
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
+use breme_command::failure::{AGAINST, Failure};
 use breme_wiki::accounts::{self, AccountError};
 use breme_wiki::calendar::rfc3339;
 use breme_wiki::folder::{Copied, export, import};
@@ -10,7 +11,6 @@ use breme_wiki_database::name::Name;
 use breme_wiki_database::{backup, open, open_for_values, open_to_read};
 
 use super::arguments::{TokenAction, UpkeepAction, UserAction};
-use crate::failure::{AGAINST, Failure};
 
 const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
 

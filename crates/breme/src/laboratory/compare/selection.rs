@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use breme_command::failure::Failure;
 use breme_experiment::record::RunHead;
 use breme_judge::{HISTORY_RUNS_MAX, RunRole};
 use breme_runner::journal;
 
-use crate::failure::Failure;
 use crate::laboratory::stored_run;
 
 /// Marks a baseline that is named by its git branch.
@@ -73,7 +73,7 @@ impl SelectedRun {
     /// Reads the head of a run, given its folder or its name.
     fn read(name: &Path) -> Result<Self, Failure> {
         let folder = stored_run::folder_of(name);
-        let head = journal::read_head(&folder)?;
+        let head = journal::read_head(&folder).map_err(Failure::run)?;
         Self::new(folder, head)
     }
 
@@ -108,7 +108,7 @@ fn newest_of_branch(branch: &str, judged: &SelectedRun) -> Result<SelectedRun, F
         let is_same = (&head.title, &head.profile) == (&judged.head.title, &judged.head.profile);
         is_of_branch && is_same && head.started_unix_ms < judged.head.started_unix_ms
     };
-    match journal::list(folder)?.into_iter().find(|(_, head)| is_baseline(head)) {
+    match journal::list(folder).map_err(Failure::run)?.into_iter().find(|(_, head)| is_baseline(head)) {
         Some((folder, head)) => SelectedRun::new(folder, head),
         None => Err(Failure::run(format!(
             "--baseline {BRANCH}{branch}: {} has no run of that branch without uncommitted changes that is older than {} \

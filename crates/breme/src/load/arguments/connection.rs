@@ -3,10 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use breme_command::failure::Failure;
 use breme_driver::UnixSockets;
 use breme_load_plan::{Authority, Plan};
-
-use crate::failure::Failure;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]

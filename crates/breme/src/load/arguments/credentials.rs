@@ -4,9 +4,9 @@ use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use breme_command::failure::Failure;
 
 use super::read_file;
-use crate::failure::Failure;
 
 /// Prefix of an environment variable's name.
 const ENVIRONMENT: &str = "env:";

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
 use breme_admin::push::Receiver;
+use breme_command::failure::Failure;
+use breme_command::serving::AdminFlag;
 use breme_driver::Address;
-
-use crate::failure::Failure;
-use crate::serving::AdminFlag;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_balance::{Affinity, AffinityKey, EjectionSettings, GroupError, GroupSettings, Policy, StatusSet};
+use breme_command::failure::Failure;
+use breme_command::serving::whole;
+use breme_command::units;
 use breme_proxy::QueueSettings;
 use breme_sys::read_bounded;
 
 use super::health::HealthFlags;
-use crate::failure::Failure;
-use crate::load::units;
 use crate::proxy::secrets::Secrets;
-use crate::serving::whole;
 
 const BALANCING: &str = "Load balancing";
 const KEY_BYTES_MAX: u64 = 4096;

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use breme_cache::CacheSettings;
-
-use crate::load::units;
+use breme_command::units;
 
 const HEADING: &str = "Cache";
 

@@ -3,10 +3,9 @@
 //!
 //! A flag counts as set if its value is not the default: a file written by `--print-config` contains all of them.
 
+use breme_command::configuration::{changed, matches, value};
+use breme_command::failure::Failure;
 use clap::{ArgMatches, Command};
-
-use crate::configuration::{changed, matches, value};
-use crate::failure::Failure;
 
 /// Keys, and key prefixes that end with a dash; the flag that they require; and the error message.
 struct Belonging {
@@ -109,8 +108,9 @@ pub fn is_one_of(list: &[&str], key: &str) -> bool {
 mod tests {
     use std::ffi::OsString;
 
+    use breme_command::configuration::{keys, print};
+
     use super::*;
-    use crate::configuration::{keys, print};
     use crate::proxy::command;
 
     fn problem(line: &str) -> Option<String> {

@@ -1,8 +1,7 @@
 //! Flags that restrict the destinations of a forward proxy.
 
+use breme_command::serving::whole;
 use breme_proxy::ForwardRules;
-
-use crate::serving::whole;
 
 const HEADING: &str = "Forward proxy";
 

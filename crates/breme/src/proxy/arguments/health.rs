@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use breme_balance::{HealthSettings, StatusSet};
-
-use crate::load::units;
-use crate::serving::whole;
+use breme_command::serving::whole;
+use breme_command::units;
 
 const HEADING: &str = "Health checks";
 

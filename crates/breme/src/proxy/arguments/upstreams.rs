@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_command::serving::{at_least_one, whole};
+use breme_command::units;
 use breme_proxy::{HostRule, Pool};
 
-use crate::load::units;
 use crate::proxy::upstream::Upstream;
-use crate::serving::{at_least_one, whole};
 
 #[derive(Debug, clap::Args)]
 pub struct UpstreamFlags {

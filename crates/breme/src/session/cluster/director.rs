@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use breme_cluster::layer::Cookies;
+use breme_command::failure::Failure;
+use breme_command::serving::ListenPlace;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::super::arguments::SessionArgs;
 use super::program::{Program, cannot_start};
 use super::{NodePlace, is_true};
-use crate::failure::Failure;
-use crate::serving::ListenPlace;
 
 /// Pause before it is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);

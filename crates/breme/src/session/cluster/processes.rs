@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
+use breme_command::failure::Failure;
+use breme_command::serving::{ListenPlace, Tls};
 use breme_session::NodeName;
 use futures_util::future::{join_all, try_join_all};
 use prometheus_client::collector::Collector;
@@ -25,8 +27,6 @@ use super::super::supervised::{Exit, secrets_line};
 use super::super::{ROLE, registry};
 use super::program::{Program, cannot_start};
 use super::{Front, NodePlace, end_signal, is_true, node_name};
-use crate::failure::Failure;
-use crate::serving::{ListenPlace, Tls};
 
 /// The first pause before a failed restart is repeated; it doubles with each attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use breme_command::failure::Failure;
+use breme_command::serving::ListenPlace;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::super::supervised::process_of;
-use crate::failure::Failure;
-use crate::serving::ListenPlace;
 
 /// How long a program may take to read a line. A frozen one reads none.
 const WRITE_TIME: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Descriptors, ListenPlace, Tls, at_least_one};
 use crate::failure::Failure;
-use crate::load::units;
+use crate::units;
 
 /// What clients may ask of their connections.
 #[derive(Debug, clap::Args)]

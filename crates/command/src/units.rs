@@ -2,7 +2,6 @@
 
 use breme_base::split_suffix;
 pub use breme_base::{parse_bytes as bytes, parse_count as count, parse_duration as duration};
-use breme_load_plan::{PaceStage, Shape};
 
 /// A number of bytes that fits `usize`.
 pub fn memory(text: &str) -> Result<usize, String> {
@@ -51,21 +50,6 @@ pub fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("{text:?} is not a share; write 3% or 0.03"))
 }
 
-/// A stage of a schedule: `10s:500` is a ramp to 500 per second, `1m@500` that rate for the whole stage.
-pub fn stage(text: &str) -> Result<PaceStage, String> {
-    let (place, shape) = match (text.find(':'), text.find('@')) {
-        (Some(place), None) => (place, Shape::Ramp),
-        (None, Some(place)) => (place, Shape::Step),
-        _ => {
-            return Err(format!(
-                "{text:?} is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500"
-            ));
-        }
-    };
-    let duration = duration(&text[..place]).map_err(|error| error.to_string())?;
-    Ok(PaceStage { duration, rate: rate(&text[place + 1..])?, shape })
-}
-
 /// A count that fits `usize`.
 pub fn size(text: &str) -> Result<usize, String> {
     fit(text, count(text).map_err(|error| error.to_string())?)
@@ -93,23 +77,14 @@ pub fn variable(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
-    fn rates_and_stages() {
+    fn rates() {
         assert_eq!([rate("100"), rate("0.5"), rate("20k"), rate("7/s")], [Ok(100.0), Ok(0.5), Ok(20_000.0), Ok(7.0)]);
         assert_eq!([rate("50/1s"), rate("600/1m"), rate("2k/s")], [Ok(50.0), Ok(10.0), Ok(2_000.0)]);
         assert!(rate("1/").is_err() && rate("1/0s").is_err() && rate("/s").is_err());
         assert!(rate("-1").is_err() && rate("x").is_err() && rate("1e3").is_err() && rate("").is_err());
-        let expected = PaceStage { duration: Duration::from_secs(10), rate: 1_000.0, shape: Shape::Ramp };
-        assert_eq!(stage("10s:1k"), Ok(expected));
-        assert_eq!(stage("10@1k"), Ok(PaceStage { shape: Shape::Step, ..expected }));
-        assert!(stage("10s").unwrap_err().contains("TIME:RATE") && stage("1:2@3").is_err());
-        assert!(
-            stage("x:1").unwrap_err().contains("not a duration") && stage("1s:x").unwrap_err().contains("not a rate")
-        );
     }
 
     #[test]

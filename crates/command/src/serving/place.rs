@@ -31,7 +31,6 @@ impl ListenPlace {
     }
 
     /// Whether only this machine can reach it.
-    #[cfg(feature = "applications")]
     pub fn is_local(&self) -> bool {
         self.address.tcp().is_none_or(|address| address.ip().is_loopback())
     }

@@ -9,7 +9,7 @@ use breme_http::{FIELD_COUNT_MAX, Limits};
 use super::place::listen_address;
 use crate::driver::DriverChoice;
 use crate::failure::Failure;
-use crate::load::units;
+use crate::units;
 
 /// Where and on what a server runs.
 #[derive(Debug, clap::Args)]

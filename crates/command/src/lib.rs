@@ -1,0 +1,25 @@
+//! What breme's commands have in common.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`failure`] | exit statuses, and the errors that end a command |
+//! | [`units`] | values of flags: times, sizes, rates |
+//! | [`files`], [`tls`] | files named by flags; identities and trusted authorities among them |
+//! | [`driver`] | `--driver` |
+//! | [`configuration`] | a file whose keys are a command's flags |
+//! | [`serving`] | servers: their flags, listeners, limits, signals, and messages at the start |
+//! | [`checks`] | checks and their output for CI servers |
+//!
+//! It knows no role: a command has flags of its own, and makes settings, nodes and results of them.
+
+// Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
+
+pub mod checks;
+pub mod configuration;
+pub mod driver;
+pub mod failure;
+pub mod files;
+pub mod serving;
+pub mod tls;
+pub mod units;
