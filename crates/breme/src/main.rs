@@ -15,12 +15,12 @@ mod installation;
 #[cfg(target_os = "linux")]
 mod laboratory;
 mod link;
-mod load;
 mod proxy;
 mod roles;
 #[cfg(feature = "applications")]
 mod session;
 mod site;
+mod tips;
 #[cfg(target_os = "linux")]
 mod watch;
 #[cfg(feature = "applications")]
@@ -101,8 +101,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let parsed = Cli::try_parse().and_then(|cli| load::tips::refuse_single_dashes(Cli::command).map(|()| cli));
-    match parsed.unwrap_or_else(|error| load::tips::improve(error).exit()).command {
+    let parsed = Cli::try_parse().and_then(|cli| tips::refuse_single_dashes(Cli::command).map(|()| cli));
+    match parsed.unwrap_or_else(|error| tips::improve(error).exit()).command {
         Command::Role(role) => role.run(),
         #[cfg(target_os = "linux")]
         Command::Demo(args) => laboratory::demo(&args),

@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
+use breme_load_command::LoadArgs;
 use clap::Subcommand;
 
-use crate::{link, load, proxy, site};
+use crate::{link, proxy, site};
 #[cfg(feature = "applications")]
 use crate::{session, wiki};
 
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
     /// Load-test a URL and report latencies.
-    Load(Box<load::LoadArgs>),
+    Load(Box<LoadArgs>),
     /// Serve a folder of static files, generated responses for measurements, or both.
     Site(Box<site::SiteArgs>),
     /// Run a reverse or forward proxy with load balancing, a cache and an access log.
@@ -29,7 +30,7 @@ pub enum RoleCommand {
 impl RoleCommand {
     pub fn run(self) -> ExitCode {
         match self {
-            Self::Load(args) => load::run(*args),
+            Self::Load(args) => breme_load_command::run(&args),
             Self::Site(args) => site::run(*args),
             Self::Proxy(args) => proxy::run(&args),
             Self::Link(args) => link::run(&args),

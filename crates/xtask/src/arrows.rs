@@ -41,9 +41,28 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("driver", &["base", "node", "sys"]),
     ("runner", &["base", "experiment", "judge", "load-result", "stats", "sys"]),
     ("sim", &["base", "node"]),
-    // common parts of commands
+    // commands and what they have in common
     ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "runner"]),
     ("command", &["admin", "base", "node", "http", "toml", "sys", "driver", "serving"]),
+    (
+        "load-command",
+        &[
+            "admin",
+            "command",
+            "base",
+            "node",
+            "http",
+            "stats",
+            "load",
+            "sys",
+            "driver",
+            "experiment",
+            "judge",
+            "report",
+            "runner",
+            "watch",
+        ],
+    ),
     // where roles meet drivers
     (
         "breme",
@@ -60,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "origin",
             "load",
             "load-plan",
+            "load-command",
             "proxy",
             "link",
             "sys",

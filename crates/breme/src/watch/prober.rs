@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_command::failure::Failure;
+use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, WatchTarget};
 use parking_lot::Mutex;
-
-use crate::load::{Cancellation, Measurement, MeasurementError, MeasurementResult};
 
 /// Time limit of a scrape.
 const METRICS_WITHIN: Duration = Duration::from_secs(2);

@@ -12,6 +12,7 @@ use breme_admin::{Admin, AdminListener, AdminToken, Api, ProcessMetrics, Readine
 use breme_command::failure::{AGAINST, Failure, NO_VERDICT};
 use breme_command::serving::ListenPlace;
 use breme_driver::Clock;
+use breme_load_command::{Cancellation, Measurement};
 use breme_watch::history::TargetHistory;
 use breme_watch::journal::Journal;
 use breme_watch::objective::{Compliance, ObjectiveMonitor};
@@ -27,7 +28,6 @@ use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
 use super::status::{Status, WatchMetrics};
-use crate::load::{Cancellation, Measurement};
 
 /// A lasting problem is printed once in this many intervals.
 const REPORT_EVERY: u64 = 100;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use breme_load::{Counts, Progress, Run};
 use breme_stats::Histogram;
 
-use crate::load::feed::Times;
+use crate::feed::Times;
 
 /// Points of a line, more than a terminal has. Beyond it every second one is removed.
 const POINTS_MAX: usize = 2_048;
@@ -149,7 +149,7 @@ pub(super) mod tests {
     use super::*;
 
     /// One of two minutes of a run whose rate falls while its times rise.
-    pub(in crate::load::view) fn sample() -> Model {
+    pub(in crate::view) fn sample() -> Model {
         let settings =
             Settings { duration: Some(Duration::from_secs(120)), ..Settings::new("http://host.example/page") };
         let run = Run::new(

@@ -438,7 +438,7 @@ impl LoadArgs {
     }
 
     /// Checks everything that does not depend on files.
-    pub(crate) fn check_without_files(&self) -> Result<(), Failure> {
+    pub fn check_without_files(&self) -> Result<(), Failure> {
         self.credentials.check_places()?;
         let settings = self.settings_without_files()?;
         // The meaning of a think time depends on the scenario file.

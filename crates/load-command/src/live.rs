@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn documentation_names_each_metric() {
-        let documentation = include_str!("../../../../docs/LOAD.md");
+        let documentation = include_str!("../../../docs/LOAD.md");
         for name in metric_names(&metrics(Settings::new("http://host.example/"))) {
             let Some(name) = name.strip_prefix("breme_load_") else { continue };
             assert!(documentation.contains(&format!("`{name}`")), "{name}");

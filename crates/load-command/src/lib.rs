@@ -3,6 +3,9 @@
 //! It does what the pure crate cannot: name resolution, file input and output, signals, the terminal, descriptors, and
 //! measurement of the generator's own CPU time.
 
+// Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
+
 mod arguments;
 mod attendant;
 mod export;
@@ -16,14 +19,14 @@ mod output;
 mod page;
 mod secured;
 mod stdin;
-pub mod tips;
 mod view;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use arguments::{LoadArgs, Peers};
+pub use arguments::LoadArgs;
+use arguments::Peers;
 use attendant::{Attendant, Interruption, ShownProgress, Watched};
 use breme_command::checks::{self, Checks};
 use breme_command::failure::{FAILED, Failure, exit};
@@ -42,9 +45,9 @@ const DESCRIPTORS_BESIDES: u64 = 64;
 /// The driver's last resort after an interruption; the shards end well before.
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[expect(clippy::needless_pass_by_value, reason = "a command is carried out once")]
-pub fn run(args: LoadArgs) -> ExitCode {
-    exit("load", measure(&args))
+/// Carries out the command.
+pub fn run(args: &LoadArgs) -> ExitCode {
+    exit("load", measure(args))
 }
 
 fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {

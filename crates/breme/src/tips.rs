@@ -136,7 +136,7 @@ fn command_tip(command: &str, arguments: &[String]) -> Option<String> {
 /// its tip.
 fn single_dash_tip<'a>(command: &str, arguments: &'a [String], tips: &'static [Tip]) -> Option<(&'a str, String)> {
     let is_own = |name: &str| {
-        let definition = <crate::load::LoadArgs as clap::Args>::augment_args(clap::Command::new("load"));
+        let definition = <breme_load_command::LoadArgs as clap::Args>::augment_args(clap::Command::new("load"));
         command == "load"
             && definition.get_arguments().any(|argument| {
                 argument.get_long() == Some(name) || argument.get_all_aliases().is_some_and(|all| all.contains(&name))
@@ -182,7 +182,7 @@ mod tests {
     #[derive(Parser)]
     #[command(name = "breme")]
     enum Program {
-        Load(Box<crate::load::LoadArgs>),
+        Load(Box<breme_load_command::LoadArgs>),
         #[cfg(target_os = "linux")]
         Versus(Box<crate::laboratory::VersusArgs>),
     }
@@ -241,7 +241,7 @@ mod tests {
                 assert!(!command.get_arguments().any(is_ours), "{flag} is a flag of breme {}", command.get_name());
             }
         };
-        of(<crate::load::LoadArgs as clap::Args>::augment_args(clap::Command::new("load")), LOAD_TIPS);
+        of(<breme_load_command::LoadArgs as clap::Args>::augment_args(clap::Command::new("load")), LOAD_TIPS);
         #[cfg(target_os = "linux")]
         of(<crate::laboratory::VersusArgs as clap::Args>::augment_args(clap::Command::new("versus")), VERSUS_TIPS);
     }
