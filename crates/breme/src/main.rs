@@ -5,8 +5,6 @@
 
 // Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
-// Parts that only the applications use.
-#![cfg_attr(not(feature = "applications"), allow(dead_code))]
 
 #[cfg(target_os = "linux")]
 mod doctor;
@@ -15,7 +13,6 @@ mod installation;
 #[cfg(target_os = "linux")]
 mod laboratory;
 mod link;
-mod proxy;
 mod roles;
 #[cfg(feature = "applications")]
 mod session;

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use breme_load_command::LoadArgs;
+use breme_proxy_command::ProxyArgs;
 use clap::Subcommand;
 
-use crate::{link, proxy, site};
+use crate::{link, site};
 #[cfg(feature = "applications")]
 use crate::{session, wiki};
 
@@ -16,7 +17,7 @@ pub enum RoleCommand {
     /// Serve a folder of static files, generated responses for measurements, or both.
     Site(Box<site::SiteArgs>),
     /// Run a reverse or forward proxy with load balancing, a cache and an access log.
-    Proxy(Box<proxy::ProxyArgs>),
+    Proxy(Box<ProxyArgs>),
     /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
     Link(Box<link::LinkArgs>),
     /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
@@ -32,7 +33,7 @@ impl RoleCommand {
         match self {
             Self::Load(args) => breme_load_command::run(&args),
             Self::Site(args) => site::run(*args),
-            Self::Proxy(args) => proxy::run(&args),
+            Self::Proxy(args) => breme_proxy_command::run(&args),
             Self::Link(args) => link::run(&args),
             #[cfg(feature = "applications")]
             Self::Wiki(args) => wiki::run(*args),

@@ -63,6 +63,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "watch",
         ],
     ),
+    (
+        "proxy-command",
+        &["admin", "command", "base", "node", "http", "origin", "proxy", "cache", "balance", "sys", "driver"],
+    ),
     // where roles meet drivers
     (
         "breme",
@@ -74,13 +78,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "node",
             "http",
             "stats",
-            "cache",
-            "balance",
             "origin",
             "load",
             "load-plan",
             "load-command",
-            "proxy",
+            "proxy-command",
             "link",
             "sys",
             "driver",

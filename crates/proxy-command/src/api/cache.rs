@@ -16,7 +16,7 @@ use breme_proxy::{Proxy, ProxyCounts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::proxy::metrics::results;
+use crate::metrics::results;
 
 /// The default number of objects.
 const HOTTEST_DEFAULT: usize = 20;
@@ -126,8 +126,8 @@ mod tests {
     use breme_proxy::{HostRule, Mode, Parts, Settings as ProxySettings};
 
     use super::*;
-    use crate::proxy::upstream_tls::Clients;
-    use crate::proxy::upstreams::Upstreams;
+    use crate::upstream_tls::Clients;
+    use crate::upstreams::Upstreams;
 
     fn kept() -> Kept {
         let clock = Clock::start();

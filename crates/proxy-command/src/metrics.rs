@@ -129,7 +129,7 @@ mod tests {
     use breme_proxy::{HostRule, Mode, Parts, Settings};
 
     use super::*;
-    use crate::proxy::upstream_tls::Clients;
+    use crate::upstream_tls::Clients;
 
     #[test]
     fn documentation_names_each_metric() {
@@ -143,7 +143,7 @@ mod tests {
         let proxy = Proxy::new(parts).unwrap();
         let metrics = ProxyMetrics { proxy, upstreams: Some(upstreams), cache, log: None };
 
-        let documentation = include_str!("../../../../docs/PROXY.md");
+        let documentation = include_str!("../../../docs/PROXY.md");
         let names = metric_names(&exposition_of(metrics).unwrap());
         assert!(names.len() > 30, "{names:?}");
         for name in names {

@@ -7,7 +7,7 @@ use breme_command::serving::{at_least_one, whole};
 use breme_command::units;
 use breme_proxy::{HostRule, Pool};
 
-use crate::proxy::upstream::Upstream;
+use crate::upstream::Upstream;
 
 #[derive(Debug, clap::Args)]
 pub struct UpstreamFlags {

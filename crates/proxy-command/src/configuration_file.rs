@@ -179,6 +179,6 @@ fn the_published_schema_is_that_of_the_flags() {
         fs::write(PATH, &schema).unwrap();
     }
     let published = fs::read_to_string(PATH).unwrap_or_default();
-    let renew = "BREME_RENEW=1 cargo test -p breme published_schema";
+    let renew = "BREME_RENEW=1 cargo test -p breme-proxy-command published_schema";
     assert!(published == schema, "schemas/proxy.schema.json is stale; renew it with: {renew}");
 }

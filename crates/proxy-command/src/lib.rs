@@ -13,6 +13,9 @@
 //! | `access_log` | a line for each exchange |
 //! | `metrics`, `api` | metrics and pages at `--admin` |
 
+// Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, rustdoc::bare_urls)]
+
 mod access_log;
 mod api;
 mod arguments;
@@ -32,8 +35,8 @@ use std::process::ExitCode;
 
 use access_log::AccessLogWriter;
 use api::{Kept, ProxyApi};
-pub use arguments::{ProxyArgs, command};
-use arguments::{ROLE, in_force};
+pub use arguments::ProxyArgs;
+use arguments::{ROLE, command, in_force};
 use assembly::{Assembly, Parts, locate_in_list};
 use breme_admin::{Admin, AdminListener, AdminToken, Api, Maintenance, ProcessMetrics, Readiness, registry};
 use breme_command::configuration;
@@ -50,6 +53,7 @@ use upstreams::Upstreams;
 /// The client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
+/// Carries out the command.
 pub fn run(args: &ProxyArgs) -> ExitCode {
     exit(ROLE, carry_out(args).map(|()| ExitCode::SUCCESS))
 }

@@ -145,7 +145,7 @@ mod tests {
     use breme_driver::{Clock, UnixSockets};
 
     use super::*;
-    use crate::proxy::upstream_tls::Clients;
+    use crate::upstream_tls::Clients;
 
     fn api() -> ProxyApi {
         let list = vec!["http://127.0.0.1:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()];

@@ -11,7 +11,7 @@ use breme_proxy::QueueSettings;
 use breme_sys::read_bounded;
 
 use super::health::HealthFlags;
-use crate::proxy::secrets::Secrets;
+use crate::secrets::Secrets;
 
 const BALANCING: &str = "Load balancing";
 const KEY_BYTES_MAX: u64 = 4096;

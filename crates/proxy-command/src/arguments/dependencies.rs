@@ -111,7 +111,7 @@ mod tests {
     use breme_command::configuration::{keys, print};
 
     use super::*;
-    use crate::proxy::command;
+    use crate::command;
 
     fn problem(line: &str) -> Option<String> {
         let words: Vec<OsString> = format!("proxy {line}").split(' ').map(OsString::from).collect();
