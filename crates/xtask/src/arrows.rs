@@ -54,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "http",
             "stats",
             "load",
+            "load-plan",
             "sys",
             "driver",
             "experiment",
