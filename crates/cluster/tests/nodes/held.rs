@@ -133,7 +133,9 @@ async fn a_long_request_does_not_bring_its_session_back() {
     assert!(!long.is_finished());
     owner.permits.add_permits(1);
     let long = received(long).await;
-    assert_eq!((long.status, long.outcome.as_deref()), (StatusCode::SERVICE_UNAVAILABLE, Some("not-done")));
+    assert_eq!(long.status, StatusCode::SERVICE_UNAVAILABLE);
+    // "unknown" if the engine's refusal takes longer than a response may wait for it.
+    assert!(["not-done", "unknown"].contains(&long.outcome.as_deref().unwrap()), "{:?}", long.outcome);
     for host in [owner, other] {
         assert_eq!(reader.send(host.address, "read").await.unwrap().status, StatusCode::GONE);
     }
