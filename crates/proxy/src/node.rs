@@ -26,8 +26,9 @@
 //! | `lost_upstream` | requests that wait for an upstream which goes down |
 //! | `relay_replay`, `hit_replay` | byte-identical requests: forwarded, or served from the store |
 //! | `log_entry` | entries of the access log |
-//! | `tables`, `context` | the records of a shard; one event in it |
+//! | `tables`, `context`, `buffers` | the records of a shard; one event in it; buffers kept for reuse |
 
+mod buffers;
 mod cache;
 mod clients;
 mod context;

@@ -7,6 +7,7 @@ use breme_node::{Actions, ConnectionId, Shard};
 use breme_server::{DateLine, ServerShard};
 use slab::Slab;
 
+use super::buffers::Buffers;
 use super::health::Checks;
 use super::hit_replay::{CapturedHit, HitReplayCache};
 use super::pool::Pools;
@@ -14,11 +15,6 @@ use super::relay_replay::RelayReplayCache;
 use super::tables::{Client, ClientKey, Connecting, Exchange, ExchangeKey, Owner, UpstreamConnection, UpstreamKey};
 use crate::counters::ShardCounts;
 use crate::shared::Shared;
-
-/// Request buffers kept for reuse …
-const BUFFERS_KEPT: usize = 64;
-/// … each of at most this capacity.
-const BUFFER_BYTES_KEPT: usize = 4096;
 
 /// The state of one shard.
 #[derive(Debug)]
@@ -37,7 +33,7 @@ pub(super) struct ShardState {
     pub(super) checks: Checks,
     pub(super) upstream_timers: Timers,
     pub(super) exchange_timers: Timers,
-    pub(super) buffers: Vec<Vec<u8>>,
+    pub(super) buffers: Buffers,
     pub(super) relay_replay: RelayReplayCache,
     pub(super) hit_replay: HitReplayCache,
     /// Numbers exchanges, so that a wake-up for an earlier one is recognised.
@@ -61,7 +57,7 @@ impl ShardState {
             connecting: Slab::new(),
             upstream_timers: Timers::new(),
             exchange_timers: Timers::new(),
-            buffers: Vec::new(),
+            buffers: Buffers::default(),
             relay_replay: RelayReplayCache::new(shared.settings.seed),
             hit_replay: HitReplayCache::new(shared.settings.seed),
             exchange_count: 0,
@@ -108,17 +104,6 @@ impl ShardState {
     pub(super) fn clear_replay_caches(&mut self, shared: &Shared) {
         self.relay_replay = RelayReplayCache::new(shared.settings.seed);
         self.hit_replay = HitReplayCache::new(shared.settings.seed);
-    }
-
-    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_default()
-    }
-
-    pub(super) fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS_KEPT && buffer.capacity() <= BUFFER_BYTES_KEPT {
-            buffer.clear();
-            self.buffers.push(buffer);
-        }
     }
 }
 

@@ -33,7 +33,7 @@ impl Context<'_> {
             self.node.counts.count_request_time(outcome, self.now.since(exchange.began));
         }
         self.log_exchange(&exchange, completion);
-        self.node.keep_buffer(std::mem::take(&mut exchange.request));
+        self.node.buffers.keep(std::mem::take(&mut exchange.request));
         if let Some(upstream) = exchange.upstream {
             match is_upstream_clean {
                 true => self.release_upstream(upstream, exchange.reuse, exchange.client),

@@ -85,7 +85,7 @@ impl Context<'_> {
 
     /// Sends what is available, as far as the client reads.
     fn read_stream(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
-        let mut buffer = self.node.take_buffer();
+        let mut buffer = self.node.buffers.take();
         let mut copied = 0;
         let reading = loop {
             let exchange = self.node.exchanges.get(key.index());
@@ -101,7 +101,7 @@ impl Context<'_> {
                 other => break Some(other),
             }
         };
-        self.node.keep_buffer(buffer);
+        self.node.buffers.keep(buffer);
         let now = self.now;
         if let Some(exchange) = self.exchange(key) {
             exchange.progress = now;

@@ -120,7 +120,7 @@ impl Context<'_> {
         let mut exchange = Exchange::new(self.node.exchange_count, Some(client_key), self.now, replay.request_info);
         (exchange.needs_host, exchange.key_hash, exchange.replay) =
             (replay.needs_host, replay.key_hash, Some(known_key));
-        let mut request = self.node.buffers.pop().unwrap_or_default();
+        let mut request = self.node.buffers.take();
         request.extend_from_slice(&replay.front);
         let client_info =
             ClientInfo { address: &client.state.address, is_secured: client.state.is_secured, is_trusted: false };

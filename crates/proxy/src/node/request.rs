@@ -188,7 +188,7 @@ impl Context<'_> {
         if head.method == Method::Connect {
             return Ok(());
         }
-        let mut buffer = self.node.take_buffer();
+        let mut buffer = self.node.buffers.take();
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
         let accepts_trailers =
             self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.request_info.accepts_trailers);
