@@ -76,9 +76,9 @@ impl Context<'_> {
 
     /// The upstream closed its side before the response began.
     pub(super) fn handle_upstream_eof(&mut self, key: ExchangeKey, how: Close) {
-        let upstream = self.exchange(key).and_then(|exchange| exchange.upstream.take());
+        let upstream = self.exchange(key).and_then(|exchange| exchange.upstream);
         if let Some(upstream) = upstream {
-            self.drop_upstream(upstream, how);
+            self.close_upstream(upstream, how);
         }
         if !self.retry(key) {
             self.fail(key, &Failure::ConnectionLost);

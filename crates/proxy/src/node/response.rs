@@ -319,15 +319,12 @@ impl Context<'_> {
     }
 
     pub(super) fn handle_upstream_closed(&mut self, key: UpstreamKey, reason: CloseReason) {
-        let exchange = self.upstream(key).and_then(|upstream| upstream.exchange);
-        if let Some(exchange) = exchange {
-            if let Some(exchange) = self.exchange(exchange) {
-                exchange.upstream = None;
-            }
-            self.remove_upstream(key);
-            return self.handle_upstream_lost(exchange, reason);
+        let Some(upstream) = self.upstream(key) else { return };
+        upstream.is_closed = true;
+        match upstream.exchange {
+            Some(exchange) => self.handle_upstream_lost(exchange, reason),
+            None => self.remove_upstream(key),
         }
-        self.remove_upstream(key);
     }
 }
 

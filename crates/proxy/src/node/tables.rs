@@ -120,6 +120,8 @@ pub(crate) struct UpstreamConnection {
     pub(crate) is_paused: bool,
     /// Its response is close-delimited, or it has closed its side.
     pub(crate) ended: bool,
+    /// The connection is closed; its exchange, which still refers to it, will remove it.
+    pub(crate) is_closed: bool,
 }
 
 /// Where a connection leads.
@@ -310,6 +312,7 @@ impl UpstreamConnection {
             queue_is_long: false,
             is_paused: false,
             ended: false,
+            is_closed: false,
         }
     }
 }

@@ -108,9 +108,9 @@ impl Context<'_> {
     /// Closes both sides.
     pub(super) fn end_tunnel(&mut self, key: ExchangeKey, how: Close) {
         let Some(exchange) = self.exchange(key) else { return };
-        let client = exchange.client;
-        if let Some(upstream) = exchange.upstream.take() {
-            self.drop_upstream(upstream, how);
+        let (client, upstream) = (exchange.client, exchange.upstream);
+        if let Some(upstream) = upstream {
+            self.close_upstream(upstream, how);
         }
         self.end_exchange(key, Completion::Complete, false);
         if let Some(client) = client {

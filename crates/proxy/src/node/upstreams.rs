@@ -137,6 +137,9 @@ impl Context<'_> {
         let Some(exchange) = self.exchange(key) else { return false };
         exchange.retries += 1;
         exchange.wants_fresh = true;
+        if let Some(upstream) = exchange.upstream.take() {
+            self.drop_upstream(upstream, Close::Graceful);
+        }
         self.node.counts.retries.add();
         if let Err(failure) = self.connect_upstream(key) {
             self.fail(key, &failure);
@@ -198,11 +201,18 @@ impl Context<'_> {
         true
     }
 
-    /// Closes a connection without an exchange.
+    /// Closes a connection, unless it is closed already, and removes it.
     pub(super) fn drop_upstream(&mut self, key: UpstreamKey, how: Close) {
-        if let Some(id) = self.upstream(key).map(|upstream| upstream.id) {
-            self.actions.close(id, how);
-            self.remove_upstream(key);
+        self.close_upstream(key, how);
+        self.remove_upstream(key);
+    }
+
+    /// Closes a connection whose exchange goes on: the exchange removes it, when it leaves its stage.
+    pub(super) fn close_upstream(&mut self, key: UpstreamKey, how: Close) {
+        if let Some(upstream) = self.node.upstreams.get_mut(key.index())
+            && !std::mem::replace(&mut upstream.is_closed, true)
+        {
+            self.actions.close(upstream.id, how);
         }
     }
 
