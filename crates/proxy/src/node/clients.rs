@@ -50,7 +50,7 @@ impl Context<'_> {
     /// Abandons the exchange of a client that has closed its side before its response began.
     fn abandon_client(&mut self, key: ClientKey) {
         let Some((exchange_key, exchange, _)) = self.node.exchange_of(key) else { return };
-        if exchange.is_request_complete && exchange.response_body.is_none() {
+        if exchange.content.is_complete && exchange.response_body.is_none() {
             self.handle_client_lost(exchange_key);
             self.close_client(key, Close::Graceful);
         }
@@ -108,7 +108,7 @@ impl Context<'_> {
         exchange.received_bytes += bytes.len() as u64;
         exchange.progress = self.now;
         let Some(id) = upstream else { return };
-        match exchange.request_body {
+        match exchange.content.mode {
             BodyMode::Chunks => push_chunk(self.actions.send(id), bytes),
             BodyMode::Raw => self.actions.send_received(id, self.received, bytes),
             BodyMode::None => {}
@@ -119,17 +119,17 @@ impl Context<'_> {
     fn relay_request_trailer(&mut self, key: ClientKey, trailer: Field<'_>) {
         let Some((_, exchange, upstream)) = self.node.exchange_of(key) else { return };
         exchange.progress = self.now;
-        if let (BodyMode::Chunks, Some(id)) = (exchange.request_body, upstream) {
-            exchange.last_chunk.relay(trailer, self.actions.send(id));
+        if let (BodyMode::Chunks, Some(id)) = (exchange.content.mode, upstream) {
+            exchange.content.last_chunk.relay(trailer, self.actions.send(id));
         }
     }
 
     fn end_request(&mut self, key: ClientKey) {
         let Some((exchange_key, exchange, upstream)) = self.node.exchange_of(key) else { return };
-        exchange.is_request_complete = true;
+        exchange.content.is_complete = true;
         (exchange.progress, exchange.sent) = (self.now, self.now);
-        if let (BodyMode::Chunks, Some(id)) = (exchange.request_body, upstream) {
-            exchange.last_chunk.end(self.actions.send(id));
+        if let (BodyMode::Chunks, Some(id)) = (exchange.content.mode, upstream) {
+            exchange.content.last_chunk.end(self.actions.send(id));
         }
         self.set_exchange_deadline(exchange_key);
     }

@@ -26,7 +26,7 @@ impl Context<'_> {
             ExchangeStage::Queued => exchange.progress + self.shared.settings.queue.timeout,
             // The driver has a timeout for this.
             ExchangeStage::Connecting => Instant::FAR,
-            ExchangeStage::Requesting if exchange.is_request_complete => exchange.sent + head,
+            ExchangeStage::Requesting if exchange.content.is_complete => exchange.sent + head,
             ExchangeStage::Requesting if self.upstream_is_slow(exchange) => exchange.progress + between_bytes,
             ExchangeStage::Requesting => exchange.content_progress().deadline(&self.shared.settings.limits),
             // The client must read, and the driver has a timeout for that.
@@ -58,10 +58,10 @@ impl Context<'_> {
         let Some(client) = client.filter(|_| !matches!(exchange.stage, ExchangeStage::Tunnel { .. })) else {
             return Instant::FAR;
         };
-        let Exchange { content_began, received_bytes, progress, .. } = *exchange;
+        let Exchange { content, received_bytes, progress, .. } = *exchange;
         let waits_for_client = exchange.stage == ExchangeStage::Requesting && !client.state.is_paused;
-        match exchange.is_request_complete {
-            false if waits_for_client => pressure.transfer_deadline(content_began, received_bytes, progress),
+        match content.is_complete {
+            false if waits_for_client => pressure.transfer_deadline(content.began, received_bytes, progress),
             true if client.has_ended && exchange.response_body.is_none() => pressure.half_closed_deadline(progress),
             _ => Instant::FAR,
         }
@@ -73,7 +73,7 @@ impl Context<'_> {
         let Some(exchange) = exchange.filter(|exchange| self.pressure_deadline(exchange) <= self.now) else {
             return false;
         };
-        let (is_request_complete, client_key) = (exchange.is_request_complete, exchange.client);
+        let (is_request_complete, client_key) = (exchange.content.is_complete, exchange.client);
         let Some(client_key) = client_key else { return false };
         let Some(client) = self.node.clients.get_mut(client_key.index()) else { return false };
         if let Err(later) = self.node.server.evict(self.now, client, &self.node.counts.evicted) {
@@ -115,7 +115,7 @@ impl Context<'_> {
                 }
             }
             ExchangeStage::Queued => self.fail(key, &Failure::NoUpstream(NoChoice::AllFull)),
-            ExchangeStage::Requesting if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
+            ExchangeStage::Requesting if exchange.content.is_complete => self.fail(key, &Failure::HeadTimeout),
             ExchangeStage::Requesting if self.upstream_is_slow(exchange) => self.fail(key, &Failure::SendTimeout),
             ExchangeStage::Requesting => {
                 let reason = exchange.content_progress().late_reason(now, &self.shared.settings.limits);

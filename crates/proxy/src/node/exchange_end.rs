@@ -52,7 +52,7 @@ impl Context<'_> {
             return self.end_tunnel(key, Close::Graceful);
         }
         self.node.counts.clients_gone.add();
-        let is_request_complete = self.exchange(key).is_some_and(|exchange| exchange.is_request_complete);
+        let is_request_complete = self.exchange(key).is_some_and(|exchange| exchange.content.is_complete);
         if !is_request_complete || !self.outlives_client(key) {
             return self.end_exchange(key, Completion::ClientGone, false);
         }

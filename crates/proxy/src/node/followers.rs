@@ -151,7 +151,7 @@ impl Context<'_> {
         let reading_key = ExchangeKey::new(self.node.exchanges.vacant_key());
         let Some(fetching) = self.node.exchanges.get_mut(key.index()) else { return key };
         let CacheState::Forward(forward) = &fetching.cache_state else { return key };
-        if !fetching.is_request_complete || fetching.response_body != Some(BodyMode::Raw) || fetching.client.is_none() {
+        if !fetching.content.is_complete || fetching.response_body != Some(BodyMode::Raw) || fetching.client.is_none() {
             return key;
         }
         let waiter = Waiter { shard: self.node.shard.id.0, message: reading_key.message(number) };

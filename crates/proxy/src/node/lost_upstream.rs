@@ -51,7 +51,7 @@ impl Exchange {
     fn waits_for_head(&self) -> bool {
         match self.stage {
             ExchangeStage::Connecting => true,
-            ExchangeStage::Requesting => self.is_request_complete && !self.response_began,
+            ExchangeStage::Requesting => self.content.is_complete && !self.response_began,
             _ => false,
         }
     }
@@ -59,6 +59,6 @@ impl Exchange {
     /// It was not sent yet, or is idempotent (RFC 9110, section 9.2.2) and has no body, which would be gone.
     fn may_be_sent_elsewhere(&self) -> bool {
         self.stage == ExchangeStage::Connecting
-            || (self.request_info.is_idempotent && self.request_body == BodyMode::None)
+            || (self.request_info.is_idempotent && self.content.mode == BodyMode::None)
     }
 }

@@ -5,14 +5,14 @@ use std::hash::BuildHasher;
 use breme_balance::OwnCookie;
 use breme_cache::{Scheme, normalise_authority};
 use breme_http::{FieldBlock, Fields, Framing, Method, RequestHead, Target, Version};
-use breme_http1::{LastChunk, ResponseWriter};
+use breme_http1::ResponseWriter;
 use foldhash::fast::FixedState;
 
 use super::cache::{CacheLookup, CacheState};
 use super::context::Context;
 use super::log_entry::LoggedRequest;
 use super::reuse::Reuse;
-use super::tables::{BodyMode, ClientKey, Exchange, ExchangeKey, ExchangeStage, MethodClass, RequestInfo};
+use super::tables::{ClientKey, Exchange, ExchangeKey, ExchangeStage, MethodClass, RequestContent, RequestInfo};
 use crate::failure::Failure;
 use crate::settings::HostRule;
 use crate::shared::Role;
@@ -29,16 +29,7 @@ impl Context<'_> {
 
     fn begin_exchange(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>) -> ExchangeKey {
         let mut exchange = self.new_exchange(Some(client_key), head);
-        exchange.request_body = match head.framing {
-            _ if !head.has_content() => BodyMode::None,
-            Framing::Chunked => {
-                exchange.last_chunk = LastChunk::from_fields(head.fields);
-                BodyMode::Chunks
-            }
-            _ => BodyMode::Raw,
-        };
-        exchange.is_request_complete = !head.has_content();
-        exchange.awaits_continue = head.expects_continue;
+        exchange.content = RequestContent::new(self.now, head);
         let shared = self.shared;
         let is_trusted = self.client(client_key).is_some_and(|client| client.state.is_trusted);
         exchange.reuse = Reuse::after(head, !is_trusted && !self.has_cache());

@@ -114,7 +114,7 @@ impl Context<'_> {
     /// RFC 9110, 15.2: relayed, except to HTTP/1.0 clients.
     fn relay_interim(&mut self, key: ExchangeKey, status: u16, fields: Fields<'_, '_>) {
         if let Some(exchange) = self.exchange(key).filter(|_| status == 100) {
-            exchange.awaits_continue = false;
+            exchange.content.awaits_continue = false;
         }
         let Some(client) = self.client_of(key) else { return };
         let Some(client) = self.node.clients.get_mut(client.index()) else { return };
@@ -133,7 +133,7 @@ impl Context<'_> {
         let now = self.now;
         let Some(exchange) = self.exchange(key) else { return };
         exchange.stage = ExchangeStage::Responding;
-        if exchange.awaits_continue || !exchange.is_request_complete {
+        if exchange.content.awaits_continue || !exchange.content.is_complete {
             exchange.reuse = Reuse::Never;
         }
         let duration = now.since(exchange.sent);
@@ -274,7 +274,7 @@ impl Context<'_> {
             }
             self.node.counts.count_response(exchange.status);
         }
-        let is_clean = is_upstream_clean && exchange.is_request_complete;
+        let is_clean = is_upstream_clean && exchange.content.is_complete;
         self.end_exchange(key, Completion::Complete, is_clean);
         if let Some(client) = client_key {
             self.continue_client(client);
@@ -289,7 +289,7 @@ impl Context<'_> {
         let Some(exchange) = self.exchange(exchange_key) else { return };
         if !is_long {
             // The time for which the client was paused does not count against it.
-            exchange.content_began = exchange.content_began + now.since(exchange.progress);
+            exchange.content.began = exchange.content.began + now.since(exchange.progress);
         }
         exchange.progress = now;
         if let Some(client) = exchange.client {

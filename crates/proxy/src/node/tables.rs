@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
-use breme_http::Method;
+use breme_http::{Framing, Method, RequestHead};
 use breme_http1::{ClientConnection, LastChunk};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 use breme_server::{Connection, ContentProgress};
@@ -163,13 +163,8 @@ pub(crate) struct Exchange {
     pub(crate) cookies: Vec<u8>,
     /// A hash of the target, for the balancer.
     pub(crate) key_hash: u64,
-    /// How the request body is relayed.
-    pub(crate) request_body: BodyMode,
-    pub(crate) last_chunk: LastChunk,
-    /// The request was forwarded completely.
-    pub(crate) is_request_complete: bool,
-    /// The client waits for 100 (Continue).
-    pub(crate) awaits_continue: bool,
+    /// Relayed while the response comes, so in no stage of its own.
+    pub(crate) content: RequestContent,
     /// How the upstream connection may be reused afterwards.
     pub(crate) reuse: Reuse,
     /// How the response body is relayed; None before its head.
@@ -188,8 +183,6 @@ pub(crate) struct Exchange {
     pub(crate) sent: Instant,
     /// Of the last byte in either direction.
     pub(crate) progress: Instant,
-    /// Start of the request body, without the time for which it was paused.
-    pub(crate) content_began: Instant,
     pub(crate) upstream_duration: Option<Duration>,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
@@ -219,6 +212,19 @@ pub(crate) enum ExchangeStage {
         client_ended: bool,
         upstream_ended: bool,
     },
+}
+
+/// How the content of a request is relayed, and how far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestContent {
+    pub(crate) mode: BodyMode,
+    pub(crate) last_chunk: LastChunk,
+    /// When it could be relayed first, without the time for which it was paused.
+    pub(crate) began: Instant,
+    /// The request was forwarded completely.
+    pub(crate) is_complete: bool,
+    /// The client waits for 100 (Continue).
+    pub(crate) awaits_continue: bool,
 }
 
 /// The destination of a request.
@@ -333,10 +339,7 @@ impl Exchange {
             needs_host: false,
             cookies: Vec::new(),
             key_hash: 0,
-            request_body: BodyMode::None,
-            last_chunk: LastChunk::default(),
-            is_request_complete: true,
-            awaits_continue: false,
+            content: RequestContent::none(now),
             reuse: Reuse::AnyClient,
             response_body: None,
             response_began: false,
@@ -347,7 +350,6 @@ impl Exchange {
             began: now,
             sent: now,
             progress: now,
-            content_began: now,
             upstream_duration: None,
             received_bytes: 0,
             sent_bytes: 0,
@@ -364,7 +366,7 @@ impl Exchange {
 
     /// The arrival of the request body.
     pub(crate) fn content_progress(&self) -> ContentProgress {
-        ContentProgress { began: self.content_began, last: self.progress, bytes: self.received_bytes }
+        ContentProgress { began: self.content.began, last: self.progress, bytes: self.received_bytes }
     }
 
     /// The name of the upstream or host.
@@ -393,6 +395,28 @@ impl Exchange {
             Completion::UpstreamFailed | Completion::ClientFailed => Some(RequestOutcome::Error),
             Completion::ClientGone | Completion::Stopped => None,
         }
+    }
+}
+
+impl RequestContent {
+    fn none(now: Instant) -> Self {
+        Self {
+            mode: BodyMode::None,
+            last_chunk: LastChunk::default(),
+            began: now,
+            is_complete: true,
+            awaits_continue: false,
+        }
+    }
+
+    pub(super) fn new(now: Instant, head: &RequestHead<'_, '_>) -> Self {
+        let (mode, last_chunk) = match head.framing {
+            _ if !head.has_content() => (BodyMode::None, LastChunk::default()),
+            Framing::Chunked => (BodyMode::Chunks, LastChunk::from_fields(head.fields)),
+            _ => (BodyMode::Raw, LastChunk::default()),
+        };
+        let (is_complete, awaits_continue) = (!head.has_content(), head.expects_continue);
+        Self { mode, last_chunk, began: now, is_complete, awaits_continue }
     }
 }
 

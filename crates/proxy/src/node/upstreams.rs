@@ -95,7 +95,7 @@ impl Context<'_> {
         upstream.exchange = Some(key);
         exchange.upstream = Some(upstream_key);
         exchange.is_reused = upstream.request_count > 0;
-        (exchange.sent, exchange.progress, exchange.content_began) = (self.now, self.now, self.now);
+        (exchange.sent, exchange.progress, exchange.content.began) = (self.now, self.now, self.now);
         if exchange.is_reused {
             self.node.counts.reuses.add();
         }
@@ -113,7 +113,7 @@ impl Context<'_> {
         let out = self.actions.send(upstream.id);
         out.extend_from_slice(&exchange.request);
         upstream_request::end(if exchange.needs_host { exchange.upstream_name() } else { None }, out);
-        let (client, is_request_complete) = (exchange.client, exchange.is_request_complete);
+        let (client, is_request_complete) = (exchange.client, exchange.content.is_complete);
         self.set_exchange_deadline(key);
         if !is_request_complete && let Some(client) = client {
             self.resume_client(client);
@@ -129,7 +129,7 @@ impl Context<'_> {
             && exchange.is_reused
             && !exchange.response_began
             && exchange.request_info.is_idempotent
-            && exchange.request_body == BodyMode::None
+            && exchange.content.mode == BodyMode::None
             && exchange.retries < retries_max;
         if !may_retry || !self.take_retry() {
             return false;
