@@ -6,7 +6,7 @@ use breme_http1::ResponseBody;
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::context::Context;
-use super::tables::{ClientKey, Exchange, ExchangeKey, ExchangeStage};
+use super::tables::{ClientKey, Exchange, ExchangeKey, ExchangeStage, Route};
 use crate::access_log::Completion;
 use crate::failure::Failure;
 
@@ -99,8 +99,11 @@ impl Context<'_> {
             return self.abort_response(client);
         }
         self.respond_with_failure(key, failure);
-        if matches!(failure, Failure::Target(_)) {
-            self.clear_route(key);
+        if matches!(failure, Failure::Target(_))
+            && let Some(exchange) = self.exchange(key)
+        {
+            // The target is forbidden, so the log shows no upstream.
+            exchange.route = Route::None;
         }
         self.end_exchange(key, failure.completion(), false);
         self.continue_client(client);

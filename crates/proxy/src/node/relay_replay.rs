@@ -210,7 +210,7 @@ impl Context<'_> {
         let exchange = self.node.exchanges.get_mut(key.index())?;
         let replay = self.node.relay_replay.replay(exchange.replay?)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
-        let is_alike = exchange.set_affinity.is_some() == replay.sets_affinity;
+        let is_alike = exchange.route.sets_affinity() == replay.sets_affinity;
         let should_close = self.node.server.should_close(self.now, client);
         if should_close || !is_alike || !client.http.can_replay_response() {
             return None;
@@ -218,7 +218,7 @@ impl Context<'_> {
         let whole = self.node.upstreams.get_mut(upstream_key.index())?.http.receive_whole(input, &replay.response)?;
         let out = self.actions.send(client.id);
         out.extend_from_slice(&replay.response_head);
-        if let Some(cookie) = exchange.set_affinity.take() {
+        if let Some(cookie) = exchange.route.take_affinity() {
             write_affinity(&cookie, out);
             out.extend_from_slice(HEAD_END);
         }

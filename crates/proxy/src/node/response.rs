@@ -138,7 +138,7 @@ impl Context<'_> {
         }
         let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
-        let set_affinity = exchange.set_affinity.take();
+        let set_affinity = exchange.route.take_affinity();
         let may_have_trailers =
             exchange.request_info.accepts_trailers && head.framing == Framing::Chunked && head.fields.keep_trailers();
         exchange.request_info.accepts_trailers = may_have_trailers;

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::resolver::{Requester, Resolution, ResolveError};
 use crate::shared::Role;
 use crate::targets::{TargetRefusal, TargetRules, split_authority};
+use crate::tls_names::TlsNames;
 
 /// Addresses tried of one host.
 const ADDRESSES_TRIED_MAX: usize = 4;
@@ -71,27 +72,11 @@ impl Context<'_> {
         if self.choose_or_queue(key, cookies)? { self.connect_upstream(key) } else { Ok(()) }
     }
 
-    /// The endpoint of the current route.
-    pub(super) fn endpoint(&mut self, key: ExchangeKey) -> Result<EndpointKey, Failure> {
-        let clients = &self.shared.tls_clients;
-        match self.exchange(key).map(|exchange| &exchange.route) {
-            Some(Route::Upstream { choice, .. }) if choice.tls => {
-                let client = clients.client(&choice.name).ok_or(Failure::NoTlsClient)?;
-                Ok(EndpointKey { address: choice.address, tls: Some(client) })
-            }
-            Some(Route::Upstream { choice, .. }) => Ok(EndpointKey { address: choice.address, tls: None }),
-            Some(Route::Host { rest, .. }) => {
-                let address = rest.last().ok_or(Failure::Resolve(ResolveError::NoSuchName))?;
-                Ok(EndpointKey { address: *address, tls: None })
-            }
-            Some(Route::None) | None => Err(Failure::Unsendable),
-        }
-    }
-
     /// Connecting failed. Nothing was sent yet, so any request may go elsewhere.
     pub(super) fn retry_elsewhere(&mut self, key: ExchangeKey, error: ConnectError) {
         let failure = Failure::Connect(error);
-        if let Ok(endpoint) = self.endpoint(key) {
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return };
+        if let Ok(endpoint) = exchange.route.endpoint(&self.shared.tls_clients) {
             self.report_outcome(key, UpstreamOutcome::ConnectFailed { address: endpoint.address });
         }
         let Some(exchange) = self.exchange(key) else { return };
@@ -116,6 +101,56 @@ impl Context<'_> {
     }
 }
 
+impl Route {
+    /// The endpoint to connect to.
+    pub(super) fn endpoint(&self, tls_clients: &TlsNames) -> Result<EndpointKey, Failure> {
+        match self {
+            Self::Upstream { choice, .. } if choice.tls => {
+                let client = tls_clients.client(&choice.name).ok_or(Failure::NoTlsClient)?;
+                Ok(EndpointKey { address: choice.address, tls: Some(client) })
+            }
+            Self::Upstream { choice, .. } => Ok(EndpointKey { address: choice.address, tls: None }),
+            Self::Host { rest, .. } => {
+                let address = rest.last().ok_or(Failure::Resolve(ResolveError::NoSuchName))?;
+                Ok(EndpointKey { address: *address, tls: None })
+            }
+            Self::None => Err(Failure::Unsendable),
+        }
+    }
+
+    /// Whether the response gets the balancer's cookie.
+    pub(super) fn sets_affinity(&self) -> bool {
+        matches!(self, Self::Upstream { choice, .. } if choice.set_affinity.is_some())
+    }
+
+    /// The balancer's Set-Cookie, for one response.
+    pub(super) fn take_affinity(&mut self) -> Option<Arc<str>> {
+        match self {
+            Self::Upstream { choice, .. } => choice.set_affinity.take(),
+            Self::Host { .. } | Self::None => None,
+        }
+    }
+
+    /// Whether there is another upstream, and few were tried.
+    fn has_other(&self, role: &Role) -> bool {
+        match (role, self) {
+            (Role::Reverse { group, .. }, Self::Upstream { choice, tried, .. })
+                if tried.len() + 1 < UPSTREAMS_TRIED_MAX =>
+            {
+                group.has_other(&[&tried[..], &[choice.upstream]].concat())
+            }
+            _ => false,
+        }
+    }
+
+    fn host_name(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Host { name, .. } => Some(name.clone()),
+            Self::Upstream { .. } | Self::None => None,
+        }
+    }
+}
+
 /// The Cookie lines for the balancer as one (RFC 9113, 8.2.3).
 pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
     fields.first("Cookie")?;
@@ -127,7 +162,8 @@ pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
 impl Context<'_> {
     /// Chooses another upstream, if there is one, few were tried, and the retry budget permits.
     pub(super) fn choose_again(&mut self, key: ExchangeKey) -> bool {
-        if !self.has_other(key) || !self.take_retry() {
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
+        if !exchange.route.has_other(&self.shared.role) || !self.take_retry() {
             return false;
         }
         let is_chosen = self.choose_upstream(key, &[]).is_ok();
@@ -138,18 +174,6 @@ impl Context<'_> {
             self.shared.retry_budget.give_back();
         }
         is_chosen
-    }
-
-    fn has_other(&self, key: ExchangeKey) -> bool {
-        let exchange = self.node.exchanges.get(key.index());
-        match (&self.shared.role, exchange.map(|exchange| &exchange.route)) {
-            (Role::Reverse { group, .. }, Some(Route::Upstream { choice, tried, .. }))
-                if tried.len() + 1 < UPSTREAMS_TRIED_MAX =>
-            {
-                group.has_other(&[&tried[..], &[choice.upstream]].concat())
-            }
-            _ => false,
-        }
     }
 
     /// Chooses an upstream that was not tried before. On failure the route is unchanged.
@@ -165,8 +189,7 @@ impl Context<'_> {
             named = choice.named;
         }
         let hints = Hints { key_hash: exchange.key_hash, cookies, named, is_secured, tried: &tried };
-        let mut choice = group.choose(self.now, &hints, &mut self.node.random).map_err(Failure::NoUpstream)?;
-        exchange.set_affinity = choice.set_affinity.take();
+        let choice = group.choose(self.now, &hints, &mut self.node.random).map_err(Failure::NoUpstream)?;
         exchange.route = Route::Upstream { choice, tried, is_open: true };
         Ok(())
     }
@@ -216,23 +239,14 @@ impl Context<'_> {
         Failure::Target(refusal)
     }
 
-    /// The target is forbidden, so the log shows no upstream.
-    pub(super) fn clear_route(&mut self, key: ExchangeKey) {
-        if let Some(exchange) = self.exchange(key) {
-            exchange.route = Route::None;
-        }
-    }
-
-    fn host_name(&mut self, key: ExchangeKey) -> Arc<str> {
-        match self.exchange(key).map(|exchange| &exchange.route) {
-            Some(Route::Host { name, .. }) => name.clone(),
-            _ => Arc::from(""),
-        }
+    fn host_name(&self, key: ExchangeKey) -> Result<Arc<str>, Failure> {
+        let exchange = self.node.exchanges.get(key.index());
+        exchange.and_then(|exchange| exchange.route.host_name()).ok_or(Failure::Unsendable)
     }
 
     fn resolve(&mut self, key: ExchangeKey) -> Result<(), Failure> {
         let Role::Forward { resolver, .. } = &self.shared.role else { return Err(Failure::Unsendable) };
-        let name = self.host_name(key);
+        let name = self.host_name(key)?;
         let (host, port) = split_authority(&name, HTTP_PORT).ok_or(Failure::NotAbsolute)?;
         if let Ok(address) = host.parse::<IpAddr>() {
             return self.take_addresses(key, vec![SocketAddr::new(address, port)]);
@@ -282,7 +296,7 @@ impl Context<'_> {
         if addresses.is_empty() {
             return Err(Failure::Resolve(ResolveError::NoSuchName));
         }
-        let name = self.host_name(key);
+        let name = self.host_name(key)?;
         let host = split_authority(&name, HTTP_PORT).map_or("", |(host, _)| host);
         rules.judge_addresses(host, &mut addresses).map_err(|refusal| self.refuse_target(refusal))?;
         addresses.truncate(ADDRESSES_TRIED_MAX);

@@ -151,8 +151,6 @@ pub(crate) struct Exchange {
     pub(crate) connecting: Option<ConnectingKey>,
     pub(crate) route: Route,
     pub(crate) request_info: RequestInfo,
-    /// Set-Cookie of the balancer, to be added to the response.
-    pub(crate) set_affinity: Option<Arc<str>>,
     /// The entry of the replay cache.
     pub(crate) replay: Option<ReplayKey>,
     /// The head to send upstream, without its end; kept while a retry is possible.
@@ -173,8 +171,7 @@ pub(crate) struct Exchange {
     pub(crate) response_began: bool,
     /// The upstream connection had carried requests before.
     pub(crate) is_reused: bool,
-    /// Use a new connection, since an idle one has just failed.
-    pub(crate) wants_fresh: bool,
+    /// Requests sent again since an idle connection failed.
     pub(crate) retries: u8,
     /// The status sent to the client; 0: none.
     pub(crate) status: u16,
@@ -333,7 +330,6 @@ impl Exchange {
             connecting: None,
             route: Route::None,
             request_info,
-            set_affinity: None,
             replay: None,
             request: Vec::new(),
             needs_host: false,
@@ -344,7 +340,6 @@ impl Exchange {
             response_body: None,
             response_began: false,
             is_reused: false,
-            wants_fresh: false,
             retries: 0,
             status: 0,
             began: now,

@@ -15,9 +15,10 @@ use crate::upstream_request;
 impl Context<'_> {
     /// Finds an idle connection for the exchange, or opens one.
     pub(super) fn connect_upstream(&mut self, key: ExchangeKey) -> Result<(), Failure> {
-        let endpoint = self.endpoint(key)?;
-        let Some(exchange) = self.exchange(key) else { return Ok(()) };
-        let may_reuse = !exchange.wants_fresh && exchange.request_info.method_class != MethodClass::Connect;
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return Ok(()) };
+        let endpoint = exchange.route.endpoint(&self.shared.tls_clients)?;
+        // After a retry, use a new connection: an idle one has just failed.
+        let may_reuse = exchange.retries == 0 && exchange.request_info.method_class != MethodClass::Connect;
         let client = exchange.client;
         if may_reuse && let Some(upstream_key) = self.take_idle(client, endpoint) {
             self.node.counts.pool_idle.remove();
@@ -136,7 +137,6 @@ impl Context<'_> {
         }
         let Some(exchange) = self.exchange(key) else { return false };
         exchange.retries += 1;
-        exchange.wants_fresh = true;
         if let Some(upstream) = exchange.upstream.take() {
             self.drop_upstream(upstream, Close::Graceful);
         }
