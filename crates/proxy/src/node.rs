@@ -20,6 +20,7 @@
 //! | `route`, `queue` | the choice of an upstream or host; requests that wait for capacity |
 //! | `upstreams`, `pool`, `reuse` | upstream connections: opened, idle, reused |
 //! | `response` | from an upstream's response to the client |
+//! | `stage` | the stages of an exchange, each with its data, and the transitions |
 //! | `exchange_end`, `deadlines` | completion and failure; timeouts |
 //! | `tunnels` | CONNECT and upgrades |
 //! | `health` | active health checks |
@@ -48,6 +49,7 @@ mod request;
 mod response;
 mod reuse;
 mod route;
+mod stage;
 mod tables;
 mod tunnels;
 mod upstreams;

@@ -15,7 +15,7 @@ impl Buffers {
     }
 
     pub(super) fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.0.len() < BUFFERS_KEPT && buffer.capacity() <= BUFFER_BYTES_KEPT {
+        if self.0.len() < BUFFERS_KEPT && (1..=BUFFER_BYTES_KEPT).contains(&buffer.capacity()) {
             buffer.clear();
             self.0.push(buffer);
         }

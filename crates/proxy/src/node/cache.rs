@@ -10,7 +10,7 @@
 //!   body ──────────► receive_cached_body   before it goes to the client
 //!   end ───────────► complete_cached       before the client's response is completed
 //!   failure ───────► recover_from_cache    true: a stored response was sent instead (stale-if-error)
-//!   any end ───────► release_cache_state   once for each exchange; aborts an incomplete fill
+//!   any end ───────► abort_fetch           once for each exchange; aborts an incomplete fill
 //! ```
 //!
 //! An exchange may continue without its client, while others read what it fetches, and a background refresh never has
@@ -18,7 +18,6 @@
 
 use std::sync::Arc;
 
-use breme_base::Instant;
 use breme_cache::{
     Cache, CacheDecision, CacheStatus, CachedResponse, FailureInfo, FetchError, Follower, Forward, HeadAction, Now,
     Request, ResponseBody, Scheme, Waiter, Wakes,
@@ -33,6 +32,7 @@ use super::log_entry::cache_status_text;
 use super::tables::{ClientKey, Exchange, ExchangeKey};
 use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
+use crate::settings::Settings;
 use crate::shared::{Role, Shared};
 use crate::upstream_request::is_for_others;
 
@@ -53,7 +53,7 @@ impl Context<'_> {
         let Some(cache) = &shared.cache else { return PAST };
         let Some(request) = self.cache_request(client, head) else { return PAST };
         if shared.bypasses(head) {
-            self.set_cache_state(key, CacheState::Forward(Box::new(cache.bypass(&request))));
+            self.set_fetch(key, Box::new(cache.bypass(&request)));
             return PAST;
         }
         let waiter = Waiter { shard: self.node.shard.id.0, message: self.message_of(key) };
@@ -64,19 +64,16 @@ impl Context<'_> {
             }
             CacheDecision::RespondAndRefresh(response, refresh) => {
                 let conditions = refresh.conditions().cloned();
-                self.begin_background_fetch(client, head, conditions.as_ref(), CacheState::Forward(refresh));
+                self.begin_background_fetch(client, head, conditions.as_ref(), refresh);
                 self.respond_from_cache(key, &response);
                 CacheLookup::Responded
             }
             CacheDecision::Forward(forward) => {
                 let conditions = forward.conditions().cloned();
-                self.set_cache_state(key, CacheState::Forward(Box::new(forward)));
+                self.set_fetch(key, Box::new(forward));
                 CacheLookup::Upstream { conditions }
             }
-            CacheDecision::Wait(follower) => {
-                self.set_cache_state(key, CacheState::Follow(Box::new(follower)));
-                CacheLookup::Wait
-            }
+            CacheDecision::Wait(follower) => CacheLookup::Wait(Box::new(follower)),
         }
     }
 
@@ -112,14 +109,11 @@ impl Context<'_> {
         Now { instant: self.now, wall: self.node.date.at(self.now).second() }
     }
 
-    pub(super) fn set_cache_state(&mut self, key: ExchangeKey, part: CacheState) {
+    /// The cache takes part in what the exchange fetches.
+    pub(super) fn set_fetch(&mut self, key: ExchangeKey, fetch: Box<Forward>) {
         if let Some(exchange) = self.exchange(key) {
-            exchange.cache_state = part;
+            exchange.fetch = Some(fetch);
         }
-    }
-
-    pub(super) fn take_cache_state(&mut self, key: ExchangeKey) -> CacheState {
-        self.exchange(key).map(|exchange| std::mem::take(&mut exchange.cache_state)).unwrap_or_default()
     }
 
     pub(super) fn wake(&mut self, mut wakes: Wakes) {
@@ -164,7 +158,9 @@ impl Context<'_> {
 
     /// Handles the head of the upstream's final response.
     pub(super) fn receive_cached_head(&mut self, key: ExchangeKey, head: &ResponseHead<'_, '_>) -> HeadOutcome {
-        let CacheState::Forward(mut forward) = self.take_cache_state(key) else { return HeadOutcome::Relay };
+        let Some(mut forward) = self.exchange(key).and_then(|exchange| exchange.fetch.take()) else {
+            return HeadOutcome::Relay;
+        };
         let added = self.added_lines(head);
         let length = match head.framing {
             Framing::None => Some(0),
@@ -179,15 +175,15 @@ impl Context<'_> {
         match outcome {
             HeadAction::Relay => {
                 self.record_cache_status(key, forward.cache_status(), 0);
-                self.set_cache_state(key, CacheState::Forward(forward));
+                self.set_fetch(key, forward);
                 HeadOutcome::Relay
             }
             HeadAction::Replace(response) => {
                 if head.has_content() {
                     // The upstream's body is not needed, and nothing waits for its end.
                     self.respond_from_cache(key, &response);
-                } else {
-                    self.set_cache_state(key, CacheState::Kept(response));
+                } else if let Some(exchange) = self.node.exchanges.get_mut(key.index()) {
+                    self.node.buffers.keep(exchange.stage.discard(response));
                 }
                 HeadOutcome::Discard
             }
@@ -212,17 +208,14 @@ impl Context<'_> {
     /// The value of Cache-Status for a relayed response.
     pub(super) fn cache_status_value(&self, key: ExchangeKey) -> Option<Vec<u8>> {
         let cache = self.shared.cache.as_ref()?;
-        let CacheState::Forward(forward) = &self.node.exchanges.get(key.index())?.cache_state else { return None };
+        let forward = self.node.exchanges.get(key.index())?.fetch.as_ref()?;
         let mut value = Vec::new();
         forward.cache_status().write(&cache.settings().name, &mut value);
         Some(value)
     }
 
     pub(super) fn receive_cached_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
-        let Some(Exchange { cache_state: CacheState::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index())
-        else {
-            return;
-        };
+        let Some(Exchange { fetch: Some(forward), .. }) = self.node.exchanges.get_mut(key.index()) else { return };
         if forward.wants_body() {
             let mut wakes = Wakes::new();
             forward.handle_body(bytes, &mut wakes);
@@ -231,40 +224,50 @@ impl Context<'_> {
     }
 
     pub(super) fn complete_cached(&mut self, key: ExchangeKey) {
-        match self.take_cache_state(key) {
-            CacheState::Forward(forward) => {
-                let mut wakes = Wakes::new();
-                forward.handle_end(&mut wakes);
-                self.wake(wakes);
-            }
-            CacheState::Kept(response) => self.respond_before_end(key, &response),
-            CacheState::Nothing | CacheState::Follow(_) | CacheState::Read(_) => {}
+        let Some(exchange) = self.exchange(key) else { return };
+        if let Some(forward) = exchange.fetch.take() {
+            let mut wakes = Wakes::new();
+            forward.handle_end(&mut wakes);
+            self.wake(wakes);
+        } else if let Some(response) = exchange.stage.take_stored() {
+            self.respond_before_end(key, &response);
         }
     }
 
     /// Handles a missing response. Returns whether the client got a stored one, which ended the exchange.
     pub(super) fn recover_from_cache(&mut self, key: ExchangeKey, failure: &Failure) -> bool {
-        let response = match self.take_cache_state(key) {
-            CacheState::Forward(forward) => {
-                let (cache_now, mut wakes) = (self.cache_now(), Wakes::new());
-                let fetch_error = self.fetch_error(key, failure);
-                let response = forward.handle_failure(cache_now, fetch_error, &mut wakes);
-                self.wake(wakes);
-                response
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return false };
+        let response = match exchange.fetch.take() {
+            Some(fetch) => {
+                let fetch_error = exchange.fetch_error(failure, &self.shared.settings);
+                self.abort_fetch(Some(fetch), fetch_error)
             }
-            CacheState::Kept(response) => Some(*response),
-            CacheState::Nothing | CacheState::Follow(_) | CacheState::Read(_) => None,
+            None => exchange.stage.take_stored().map(|response| *response),
         };
         let Some(response) = response else { return false };
         self.respond_from_cache(key, &response);
         true
     }
 
+    /// There is no response, or it is incomplete. Returns a stored one that may be sent instead.
+    pub(super) fn abort_fetch(&mut self, fetch: Option<Box<Forward>>, error: FetchError) -> Option<CachedResponse> {
+        let forward = fetch?;
+        let (cache_now, mut wakes) = (self.cache_now(), Wakes::new());
+        let response = forward.handle_failure(cache_now, error, &mut wakes);
+        self.wake(wakes);
+        response
+    }
+}
+
+impl Exchange {
+    /// Whether the fetch continues without a client.
+    pub(super) fn outlives_client(&self) -> bool {
+        self.fetch.as_ref().is_some_and(|forward| forward.should_finish())
+    }
+
     /// Why there is no response, for other requests that wait for it.
-    fn fetch_error(&self, key: ExchangeKey, failure: &Failure) -> FetchError {
-        let settings = &self.shared.settings;
-        let exchange = self.node.exchanges.get(key.index());
-        let upstream = exchange.and_then(|exchange| exchange.visible_upstream_name(settings)).map(Arc::from);
+    fn fetch_error(&self, failure: &Failure, settings: &Settings) -> FetchError {
+        let upstream = self.visible_upstream_name(settings).map(Arc::from);
         let response_head: FailureInfo = Arc::new(SharedFailure { failure: failure.clone(), upstream });
         match failure {
             Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
@@ -274,20 +277,6 @@ impl Context<'_> {
                 FetchError::NoResponse(response_head)
             }
             _ => FetchError::Request,
-        }
-    }
-
-    /// Whether the fetch continues without a client.
-    pub(super) fn outlives_client(&self, key: ExchangeKey) -> bool {
-        let exchange = self.node.exchanges.get(key.index());
-        matches!(exchange, Some(Exchange { cache_state: CacheState::Forward(forward), .. }) if forward.should_finish())
-    }
-
-    pub(super) fn release_cache_state(&mut self, exchange: &mut Exchange) {
-        if let CacheState::Forward(forward) = std::mem::take(&mut exchange.cache_state) {
-            let (cache_now, mut wakes) = (self.cache_now(), Wakes::new());
-            let _ = forward.handle_failure(cache_now, FetchError::Request, &mut wakes);
-            self.wake(wakes);
         }
     }
 }
@@ -341,38 +330,13 @@ pub(super) fn write_cache_status(cache: &Cache, cache_status: CacheStatus, write
     let _ = writer.field_with(CACHE_STATUS, |out| cache_status.write(&cache.settings().name, out));
 }
 
-/// The cache's state of an exchange.
-#[derive(Debug, Default)]
-pub(crate) enum CacheState {
-    /// None, or released.
-    #[default]
-    Nothing,
-    Forward(Box<Forward>),
-    /// Fetched; the client gets this stored response when the upstream response ends.
-    Kept(Box<CachedResponse>),
-    /// Waits for another exchange's fetch.
-    Follow(Box<Follower>),
-    /// Reads another exchange's fetch; the response head was sent.
-    Read(Box<Follower>),
-}
-
-impl CacheState {
-    /// The deadline of waiting for another exchange, at most `limit`.
-    pub(super) fn patience(&self, limit: Instant) -> Instant {
-        match self {
-            Self::Follow(follower) => limit.min(follower.deadline()),
-            _ => limit,
-        }
-    }
-}
-
 /// The result of a cache lookup.
 #[derive(Debug)]
 pub(super) enum CacheLookup {
     /// A response was sent, and the exchange is over.
     Responded,
     /// Another exchange fetches the response.
-    Wait,
+    Wait(Box<Follower>),
     /// Forward the request, with these conditions in place of the client's.
     Upstream { conditions: Option<FieldBlock> },
 }

@@ -50,7 +50,7 @@ impl Context<'_> {
     /// Abandons the exchange of a client that has closed its side before its response began.
     fn abandon_client(&mut self, key: ClientKey) {
         let Some((exchange_key, exchange, _)) = self.node.exchange_of(key) else { return };
-        if exchange.content.is_complete && exchange.response_body.is_none() {
+        if exchange.content.is_complete && exchange.stage.response_body().is_none() {
             self.handle_client_lost(exchange_key);
             self.close_client(key, Close::Graceful);
         }
@@ -127,7 +127,10 @@ impl Context<'_> {
     fn end_request(&mut self, key: ClientKey) {
         let Some((exchange_key, exchange, upstream)) = self.node.exchange_of(key) else { return };
         exchange.content.is_complete = true;
-        (exchange.progress, exchange.sent) = (self.now, self.now);
+        exchange.progress = self.now;
+        if let Some(attempt) = exchange.stage.attempt() {
+            attempt.sent = self.now;
+        }
         if let (BodyMode::Chunks, Some(id)) = (exchange.content.mode, upstream) {
             exchange.content.last_chunk.end(self.actions.send(id));
         }

@@ -83,8 +83,13 @@ impl ShardState {
     ) -> Option<(ExchangeKey, &mut Exchange, Option<ConnectionId>)> {
         let key = self.clients.get(client.index())?.state.exchange?;
         let exchange = self.exchanges.get_mut(key.index())?;
-        let upstream = exchange.upstream.and_then(|upstream| self.upstreams.get(upstream.index()));
+        let upstream = exchange.stage.upstream().and_then(|upstream| self.upstreams.get(upstream.index()));
         Some((key, exchange, upstream.map(|upstream| upstream.id)))
+    }
+
+    /// Whether an upstream reads slowly.
+    pub(super) fn is_slow(&self, upstream: UpstreamKey) -> bool {
+        self.upstreams.get(upstream.index()).is_some_and(|upstream| upstream.queue_is_long)
     }
 
     pub(super) fn set_owner(&mut self, id: ConnectionId, owner: Owner) {

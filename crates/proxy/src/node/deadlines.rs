@@ -6,8 +6,10 @@ use breme_http::{Refusal, RefusalReason};
 use breme_node::Close;
 
 use super::context::Context;
-use super::tables::{Exchange, ExchangeKey, ExchangeStage};
+use super::stage::{Stage, Wait};
+use super::tables::{Exchange, ExchangeKey};
 use crate::failure::Failure;
+use crate::resolver::ResolveError;
 use crate::settings::Timeouts;
 
 impl Context<'_> {
@@ -20,19 +22,21 @@ impl Context<'_> {
     fn exchange_deadline(&self, key: ExchangeKey) -> Option<Instant> {
         let exchange = self.node.exchanges.get(key.index())?;
         let Timeouts { head, between_bytes, total, tunnel_idle } = self.shared.settings.times;
-        let of_stage = match exchange.stage {
-            ExchangeStage::Resolving => exchange.began + head,
-            ExchangeStage::Following => exchange.cache_state.patience(exchange.began + head),
-            ExchangeStage::Queued => exchange.progress + self.shared.settings.queue.timeout,
-            // The driver has a timeout for this.
-            ExchangeStage::Connecting => Instant::FAR,
-            ExchangeStage::Requesting if exchange.content.is_complete => exchange.sent + head,
-            ExchangeStage::Requesting if self.upstream_is_slow(exchange) => exchange.progress + between_bytes,
-            ExchangeStage::Requesting => exchange.content_progress().deadline(&self.shared.settings.limits),
+        let of_stage = match &exchange.stage {
+            Stage::Pending { wait, .. } => match wait {
+                Wait::Resolving => exchange.began + head,
+                Wait::Following(following) => (exchange.began + head).min(following.follower.deadline()),
+                Wait::Queued { since, .. } => *since + self.shared.settings.queue.timeout,
+                // The driver has a timeout for this.
+                Wait::Nothing | Wait::Connecting(_) => Instant::FAR,
+                Wait::Requesting(attempt) if exchange.content.is_complete => attempt.sent + head,
+                Wait::Requesting(attempt) if self.node.is_slow(attempt.upstream) => exchange.progress + between_bytes,
+                Wait::Requesting(_) => exchange.content_progress().deadline(&self.shared.settings.limits),
+            },
             // The client must read, and the driver has a timeout for that.
-            ExchangeStage::Responding if self.client_is_slow(exchange) => Instant::FAR,
-            ExchangeStage::Responding => exchange.progress + between_bytes,
-            ExchangeStage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
+            Stage::Discarding { .. } | Stage::Responding { .. } if self.client_is_slow(exchange) => Instant::FAR,
+            Stage::Discarding { .. } | Stage::Responding { .. } => exchange.progress + between_bytes,
+            Stage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
         };
         let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
         Some(of_stage.min(of_all).min(self.pressure_deadline(exchange)).min(self.lost_upstream_deadline(exchange)))
@@ -44,25 +48,23 @@ impl Context<'_> {
         client.is_some_and(|client| client.queue_is_long)
     }
 
-    fn upstream_is_slow(&self, exchange: &Exchange) -> bool {
-        let upstream = exchange.upstream.and_then(|upstream| self.node.upstreams.get(upstream.index()));
-        upstream.is_some_and(|upstream| upstream.queue_is_long)
-    }
-
     /// When the client of an exchange is evicted under pressure: it sends too slowly, or has closed its side and may
     /// have left. The driver evicts clients that read too slowly.
     fn pressure_deadline(&self, exchange: &Exchange) -> Instant {
         let pressure = &self.node.server.pressure;
         let client = exchange.client.filter(|_| pressure.is_high());
         let client = client.and_then(|client| self.node.clients.get(client.index()));
-        let Some(client) = client.filter(|_| !matches!(exchange.stage, ExchangeStage::Tunnel { .. })) else {
+        let Some(client) = client.filter(|_| !exchange.stage.is_tunnel()) else {
             return Instant::FAR;
         };
         let Exchange { content, received_bytes, progress, .. } = *exchange;
-        let waits_for_client = exchange.stage == ExchangeStage::Requesting && !client.state.is_paused;
+        let is_requesting = matches!(exchange.stage, Stage::Pending { wait: Wait::Requesting(_), .. });
+        let waits_for_client = is_requesting && !client.state.is_paused;
         match content.is_complete {
             false if waits_for_client => pressure.transfer_deadline(content.began, received_bytes, progress),
-            true if client.has_ended && exchange.response_body.is_none() => pressure.half_closed_deadline(progress),
+            true if client.has_ended && exchange.stage.response_body().is_none() => {
+                pressure.half_closed_deadline(progress)
+            }
             _ => Instant::FAR,
         }
     }
@@ -105,25 +107,27 @@ impl Context<'_> {
         let Some(exchange) = self.node.exchanges.get(key.index()) else { return };
         let is_over = !total.is_zero() && exchange.began + total <= now;
         let client = exchange.client;
-        match exchange.stage {
-            ExchangeStage::Tunnel { .. } => self.end_tunnel(key, Close::Graceful),
-            _ if is_over => self.fail(key, &Failure::TotalTimeout),
-            ExchangeStage::Resolving => self.fail(key, &Failure::Resolve(crate::resolver::ResolveError::TimedOut)),
-            ExchangeStage::Following => {
-                if !self.end_wait(key) {
-                    self.fail(key, &Failure::HeadTimeout);
+        let failure = match &exchange.stage {
+            Stage::Tunnel { .. } => return self.end_tunnel(key, Close::Graceful),
+            _ if is_over => Failure::TotalTimeout,
+            Stage::Pending { wait, .. } => match wait {
+                Wait::Resolving => Failure::Resolve(ResolveError::TimedOut),
+                Wait::Following(following) if following.follower.deadline() <= now => return self.end_wait(key),
+                Wait::Following(_) => Failure::HeadTimeout,
+                Wait::Queued { .. } => Failure::NoUpstream(NoChoice::AllFull),
+                Wait::Requesting(_) if exchange.content.is_complete => Failure::HeadTimeout,
+                Wait::Requesting(attempt) if self.node.is_slow(attempt.upstream) => Failure::SendTimeout,
+                Wait::Requesting(_) => {
+                    let reason = exchange.content_progress().late_reason(now, &self.shared.settings.limits);
+                    if let Some(client) = client {
+                        self.refuse(client, Refusal::new(reason), b"");
+                    }
+                    return;
                 }
-            }
-            ExchangeStage::Queued => self.fail(key, &Failure::NoUpstream(NoChoice::AllFull)),
-            ExchangeStage::Requesting if exchange.content.is_complete => self.fail(key, &Failure::HeadTimeout),
-            ExchangeStage::Requesting if self.upstream_is_slow(exchange) => self.fail(key, &Failure::SendTimeout),
-            ExchangeStage::Requesting => {
-                let reason = exchange.content_progress().late_reason(now, &self.shared.settings.limits);
-                if let Some(client) = client {
-                    self.refuse(client, Refusal::new(reason), b"");
-                }
-            }
-            ExchangeStage::Connecting | ExchangeStage::Responding => self.fail(key, &Failure::ReadTimeout),
-        }
+                Wait::Nothing | Wait::Connecting(_) => Failure::ReadTimeout,
+            },
+            Stage::Discarding { .. } | Stage::Responding { .. } => Failure::ReadTimeout,
+        };
+        self.fail(key, &failure);
     }
 }

@@ -1,12 +1,14 @@
 //! The end of exchanges: completion, client loss, upstream loss, failure.
 
 use breme_balance::UpstreamOutcome;
+use breme_cache::FetchError;
 use breme_http::Framing;
 use breme_http1::ResponseBody;
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::context::Context;
-use super::tables::{ClientKey, Exchange, ExchangeKey, ExchangeStage, Route};
+use super::stage::{Stage, Wait};
+use super::tables::{ClientKey, Exchange, ExchangeKey, Route};
 use crate::access_log::Completion;
 use crate::failure::Failure;
 
@@ -17,24 +19,23 @@ impl Context<'_> {
             let outcome = exchange.outcome(completion);
             self.report_outcome(key, outcome);
         }
-        match self.exchange(key).map(|exchange| exchange.stage) {
-            Some(ExchangeStage::Resolving) => self.cancel_lookup(key),
-            Some(ExchangeStage::Queued) => self.leave_queue(key),
-            _ => {}
-        }
+        self.cancel_wait(key);
         let Some(mut exchange) = self.node.exchanges.try_remove(key.index()) else { return };
-        self.release_cache_state(&mut exchange);
+        // The cache knows the end of a fetch already if it was complete.
+        let _ = self.abort_fetch(exchange.fetch.take(), FetchError::Request);
         self.node.exchange_timers.clear(key.timer());
         self.node.counts.exchanges_open.remove();
-        if matches!(exchange.stage, ExchangeStage::Tunnel { .. }) {
+        if exchange.stage.is_tunnel() {
             self.node.counts.tunnels_open.remove();
         }
         if let Some(outcome) = exchange.request_outcome(completion) {
             self.node.counts.count_request_time(outcome, self.now.since(exchange.began));
         }
         self.log_exchange(&exchange, completion);
-        self.node.buffers.keep(std::mem::take(&mut exchange.request));
-        if let Some(upstream) = exchange.upstream {
+        if let Some(request) = exchange.stage.request() {
+            self.node.buffers.keep(std::mem::take(&mut request.head));
+        }
+        if let Some(upstream) = exchange.stage.upstream() {
             match is_upstream_clean {
                 true => self.release_upstream(upstream, exchange.reuse, exchange.client),
                 false if completion == Completion::Complete => self.drop_upstream(upstream, Close::Graceful),
@@ -46,26 +47,33 @@ impl Context<'_> {
         }
     }
 
+    /// Cancels a wait that others know of.
+    fn cancel_wait(&mut self, key: ExchangeKey) {
+        match self.node.exchanges.get(key.index()).map(|exchange| &exchange.stage) {
+            Some(Stage::Pending { wait: Wait::Resolving, .. }) => self.cancel_lookup(key),
+            Some(Stage::Pending { wait: Wait::Queued { .. }, .. }) => self.leave_queue(key),
+            _ => {}
+        }
+    }
+
     /// The client closed its connection.
     pub(super) fn handle_client_lost(&mut self, key: ExchangeKey) {
-        if matches!(self.exchange(key), Some(Exchange { stage: ExchangeStage::Tunnel { .. }, .. })) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        if exchange.stage.is_tunnel() {
             return self.end_tunnel(key, Close::Graceful);
         }
         self.node.counts.clients_gone.add();
-        let is_request_complete = self.exchange(key).is_some_and(|exchange| exchange.content.is_complete);
-        if !is_request_complete || !self.outlives_client(key) {
+        if !exchange.content.is_complete || !exchange.outlives_client() {
             return self.end_exchange(key, Completion::ClientGone, false);
         }
-        if let Some(exchange) = self.exchange(key) {
-            exchange.client = None;
-        }
+        exchange.client = None;
         self.pause_upstream(key, false);
     }
 
     /// The upstream connection was closed.
     pub(super) fn handle_upstream_lost(&mut self, key: ExchangeKey, reason: CloseReason) {
         let Some(exchange) = self.exchange(key) else { return };
-        if matches!(exchange.stage, ExchangeStage::Tunnel { .. }) {
+        if exchange.stage.is_tunnel() {
             let how = if reason == CloseReason::Requested { Close::Graceful } else { Close::Abort };
             return self.end_tunnel(key, how);
         }
@@ -76,7 +84,7 @@ impl Context<'_> {
 
     /// The upstream closed its side before the response began.
     pub(super) fn handle_upstream_eof(&mut self, key: ExchangeKey, how: Close) {
-        let upstream = self.exchange(key).and_then(|exchange| exchange.upstream);
+        let upstream = self.exchange(key).and_then(|exchange| exchange.stage.upstream());
         if let Some(upstream) = upstream {
             self.close_upstream(upstream, how);
         }
@@ -89,7 +97,7 @@ impl Context<'_> {
     pub(super) fn fail(&mut self, key: ExchangeKey, failure: &Failure) {
         self.report_outcome(key, failure_outcome(failure));
         let Some(exchange) = self.exchange(key) else { return };
-        let (client, response_began) = (exchange.client, exchange.response_body.is_some());
+        let (client, response_began) = (exchange.client, exchange.stage.response_body().is_some());
         if !response_began && self.recover_from_cache(key, failure) {
             return;
         }

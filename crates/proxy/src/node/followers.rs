@@ -13,9 +13,10 @@
 use breme_cache::{BodyRead, CacheDecision, Follower, FollowerPoll, StreamedHead, Waiter};
 use breme_http::Framing;
 
-use super::cache::{CacheState, write_age, write_cache_status};
+use super::cache::{write_age, write_cache_status};
 use super::context::Context;
-use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
+use super::stage::{BodySource, Following, PreparedRequest, Stage, TakenFollower, Wait};
+use super::tables::{BodyMode, Exchange, ExchangeKey, Route};
 use crate::failure::{Failure, SharedFailure};
 use crate::upstream_request;
 
@@ -27,46 +28,52 @@ const STEP_BYTES: usize = 16 * 1024;
 impl Context<'_> {
     /// Reads more for a waiting exchange.
     pub(super) fn follow(&mut self, key: ExchangeKey) {
-        match self.take_cache_state(key) {
-            CacheState::Follow(follower) => self.poll_follower(key, follower),
-            CacheState::Read(follower) => self.read_stream(key, follower),
-            other => self.set_cache_state(key, other),
+        match self.exchange(key).and_then(|exchange| exchange.stage.take_follower()) {
+            Some(TakenFollower::Waiting(following)) => self.poll_follower(key, following),
+            Some(TakenFollower::Reading(follower)) => self.read_stream(key, follower),
+            None => {}
         }
     }
 
-    fn poll_follower(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
-        match follower.poll(self.cache_now()) {
-            FollowerPoll::Pending => self.set_cache_state(key, CacheState::Follow(follower)),
-            FollowerPoll::Retry => self.retry_lookup(key, *follower),
+    fn poll_follower(&mut self, key: ExchangeKey, mut following: Following) {
+        match following.follower.poll(self.cache_now()) {
+            FollowerPoll::Pending => {
+                if let Some(exchange) = self.exchange(key) {
+                    exchange.stage.wait_for(Wait::Following(following));
+                }
+            }
+            FollowerPoll::Retry => self.retry_lookup(key, following),
             FollowerPoll::Failed(response_head) => match response_head.downcast::<SharedFailure>() {
                 Ok(shared) => self.fail(key, &Failure::Shared(shared)),
-                Err(_) => self.retry_lookup(key, *follower),
+                Err(_) => self.retry_lookup(key, following),
             },
             FollowerPoll::Response(response) => self.respond_from_cache(key, &response),
             FollowerPoll::Stream(head) => {
                 self.begin_stream(key, &head);
-                self.read_stream(key, follower);
+                self.read_stream(key, following.follower);
             }
         }
     }
 
     /// Repeats the lookup: forwards the request, or waits for another fetch.
-    fn retry_lookup(&mut self, key: ExchangeKey, follower: Follower) {
+    fn retry_lookup(&mut self, key: ExchangeKey, following: Following) {
+        let Following { follower, cookies } = following;
         let cache_now = self.cache_now();
         match follower.retry(cache_now) {
             // The next request will refresh it.
             CacheDecision::Respond(response) | CacheDecision::RespondAndRefresh(response, _) => {
                 self.respond_from_cache(key, &response);
             }
-            CacheDecision::Wait(follower) => self.poll_follower(key, Box::new(follower)),
+            CacheDecision::Wait(follower) => {
+                self.poll_follower(key, Following { follower: Box::new(follower), cookies });
+            }
             CacheDecision::Forward(forward) => {
-                if let (Some(conditions), Some(exchange)) =
-                    (forward.conditions(), self.node.exchanges.get_mut(key.index()))
-                {
-                    upstream_request::replace_conditions(&mut exchange.request, conditions);
+                let request = self.exchange(key).and_then(|exchange| exchange.stage.request());
+                if let (Some(conditions), Some(request)) = (forward.conditions(), request) {
+                    upstream_request::replace_conditions(&mut request.head, conditions);
                 }
-                self.set_cache_state(key, CacheState::Forward(Box::new(forward)));
-                self.forward(key);
+                self.set_fetch(key, Box::new(forward));
+                self.forward_with_cookies(key, &cookies);
             }
         }
     }
@@ -108,7 +115,9 @@ impl Context<'_> {
         }
         match reading {
             None | Some(BodyRead::Pending | BodyRead::Copied(_)) => {
-                self.set_cache_state(key, CacheState::Read(follower));
+                if let Some(exchange) = self.exchange(key) {
+                    exchange.stage.read_on(follower);
+                }
                 self.set_exchange_deadline(key);
                 if copied >= TURN_BYTES {
                     let message = self.message_of(key);
@@ -125,21 +134,12 @@ impl Context<'_> {
         }
     }
 
-    /// Ends the wait of a follower whose deadline has passed. Returns whether it did.
-    pub(super) fn end_wait(&mut self, key: ExchangeKey) -> bool {
-        let now = self.now;
-        let exchange = self.node.exchanges.get(key.index());
-        let Some(Exchange { cache_state: CacheState::Follow(follower), stage: ExchangeStage::Following, .. }) =
-            exchange
-        else {
-            return false;
-        };
-        if now < follower.deadline() {
-            return false;
+    /// Ends the wait of a follower whose deadline has passed.
+    pub(super) fn end_wait(&mut self, key: ExchangeKey) {
+        let follower = self.exchange(key).and_then(|exchange| exchange.stage.take_follower());
+        if let Some(TakenFollower::Waiting(following)) = follower {
+            self.retry_lookup(key, following);
         }
-        let CacheState::Follow(follower) = self.take_cache_state(key) else { return false };
-        self.retry_lookup(key, *follower);
-        true
     }
 }
 
@@ -150,13 +150,14 @@ impl Context<'_> {
         let number = self.node.exchange_count.wrapping_add(1);
         let reading_key = ExchangeKey::new(self.node.exchanges.vacant_key());
         let Some(fetching) = self.node.exchanges.get_mut(key.index()) else { return key };
-        let CacheState::Forward(forward) = &fetching.cache_state else { return key };
-        if !fetching.content.is_complete || fetching.response_body != Some(BodyMode::Raw) || fetching.client.is_none() {
+        let Some(forward) = &fetching.fetch else { return key };
+        let is_raw = fetching.stage.response_body() == Some(BodyMode::Raw);
+        if !fetching.content.is_complete || !is_raw || fetching.client.is_none() {
             return key;
         }
         let waiter = Waiter { shard: self.node.shard.id.0, message: reading_key.message(number) };
         let Some(follower) = forward.reader(waiter) else { return key };
-        let reading = fetching.detached_reader(number, CacheState::Read(Box::new(follower)));
+        let reading = fetching.detached_reader(number, Box::new(follower));
         self.node.exchange_count = number;
         self.node.counts.exchanges_open.add();
         let client = reading.client;
@@ -172,22 +173,20 @@ impl Context<'_> {
 
 impl Exchange {
     /// A new exchange with the client and the log entry of this one.
-    fn detached_reader(&mut self, number: u32, cache_state: CacheState) -> Self {
+    fn detached_reader(&mut self, number: u32, follower: Box<Follower>) -> Self {
+        let body = self.stage.response_body().unwrap_or(BodyMode::None);
+        let client = self.client.take();
         Self {
-            stage: ExchangeStage::Responding,
+            stage: Stage::Responding { body, source: BodySource::Follower(follower) },
             route: self.route.for_log(),
-            response_body: self.response_body,
-            response_began: true,
             retries: self.retries,
             status: self.status,
-            sent: self.sent,
             progress: self.progress,
             upstream_duration: self.upstream_duration,
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
             log_entry: self.log_entry.take(),
-            cache_state,
-            ..Self::new(number, self.client.take(), self.began, self.request_info)
+            ..Self::new(number, client, self.began, self.request_info, PreparedRequest::default())
         }
     }
 }

@@ -8,7 +8,8 @@ use breme_base::Instant;
 use breme_node::Close;
 
 use super::context::Context;
-use super::tables::{BodyMode, Exchange, ExchangeKey, ExchangeStage, Route};
+use super::stage::{Stage, Wait};
+use super::tables::{BodyMode, Exchange, ExchangeKey, Route};
 use crate::failure::Failure;
 use crate::shared::Role;
 
@@ -36,8 +37,7 @@ impl Context<'_> {
             return false;
         }
         let may_move = exchange.may_be_sent_elsewhere();
-        exchange.connecting = None;
-        if let Some(upstream) = exchange.upstream.take() {
+        if let Some(upstream) = exchange.stage.give_up_attempt() {
             self.drop_upstream(upstream, Close::Abort);
         }
         self.report_outcome(key, UpstreamOutcome::ConnectionLost);
@@ -49,16 +49,17 @@ impl Context<'_> {
 
 impl Exchange {
     fn waits_for_head(&self) -> bool {
-        match self.stage {
-            ExchangeStage::Connecting => true,
-            ExchangeStage::Requesting => self.content.is_complete && !self.response_began,
+        match &self.stage {
+            Stage::Pending { wait: Wait::Connecting(_), .. } => true,
+            Stage::Pending { wait: Wait::Requesting(attempt), .. } => {
+                self.content.is_complete && !attempt.response_began
+            }
             _ => false,
         }
     }
 
     /// It was not sent yet, or is idempotent (RFC 9110, section 9.2.2) and has no body, which would be gone.
     fn may_be_sent_elsewhere(&self) -> bool {
-        self.stage == ExchangeStage::Connecting
-            || (self.request_info.is_idempotent && self.content.mode == BodyMode::None)
+        self.stage.is_connecting() || (self.request_info.is_idempotent && self.content.mode == BodyMode::None)
     }
 }

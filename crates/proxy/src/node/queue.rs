@@ -4,7 +4,8 @@ use breme_balance::NoChoice;
 
 use super::context::Context;
 use super::route::COOKIES_JOINED_BY;
-use super::tables::{ExchangeKey, ExchangeStage};
+use super::stage::Wait;
+use super::tables::ExchangeKey;
 use crate::failure::Failure;
 use crate::queue::{QueuePosition, QueuedRequest};
 use crate::settings::QueueSettings;
@@ -28,9 +29,8 @@ impl Context<'_> {
             QueuePosition::Later => {}
         }
         if let Some(exchange) = self.exchange(key) {
-            exchange.stage = ExchangeStage::Queued;
             exchange.progress = now;
-            exchange.cookies = cookies.join(COOKIES_JOINED_BY);
+            exchange.stage.wait_for(Wait::Queued { since: now, cookies: cookies.join(COOKIES_JOINED_BY) });
         }
         self.set_exchange_deadline(key);
         Ok(false)
@@ -39,14 +39,14 @@ impl Context<'_> {
     /// An upstream may have capacity.
     pub(super) fn handle_capacity(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.exchange(key) else { return };
-        let cookies = std::mem::take(&mut exchange.cookies);
+        let Wait::Queued { since, cookies } = exchange.stage.stop_waiting() else { return };
         let chosen = self.choose_upstream(key, &[&cookies]);
-        let Some(exchange) = self.exchange(key) else { return };
         if chosen == Err(Failure::NoUpstream(NoChoice::AllFull)) {
-            exchange.cookies = cookies;
+            if let Some(exchange) = self.exchange(key) {
+                exchange.stage.wait_for(Wait::Queued { since, cookies });
+            }
             return;
         }
-        exchange.stage = ExchangeStage::Connecting;
         self.leave_queue(key);
         if let Err(failure) = chosen.and_then(|()| self.connect_upstream(key)) {
             self.fail(key, &failure);

@@ -17,7 +17,7 @@ impl Context<'_> {
         let exchange = client.state.exchange;
         let response_began = exchange
             .and_then(|exchange| self.exchange(exchange))
-            .is_some_and(|exchange| exchange.response_body.is_some());
+            .is_some_and(|exchange| exchange.stage.response_body().is_some());
         if response_began {
             if let Some(exchange) = exchange {
                 self.end_exchange(exchange, Completion::ClientFailed, false);

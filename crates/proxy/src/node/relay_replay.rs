@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use breme_http::{Method, RequestHead, ResponseHead};
 use breme_http1::{FieldWriter, ReplayCache, ReplayHead};
+use breme_node::ConnectionId;
 
 use super::context::Context;
 use super::log_entry::LoggedRequest;
 use super::response::write_affinity;
 use super::route::joined_cookies;
+use super::stage::{PreparedRequest, Stage, Wait};
 use super::tables::{ClientKey, Exchange, ExchangeKey, ReplayKey, RequestInfo, UpstreamKey};
 use crate::access_log::Completion;
 use crate::shared::Role;
@@ -117,18 +119,23 @@ impl Context<'_> {
         let (known_key, taken) = self.node.relay_replay.find(input, client.state.is_secured)?;
         let replay = &self.node.relay_replay.replay(known_key)?.request;
         self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
-        let mut exchange = Exchange::new(self.node.exchange_count, Some(client_key), self.now, replay.request_info);
-        (exchange.needs_host, exchange.key_hash, exchange.replay) =
-            (replay.needs_host, replay.key_hash, Some(known_key));
-        let mut request = self.node.buffers.take();
-        request.extend_from_slice(&replay.front);
+        let mut sent_head = self.node.buffers.take();
+        sent_head.extend_from_slice(&replay.front);
         let client_info =
             ClientInfo { address: &client.state.address, is_secured: client.state.is_secured, is_trusted: false };
-        let mut writer = FieldWriter::resume(&mut request);
+        let mut writer = FieldWriter::resume(&mut sent_head);
         // It was valid when the entry was inserted, and addresses contain no line ends.
         let _ = write_client(&self.shared.settings.identity, replay.authority.as_deref(), &client_info, &mut writer);
         writer.leave_open();
-        exchange.request = request;
+        let request = PreparedRequest {
+            head: sent_head,
+            needs_host: replay.needs_host,
+            requests_upgrade: false,
+            key_hash: replay.key_hash,
+            replay: Some(known_key),
+        };
+        let (number, request_info) = (self.node.exchange_count, replay.request_info);
+        let mut exchange = Exchange::new(number, Some(client_key), self.now, request_info, request);
         let cookies = replay.cookies.clone();
         if let Some(logged_request) = &replay.logged_request {
             let began = self.node.date.millis(self.now);
@@ -182,16 +189,17 @@ impl Context<'_> {
         if written.is_err() {
             return;
         }
-        let Some(front) = exchange.request.strip_suffix(&said[..]) else { return };
-        exchange.replay = self.node.relay_replay.insert(
+        let Some(request) = exchange.stage.request() else { return };
+        let Some(front) = request.head.strip_suffix(&said[..]) else { return };
+        request.replay = self.node.relay_replay.insert(
             bytes,
             RelayedRequest {
                 is_secured: client.state.is_secured,
                 front: front.into(),
                 authority: head.authority.map(Box::from),
                 request_info: exchange.request_info,
-                needs_host: exchange.needs_host,
-                key_hash: exchange.key_hash,
+                needs_host: request.needs_host,
+                key_hash: request.key_hash,
                 cookies: joined_cookies(head.fields).map(Arc::from),
                 logged_request: exchange.log_entry.as_ref().map(|log_entry| log_entry.request.clone()),
             },
@@ -208,7 +216,9 @@ impl Context<'_> {
         input: &[u8],
     ) -> Option<(usize, bool)> {
         let exchange = self.node.exchanges.get_mut(key.index())?;
-        let replay = self.node.relay_replay.replay(exchange.replay?)?;
+        let Stage::Pending { request, wait: Wait::Requesting(attempt) } = &exchange.stage else { return None };
+        let (replay, sent) = (request.replay?, attempt.sent);
+        let replay = self.node.relay_replay.replay(replay)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
         let is_alike = exchange.route.sets_affinity() == replay.sets_affinity;
         let should_close = self.node.server.should_close(self.now, client);
@@ -225,7 +235,7 @@ impl Context<'_> {
         self.actions.send_received(client.id, self.received, whole.content);
         client.http.replay_response();
         let length = whole.content.len() as u64;
-        let duration = self.now.since(exchange.sent);
+        let duration = self.now.since(sent);
         (exchange.status, exchange.sent_bytes, exchange.upstream_duration) = (whole.status, length, Some(duration));
         self.node.counts.count_upstream_time(duration);
         self.node.counts.bytes_downstream.add_many(length);
@@ -248,15 +258,13 @@ impl Context<'_> {
     pub(super) fn record_response(
         &mut self,
         upstream_key: UpstreamKey,
-        key: ExchangeKey,
+        key: ReplayKey,
+        (client, start): (ConnectionId, usize),
         head: &ResponseHead<'_, '_>,
         bytes: &[u8],
-        start: usize,
         set_affinity: Option<&str>,
     ) {
-        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let Some(replay) = exchange.replay.and_then(|replay| self.node.relay_replay.replay(replay)) else { return };
-        let Some(client) = exchange.client.and_then(|client| self.node.clients.get(client.index())) else { return };
+        let Some(replay) = self.node.relay_replay.replay(key) else { return };
         let Some(upstream) = self.node.upstreams.get(upstream_key.index()) else { return };
         replay.response.clear();
         replay.response_head.clear();
@@ -265,7 +273,7 @@ impl Context<'_> {
             write_affinity(cookie, &mut last_lines);
             last_lines.extend_from_slice(HEAD_END);
         }
-        if let Some(response_head) = self.actions.send(client.id)[start..].strip_suffix(&*last_lines) {
+        if let Some(response_head) = self.actions.send(client)[start..].strip_suffix(&*last_lines) {
             upstream.http.record_head(bytes, head, &mut replay.response);
             replay.response_head.extend_from_slice(response_head);
             replay.sets_affinity = set_affinity.is_some();
@@ -278,6 +286,7 @@ impl Context<'_> {
         let client = self.node.clients.get(exchange.client?.index())?;
         let should_close = self.node.server.should_close(self.now, client);
         let is_plain = client.http.can_replay_response() && !should_close;
-        exchange.replay.filter(|_| is_plain)
+        let Stage::Pending { request, .. } = &exchange.stage else { return None };
+        request.replay.filter(|_| is_plain)
     }
 }

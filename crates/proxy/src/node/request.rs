@@ -3,16 +3,17 @@
 use std::hash::BuildHasher;
 
 use breme_balance::OwnCookie;
-use breme_cache::{Scheme, normalise_authority};
+use breme_cache::{Forward, Scheme, normalise_authority};
 use breme_http::{FieldBlock, Fields, Framing, Method, RequestHead, Target, Version};
 use breme_http1::ResponseWriter;
 use foldhash::fast::FixedState;
 
-use super::cache::{CacheLookup, CacheState};
+use super::cache::CacheLookup;
 use super::context::Context;
 use super::log_entry::LoggedRequest;
 use super::reuse::Reuse;
-use super::tables::{ClientKey, Exchange, ExchangeKey, ExchangeStage, MethodClass, RequestContent, RequestInfo};
+use super::stage::{Following, PreparedRequest, Stage, Wait};
+use super::tables::{ClientKey, Exchange, ExchangeKey, MethodClass, RequestContent, RequestInfo};
 use crate::failure::Failure;
 use crate::settings::HostRule;
 use crate::shared::Role;
@@ -46,7 +47,8 @@ impl Context<'_> {
 
     fn new_exchange(&mut self, client: Option<ClientKey>, head: &RequestHead<'_, '_>) -> Exchange {
         self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
-        Exchange::new(self.node.exchange_count, client, self.now, RequestInfo::new(head))
+        let request_info = RequestInfo::new(head);
+        Exchange::new(self.node.exchange_count, client, self.now, request_info, PreparedRequest::default())
     }
 
     fn add_exchange(&mut self, exchange: Exchange) -> ExchangeKey {
@@ -82,11 +84,11 @@ impl Context<'_> {
         };
         let conditions = match lookup {
             CacheLookup::Responded => return Ok(()),
-            CacheLookup::Wait => {
+            CacheLookup::Wait(follower) => {
                 self.write_request(key, client, head, hops_left, None)?;
-                self.keep_cookies(key, head.fields);
+                let cookies = self.shared.role.cookies_to_keep(head.fields);
                 if let Some(exchange) = self.exchange(key) {
-                    exchange.stage = ExchangeStage::Following;
+                    exchange.stage.wait_for(Wait::Following(Following { follower, cookies }));
                 }
                 self.set_exchange_deadline(key);
                 // The fetch may have begun long ago.
@@ -151,10 +153,10 @@ impl Context<'_> {
         client: ClientKey,
         head: &RequestHead<'_, '_>,
         conditions: Option<&FieldBlock>,
-        part: CacheState,
+        fetch: Box<Forward>,
     ) {
         let mut exchange = self.new_exchange(None, head);
-        exchange.cache_state = part;
+        exchange.fetch = Some(fetch);
         let key = self.add_exchange(exchange);
         let gone = match self
             .check_request(key, head)
@@ -213,11 +215,10 @@ impl Context<'_> {
         };
         let written = upstream_request::write(self.shared, head, &options, &mut buffer);
         let key_hash = self.key_hash(head);
-        if let Some(exchange) = self.exchange(key) {
-            exchange.request = buffer;
-            exchange.needs_host = authority.is_none();
-            exchange.request_info.requests_upgrade = with_upgrade;
-            exchange.key_hash = key_hash;
+        let needs_host = authority.is_none();
+        if let Some(request) = self.exchange(key).and_then(|exchange| exchange.stage.request()) {
+            *request =
+                PreparedRequest { head: buffer, needs_host, requests_upgrade: with_upgrade, key_hash, replay: None };
         }
         written.map_err(|_| Failure::Unsendable)
     }
@@ -251,12 +252,12 @@ impl Context<'_> {
         let key = ExchangeKey::new((message >> u32::BITS) as usize);
         match self.node.exchanges.get(key.index()) {
             Some(exchange) if exchange.number != message as u32 => {}
-            Some(Exchange { stage: ExchangeStage::Resolving, .. }) => self.handle_resolved(key, message),
-            Some(Exchange { stage: ExchangeStage::Queued, .. }) => self.handle_capacity(key),
-            Some(Exchange { upstream: None, stage: ExchangeStage::Following | ExchangeStage::Responding, .. }) => {
-                self.follow(key);
+            Some(Exchange { stage: Stage::Pending { wait: Wait::Resolving, .. }, .. }) => {
+                self.handle_resolved(key, message);
             }
-            _ => {}
+            Some(Exchange { stage: Stage::Pending { wait: Wait::Queued { .. }, .. }, .. }) => self.handle_capacity(key),
+            Some(_) => self.follow(key),
+            None => {}
         }
     }
 }
@@ -278,7 +279,7 @@ impl RequestInfo {
             head.method,
             Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
         );
-        Self { method_class, is_idempotent, requests_upgrade: false, accepts_trailers: may_have_trailers(head) }
+        Self { method_class, is_idempotent, accepts_trailers: may_have_trailers(head) }
     }
 }
 

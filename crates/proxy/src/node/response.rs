@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::cache::HeadOutcome;
 use super::context::Context;
 use super::reuse::Reuse;
-use super::tables::{BodyMode, ClientKey, ExchangeKey, ExchangeStage, UpstreamKey};
+use super::tables::{BodyMode, ClientKey, ExchangeKey, UpstreamKey};
 use crate::access_log::Completion;
 use crate::failure::Failure;
 
@@ -28,7 +28,9 @@ impl Context<'_> {
         }
         let now = self.now;
         if let Some(exchange) = self.exchange(exchange_key) {
-            exchange.response_began |= length > 0;
+            if let Some(attempt) = exchange.stage.attempt() {
+                attempt.response_began |= length > 0;
+            }
             exchange.progress = now;
         }
         if let Some((taken, keep_alive)) = self.replay_response(key, exchange_key, received.bytes) {
@@ -102,7 +104,7 @@ impl Context<'_> {
 
     #[cold]
     fn handle_response_error(&mut self, exchange_key: ExchangeKey, error: ClientError) -> ResponseStep {
-        let is_begun = self.exchange(exchange_key).is_some_and(|exchange| exchange.response_began);
+        let is_begun = self.exchange(exchange_key).is_some_and(|exchange| exchange.stage.has_response());
         if is_begun || error != ClientError::ClosedEarly {
             self.fail(exchange_key, &Failure::Answer(error));
         } else {
@@ -132,11 +134,11 @@ impl Context<'_> {
     fn relay_head(&mut self, upstream: UpstreamKey, key: ExchangeKey, head: &ResponseHead<'_, '_>, bytes: &[u8]) {
         let now = self.now;
         let Some(exchange) = self.exchange(key) else { return };
-        exchange.stage = ExchangeStage::Responding;
+        let Some(attempt) = exchange.stage.attempt() else { return };
+        let duration = now.since(attempt.sent);
         if exchange.content.awaits_continue || !exchange.content.is_complete {
             exchange.reuse = Reuse::Never;
         }
-        let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
         let set_affinity = exchange.route.take_affinity();
         let may_have_trailers =
@@ -150,8 +152,8 @@ impl Context<'_> {
         let cache_status = self.cache_status_value(key);
         let has_date = head.fields.first("Date").is_some();
         let new_entry = self.recordable_response(key).filter(|_| has_date);
-        let start = self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);
-        let start = start.map_or(0, |id| self.actions.send(id).len());
+        let client = self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);
+        let start = client.map_or(0, |id| self.actions.send(id).len());
         self.begin_response(key, head.status, framing(head), |writer, date| {
             writer.relay(head.fields, |name| {
                 let is_kept = set_affinity.is_none() || !is_for_other_caches(name);
@@ -178,8 +180,8 @@ impl Context<'_> {
                 let _ = writer.lines(&lines);
             }
         });
-        if new_entry.is_some() {
-            self.record_response(upstream, key, head, bytes, start, set_affinity.as_deref());
+        if let (Some(replay), Some(client)) = (new_entry, client) {
+            self.record_response(upstream, replay, (client, start), head, bytes, set_affinity.as_deref());
         }
     }
 
@@ -193,13 +195,12 @@ impl Context<'_> {
     ) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         exchange.status = status;
-        exchange.stage = ExchangeStage::Responding;
-        exchange.response_body = Some(BodyMode::None);
+        self.node.buffers.keep(exchange.stage.begin_response());
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         self.node.server.announce_close(self.now, client, &self.node.counts.evicted);
         let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
         fields(&mut writer, self.node.date.at(self.now).text());
-        exchange.response_body = Some(match (writer.end(), framing) {
+        exchange.stage.expect_body(match (writer.end(), framing) {
             (ResponseBody::Omitted, _) => BodyMode::None,
             (ResponseBody::Expected, Framing::Length(_)) => BodyMode::Raw,
             (ResponseBody::Expected, _) => BodyMode::Chunks,
@@ -210,7 +211,7 @@ impl Context<'_> {
     pub(super) fn relay_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        match exchange.response_body {
+        match exchange.stage.response_body() {
             Some(BodyMode::Raw) => self.actions.send_received(client.id, self.received, bytes),
             Some(BodyMode::Chunks) => client.http.chunk(bytes, self.actions.send(client.id)),
             Some(BodyMode::None) | None => return,
@@ -223,7 +224,7 @@ impl Context<'_> {
     fn relay_trailer_to_client(&mut self, key: ExchangeKey, trailer: Field<'_>) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        if exchange.request_info.accepts_trailers && exchange.response_body == Some(BodyMode::Chunks) {
+        if exchange.request_info.accepts_trailers && exchange.stage.response_body() == Some(BodyMode::Chunks) {
             client.http.relay_trailer(trailer, self.actions.send(client.id));
         }
     }
@@ -260,14 +261,15 @@ impl Context<'_> {
     }
 
     fn sends_raw(&self, key: ExchangeKey) -> bool {
-        self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.response_body == Some(BodyMode::Raw))
+        let exchange = self.node.exchanges.get(key.index());
+        exchange.is_some_and(|exchange| exchange.stage.response_body() == Some(BodyMode::Raw))
     }
 
     pub(super) fn finish(&mut self, key: ExchangeKey, is_upstream_clean: bool) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let client_key = exchange.client;
         if let Some(client) = client_key.and_then(|client| self.node.clients.get_mut(client.index())) {
-            match exchange.response_body {
+            match exchange.stage.response_body() {
                 Some(BodyMode::Raw) => client.http.content_sent(),
                 Some(BodyMode::Chunks) => client.http.end_chunks(self.actions.send(client.id)),
                 Some(BodyMode::None) | None => {}
@@ -303,7 +305,7 @@ impl Context<'_> {
         let now = self.now;
         let Some(exchange) = self.exchange(exchange_key) else { return };
         exchange.progress = now;
-        let Some(upstream_key) = exchange.upstream else {
+        let Some(upstream_key) = exchange.stage.upstream() else {
             if !client_is_slow {
                 self.follow(exchange_key);
             }

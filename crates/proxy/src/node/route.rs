@@ -8,7 +8,8 @@ use breme_http::{Fields, RequestHead, Target};
 use breme_node::ConnectError;
 
 use super::context::Context;
-use super::tables::{EndpointKey, ExchangeKey, ExchangeStage, Route};
+use super::stage::Wait;
+use super::tables::{EndpointKey, ExchangeKey, Route};
 use crate::failure::Failure;
 use crate::resolver::{Requester, Resolution, ResolveError};
 use crate::shared::Role;
@@ -27,13 +28,7 @@ pub(super) const COOKIES_JOINED_BY: &[u8] = b"; ";
 const HTTP_PORT: u16 = 80;
 
 impl Context<'_> {
-    /// Forwards an exchange that has waited, with the request prepared before.
-    pub(super) fn forward(&mut self, key: ExchangeKey) {
-        let cookies = self.exchange(key).map(|exchange| std::mem::take(&mut exchange.cookies)).unwrap_or_default();
-        self.forward_with_cookies(key, &cookies);
-    }
-
-    /// As [`forward`](Self::forward), with these cookies as one line.
+    /// Forwards an exchange with the request prepared before, and its cookies as one line.
     #[inline]
     pub(super) fn forward_with_cookies(&mut self, key: ExchangeKey, cookies: &[u8]) {
         let gone = match self.shared.role {
@@ -45,7 +40,7 @@ impl Context<'_> {
         }
     }
 
-    /// As [`forward`](Self::forward), while the request's fields are at hand.
+    /// As [`forward_with_cookies`](Self::forward_with_cookies), while the request's fields are at hand.
     pub(super) fn forward_with_fields(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) -> Result<(), Failure> {
         let Role::Reverse { group, .. } = &self.shared.role else { return self.resolve(key) };
         if group.reads_cookies() {
@@ -55,16 +50,6 @@ impl Context<'_> {
             self.choose_and_reach(key, &cookies[..count])
         } else {
             self.choose_and_reach(key, &[])
-        }
-    }
-
-    /// Keeps the cookies of a waiting request, if the balancer reads cookies.
-    pub(super) fn keep_cookies(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
-        if let Role::Reverse { group, .. } = &self.shared.role
-            && group.reads_cookies()
-            && let Some(exchange) = self.exchange(key)
-        {
-            exchange.cookies = joined_cookies(fields).unwrap_or_default();
         }
     }
 
@@ -151,6 +136,16 @@ impl Route {
     }
 }
 
+impl Role {
+    /// The cookies to keep for the balancer while a request waits; none if it reads no cookies.
+    pub(super) fn cookies_to_keep(&self, fields: Fields<'_, '_>) -> Vec<u8> {
+        match self {
+            Self::Reverse { group, .. } if group.reads_cookies() => joined_cookies(fields).unwrap_or_default(),
+            Self::Reverse { .. } | Self::Forward { .. } => Vec::new(),
+        }
+    }
+}
+
 /// The Cookie lines for the balancer as one (RFC 9113, 8.2.3).
 pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
     fields.first("Cookie")?;
@@ -188,7 +183,8 @@ impl Context<'_> {
             tried.clone_from(before);
             named = choice.named;
         }
-        let hints = Hints { key_hash: exchange.key_hash, cookies, named, is_secured, tried: &tried };
+        let key_hash = exchange.stage.request().map_or(0, |request| request.key_hash);
+        let hints = Hints { key_hash, cookies, named, is_secured, tried: &tried };
         let choice = group.choose(self.now, &hints, &mut self.node.random).map_err(Failure::NoUpstream)?;
         exchange.route = Route::Upstream { choice, tried, is_open: true };
         Ok(())
@@ -257,7 +253,7 @@ impl Context<'_> {
             Resolution::Failed(error) => Err(Failure::Resolve(error)),
             Resolution::Pending => {
                 if let Some(exchange) = self.exchange(key) {
-                    exchange.stage = ExchangeStage::Resolving;
+                    exchange.stage.wait_for(Wait::Resolving);
                 }
                 self.set_exchange_deadline(key);
                 Ok(())
@@ -271,7 +267,7 @@ impl Context<'_> {
         // Another exchange's wake-up, or a spurious one.
         let Some(response) = resolver.fetch(requester) else { return };
         if let Some(exchange) = self.exchange(key) {
-            exchange.stage = ExchangeStage::Connecting;
+            exchange.stage.stop_waiting();
         }
         let taken = match response {
             Ok(addresses) => self.take_addresses(key, addresses),

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
+use breme_cache::Forward;
 use breme_http::{Framing, Method, RequestHead};
 use breme_http1::{ClientConnection, LastChunk};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 use breme_server::{Connection, ContentProgress};
 
-use super::cache::CacheState;
 use super::health::CheckNumber;
 use super::log_entry::{LogEntry, LoggedRequest};
 use super::reuse::Reuse;
+use super::stage::{PreparedRequest, Stage, Wait};
 use crate::access_log::Completion;
 use crate::counters::RequestOutcome;
 use crate::settings::Settings;
@@ -135,80 +136,41 @@ pub(crate) struct EndpointKey {
 #[derive(Debug)]
 pub(crate) struct Connecting {
     pub(crate) endpoint: EndpointKey,
-    /// It still waits for this connection only if its `connecting` says so.
+    /// It still waits for this connection only if its stage says so.
     pub(crate) exchange: ExchangeKey,
 }
 
-/// One request until its response is complete.
+/// One request until its response is complete: what lives as long, and the [stage](Stage) with what is valid in it.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// Distinguishes it from earlier exchanges with this index.
     pub(crate) number: u32,
     /// None: the client has left, or the fetch is for the cache alone.
     pub(crate) client: Option<ClientKey>,
-    pub(crate) stage: ExchangeStage,
-    pub(crate) upstream: Option<UpstreamKey>,
-    pub(crate) connecting: Option<ConnectingKey>,
+    pub(crate) stage: Stage,
+    /// Kept to the end: the log names it, and the balancer learns the outcome.
     pub(crate) route: Route,
     pub(crate) request_info: RequestInfo,
-    /// The entry of the replay cache.
-    pub(crate) replay: Option<ReplayKey>,
-    /// The head to send upstream, without its end; kept while a retry is possible.
-    pub(crate) request: Vec<u8>,
-    /// Host is the upstream's, and is added when that is known.
-    pub(crate) needs_host: bool,
-    /// The request's cookies, while it is queued or follows another exchange.
-    pub(crate) cookies: Vec<u8>,
-    /// A hash of the target, for the balancer.
-    pub(crate) key_hash: u64,
     /// Relayed while the response comes, so in no stage of its own.
     pub(crate) content: RequestContent,
     /// How the upstream connection may be reused afterwards.
     pub(crate) reuse: Reuse,
-    /// How the response body is relayed; None before its head.
-    pub(crate) response_body: Option<BodyMode>,
-    /// A byte of the response was received.
-    pub(crate) response_began: bool,
-    /// The upstream connection had carried requests before.
-    pub(crate) is_reused: bool,
     /// Requests sent again since an idle connection failed.
     pub(crate) retries: u8,
     /// The status sent to the client; 0: none.
     pub(crate) status: u16,
     pub(crate) began: Instant,
-    /// When the request was sent.
-    pub(crate) sent: Instant,
     /// Of the last byte in either direction.
     pub(crate) progress: Instant,
     pub(crate) upstream_duration: Option<Duration>,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
-    /// What the cache holds for it.
-    pub(crate) cache_state: CacheState,
+    /// The cache's part in it, from the lookup until it gets the response's end or a failure: it spans the stages with
+    /// an upstream, and those before.
+    pub(crate) fetch: Option<Box<Forward>>,
     /// The source of the response.
     pub(crate) source: RequestOutcome,
     pub(crate) log_entry: Option<Box<LogEntry>>,
-}
-
-/// The stage of an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExchangeStage {
-    /// Waits for another exchange's fetch.
-    Following,
-    /// All upstreams are at their limit.
-    Queued,
-    /// Waits for the addresses of its host.
-    Resolving,
-    Connecting,
-    /// The request is being sent, or its response is awaited.
-    Requesting,
-    /// The response body is being relayed.
-    Responding,
-    /// A tunnel, until both sides have closed.
-    Tunnel {
-        client_ended: bool,
-        upstream_ended: bool,
-    },
 }
 
 /// How the content of a request is relayed, and how far.
@@ -250,7 +212,6 @@ pub(crate) struct RequestInfo {
     pub(crate) method_class: MethodClass,
     /// May be retried safely (RFC 9110, 9.2.2).
     pub(crate) is_idempotent: bool,
-    pub(crate) requests_upgrade: bool,
     /// The client accepts trailers.
     pub(crate) accepts_trailers: bool,
 }
@@ -321,34 +282,29 @@ impl UpstreamConnection {
 }
 
 impl Exchange {
-    pub(crate) fn new(number: u32, client: Option<ClientKey>, now: Instant, request_info: RequestInfo) -> Self {
+    pub(crate) fn new(
+        number: u32,
+        client: Option<ClientKey>,
+        now: Instant,
+        request_info: RequestInfo,
+        request: PreparedRequest,
+    ) -> Self {
         Self {
             number,
             client,
-            stage: ExchangeStage::Connecting,
-            upstream: None,
-            connecting: None,
+            stage: Stage::Pending { request, wait: Wait::Nothing },
             route: Route::None,
             request_info,
-            replay: None,
-            request: Vec::new(),
-            needs_host: false,
-            cookies: Vec::new(),
-            key_hash: 0,
             content: RequestContent::none(now),
             reuse: Reuse::AnyClient,
-            response_body: None,
-            response_began: false,
-            is_reused: false,
             retries: 0,
             status: 0,
             began: now,
-            sent: now,
             progress: now,
             upstream_duration: None,
             received_bytes: 0,
             sent_bytes: 0,
-            cache_state: CacheState::default(),
+            fetch: None,
             source: RequestOutcome::Relayed,
             log_entry: None,
         }
@@ -356,7 +312,7 @@ impl Exchange {
 
     /// Whether the request body can be relayed now.
     pub(crate) fn takes_content(&self) -> bool {
-        self.upstream.is_some() && matches!(self.stage, ExchangeStage::Requesting | ExchangeStage::Responding)
+        self.stage.upstream().is_some() && !self.stage.is_tunnel()
     }
 
     /// The arrival of the request body.
@@ -383,7 +339,7 @@ impl Exchange {
 
     /// How its request counts among the request times; None without a client, and for tunnels.
     pub(crate) fn request_outcome(&self, completion: Completion) -> Option<RequestOutcome> {
-        let is_counted = self.client.is_some() && !matches!(self.stage, ExchangeStage::Tunnel { .. });
+        let is_counted = self.client.is_some() && !self.stage.is_tunnel();
         match completion {
             _ if !is_counted => None,
             Completion::Complete => Some(self.source),

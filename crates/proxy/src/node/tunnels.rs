@@ -4,10 +4,9 @@ use breme_http::Fields;
 use breme_node::{Close, Received};
 
 use super::context::Context;
-use super::tables::{ClientKey, ExchangeKey, ExchangeStage};
+use super::stage::Stage;
+use super::tables::{ClientKey, ExchangeKey};
 use crate::access_log::Completion;
-
-const NOBODY_ENDED: ExchangeStage = ExchangeStage::Tunnel { client_ended: false, upstream_ended: false };
 
 impl Context<'_> {
     /// The connection for CONNECT is open.
@@ -31,14 +30,14 @@ impl Context<'_> {
         writer.relay(fields, |_| true);
         writer.end();
         exchange.status = 101;
-        exchange.upstream_duration = Some(self.now.since(exchange.sent));
+        exchange.upstream_duration = exchange.stage.attempt().map(|attempt| self.now.since(attempt.sent));
         self.begin_tunnel(key);
     }
 
     fn begin_tunnel(&mut self, key: ExchangeKey) {
         let now = self.now;
-        let Some(exchange) = self.exchange(key) else { return };
-        exchange.stage = NOBODY_ENDED;
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        self.node.buffers.keep(exchange.stage.begin_tunnel());
         exchange.progress = now;
         let (client, status) = (exchange.client, exchange.status);
         self.node.counts.tunnels.add();
@@ -56,18 +55,18 @@ impl Context<'_> {
         let exchange_key = self.client(key)?.state.exchange?;
         let now = self.now;
         let exchange = self.exchange(exchange_key)?;
-        let ExchangeStage::Tunnel { client_ended, upstream_ended } = exchange.stage else { return None };
+        let Stage::Tunnel { upstream, client_ended, .. } = &mut exchange.stage else { return None };
+        let upstream = *upstream;
+        let has_just_ended = received.ended && !std::mem::replace(client_ended, true);
         let length = received.bytes.len();
         exchange.progress = now;
         exchange.received_bytes += length as u64;
-        exchange.stage = ExchangeStage::Tunnel { client_ended: client_ended || received.ended, upstream_ended };
-        let upstream = exchange.upstream?;
         let id = self.upstream(upstream)?.id;
         if length > 0 {
             self.actions.send_received(id, self.received, received.bytes);
             self.node.counts.bytes_upstream.add_many(length as u64);
         }
-        if received.ended && !client_ended {
+        if has_just_ended {
             self.actions.finish(id);
         }
         self.client(key)?.has_pending = false;
@@ -79,18 +78,18 @@ impl Context<'_> {
     pub(super) fn tunnel_from_upstream(&mut self, key: ExchangeKey, received: Received<'_>) -> Option<usize> {
         let now = self.now;
         let exchange = self.exchange(key)?;
-        let ExchangeStage::Tunnel { client_ended, upstream_ended } = exchange.stage else { return None };
+        let Stage::Tunnel { upstream_ended, .. } = &mut exchange.stage else { return None };
+        let has_just_ended = received.ended && !std::mem::replace(upstream_ended, true);
         let length = received.bytes.len();
         exchange.progress = now;
         exchange.sent_bytes += length as u64;
-        exchange.stage = ExchangeStage::Tunnel { client_ended, upstream_ended: upstream_ended || received.ended };
         let client = exchange.client?;
         let id = self.client(client)?.id;
         if length > 0 {
             self.actions.send_received(id, self.received, received.bytes);
             self.node.counts.bytes_downstream.add_many(length as u64);
         }
-        if received.ended && !upstream_ended {
+        if has_just_ended {
             self.actions.finish(id);
         }
         self.end_tunnel_if_over(key);
@@ -99,7 +98,7 @@ impl Context<'_> {
 
     fn end_tunnel_if_over(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.exchange(key) else { return };
-        if exchange.stage == (ExchangeStage::Tunnel { client_ended: true, upstream_ended: true }) {
+        if matches!(exchange.stage, Stage::Tunnel { client_ended: true, upstream_ended: true, .. }) {
             return self.end_tunnel(key, Close::Graceful);
         }
         self.set_exchange_deadline(key);
@@ -108,7 +107,7 @@ impl Context<'_> {
     /// Closes both sides.
     pub(super) fn end_tunnel(&mut self, key: ExchangeKey, how: Close) {
         let Some(exchange) = self.exchange(key) else { return };
-        let (client, upstream) = (exchange.client, exchange.upstream);
+        let (client, upstream) = (exchange.client, exchange.stage.upstream());
         if let Some(upstream) = upstream {
             self.close_upstream(upstream, how);
         }

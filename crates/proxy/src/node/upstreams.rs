@@ -5,9 +5,10 @@ use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
 use super::context::Context;
 use super::reuse::Reuse;
+use super::stage::{Attempt, Stage, Wait};
 use super::tables::{
-    BodyMode, ClientKey, Connecting, ConnectingKey, EndpointKey, ExchangeKey, ExchangeStage, MethodClass, Owner,
-    UpstreamConnection, UpstreamKey,
+    BodyMode, ClientKey, Connecting, ConnectingKey, EndpointKey, ExchangeKey, MethodClass, Owner, UpstreamConnection,
+    UpstreamKey,
 };
 use crate::failure::Failure;
 use crate::upstream_request;
@@ -29,8 +30,7 @@ impl Context<'_> {
         }
         let connecting = ConnectingKey::new(self.node.connecting.insert(Connecting { endpoint, exchange: key }));
         if let Some(exchange) = self.exchange(key) {
-            exchange.stage = ExchangeStage::Connecting;
-            exchange.connecting = Some(connecting);
+            exchange.stage.wait_for(Wait::Connecting(connecting));
         }
         let mut target = Endpoint::tcp(endpoint.address);
         target.tls = endpoint.tls;
@@ -60,7 +60,7 @@ impl Context<'_> {
         outcome: Result<Connected, ConnectError>,
     ) {
         let exchange = self.exchange(exchange_key);
-        let is_awaited = exchange.is_some_and(|exchange| exchange.connecting.take_if(|own| *own == key).is_some());
+        let is_awaited = exchange.is_some_and(|exchange| exchange.stage.take_connecting(key));
         match outcome {
             Ok(connected) => {
                 self.node.counts.connects.add();
@@ -94,26 +94,27 @@ impl Context<'_> {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(upstream) = self.node.upstreams.get_mut(upstream_key.index()) else { return };
         upstream.exchange = Some(key);
-        exchange.upstream = Some(upstream_key);
-        exchange.is_reused = upstream.request_count > 0;
-        (exchange.sent, exchange.progress, exchange.content.began) = (self.now, self.now, self.now);
-        if exchange.is_reused {
+        let is_reused = upstream.request_count > 0;
+        (exchange.progress, exchange.content.began) = (self.now, self.now);
+        let attempt = Attempt { upstream: upstream_key, sent: self.now, is_reused, response_began: false };
+        exchange.stage.wait_for(Wait::Requesting(attempt));
+        if is_reused {
             self.node.counts.reuses.add();
         }
         upstream.request_count += 1;
         if exchange.request_info.method_class == MethodClass::Connect {
             return self.open_tunnel(key);
         }
-        exchange.stage = ExchangeStage::Requesting;
         let method = exchange.request_info.method();
-        if exchange.request_info.requests_upgrade {
+        let Stage::Pending { request, .. } = &exchange.stage else { return };
+        if request.requests_upgrade {
             upstream.http.sent_with_upgrade(method);
         } else {
             upstream.http.sent(method);
         }
         let out = self.actions.send(upstream.id);
-        out.extend_from_slice(&exchange.request);
-        upstream_request::end(if exchange.needs_host { exchange.upstream_name() } else { None }, out);
+        out.extend_from_slice(&request.head);
+        upstream_request::end(if request.needs_host { exchange.upstream_name() } else { None }, out);
         let (client, is_request_complete) = (exchange.client, exchange.content.is_complete);
         self.set_exchange_deadline(key);
         if !is_request_complete && let Some(client) = client {
@@ -126,9 +127,7 @@ impl Context<'_> {
     pub(super) fn retry(&mut self, key: ExchangeKey) -> bool {
         let retries_max = self.shared.settings.retries_max;
         let Some(exchange) = self.exchange(key) else { return false };
-        let may_retry = exchange.stage == ExchangeStage::Requesting
-            && exchange.is_reused
-            && !exchange.response_began
+        let may_retry = exchange.stage.attempt().is_some_and(|attempt| attempt.is_reused && !attempt.response_began)
             && exchange.request_info.is_idempotent
             && exchange.content.mode == BodyMode::None
             && exchange.retries < retries_max;
@@ -137,7 +136,7 @@ impl Context<'_> {
         }
         let Some(exchange) = self.exchange(key) else { return false };
         exchange.retries += 1;
-        if let Some(upstream) = exchange.upstream.take() {
+        if let Some(upstream) = exchange.stage.give_up_attempt() {
             self.drop_upstream(upstream, Close::Graceful);
         }
         self.node.counts.retries.add();
