@@ -245,6 +245,8 @@ impl Context<'_> {
             None => exchange.stage.take_stored().map(|response| *response),
         };
         let Some(response) = response else { return false };
+        // The response takes the place of what the exchange waits for.
+        self.cancel_wait(key);
         self.respond_from_cache(key, &response);
         true
     }

@@ -47,8 +47,8 @@ impl Context<'_> {
         }
     }
 
-    /// Cancels a wait that others know of.
-    fn cancel_wait(&mut self, key: ExchangeKey) {
+    /// Cancels a wait that others know of: the queue of all shards, or the resolver.
+    pub(super) fn cancel_wait(&mut self, key: ExchangeKey) {
         match self.node.exchanges.get(key.index()).map(|exchange| &exchange.stage) {
             Some(Stage::Pending { wait: Wait::Resolving, .. }) => self.cancel_lookup(key),
             Some(Stage::Pending { wait: Wait::Queued { .. }, .. }) => self.leave_queue(key),
