@@ -100,6 +100,14 @@ impl Role {
         }
     }
 
+    /// The balancer of a reverse proxy.
+    pub(crate) fn group(&self) -> Option<&Group> {
+        match self {
+            Self::Reverse { group, .. } => Some(group),
+            Self::Forward { .. } => None,
+        }
+    }
+
     fn new(mode: &Mode, group: Option<Arc<Group>>, resolver: Option<Arc<dyn Resolver>>) -> Result<Self, SettingsError> {
         match mode {
             Mode::Reverse { host } => {

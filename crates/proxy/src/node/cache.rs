@@ -29,7 +29,7 @@ use bytes::Bytes;
 
 use super::context::Context;
 use super::log_entry::cache_status_text;
-use super::tables::{ClientKey, Exchange, ExchangeKey};
+use super::tables::{Client, ClientKey, Exchange, ExchangeKey};
 use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
 use crate::settings::Settings;
@@ -37,11 +37,6 @@ use crate::shared::{Role, Shared};
 use crate::upstream_request::is_for_others;
 
 impl Context<'_> {
-    /// Whether there is a cache. [Replayed requests](super::relay_replay) bypass it, so with a cache none are recorded.
-    pub(super) fn has_cache(&self) -> bool {
-        self.shared.cache.is_some()
-    }
-
     pub(super) fn look_up_cache(
         &mut self,
         key: ExchangeKey,
@@ -51,7 +46,7 @@ impl Context<'_> {
         const PAST: CacheLookup = CacheLookup::Upstream { conditions: None };
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return PAST };
-        let Some(request) = self.cache_request(client, head) else { return PAST };
+        let Some(request) = shared.cache_request(self.node.clients.get(client.index()), head) else { return PAST };
         if shared.bypasses(head) {
             self.set_fetch(key, Box::new(cache.bypass(&request)));
             return PAST;
@@ -75,34 +70,6 @@ impl Context<'_> {
             }
             CacheDecision::Wait(follower) => CacheLookup::Wait(Box::new(follower)),
         }
-    }
-
-    /// The request as seen by the cache; None if nothing could be stored for it, or it concerns the connection.
-    pub(super) fn cache_request<'a, 'f>(
-        &self,
-        client: ClientKey,
-        head: &RequestHead<'a, 'f>,
-    ) -> Option<Request<'a, 'f>> {
-        let client = self.node.clients.get(client.index());
-        let (path, query) = match head.target {
-            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
-            Target::Authority(_) | Target::Asterisk => return None,
-        };
-        let is_believed = client.is_some_and(|client| client.state.is_trusted);
-        let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
-        if head.requests_upgrade {
-            return None;
-        }
-        Some(Request {
-            method: head.method,
-            scheme: self.shared.role.scheme_of(head.target, client.is_some_and(|client| client.state.is_secured)),
-            authority: head.authority?,
-            path,
-            query,
-            fields: head.fields,
-            is_stripped,
-            has_body: head.has_content(),
-        })
     }
 
     pub(super) fn cache_now(&mut self) -> Now {
@@ -205,15 +172,6 @@ impl Context<'_> {
         added
     }
 
-    /// The value of Cache-Status for a relayed response.
-    pub(super) fn cache_status_value(&self, key: ExchangeKey) -> Option<Vec<u8>> {
-        let cache = self.shared.cache.as_ref()?;
-        let forward = self.node.exchanges.get(key.index())?.fetch.as_ref()?;
-        let mut value = Vec::new();
-        forward.cache_status().write(&cache.settings().name, &mut value);
-        Some(value)
-    }
-
     pub(super) fn receive_cached_body(&mut self, key: ExchangeKey, bytes: &[u8]) {
         let Some(Exchange { fetch: Some(forward), .. }) = self.node.exchanges.get_mut(key.index()) else { return };
         if forward.wants_body() {
@@ -262,6 +220,14 @@ impl Context<'_> {
 }
 
 impl Exchange {
+    /// The value of Cache-Status for a relayed response.
+    pub(super) fn cache_status_value(&self, cache: &Cache) -> Option<Vec<u8>> {
+        let forward = self.fetch.as_ref()?;
+        let mut value = Vec::new();
+        forward.cache_status().write(&cache.settings().name, &mut value);
+        Some(value)
+    }
+
     /// Whether the fetch continues without a client.
     pub(super) fn outlives_client(&self) -> bool {
         self.fetch.as_ref().is_some_and(|forward| forward.should_finish())
@@ -296,6 +262,38 @@ impl Role {
 }
 
 impl Shared {
+    /// Whether there is a cache. [Replayed requests](super::relay_replay) bypass it, so with a cache none are recorded.
+    pub(super) fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The request as seen by the cache; None if nothing could be stored for it, or it concerns the connection.
+    pub(super) fn cache_request<'a, 'f>(
+        &self,
+        client: Option<&Client>,
+        head: &RequestHead<'a, 'f>,
+    ) -> Option<Request<'a, 'f>> {
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+            Target::Authority(_) | Target::Asterisk => return None,
+        };
+        let is_believed = client.is_some_and(|client| client.state.is_trusted);
+        let is_stripped: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
+        if head.requests_upgrade {
+            return None;
+        }
+        Some(Request {
+            method: head.method,
+            scheme: self.role.scheme_of(head.target, client.is_some_and(|client| client.state.is_secured)),
+            authority: head.authority?,
+            path,
+            query,
+            fields: head.fields,
+            is_stripped,
+            has_body: head.has_content(),
+        })
+    }
+
     /// Whether a configured header bypasses the cache.
     fn bypasses(&self, head: &RequestHead<'_, '_>) -> bool {
         self.settings.cache_bypass_header.as_ref().is_some_and(|name| head.fields.first(name).is_some())

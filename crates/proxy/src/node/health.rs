@@ -14,7 +14,7 @@ use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Receiv
 
 use super::context::Context;
 use super::tables::Owner;
-use crate::shared::{Role, Shared};
+use crate::shared::Shared;
 use crate::upstream_request::host_of;
 
 /// Longest interval between looks for due checks, since the list may change, or checks may be enabled.
@@ -26,7 +26,7 @@ impl Context<'_> {
         if self.node.checks.due > self.now {
             return;
         }
-        let Some(group) = self.group() else { return };
+        let Some(group) = self.shared.role.group() else { return };
         for number in self.late_checks() {
             self.end_check(number, CheckOutcome::TimedOut, Close::Abort);
         }
@@ -34,16 +34,6 @@ impl Context<'_> {
             self.begin_check(check);
         }
         self.plan_checks(group);
-    }
-
-    fn group<'s>(&self) -> Option<&'s Group>
-    where
-        Self: 's,
-    {
-        match &self.shared.role {
-            Role::Reverse { group, .. } => Some(group),
-            Role::Forward { .. } => None,
-        }
     }
 
     fn plan_checks(&mut self, group: &Group) {
@@ -81,7 +71,7 @@ impl Context<'_> {
     }
 
     fn send_check(&mut self, position: usize, id: ConnectionId) {
-        let settings = self.group().and_then(Group::health_settings);
+        let settings = self.shared.role.group().and_then(Group::health_settings);
         let check = &mut self.node.checks.running[position];
         check.connection = Some(id);
         check.http.sent(Method::Get);
@@ -133,7 +123,7 @@ impl Context<'_> {
     }
 
     fn finish_check(&mut self, check: &Check, outcome: CheckOutcome) {
-        if let Some(group) = self.group() {
+        if let Some(group) = self.shared.role.group() {
             group.check_done(self.now, check.id, outcome);
             self.plan_checks(group);
         }
@@ -210,8 +200,7 @@ pub(crate) struct CheckNumber(pub(super) u32);
 
 impl Checks {
     pub(super) fn new(shared: &Shared, shard: ShardId) -> Self {
-        let has_group = matches!(shared.role, Role::Reverse { .. });
-        let due = if has_group && shard.0 == 0 { Instant::ZERO } else { Instant::FAR };
+        let due = if shared.role.group().is_some() && shard.0 == 0 { Instant::ZERO } else { Instant::FAR };
         Self { running: Vec::new(), count: 0, due }
     }
 

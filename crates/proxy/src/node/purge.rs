@@ -30,7 +30,9 @@ impl Context<'_> {
         if !address.is_some_and(|address| shared.purgers.contains(address)) {
             return Err(Failure::MayNotPurge);
         }
-        let Some(request) = self.cache_request(client, head) else { return Err(Failure::NothingToPurge) };
+        let Some(request) = shared.cache_request(self.node.clients.get(client.index()), head) else {
+            return Err(Failure::NothingToPurge);
+        };
         let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
         let url = format!("{}://{}{}{query}", request.scheme.as_str(), request.authority, request.path);
         let Ok(count) = cache.purge(&Purge::Url(url), breme_cache::PurgeMode::Hard, self.now) else {

@@ -174,7 +174,7 @@ impl Context<'_> {
             && !head.requests_upgrade
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.state.is_trusted
-            && !self.has_cache();
+            && !self.shared.has_cache();
         if !may_learn || !self.node.relay_replay.should_insert(bytes) {
             return;
         }

@@ -16,7 +16,7 @@ use super::stage::{Following, PreparedRequest, Stage, Wait};
 use super::tables::{ClientKey, Exchange, ExchangeKey, MethodClass, RequestContent, RequestInfo};
 use crate::failure::Failure;
 use crate::settings::HostRule;
-use crate::shared::Role;
+use crate::shared::{Role, Shared};
 use crate::upstream_request::{self, ClientInfo, ForwardOptions};
 
 impl Context<'_> {
@@ -33,7 +33,7 @@ impl Context<'_> {
         exchange.content = RequestContent::new(self.now, head);
         let shared = self.shared;
         let is_trusted = self.client(client_key).is_some_and(|client| client.state.is_trusted);
-        exchange.reuse = Reuse::after(head, !is_trusted && !self.has_cache());
+        exchange.reuse = Reuse::after(head, !is_trusted && !shared.has_cache());
         let logged_request = |is_trusted| LoggedRequest::new(head, shared.forwarded_client(is_trusted, head.fields));
         exchange.log_entry = self.log_entry_of(client_key, logged_request);
         let key = self.add_exchange(exchange);
@@ -187,10 +187,8 @@ impl Context<'_> {
             self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.request_info.accepts_trailers);
         // The cache key contains the normalised authority, so the upstream must see the same.
         let scheme = self.shared.role.scheme_of(head.target, client.state.is_secured);
-        let normalised = head
-            .authority
-            .filter(|_| self.shared.cache.is_some())
-            .map(|authority| normalise_authority(scheme, authority));
+        let normalised =
+            head.authority.filter(|_| self.shared.has_cache()).map(|authority| normalise_authority(scheme, authority));
         let requested_authority = normalised.as_deref().or(head.authority);
         let authority = match &self.shared.role {
             Role::Reverse { host: HostRule::Fixed(host), .. } => Some(host.as_str()),
@@ -202,7 +200,7 @@ impl Context<'_> {
         let is_secured = scheme == Scheme::Https;
         let client = ClientInfo { address: &client.state.address, is_secured, is_trusted: client.state.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.requests_upgrade && !offers_http2(head.fields);
-        let own_cookie = self.own_cookie(head.fields);
+        let own_cookie = self.shared.role.own_cookie(head.fields);
         let options = ForwardOptions {
             authority,
             requested_authority,
@@ -214,31 +212,13 @@ impl Context<'_> {
             own_cookie: own_cookie.as_ref(),
         };
         let written = upstream_request::write(self.shared, head, &options, &mut buffer);
-        let key_hash = self.key_hash(head);
+        let key_hash = self.shared.key_hash(head);
         let needs_host = authority.is_none();
         if let Some(request) = self.exchange(key).and_then(|exchange| exchange.stage.request()) {
             *request =
                 PreparedRequest { head: buffer, needs_host, requests_upgrade: with_upgrade, key_hash, replay: None };
         }
         written.map_err(|_| Failure::Unsendable)
-    }
-
-    /// The balancer's cookie, if these fields may contain it.
-    fn own_cookie(&self, fields: Fields<'_, '_>) -> Option<OwnCookie> {
-        fields.first("Cookie")?;
-        match &self.shared.role {
-            Role::Reverse { group, .. } => group.own_cookie(),
-            Role::Forward { .. } => None,
-        }
-    }
-
-    /// A hash of the target, equal in all shards and in all proxies with the same seed.
-    fn key_hash(&self, head: &RequestHead<'_, '_>) -> u64 {
-        let (path, query) = match head.target {
-            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
-            Target::Authority(_) | Target::Asterisk => ("", None),
-        };
-        FixedState::with_seed(self.shared.settings.seed).hash_one((head.authority, path, query))
     }
 
     /// The message that wakes this exchange.
@@ -259,6 +239,25 @@ impl Context<'_> {
             Some(_) => self.follow(key),
             None => {}
         }
+    }
+}
+
+impl Role {
+    /// The balancer's cookie, if these fields may contain it.
+    fn own_cookie(&self, fields: Fields<'_, '_>) -> Option<OwnCookie> {
+        fields.first("Cookie")?;
+        self.group()?.own_cookie()
+    }
+}
+
+impl Shared {
+    /// A hash of the target, equal in all shards and in all proxies with the same seed.
+    fn key_hash(&self, head: &RequestHead<'_, '_>) -> u64 {
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+            Target::Authority(_) | Target::Asterisk => ("", None),
+        };
+        FixedState::with_seed(self.settings.seed).hash_one((head.authority, path, query))
     }
 }
 

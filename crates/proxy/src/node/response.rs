@@ -149,7 +149,9 @@ impl Context<'_> {
             return;
         }
         let shared = self.shared;
-        let cache_status = self.cache_status_value(key);
+        let exchange = self.node.exchanges.get(key.index());
+        let cache_status =
+            exchange.zip(shared.cache.as_ref()).and_then(|(exchange, cache)| exchange.cache_status_value(cache));
         let has_date = head.fields.first("Date").is_some();
         let new_entry = self.recordable_response(key).filter(|_| has_date);
         let client = self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);

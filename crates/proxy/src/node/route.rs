@@ -158,7 +158,7 @@ impl Context<'_> {
     /// Chooses another upstream, if there is one, few were tried, and the retry budget permits.
     pub(super) fn choose_again(&mut self, key: ExchangeKey) -> bool {
         let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
-        if !exchange.route.has_other(&self.shared.role) || !self.take_retry() {
+        if !exchange.route.has_other(&self.shared.role) || !self.shared.take_retry(self.now) {
             return false;
         }
         let is_chosen = self.choose_upstream(key, &[]).is_ok();

@@ -1,5 +1,6 @@
 //! Connections to upstreams: taken from the pool or opened, assigned to exchanges, released.
 
+use breme_base::Instant;
 use breme_http::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
@@ -11,6 +12,7 @@ use super::tables::{
     UpstreamKey,
 };
 use crate::failure::Failure;
+use crate::shared::Shared;
 use crate::upstream_request;
 
 impl Context<'_> {
@@ -131,7 +133,7 @@ impl Context<'_> {
             && exchange.request_info.is_idempotent
             && exchange.content.mode == BodyMode::None
             && exchange.retries < retries_max;
-        if !may_retry || !self.take_retry() {
+        if !may_retry || !self.shared.take_retry(self.now) {
             return false;
         }
         let Some(exchange) = self.exchange(key) else { return false };
@@ -144,12 +146,6 @@ impl Context<'_> {
             self.fail(key, &failure);
         }
         true
-    }
-
-    /// Takes a retry from the budget.
-    pub(super) fn take_retry(&self) -> bool {
-        let percent = self.shared.settings.retry_percent_max;
-        self.shared.retry_budget.take(self.now, percent, || self.shared.counters.requests_upstream())
     }
 
     /// Returns a connection to the pool, if it can be reused; if a body was sent on it, reserves it for `client`.
@@ -238,5 +234,13 @@ impl Context<'_> {
         for key in self.node.pools.idle() {
             self.drop_upstream(key, Close::Graceful);
         }
+    }
+}
+
+impl Shared {
+    /// Takes a retry from the budget.
+    pub(super) fn take_retry(&self, now: Instant) -> bool {
+        let percent = self.settings.retry_percent_max;
+        self.retry_budget.take(now, percent, || self.counters.requests_upstream())
     }
 }
