@@ -51,7 +51,7 @@ impl Context<'_> {
             self.set_fetch(key, Box::new(cache.bypass(&request)));
             return PAST;
         }
-        let waiter = Waiter { shard: self.node.shard.id.0, message: self.message_of(key) };
+        let waiter = Waiter { shard: self.node.shard.id.0, message: self.node.message_of(key) };
         match cache.look_up(&request, self.cache_now(), waiter) {
             CacheDecision::Respond(response) => {
                 self.respond_from_cache(key, &response);

@@ -5,7 +5,7 @@ use breme_http1::{FieldStorage, Progress, push_chunk};
 use breme_node::{Close, CloseReason, Pressure, Received};
 use breme_server::{NextStep, is_turn_over};
 
-use super::context::Context;
+use super::context::{Context, ShardState};
 use super::tables::{BodyMode, Client, ClientKey, ExchangeKey};
 
 impl Context<'_> {
@@ -21,7 +21,7 @@ impl Context<'_> {
         let before = self.served(key);
         self.receiving = Some(key);
         let mut taken = 0;
-        while self.may_read(key) {
+        while self.node.may_read(key) {
             let input = &received.bytes[taken..];
             taken += match self.replay_hit(key, input).or_else(|| self.replay_request(key, input)) {
                 Some(replayed) => replayed,
@@ -65,17 +65,6 @@ impl Context<'_> {
     fn is_turn_over(&mut self, key: ClientKey, before: (u64, u64)) -> bool {
         let (request_count, sent_bytes) = self.served(key);
         is_turn_over(request_count - before.0, sent_bytes - before.1, &self.shared.settings.limits)
-    }
-
-    /// Whether received bytes can be parsed now. A body needs an upstream; a complete request must get its response
-    /// before the next is parsed.
-    fn may_read(&mut self, key: ClientKey) -> bool {
-        let Some(client) = self.client(key) else { return false };
-        let is_content = client.http.awaiting_content();
-        match client.state.exchange {
-            Some(exchange) => is_content && self.exchange(exchange).is_some_and(|exchange| exchange.takes_content()),
-            None => true,
-        }
     }
 
     /// Parses and handles one item of `input`. Returns the number of bytes consumed.
@@ -250,6 +239,21 @@ impl Context<'_> {
         {
             let id = client.id;
             self.actions.resume(id);
+        }
+    }
+}
+
+impl ShardState {
+    /// Whether received bytes can be parsed now. A body needs an upstream; a complete request must get its response
+    /// before the next is parsed.
+    fn may_read(&self, key: ClientKey) -> bool {
+        let Some(client) = self.clients.get(key.index()) else { return false };
+        let is_content = client.http.awaiting_content();
+        match client.state.exchange {
+            Some(exchange) => {
+                is_content && self.exchanges.get(exchange.index()).is_some_and(|exchange| exchange.takes_content())
+            }
+            None => true,
         }
     }
 }

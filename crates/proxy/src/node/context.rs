@@ -87,6 +87,16 @@ impl ShardState {
         Some((key, exchange, upstream.map(|upstream| upstream.id)))
     }
 
+    /// The client of an exchange, if it has one.
+    pub(super) fn client_of(&self, key: ExchangeKey) -> Option<ClientKey> {
+        self.exchanges.get(key.index())?.client
+    }
+
+    /// The message that wakes this exchange.
+    pub(super) fn message_of(&self, key: ExchangeKey) -> u64 {
+        key.message(self.exchanges.get(key.index()).map_or(0, |exchange| exchange.number))
+    }
+
     /// Whether an upstream reads slowly.
     pub(super) fn is_slow(&self, upstream: UpstreamKey) -> bool {
         self.upstreams.get(upstream.index()).is_some_and(|upstream| upstream.queue_is_long)

@@ -5,7 +5,7 @@ use breme_base::Instant;
 use breme_http::{Refusal, RefusalReason};
 use breme_node::Close;
 
-use super::context::Context;
+use super::context::{Context, ShardState};
 use super::stage::{Stage, Wait};
 use super::tables::{Exchange, ExchangeKey};
 use crate::failure::Failure;
@@ -34,45 +34,18 @@ impl Context<'_> {
                 Wait::Requesting(_) => exchange.content_progress().deadline(&self.shared.settings.limits),
             },
             // The client must read, and the driver has a timeout for that.
-            Stage::Discarding { .. } | Stage::Responding { .. } if self.client_is_slow(exchange) => Instant::FAR,
+            Stage::Discarding { .. } | Stage::Responding { .. } if self.node.client_is_slow(exchange) => Instant::FAR,
             Stage::Discarding { .. } | Stage::Responding { .. } => exchange.progress + between_bytes,
             Stage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
         };
         let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
-        Some(of_stage.min(of_all).min(self.pressure_deadline(exchange)).min(self.lost_upstream_deadline(exchange)))
-    }
-
-    /// Whether the client's send queue is long.
-    pub(super) fn client_is_slow(&self, exchange: &Exchange) -> bool {
-        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
-        client.is_some_and(|client| client.queue_is_long)
-    }
-
-    /// When the client of an exchange is evicted under pressure: it sends too slowly, or has closed its side and may
-    /// have left. The driver evicts clients that read too slowly.
-    fn pressure_deadline(&self, exchange: &Exchange) -> Instant {
-        let pressure = &self.node.server.pressure;
-        let client = exchange.client.filter(|_| pressure.is_high());
-        let client = client.and_then(|client| self.node.clients.get(client.index()));
-        let Some(client) = client.filter(|_| !exchange.stage.is_tunnel()) else {
-            return Instant::FAR;
-        };
-        let Exchange { content, received_bytes, progress, .. } = *exchange;
-        let is_requesting = matches!(exchange.stage, Stage::Pending { wait: Wait::Requesting(_), .. });
-        let waits_for_client = is_requesting && !client.state.is_paused;
-        match content.is_complete {
-            false if waits_for_client => pressure.transfer_deadline(content.began, received_bytes, progress),
-            true if client.has_ended && exchange.stage.response_body().is_none() => {
-                pressure.half_closed_deadline(progress)
-            }
-            _ => Instant::FAR,
-        }
+        Some(of_stage.min(of_all).min(self.node.pressure_deadline(exchange)).min(self.lost_upstream_deadline(exchange)))
     }
 
     /// Evicts the client if its deadline under pressure has passed. Returns whether it is evicted, now or later.
     fn evict_slow_client(&mut self, key: ExchangeKey) -> bool {
         let exchange = self.node.exchanges.get(key.index());
-        let Some(exchange) = exchange.filter(|exchange| self.pressure_deadline(exchange) <= self.now) else {
+        let Some(exchange) = exchange.filter(|exchange| self.node.pressure_deadline(exchange) <= self.now) else {
             return false;
         };
         let (is_request_complete, client_key) = (exchange.content.is_complete, exchange.client);
@@ -129,5 +102,34 @@ impl Context<'_> {
             Stage::Discarding { .. } | Stage::Responding { .. } => Failure::ReadTimeout,
         };
         self.fail(key, &failure);
+    }
+}
+
+impl ShardState {
+    /// Whether the client's send queue is long.
+    pub(super) fn client_is_slow(&self, exchange: &Exchange) -> bool {
+        let client = exchange.client.and_then(|client| self.clients.get(client.index()));
+        client.is_some_and(|client| client.queue_is_long)
+    }
+
+    /// When the client of an exchange is evicted under pressure: it sends too slowly, or has closed its side and may
+    /// have left. The driver evicts clients that read too slowly.
+    fn pressure_deadline(&self, exchange: &Exchange) -> Instant {
+        let pressure = &self.server.pressure;
+        let client = exchange.client.filter(|_| pressure.is_high());
+        let client = client.and_then(|client| self.clients.get(client.index()));
+        let Some(client) = client.filter(|_| !exchange.stage.is_tunnel()) else {
+            return Instant::FAR;
+        };
+        let Exchange { content, received_bytes, progress, .. } = *exchange;
+        let is_requesting = matches!(exchange.stage, Stage::Pending { wait: Wait::Requesting(_), .. });
+        let waits_for_client = is_requesting && !client.state.is_paused;
+        match content.is_complete {
+            false if waits_for_client => pressure.transfer_deadline(content.began, received_bytes, progress),
+            true if client.has_ended && exchange.stage.response_body().is_none() => {
+                pressure.half_closed_deadline(progress)
+            }
+            _ => Instant::FAR,
+        }
     }
 }

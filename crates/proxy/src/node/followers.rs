@@ -96,7 +96,7 @@ impl Context<'_> {
         let mut copied = 0;
         let reading = loop {
             let exchange = self.node.exchanges.get(key.index());
-            if copied >= TURN_BYTES || exchange.is_some_and(|exchange| self.client_is_slow(exchange)) {
+            if copied >= TURN_BYTES || exchange.is_some_and(|exchange| self.node.client_is_slow(exchange)) {
                 break None;
             }
             buffer.clear();
@@ -120,7 +120,7 @@ impl Context<'_> {
                 }
                 self.set_exchange_deadline(key);
                 if copied >= TURN_BYTES {
-                    let message = self.message_of(key);
+                    let message = self.node.message_of(key);
                     self.actions.wake(self.node.shard.id, message);
                 }
             }

@@ -2,7 +2,7 @@
 
 use breme_balance::NoChoice;
 
-use super::context::Context;
+use super::context::{Context, ShardState};
 use super::route::COOKIES_JOINED_BY;
 use super::stage::Wait;
 use super::tables::ExchangeKey;
@@ -23,7 +23,7 @@ impl Context<'_> {
         }
         let now = self.now;
         let QueueSettings { requests_max, timeout } = self.shared.settings.queue;
-        match self.shared.queue.join(self.queued_request(key), now + timeout, requests_max) {
+        match self.shared.queue.join(self.node.queued_request(key), now + timeout, requests_max) {
             QueuePosition::Full => return Err(full),
             QueuePosition::First => self.wake_first_queued(),
             QueuePosition::Later => {}
@@ -55,7 +55,7 @@ impl Context<'_> {
 
     /// The request has an upstream, or was ended.
     pub(super) fn leave_queue(&mut self, key: ExchangeKey) {
-        self.shared.queue.leave(self.queued_request(key));
+        self.shared.queue.leave(self.node.queued_request(key));
         self.wake_first_queued();
     }
 
@@ -65,8 +65,10 @@ impl Context<'_> {
             self.actions.wake(shard, message);
         }
     }
+}
 
+impl ShardState {
     fn queued_request(&self, key: ExchangeKey) -> QueuedRequest {
-        QueuedRequest { shard: self.node.shard.id, message: self.message_of(key) }
+        QueuedRequest { shard: self.shard.id, message: self.message_of(key) }
     }
 }

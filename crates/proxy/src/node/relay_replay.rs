@@ -10,11 +10,12 @@
 
 use std::sync::Arc;
 
+use breme_base::Instant;
 use breme_http::{Method, RequestHead, ResponseHead};
 use breme_http1::{FieldWriter, ReplayCache, ReplayHead};
 use breme_node::ConnectionId;
 
-use super::context::Context;
+use super::context::{Context, ShardState};
 use super::log_entry::LoggedRequest;
 use super::response::write_affinity;
 use super::route::joined_cookies;
@@ -279,12 +280,14 @@ impl Context<'_> {
             replay.sets_affinity = set_affinity.is_some();
         }
     }
+}
 
+impl ShardState {
     /// Whether the response head of an exchange can be recorded: the key of its request.
-    pub(super) fn recordable_response(&self, key: ExchangeKey) -> Option<ReplayKey> {
-        let exchange = self.node.exchanges.get(key.index())?;
-        let client = self.node.clients.get(exchange.client?.index())?;
-        let should_close = self.node.server.should_close(self.now, client);
+    pub(super) fn recordable_response(&self, now: Instant, key: ExchangeKey) -> Option<ReplayKey> {
+        let exchange = self.exchanges.get(key.index())?;
+        let client = self.clients.get(exchange.client?.index())?;
+        let should_close = self.server.should_close(now, client);
         let is_plain = client.http.can_replay_response() && !should_close;
         let Stage::Pending { request, .. } = &exchange.stage else { return None };
         request.replay.filter(|_| is_plain)

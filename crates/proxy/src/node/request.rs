@@ -221,12 +221,6 @@ impl Context<'_> {
         written.map_err(|_| Failure::Unsendable)
     }
 
-    /// The message that wakes this exchange.
-    pub(super) fn message_of(&self, key: ExchangeKey) -> u64 {
-        let number = self.node.exchanges.get(key.index()).map_or(0, |exchange| exchange.number);
-        key.message(number)
-    }
-
     /// Wakes a waiting exchange.
     pub(super) fn handle_message(&mut self, message: u64) {
         let key = ExchangeKey::new((message >> u32::BITS) as usize);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::cache::HeadOutcome;
 use super::context::Context;
 use super::reuse::Reuse;
-use super::tables::{BodyMode, ClientKey, ExchangeKey, UpstreamKey};
+use super::tables::{BodyMode, ExchangeKey, UpstreamKey};
 use crate::access_log::Completion;
 use crate::failure::Failure;
 
@@ -118,16 +118,12 @@ impl Context<'_> {
         if let Some(exchange) = self.exchange(key).filter(|_| status == 100) {
             exchange.content.awaits_continue = false;
         }
-        let Some(client) = self.client_of(key) else { return };
+        let Some(client) = self.node.client_of(key) else { return };
         let Some(client) = self.node.clients.get_mut(client.index()) else { return };
         if let Some(mut writer) = client.http.interim(status, self.actions.send(client.id)) {
             writer.relay(fields, |_| true);
             writer.end();
         }
-    }
-
-    fn client_of(&self, key: ExchangeKey) -> Option<ClientKey> {
-        self.node.exchanges.get(key.index())?.client
     }
 
     /// `bytes` are those of the head.
@@ -153,8 +149,8 @@ impl Context<'_> {
         let cache_status =
             exchange.zip(shared.cache.as_ref()).and_then(|(exchange, cache)| exchange.cache_status_value(cache));
         let has_date = head.fields.first("Date").is_some();
-        let new_entry = self.recordable_response(key).filter(|_| has_date);
-        let client = self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);
+        let new_entry = self.node.recordable_response(self.now, key).filter(|_| has_date);
+        let client = self.node.client_of(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = client.map_or(0, |id| self.actions.send(id).len());
         self.begin_response(key, head.status, framing(head), |writer, date| {
             writer.relay(head.fields, |name| {
@@ -248,7 +244,7 @@ impl Context<'_> {
     /// Sends a body from memory: long pieces are shared, short ones copied.
     pub(super) fn relay_pieces(&mut self, key: ExchangeKey, content: impl IntoIterator<Item = Bytes>) {
         for piece in content {
-            match self.client_of(key).and_then(|client| self.client(client)).map(|client| client.id) {
+            match self.node.client_of(key).and_then(|client| self.client(client)).map(|client| client.id) {
                 Some(id) if piece.len() > COPIED_BYTES_MAX && self.sends_raw(key) => {
                     let length = piece.len() as u64;
                     self.actions.send_shared(id, piece);
@@ -327,7 +323,7 @@ impl Context<'_> {
         upstream.is_closed = true;
         match upstream.exchange {
             Some(exchange) => self.handle_upstream_lost(exchange, reason),
-            None => self.remove_upstream(key),
+            None => self.node.remove_upstream(key),
         }
     }
 }

@@ -247,7 +247,7 @@ impl Context<'_> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return self.take_addresses(key, vec![SocketAddr::new(address, port)]);
         }
-        let requester = Requester { shard: self.node.shard.id, message: self.message_of(key) };
+        let requester = Requester { shard: self.node.shard.id, message: self.node.message_of(key) };
         match resolver.resolve(host, port, requester) {
             Resolution::Known(addresses) => self.take_addresses(key, addresses),
             Resolution::Failed(error) => Err(Failure::Resolve(error)),
@@ -280,7 +280,7 @@ impl Context<'_> {
 
     /// Cancels the name lookup.
     pub(super) fn cancel_lookup(&mut self, key: ExchangeKey) {
-        let requester = Requester { shard: self.node.shard.id, message: self.message_of(key) };
+        let requester = Requester { shard: self.node.shard.id, message: self.node.message_of(key) };
         if let Role::Forward { resolver, .. } = &self.shared.role {
             resolver.forget(requester);
         }

@@ -4,7 +4,7 @@ use breme_base::Instant;
 use breme_http::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
-use super::context::Context;
+use super::context::{Context, ShardState};
 use super::reuse::Reuse;
 use super::stage::{Attempt, Stage, Wait};
 use super::tables::{
@@ -23,7 +23,7 @@ impl Context<'_> {
         // After a retry, use a new connection: an idle one has just failed.
         let may_reuse = exchange.retries == 0 && exchange.request_info.method_class != MethodClass::Connect;
         let client = exchange.client;
-        if may_reuse && let Some(upstream_key) = self.take_idle(client, endpoint) {
+        if may_reuse && let Some(upstream_key) = self.node.take_idle(client, endpoint) {
             self.node.counts.pool_idle.remove();
             self.node.counts.pool_busy.add();
             self.node.upstream_timers.clear(upstream_key.timer());
@@ -41,18 +41,6 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// An idle connection for a request of this client: reserved for it, or from the pool.
-    fn take_idle(&mut self, client: Option<ClientKey>, endpoint: EndpointKey) -> Option<UpstreamKey> {
-        let own = client.and_then(|client| self.client(client)).and_then(|client| client.state.own_upstream);
-        match own.filter(|&it| self.upstream(it).is_some_and(|upstream| upstream.endpoint == endpoint)) {
-            Some(_) => {
-                self.node.pools.release_own();
-                client.and_then(|client| self.client(client))?.state.own_upstream.take()
-            }
-            None => self.node.pools.take(endpoint),
-        }
-    }
-
     /// Handles the result of opening a connection.
     pub(super) fn handle_connected(
         &mut self,
@@ -66,7 +54,7 @@ impl Context<'_> {
         match outcome {
             Ok(connected) => {
                 self.node.counts.connects.add();
-                let upstream_key = self.add_upstream(UpstreamConnection::new(connected.connection, endpoint));
+                let upstream_key = self.node.add_upstream(UpstreamConnection::new(connected.connection, endpoint));
                 match is_awaited {
                     true => self.assign_upstream(exchange_key, upstream_key),
                     // Its exchange is over; the connection goes to the pool.
@@ -80,15 +68,6 @@ impl Context<'_> {
                 }
             }
         }
-    }
-
-    fn add_upstream(&mut self, upstream: UpstreamConnection) -> UpstreamKey {
-        let (id, endpoint) = (upstream.id, upstream.endpoint);
-        let key = UpstreamKey::new(self.node.upstreams.insert(upstream));
-        self.node.set_owner(id, Owner::UpstreamConnection(key));
-        self.node.pools.opened(endpoint);
-        self.node.counts.pool_busy.add();
-        key
     }
 
     /// Sends the request on a connection.
@@ -199,7 +178,7 @@ impl Context<'_> {
     /// Closes a connection, unless it is closed already, and removes it.
     pub(super) fn drop_upstream(&mut self, key: UpstreamKey, how: Close) {
         self.close_upstream(key, how);
-        self.remove_upstream(key);
+        self.node.remove_upstream(key);
     }
 
     /// Closes a connection whose exchange goes on: the exchange removes it, when it leaves its stage.
@@ -211,29 +190,53 @@ impl Context<'_> {
         }
     }
 
+    pub(super) fn drop_idle_upstreams(&mut self) {
+        for key in self.node.pools.idle() {
+            self.drop_upstream(key, Close::Graceful);
+        }
+    }
+}
+
+impl ShardState {
+    /// An idle connection for a request of this client: reserved for it, or from the pool.
+    fn take_idle(&mut self, client: Option<ClientKey>, endpoint: EndpointKey) -> Option<UpstreamKey> {
+        let own =
+            client.and_then(|client| self.clients.get(client.index())).and_then(|client| client.state.own_upstream);
+        match own.filter(|&it| self.upstreams.get(it.index()).is_some_and(|upstream| upstream.endpoint == endpoint)) {
+            Some(_) => {
+                self.pools.release_own();
+                self.clients.get_mut(client?.index())?.state.own_upstream.take()
+            }
+            None => self.pools.take(endpoint),
+        }
+    }
+
+    fn add_upstream(&mut self, upstream: UpstreamConnection) -> UpstreamKey {
+        let (id, endpoint) = (upstream.id, upstream.endpoint);
+        let key = UpstreamKey::new(self.upstreams.insert(upstream));
+        self.set_owner(id, Owner::UpstreamConnection(key));
+        self.pools.opened(endpoint);
+        self.counts.pool_busy.add();
+        key
+    }
+
     pub(super) fn remove_upstream(&mut self, key: UpstreamKey) {
-        let Some(upstream) = self.node.upstreams.try_remove(key.index()) else { return };
-        let client = upstream.own_client.and_then(|client| self.node.clients.get_mut(client.index()));
+        let Some(upstream) = self.upstreams.try_remove(key.index()) else { return };
+        let client = upstream.own_client.and_then(|client| self.clients.get_mut(client.index()));
         let is_own = client.is_some_and(|client| client.state.own_upstream.take_if(|own| *own == key).is_some());
         if is_own {
-            self.node.pools.release_own();
+            self.pools.release_own();
         }
-        let is_pooled = self.node.pools.remove(upstream.endpoint, key);
-        let counts = &self.node.counts;
+        let is_pooled = self.pools.remove(upstream.endpoint, key);
+        let counts = &self.counts;
         if is_own || is_pooled {
             counts.pool_idle.remove();
         } else {
             counts.pool_busy.remove();
         }
-        self.node.pools.closed(upstream.endpoint);
-        self.node.upstream_timers.clear(key.timer());
-        self.node.clear_owner(upstream.id);
-    }
-
-    pub(super) fn drop_idle_upstreams(&mut self) {
-        for key in self.node.pools.idle() {
-            self.drop_upstream(key, Close::Graceful);
-        }
+        self.pools.closed(upstream.endpoint);
+        self.upstream_timers.clear(key.timer());
+        self.clear_owner(upstream.id);
     }
 }
 
