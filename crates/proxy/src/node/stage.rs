@@ -266,3 +266,49 @@ impl Stage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\n";
+
+    fn requesting(upstream: UpstreamKey) -> Stage {
+        let request = PreparedRequest { head: HEAD.to_vec(), ..PreparedRequest::default() };
+        let attempt = Attempt { upstream, sent: Instant::ZERO, is_reused: true, response_began: false };
+        Stage::Pending { request, wait: Wait::Requesting(attempt) }
+    }
+
+    #[test]
+    fn request_is_kept_until_a_response_begins() {
+        let upstream = UpstreamKey::new(3);
+        let mut stage = requesting(upstream);
+        assert_eq!(stage.give_up_attempt(), Some(upstream));
+        assert_eq!(stage.upstream(), None);
+        let connecting = ConnectingKey::new(1);
+        stage.wait_for(Wait::Connecting(connecting));
+        assert!(!stage.take_connecting(ConnectingKey::new(2)) && stage.is_connecting(), "another connection");
+        assert!(stage.take_connecting(connecting) && !stage.is_connecting());
+        assert!(stage.request().is_some_and(|request| request.head == HEAD));
+        assert_eq!(stage.begin_response(), HEAD);
+        stage.wait_for(Wait::Resolving);
+        assert_eq!(stage.response_body(), Some(BodyMode::None), "it does not wait any more");
+        assert!(stage.request().is_none());
+    }
+
+    #[test]
+    fn upstream_outlasts_the_start_of_the_response() {
+        let upstream = UpstreamKey::new(3);
+        let (mut responding, mut tunnel) = (requesting(upstream), requesting(upstream));
+        assert_eq!(responding.begin_response(), HEAD);
+        responding.expect_body(BodyMode::Raw);
+        assert_eq!((responding.upstream(), responding.response_body()), (Some(upstream), Some(BodyMode::Raw)));
+        assert_eq!(tunnel.begin_tunnel(), HEAD);
+        assert_eq!((tunnel.upstream(), tunnel.response_body()), (Some(upstream), None));
+    }
+
+    #[test]
+    fn stage_stays_small() {
+        assert!(size_of::<Stage>() <= 112, "{}", size_of::<Stage>());
+    }
+}
