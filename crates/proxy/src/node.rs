@@ -62,7 +62,7 @@ use breme_node::{
     Received, Shard,
 };
 use context::{Context, ShardState};
-use health::Checks;
+use health::{CheckContext, Checks};
 use tables::{Client, ClientKey, ClientState, Connecting, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
 
 use crate::client_limits::Admission;
@@ -101,6 +101,11 @@ impl ProxyNode {
             captured: None,
         }
     }
+
+    fn checks<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> CheckContext<'a> {
+        let ShardState { checks, owners, .. } = &mut self.state;
+        CheckContext { shared: &self.shared, checks, owners, now, actions }
+    }
 }
 
 impl Node for ProxyNode {
@@ -118,7 +123,7 @@ impl Node for ProxyNode {
         let is_counted = entrance == Admission::Counted;
         let client = ClientState::new(accepted, is_secured, is_trusted, is_counted);
         let key = ClientKey::new(self.state.clients.insert(Client::new(id, now, client)));
-        self.state.set_owner(id, Owner::Client(key));
+        self.state.owners.set(id, Owner::Client(key));
         self.context(now, actions).wait_for_more(key);
     }
 
@@ -130,7 +135,7 @@ impl Node for ProxyNode {
         actions: &mut Actions,
     ) {
         if let Some(number) = Checks::from_ticket(ticket) {
-            return self.context(now, actions).handle_check_connected(number, outcome);
+            return self.checks(now, actions).handle_connected(number, outcome);
         }
         let index = ticket.0 as usize;
         if let Some(connecting) = self.state.connecting.try_remove(index) {
@@ -151,7 +156,7 @@ impl Node for ProxyNode {
             Owner::UpstreamConnection(key) => {
                 self.context_with(now, received.bytes, actions).receive_from_upstream(key, received)
             }
-            Owner::Check(number) => self.context(now, actions).receive_from_checked(number, received),
+            Owner::Check(number) => self.checks(now, actions).receive(number, received),
             Owner::None => received.bytes.len(),
         }
     }
@@ -168,7 +173,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.context(now, actions).handle_client_closed(key, reason),
             Owner::UpstreamConnection(key) => self.context(now, actions).handle_upstream_closed(key, reason),
-            Owner::Check(number) => self.context(now, actions).handle_check_closed(number),
+            Owner::Check(number) => self.checks(now, actions).handle_closed(number),
             Owner::None => {}
         }
     }
@@ -181,14 +186,14 @@ impl Node for ProxyNode {
             self.context(now, actions).handle_exchange_deadline(ExchangeKey::new(key as usize));
         }
         while let Some(key) = self.state.server.timers.pop_due(now) {
-            if let Some(&Owner::Client(client)) = self.state.owners.get(key as usize) {
+            if let Owner::Client(client) = self.state.owners.get(key as usize) {
                 self.context(now, actions).handle_client_deadline(client);
             }
         }
         while let Some(key) = self.state.upstream_timers.pop_due(now) {
             self.context(now, actions).drop_upstream(UpstreamKey::new(key as usize), Close::Graceful);
         }
-        self.context(now, actions).run_checks();
+        self.checks(now, actions).run();
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
@@ -207,8 +212,8 @@ impl Node for ProxyNode {
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.state.server.stop(self.shared.settings.stopping_linger);
+        self.checks(now, actions).stop();
         let mut context = self.context(now, actions);
-        context.stop_checks();
         context.drop_idle_upstreams();
         context.stop_clients();
     }

@@ -206,7 +206,7 @@ impl Context<'_> {
             self.drop_upstream(own, Close::Graceful);
         }
         if let Some(client) = self.node.clients.try_remove(key.index()) {
-            self.node.clear_owner(client.id);
+            self.node.owners.clear(client.id);
             if client.state.is_counted {
                 self.shared.clients.leave(client.state.ip());
             }

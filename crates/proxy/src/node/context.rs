@@ -12,7 +12,9 @@ use super::health::Checks;
 use super::hit_replay::{CapturedHit, HitReplayCache};
 use super::pool::Pools;
 use super::relay_replay::RelayReplayCache;
-use super::tables::{Client, ClientKey, Connecting, Exchange, ExchangeKey, Owner, UpstreamConnection, UpstreamKey};
+use super::tables::{
+    Client, ClientKey, Connecting, Exchange, ExchangeKey, Owner, Owners, UpstreamConnection, UpstreamKey,
+};
 use crate::counters::ShardCounts;
 use crate::shared::Shared;
 
@@ -24,7 +26,7 @@ pub(super) struct ShardState {
     pub(super) server: ServerShard,
     pub(super) date: DateLine,
     pub(super) random: Random,
-    pub(super) owners: Vec<Owner>,
+    pub(super) owners: Owners,
     pub(super) clients: Slab<Client>,
     pub(super) upstreams: Slab<UpstreamConnection>,
     pub(super) exchanges: Slab<Exchange>,
@@ -50,7 +52,7 @@ impl ShardState {
             pools: Pools::new(shared.settings.seed),
             checks: Checks::new(shared, shard.id),
             shard,
-            owners: Vec::new(),
+            owners: Owners::default(),
             clients: Slab::new(),
             upstreams: Slab::new(),
             exchanges: Slab::new(),
@@ -66,7 +68,7 @@ impl ShardState {
 
     /// The owner of a connection; `None` if it was closed by this node.
     pub(super) fn owner(&self, id: ConnectionId) -> Owner {
-        let owner = self.owners.get(id.index()).copied().unwrap_or_default();
+        let owner = self.owners.get(id.index());
         let is_same = match owner {
             Owner::None => true,
             Owner::Client(key) => self.clients.get(key.index()).is_some_and(|client| client.id == id),
@@ -100,19 +102,6 @@ impl ShardState {
     /// Whether an upstream reads slowly.
     pub(super) fn is_slow(&self, upstream: UpstreamKey) -> bool {
         self.upstreams.get(upstream.index()).is_some_and(|upstream| upstream.queue_is_long)
-    }
-
-    pub(super) fn set_owner(&mut self, id: ConnectionId, owner: Owner) {
-        if id.index() >= self.owners.len() {
-            self.owners.resize(id.index() + 1, Owner::None);
-        }
-        self.owners[id.index()] = owner;
-    }
-
-    pub(super) fn clear_owner(&mut self, id: ConnectionId) {
-        if let Some(owner) = self.owners.get_mut(id.index()) {
-            *owner = Owner::None;
-        }
     }
 
     /// Discards entries that depend on the old settings.

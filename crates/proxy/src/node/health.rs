@@ -10,130 +10,138 @@ use breme_balance::{Check, CheckOutcome, Group, HealthSettings};
 use breme_base::Instant;
 use breme_http::{FieldBlock, Limits, Method, Version};
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, RequestEncoder};
-use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
+use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
 
-use super::context::Context;
-use super::tables::Owner;
+use super::tables::{Owner, Owners};
 use crate::shared::Shared;
 use crate::upstream_request::host_of;
 
 /// Longest interval between looks for due checks, since the list may change, or checks may be enabled.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Context<'_> {
+/// Checks in one event.
+pub(super) struct CheckContext<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) checks: &'a mut Checks,
+    pub(super) owners: &'a mut Owners,
+    pub(super) now: Instant,
+    pub(super) actions: &'a mut Actions,
+}
+
+impl CheckContext<'_> {
     /// Ends checks that timed out, and begins due ones.
-    pub(super) fn run_checks(&mut self) {
-        if self.node.checks.due > self.now {
+    pub(super) fn run(&mut self) {
+        if self.checks.due > self.now {
             return;
         }
         let Some(group) = self.shared.role.group() else { return };
-        for number in self.late_checks() {
-            self.end_check(number, CheckOutcome::TimedOut, Close::Abort);
+        for number in self.late() {
+            self.end(number, CheckOutcome::TimedOut, Close::Abort);
         }
         for check in group.checks_due(self.now) {
-            self.begin_check(check);
+            self.begin(check);
         }
-        self.plan_checks(group);
+        self.plan(group);
     }
 
-    fn plan_checks(&mut self, group: &Group) {
+    fn plan(&mut self, group: &Group) {
         let next = group.next_check().unwrap_or(Instant::FAR);
-        self.node.checks.due = next.min(self.now + LOOK_INTERVAL);
+        self.checks.due = next.min(self.now + LOOK_INTERVAL);
     }
 
-    fn late_checks(&self) -> Vec<CheckNumber> {
-        let late = self.node.checks.running.iter().filter(|check| check.check.deadline <= self.now);
+    fn late(&self) -> Vec<CheckNumber> {
+        let late = self.checks.running.iter().filter(|check| check.check.deadline <= self.now);
         late.map(|check| CheckNumber(check.number)).collect()
     }
 
-    fn begin_check(&mut self, check: Check) {
+    fn begin(&mut self, check: Check) {
         let mut endpoint = Endpoint::tcp(check.address);
         if check.tls {
             let Some(client) = self.shared.tls_clients.client(&check.name) else {
-                return self.finish_check(&check, CheckOutcome::ConnectFailed);
+                return self.finish(&check, CheckOutcome::ConnectFailed);
             };
             endpoint.tls = Some(client);
         }
-        self.node.checks.count = self.node.checks.count.wrapping_add(1);
-        let number = self.node.checks.count;
-        self.node.checks.running.push(RunningCheck { number, check, connection: None, http: ClientConnection::new() });
+        self.checks.count = self.checks.count.wrapping_add(1);
+        let number = self.checks.count;
+        self.checks.running.push(RunningCheck { number, check, connection: None, http: ClientConnection::new() });
         self.actions.connect(ConnectTicket(TICKET | u64::from(number)), endpoint);
     }
 
-    pub(super) fn handle_check_connected<E>(&mut self, number: CheckNumber, outcome: Result<Connected, E>) {
-        match (self.node.checks.position(number), outcome) {
-            (Some(position), Ok(connected)) => self.send_check(position, connected.connection),
-            (Some(_), Err(_)) => self.end_check(number, CheckOutcome::ConnectFailed, Close::Abort),
+    pub(super) fn handle_connected<E>(&mut self, number: CheckNumber, outcome: Result<Connected, E>) {
+        match (self.checks.position(number), outcome) {
+            (Some(position), Ok(connected)) => self.send(position, connected.connection),
+            (Some(_), Err(_)) => self.end(number, CheckOutcome::ConnectFailed, Close::Abort),
             // The check timed out before it was connected.
             (None, Ok(connected)) => self.actions.close(connected.connection, Close::Abort),
             (None, Err(_)) => {}
         }
     }
 
-    fn send_check(&mut self, position: usize, id: ConnectionId) {
+    fn send(&mut self, position: usize, id: ConnectionId) {
         let settings = self.shared.role.group().and_then(Group::health_settings);
-        let check = &mut self.node.checks.running[position];
+        let check = &mut self.checks.running[position];
         check.connection = Some(id);
         check.http.sent(Method::Get);
         let number = CheckNumber(check.number);
         let write = |settings: HealthSettings| write_request(&settings, &check.check.name, self.actions.send(id)).ok();
         let is_sent = settings.and_then(write).is_some();
-        self.node.set_owner(id, Owner::Check(number));
+        self.owners.set(id, Owner::Check(number));
         // Name, host and path are valid; but checks may have been disabled since.
         if !is_sent {
-            self.end_check(number, CheckOutcome::ConnectionLost, Close::Abort);
+            self.end(number, CheckOutcome::ConnectionLost, Close::Abort);
         }
     }
 
     /// Reads the response up to its status. Returns the number of bytes consumed.
-    pub(super) fn receive_from_checked(&mut self, number: CheckNumber, received: Received<'_>) -> usize {
+    pub(super) fn receive(&mut self, number: CheckNumber, received: Received<'_>) -> usize {
         let length = received.bytes.len();
-        let Some(position) = self.node.checks.position(number) else { return length };
-        let http = &mut self.node.checks.running[position].http;
+        let Some(position) = self.checks.position(number) else { return length };
+        let http = &mut self.checks.running[position].http;
         match read_status(http, received, &self.shared.settings.upstream_limits) {
             StatusStep::Wait(taken) => taken,
             StatusStep::Status(status) => {
-                self.end_check(number, CheckOutcome::Responded { status }, Close::Graceful);
+                self.end(number, CheckOutcome::Responded { status }, Close::Graceful);
                 length
             }
             StatusStep::Broken => {
-                self.end_check(number, CheckOutcome::ConnectionLost, Close::Abort);
+                self.end(number, CheckOutcome::ConnectionLost, Close::Abort);
                 length
             }
         }
     }
 
-    pub(super) fn handle_check_closed(&mut self, number: CheckNumber) {
-        if let Some(position) = self.node.checks.position(number) {
-            if let Some(id) = self.node.checks.running[position].connection.take() {
-                self.node.clear_owner(id);
+    pub(super) fn handle_closed(&mut self, number: CheckNumber) {
+        if let Some(position) = self.checks.position(number) {
+            if let Some(id) = self.checks.running[position].connection.take() {
+                self.owners.clear(id);
             }
-            self.end_check(number, CheckOutcome::ConnectionLost, Close::Abort);
+            self.end(number, CheckOutcome::ConnectionLost, Close::Abort);
         }
     }
 
-    fn end_check(&mut self, number: CheckNumber, outcome: CheckOutcome, how: Close) {
-        let Some(position) = self.node.checks.position(number) else { return };
-        let RunningCheck { check, connection, .. } = self.node.checks.running.swap_remove(position);
+    fn end(&mut self, number: CheckNumber, outcome: CheckOutcome, how: Close) {
+        let Some(position) = self.checks.position(number) else { return };
+        let RunningCheck { check, connection, .. } = self.checks.running.swap_remove(position);
         if let Some(id) = connection {
             self.actions.close(id, how);
-            self.node.clear_owner(id);
+            self.owners.clear(id);
         }
-        self.finish_check(&check, outcome);
+        self.finish(&check, outcome);
     }
 
-    fn finish_check(&mut self, check: &Check, outcome: CheckOutcome) {
+    fn finish(&mut self, check: &Check, outcome: CheckOutcome) {
         if let Some(group) = self.shared.role.group() {
             group.check_done(self.now, check.id, outcome);
-            self.plan_checks(group);
+            self.plan(group);
         }
     }
 
-    pub(super) fn stop_checks(&mut self) {
-        for check in self.node.checks.stop() {
+    pub(super) fn stop(&mut self) {
+        for check in self.checks.stop() {
             if let Some(id) = check.connection {
                 self.actions.close(id, Close::Abort);
-                self.node.clear_owner(id);
+                self.owners.clear(id);
             }
         }
     }

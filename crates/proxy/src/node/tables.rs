@@ -82,6 +82,10 @@ pub(crate) enum Owner {
     Check(CheckNumber),
 }
 
+/// The owners of connections, by their index.
+#[derive(Debug, Default)]
+pub(crate) struct Owners(Vec<Owner>);
+
 /// An accepted connection.
 pub(crate) type Client = Connection<ClientState>;
 
@@ -236,6 +240,26 @@ pub(crate) enum BodyMode {
 
 /// Names a client without an address in forwarding fields (RFC 7239, 6.2).
 const UNKNOWN_ADDRESS: &str = "unknown";
+
+impl Owners {
+    /// The last owner of a connection with this index.
+    pub(crate) fn get(&self, index: usize) -> Owner {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn set(&mut self, id: ConnectionId, owner: Owner) {
+        if id.index() >= self.0.len() {
+            self.0.resize(id.index() + 1, Owner::None);
+        }
+        self.0[id.index()] = owner;
+    }
+
+    pub(crate) fn clear(&mut self, id: ConnectionId) {
+        if let Some(owner) = self.0.get_mut(id.index()) {
+            *owner = Owner::None;
+        }
+    }
+}
 
 impl ClientState {
     pub(crate) fn new(accepted: Accepted, is_secured: bool, is_trusted: bool, is_counted: bool) -> Self {

@@ -214,7 +214,7 @@ impl ShardState {
     fn add_upstream(&mut self, upstream: UpstreamConnection) -> UpstreamKey {
         let (id, endpoint) = (upstream.id, upstream.endpoint);
         let key = UpstreamKey::new(self.upstreams.insert(upstream));
-        self.set_owner(id, Owner::UpstreamConnection(key));
+        self.owners.set(id, Owner::UpstreamConnection(key));
         self.pools.opened(endpoint);
         self.counts.pool_busy.add();
         key
@@ -236,7 +236,7 @@ impl ShardState {
         }
         self.pools.closed(upstream.endpoint);
         self.upstream_timers.clear(key.timer());
-        self.clear_owner(upstream.id);
+        self.owners.clear(upstream.id);
     }
 }
 
