@@ -31,7 +31,9 @@ impl Context<'_> {
         if let Some(outcome) = exchange.request_outcome(completion) {
             self.node.counts.count_request_time(outcome, self.now.since(exchange.began));
         }
-        self.log_exchange(&exchange, completion);
+        if let Some(log) = &self.shared.access_log {
+            exchange.log(&**log, self.now, completion);
+        }
         if let Some(request) = exchange.stage.request() {
             self.node.buffers.keep(std::mem::take(&mut request.head));
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::UnixMillis;
+use breme_base::{Instant, UnixMillis};
 use breme_cache::CacheStatus;
 use breme_http::{RequestHead, Target, Version};
 use breme_node::ListenerId;
@@ -161,21 +161,6 @@ impl Context<'_> {
         ))
     }
 
-    pub(super) fn log_exchange(&self, exchange: &Exchange, completion: Completion) {
-        let (Some(log), Some(log_entry)) = (&self.shared.access_log, &exchange.log_entry) else { return };
-        log.record(&access_log::ExchangeRecord {
-            duration: self.now.since(exchange.began),
-            status: exchange.status,
-            sent_bytes: exchange.sent_bytes,
-            received_bytes: exchange.received_bytes,
-            upstream: exchange.upstream_name(),
-            upstream_duration: exchange.upstream_duration,
-            retries: exchange.retries,
-            completion,
-            ..log_entry.begun()
-        });
-    }
-
     /// Logs a rejected request. `input` is the part received.
     pub(super) fn log_refusal(&mut self, client: ClientKey, input: &[u8], status: u16, sent_bytes: u64) {
         let log_entry = self.log_entry_of(client, |_| LoggedRequest::from_refused(input));
@@ -183,6 +168,23 @@ impl Context<'_> {
             let completion = Completion::ClientFailed;
             log.record(&access_log::ExchangeRecord { status, sent_bytes, completion, ..log_entry.begun() });
         }
+    }
+}
+
+impl Exchange {
+    pub(super) fn log(&self, log: &dyn AccessLog, now: Instant, completion: Completion) {
+        let Some(log_entry) = &self.log_entry else { return };
+        log.record(&access_log::ExchangeRecord {
+            duration: now.since(self.began),
+            status: self.status,
+            sent_bytes: self.sent_bytes,
+            received_bytes: self.received_bytes,
+            upstream: self.upstream_name(),
+            upstream_duration: self.upstream_duration,
+            retries: self.retries,
+            completion,
+            ..log_entry.begun()
+        });
     }
 }
 
