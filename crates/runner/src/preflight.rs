@@ -11,9 +11,8 @@ use breme_experiment::plan::Plan;
 use breme_experiment::trial::{ResetAction, SubjectKind, SubjectSpec, TrialSpec, WorkloadSpec};
 
 use crate::conduct::{generator_arguments, search_examples};
-use crate::http_client::HostPort;
 use crate::keeping::{find_program, missing};
-use crate::subject::connect;
+use crate::subject::accepts_connections;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
@@ -106,10 +105,10 @@ impl Check {
         let root = Path::new("/");
         match self {
             Self::Program(name) => find_program(name, root).is_none().then(|| missing(name, root)),
-            Self::Free(url) => accepts(url).is_ok().then(|| {
+            Self::Free(url) => accepts_connections(url, CONNECT_WITHIN).is_ok().then(|| {
                 format!("{url} is taken: another program accepts connections there; stop it, or use ${{port}}")
             }),
-            Self::Accepts(url) => accepts(url)
+            Self::Accepts(url) => accepts_connections(url, CONNECT_WITHIN)
                 .err()
                 .map(|problem| format!("nothing accepts connections there: {problem}; start it first")),
             Self::Files { command, arguments } => {
@@ -119,10 +118,6 @@ impl Check {
             }
         }
     }
-}
-
-fn accepts(url: &str) -> Result<(), String> {
-    connect(&HostPort::parse(url).map_err(|error| error.to_string())?, CONNECT_WITHIN)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub use instance::Subject;
 pub use launch::{CommandError, Launcher, StartError};
 pub(crate) use ports::pick as pick_ports;
 pub use ports::{NoPort, Ports};
-pub(crate) use ready::connect;
+pub use ready::accepts_connections;
 pub use reset::{ResetActionError, ResetError, RestartError};
 pub use signals::UnknownSignal;
 pub use template::{FillError, PlaceholderNames};

@@ -98,15 +98,21 @@ impl Watch<'_> {
                     response => Err(format!("GET {url} returned status {}, not {status}", response.status)),
                 }
             }
-            ReadyCheck::Port | ReadyCheck::Line(_) => {
-                connect(&HostPort::parse(self.url).map_err(|error| error.to_string())?, within)
-            }
+            ReadyCheck::Port | ReadyCheck::Line(_) => accepts_connections(self.url, within),
         }
     }
 }
 
-/// Whether a server accepts connections there. The error names the address.
-pub(crate) fn connect(host_port: &HostPort, within: Duration) -> Result<(), String> {
+/// Whether a server accepts connections at this URL.
+///
+/// # Errors
+/// Why not, with the address.
+pub fn accepts_connections(url: &str, within: Duration) -> Result<(), String> {
+    connect(&HostPort::parse(url).map_err(|error| error.to_string())?, within)
+}
+
+/// The same at this address.
+pub(super) fn connect(host_port: &HostPort, within: Duration) -> Result<(), String> {
     let fault = |error: std::io::Error| format!("{}: {error}", host_port.address());
     let addresses = breme_sys::resolve(&host_port.host, host_port.port).map_err(fault)?;
     let mut failure = None;
