@@ -37,6 +37,6 @@ impl Receiver {
         let authorization = self.authorization.as_ref().map(AuthorizationFile::value).transpose()?;
         let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
         let headers: Vec<(&str, &str)> = headers.iter().copied().chain(authorization).collect();
-        breme_runner::post(&self.url, &headers, body, WITHIN).map_err(|error| error.to_string())
+        breme_subject::post(&self.url, &headers, body, WITHIN).map_err(|error| error.to_string())
     }
 }

@@ -68,7 +68,7 @@ pub fn runs(args: &RunsArgs) -> ExitCode {
 
 /// Runs the supervisor of a subject's processes; only the laboratory starts it.
 pub fn keep() -> ExitCode {
-    breme_runner::keep()
+    breme_subject::keep()
 }
 
 fn finish(command: &str, result: Result<u8, Failure>) -> ExitCode {

@@ -33,7 +33,7 @@ impl<'a> OriginCounter<'a> {
 
 #[cfg(target_os = "linux")]
 fn fetch(url: &str) -> Result<String, String> {
-    breme_runner::fetch(url, WITHIN).map_err(|error| error.to_string())
+    breme_subject::fetch(url, WITHIN).map_err(|error| error.to_string())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -27,6 +27,7 @@ use breme_experiment::plan::{Attempts, Diagnostics, Plan, Repeat};
 use breme_experiment::record::{Purpose, RunEnd, TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
 use breme_judge::{Question, is_decided};
+use breme_subject::{CommandError, FillError, INTERVAL, Instruments, Launcher, PlaceholderNames};
 use thiserror::Error;
 
 use self::cpu_assignment::CpuAssignment;
@@ -37,10 +38,8 @@ pub(crate) use self::searches::examples as search_examples;
 use self::subjects::RunningSubjects;
 use self::time::Time;
 use self::trial::TrialContext;
-use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
 use crate::placement::PlacementError;
-use crate::subject::{CommandError, FillError, Launcher, PlaceholderNames};
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]

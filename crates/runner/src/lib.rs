@@ -1,71 +1,27 @@
-//! Runs experiments: starts and supervises subjects, and reads instruments.
+//! Runs experiments: conducts their trials, one after another, and keeps the journal of the run.
 //!
 //! | module | what |
 //! |---|---|
-//! | `keeping` | supervised processes, which cannot outlive the laboratory |
-//! | `control_group` | resource limits, where the system permits them |
-//! | `subject` | starting and stopping subjects |
-//! | `placement` | assignment of CPUs |
-//! | `instruments` | what subjects, generators and the machine use meanwhile |
-//! | [`journal`] | the folder of a run, append-only |
-//! | `discovery` | the address at which a command serves, found by starting it once; ports that listen |
+//! | `preflight` | what would keep the trials from starting |
 //! | `conduct` | the run, trial by trial |
-//! | `http_client` | single requests: readiness, counters |
+//! | `placement` | assignment of CPUs |
+//! | [`journal`] | the folder of a run, append-only |
 //! | `versions`, `revision` | what is measured: versions of programs, the commit of the working tree |
-//! | `process_table` | `/proc` |
 //!
-//! ```no_run
-//! # use breme_runner::*;
-//! # fn trial(spec: &breme_experiment::trial::SubjectSpec, folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
-//! let launcher = Launcher::new(Keeper::this_program(&["keep"]), std::env::current_exe()?, Hierarchy::find());
-//! let mut subject = launcher.start(spec, folder, &[0], &PlaceholderNames::default())?;
-//! let instruments = Instruments::start(&folder.join("instruments.csv"), INTERVAL)?;
-//! instruments.watch_subject(subject.name(), subject.kept(), subject.metrics_url())?;
-//! instruments.begin(1, INTERVAL);
-//! // … the load …
-//! let readings = instruments.end();
-//! let (from_ns, to_ns) = readings.span_ns();
-//! println!("{:?}", readings.window(from_ns, to_ns).subjects[subject.name()]);
-//! subject.stop()?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! It leaves HTTP to a client library, and does not interpret the results of an experiment. Linux only: other systems
-//! can neither supervise nor measure processes like this.
+//! It leaves processes and instruments to `breme-subject`, and does not interpret the results of an experiment. Linux
+//! only, as they are.
 #![cfg(target_os = "linux")]
 
 mod answer;
 mod conduct;
-mod control_group;
-mod discovery;
-mod folder;
-mod http_client;
-mod instruments;
 pub mod journal;
-mod keeping;
 mod placement;
 mod preflight;
-mod process_table;
 mod revision;
-mod subject;
 mod versions;
 
 pub use conduct::{PrepareError, Progress, RunError, conduct};
-pub use control_group::{FreezeError, GroupError, Hierarchy, LimitError};
-pub use discovery::{DiscoveryError, listening_ports, serves_http};
-pub use folder::FolderError;
-pub use http_client::{RequestError, UrlError, fetch, post};
-pub use instruments::{
-    ExpositionError, ExternalLocator, ExternalProcesses, ExternalUsage, HEADER as INSTRUMENTS_HEADER, INTERVAL,
-    Instruments, Readings, ScrapeError, Window, machine, scrape,
-};
-pub use keeping::{ExitInfo, Keeper, SpawnError, SpawnSpec, StopError, SupervisedProcess, find_program, keep};
 pub use placement::{GeneratorPlace, Placement, PlacementError, place};
 pub use preflight::{CheckFiles, preflight};
 pub use revision::revision;
-pub use subject::{
-    CommandError, FaultError, FillError, Launcher, NoPort, PlaceholderNames, Ports, ResetActionError, ResetError,
-    RestartError, StartError, Subject, TokenError, TokenFileProblem, UnknownSignal,
-};
 pub use versions::subject_versions;

@@ -9,10 +9,9 @@ use std::time::Duration;
 use breme_experiment::placeholder;
 use breme_experiment::plan::Plan;
 use breme_experiment::trial::{ResetAction, SubjectKind, SubjectSpec, TrialSpec, WorkloadSpec};
+use breme_subject::{accepts_connections, find_program, missing_program};
 
 use crate::conduct::{generator_arguments, search_examples};
-use crate::keeping::{find_program, missing};
-use crate::subject::accepts_connections;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
@@ -104,7 +103,7 @@ impl Check {
     fn problem(&self, check_files: &CheckFiles<'_>) -> Option<String> {
         let root = Path::new("/");
         match self {
-            Self::Program(name) => find_program(name, root).is_none().then(|| missing(name, root)),
+            Self::Program(name) => find_program(name, root).is_none().then(|| missing_program(name, root)),
             Self::Free(url) => accepts_connections(url, CONNECT_WITHIN).is_ok().then(|| {
                 format!("{url} is taken: another program accepts connections there; stop it, or use ${{port}}")
             }),

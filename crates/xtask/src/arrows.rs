@@ -39,7 +39,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
-    ("runner", &["base", "experiment", "judge", "load-result", "stats", "sys"]),
+    ("subject", &["base", "experiment", "sys"]),
+    ("runner", &["experiment", "judge", "load-result", "stats", "subject", "sys"]),
     ("sim", &["base", "node"]),
     // commands and what they have in common
     ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "runner"]),
@@ -93,6 +94,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "runner",
             "serving",
             "session",
+            "subject",
             "cluster",
             "watch",
             "wiki",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use breme_runner::{Hierarchy, machine};
+use breme_subject::{Hierarchy, machine};
 
 /// Properties of the machine; none where the system does not report them.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_command::failure::Failure;
-use breme_runner::{find_program, listening_ports, serves_http};
+use breme_subject::{find_program, listening_ports, serves_http};
 
 use super::output;
 

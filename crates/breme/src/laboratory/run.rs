@@ -15,7 +15,8 @@ use breme_driver::{Address, Clock};
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
-use breme_runner::{Hierarchy, Keeper, Launcher, conduct, machine, preflight, revision, subject_versions};
+use breme_runner::{conduct, preflight, revision, subject_versions};
+use breme_subject::{Hierarchy, Keeper, Launcher, machine};
 use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

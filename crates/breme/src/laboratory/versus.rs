@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use breme_command::failure::Failure;
-use breme_runner::Launcher;
+use breme_subject::Launcher;
 
 use self::contender::{Contender, ContenderSource, Start};
 use self::experiment::{Load, Variation};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_command::failure::Failure;
 use breme_load_command::{Cancellation, Measurement, MeasurementError, MeasurementResult};
-use breme_runner::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
+use breme_subject::{ExternalLocator, ExternalProcesses, ExternalUsage, scrape};
 use breme_watch::record::{Counts, Probe, ResponseTimes, Usage};
 use breme_watch::{Objective, ProcessLocator, WatchTarget};
 use parking_lot::Mutex;

@@ -10,9 +10,8 @@ use breme_experiment::expression::{Quantity, TimeFigure, TimeKind};
 use breme_experiment::figure::{Figure, FigureFault};
 use breme_experiment::record::{Distribution, Steady, SteadyState, TrialRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, TrialSpec, WorkloadSpec};
+use breme_subject::PlaceholderNames;
 use thiserror::Error;
-
-use crate::subject::PlaceholderNames;
 
 /// Tolerance between the server's count of requests and the generator's, in addition to one per connection: a generator
 /// that ends by time abandons requests in progress.

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use breme_experiment::record::{AvailabilityRecord, Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, LoadRate, TrialSpec, WarmUp, WorkloadSpec};
 use breme_load_result::Outcome;
+use breme_subject::{
+    ExitInfo, FillError, FolderError, Launcher, PlaceholderNames, SpawnError, SpawnSpec, StopError, SupervisedProcess,
+    write_file,
+};
 use thiserror::Error;
 
 use super::foreign::{self, FiguresError};
 use super::load_report;
 use super::window::{self, LogError, PartMeasurements, TrialMeasurements};
-use crate::folder::{self, FolderError};
-use crate::keeping::{ExitInfo, SpawnError, SpawnSpec, StopError, SupervisedProcess};
-use crate::subject::{FillError, Launcher, PlaceholderNames};
 
 /// Intervals per trial that are needed to find its steady part.
 const INTERVALS: u32 = 100;
@@ -125,7 +126,7 @@ impl Generator {
             workload.arguments.extend(rate.map(|rate| format!("--rate={rate}")));
         }
         for (name, content) in &workload.files {
-            folder::write(&folder, name, &names.fill(content, name)?)?;
+            write_file(&folder, name, &names.fill(content, name)?)?;
         }
         let (command, output, standard_output) = match &workload.command {
             Some(foreign) => (names.fill_all(&foreign.command, "its command")?, output(&folder, &workload), None),

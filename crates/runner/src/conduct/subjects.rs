@@ -10,11 +10,11 @@ use std::path::Path;
 
 use breme_experiment::placeholder;
 use breme_experiment::trial::{Fault, FaultAction, Reset, ResetAction, Restart, SubjectSpec, TrialSpec};
+use breme_subject::{
+    FaultError, Instruments, Launcher, PlaceholderNames, Ports, Subject, SupervisedProcess, pick_ports,
+};
 
 use super::cpu_assignment::TrialCpus;
-use crate::instruments::Instruments;
-use crate::keeping::SupervisedProcess;
-use crate::subject::{FaultError, Launcher, PlaceholderNames, Ports, Subject, pick_ports};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TrialFailure {

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
+use breme_subject::{INTERVAL, Instruments, Launcher, PlaceholderNames};
 
 use super::cpu_assignment::TrialCpus;
 use super::faults::Faults;
 use super::foreign;
 use super::generator::{self, Generator, GeneratorContext, Seen};
 use super::subjects::{RunningSubjects, TrialFailure};
-use crate::instruments::{INTERVAL, Instruments};
-use crate::subject::{Launcher, PlaceholderNames};
 
 /// Interval between checks for failures. No measurement depends on it.
 const GLANCE: Duration = Duration::from_millis(20);

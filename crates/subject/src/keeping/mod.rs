@@ -25,6 +25,5 @@ mod watcher;
 
 pub use exit::ExitInfo;
 pub use keeper::keep;
-pub use program::find_program;
-pub(crate) use program::missing;
+pub use program::{find_program, missing};
 pub use supervised_process::{Keeper, SpawnError, SpawnSpec, StopError, SupervisedProcess};

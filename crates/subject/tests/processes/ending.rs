@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{ReadyCheck, SubjectKind, SubjectSpec};
-use breme_runner::{Hierarchy, Launcher};
+use breme_subject::{Hierarchy, Launcher};
 
 use crate::world::{
     GROWING, LONG, bare_launcher, is_alive, keeper, launcher, launchers, pids_in, process, script, spec_of, start,
@@ -70,9 +70,9 @@ fn a_panic_leaves_nothing() {
 /// The laboratory of the tests below: this test, run again as a process that can be killed.
 #[test]
 fn laboratory() {
-    let Some(folder) = std::env::var_os("RUNNER_TEST_FOLDER") else { return };
+    let Some(folder) = std::env::var_os("SUBJECT_TEST_FOLDER") else { return };
     let folder = Path::new(&folder);
-    let launcher = if std::env::var_os("RUNNER_TEST_BARE").is_some() { bare_launcher() } else { launcher() };
+    let launcher = if std::env::var_os("SUBJECT_TEST_BARE").is_some() { bare_launcher() } else { launcher() };
     let nginx = nginx().map(|spec| start(&launcher, &spec, &folder.join("nginx")).unwrap());
     let _subject = start(&launcher, &script(STRAYS), folder).unwrap();
     let master = nginx.as_ref().and_then(|nginx| Some(nginx.kept()?.pid().to_string()));
@@ -84,9 +84,9 @@ fn laboratory() {
 fn kill_laboratory(is_bare: bool) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "ending::laboratory"]).env("RUNNER_TEST_FOLDER", folder.path()).stdout(Stdio::null());
+    command.args(["--exact", "ending::laboratory"]).env("SUBJECT_TEST_FOLDER", folder.path()).stdout(Stdio::null());
     if is_bare {
-        command.env("RUNNER_TEST_BARE", "1");
+        command.env("SUBJECT_TEST_BARE", "1");
     }
     let mut laboratory = command.spawn().unwrap();
     let up = folder.path().join("up");

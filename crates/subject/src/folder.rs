@@ -32,8 +32,11 @@ pub(crate) fn make(folder: &Path) -> Result<PathBuf, FolderError> {
     folder.canonicalize().map_err(refused)
 }
 
-/// Writes a file, replacing an existing one.
-pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), FolderError> {
+/// Writes a file into a folder, replacing an existing one. Its name may contain folders, which are created.
+///
+/// # Errors
+/// The name leads outside, the content is too long, or the file cannot be written.
+pub fn write(folder: &Path, name: &str, content: &str) -> Result<(), FolderError> {
     write_for(folder, name, content, EVERYBODY).map(drop)
 }
 

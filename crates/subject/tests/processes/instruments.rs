@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use breme_experiment::record::SubjectRecord;
 use breme_experiment::trial::ReadyCheck;
-use breme_runner::{INSTRUMENTS_HEADER, Instruments, Launcher, Readings, Subject};
+use breme_subject::{INSTRUMENTS_HEADER, Instruments, Launcher, Readings, Subject};
 
 use crate::world::{LONG, launcher, launchers, process, python, script, spec_of, start, until};
 

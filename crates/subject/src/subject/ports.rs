@@ -21,7 +21,10 @@ const PORT_MIN: u16 = 10_000;
 const OUTGOING_MIN: u16 = 32_768;
 
 /// A free port for each name.
-pub(crate) fn pick(names: &[String]) -> Result<Ports, NoPort> {
+///
+/// # Errors
+/// If there is none.
+pub fn pick(names: &[String]) -> Result<Ports, NoPort> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock();
     let mut ports = Ports::new();

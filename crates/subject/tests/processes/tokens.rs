@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind, SubjectSpec};
-use breme_runner::{PlaceholderNames, ResetError, Subject};
+use breme_subject::{PlaceholderNames, ResetError, Subject};
 
 use crate::world::{launcher, process, script, start};
 

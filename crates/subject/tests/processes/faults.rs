@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use breme_experiment::trial::SubjectSpec;
-use breme_runner::{FaultError, PlaceholderNames, Subject};
+use breme_subject::{FaultError, PlaceholderNames, Subject};
 
 use crate::world::{bare_launcher, is_alive, launcher, launchers, pids_in, script, start, until};
 

@@ -1,17 +1,17 @@
 //! What the instruments themselves cost: ten processes (or as many as are named), sampled once a second (or as often as
 //! is said), with a control group and without.
 //!
-//! `cargo run --release -p breme-runner --example instrument_cost [SECONDS [SAMPLES_PER_SECOND [PROCESSES]]]`
+//! `cargo run --release -p breme-subject --example instrument_cost [SECONDS [SAMPLES_PER_SECOND [PROCESSES]]]`
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_experiment::trial::ResourceLimits;
-use breme_runner::{Hierarchy, Instruments, Keeper, SpawnSpec, SupervisedProcess};
+use breme_subject::{Hierarchy, Instruments, Keeper, SpawnSpec, SupervisedProcess};
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("keep") {
-        let _ = breme_runner::keep();
+        let _ = breme_subject::keep();
         return;
     }
     let mut numbers = std::env::args().skip(1).map(|word| word.parse().expect("a number"));

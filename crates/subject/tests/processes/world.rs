@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use breme_experiment::trial::{Cpus, ProcessSpec, Ready, ReadyCheck, Restart, SubjectKind, SubjectSpec};
-use breme_runner::{Hierarchy, Keeper, Launcher, PlaceholderNames, StartError, Subject};
+use breme_subject::{Hierarchy, Keeper, Launcher, PlaceholderNames, StartError, Subject};
 
 /// Only reached if something is broken.
 pub const LONG: Duration = Duration::from_secs(120);

@@ -46,7 +46,8 @@ pub fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
 }
 
 /// The message for a missing program.
-pub(crate) fn missing(name: &str, folder: &Path) -> String {
+#[must_use]
+pub fn missing(name: &str, folder: &Path) -> String {
     if name.contains('/') {
         let path = folder.join(name);
         return match path.metadata() {

@@ -406,7 +406,8 @@ impl Launch<'_> {
 
 impl PlaceholderNames {
     /// The names of a subject of which only the ports are known.
-    pub(crate) fn from_ports(ports: &Ports) -> Self {
+    #[must_use]
+    pub fn from_ports(ports: &Ports) -> Self {
         let mut names = Self::default();
         names.set_ports(ports);
         names

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use breme_experiment::trial::{ResourceLimits, SubjectKind, SubjectSpec};
-use breme_runner::{Hierarchy, Launcher};
+use breme_subject::{Hierarchy, Launcher};
 
 use crate::ending::is_root;
 use crate::world::{LONG, bare_launcher, is_alive, keeper, launcher, script, start};
@@ -16,7 +16,7 @@ fn limited(text: &str, limits: ResourceLimits) -> SubjectSpec {
 }
 
 /// Whether this machine and user can set the limit; if not, the test is that the error is clear.
-fn starts_or_explains(spec: &SubjectSpec, folder: &Path, what: &str) -> Option<breme_runner::Subject> {
+fn starts_or_explains(spec: &SubjectSpec, folder: &Path, what: &str) -> Option<breme_subject::Subject> {
     match start(&launcher(), spec, folder) {
         Ok(subject) => Some(subject),
         Err(fault) if !is_root() => {

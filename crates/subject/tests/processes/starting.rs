@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind};
-use breme_runner::{PlaceholderNames, Subject};
+use breme_subject::{PlaceholderNames, Subject};
 
 use crate::world::{GROWING, is_alive, launcher, process, python, python_server, script, spec_of, start};
 

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    breme_runner::keep()
+    breme_subject::keep()
 }
