@@ -43,7 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("runner", &["experiment", "judge", "load-result", "stats", "subject", "sys"]),
     ("sim", &["base", "node"]),
     // commands and what they have in common
-    ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "runner"]),
+    ("admin", &["base", "node", "http", "http1", "server", "sys", "driver", "subject"]),
     ("command", &["admin", "base", "node", "http", "toml", "sys", "driver", "serving"]),
     (
         "load-command",
@@ -61,7 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "experiment",
             "judge",
             "report",
-            "runner",
+            "subject",
             "watch",
         ],
     ),
