@@ -1,9 +1,8 @@
 //! Figures in the output of a foreign load generator: each is found by a pattern and has a unit.
 
+use breme_expression::{Quantity, Unit, read_unit};
 use regex::{Captures, Regex, RegexBuilder};
 use thiserror::Error;
-
-use crate::expression::{Quantity, Unit, read_unit};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
@@ -190,7 +189,7 @@ fn invalid(error: &regex::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::{TimeFigure, TimeKind};
+    use breme_expression::{TimeFigure, TimeKind};
 
     const MEAN: Quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
 

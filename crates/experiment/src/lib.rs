@@ -7,15 +7,15 @@
 //! | [`trial`] | the specification of one trial: subjects to start, workloads to run, all values filled in |
 //! | [`figure`] | figures in the output of a foreign load generator |
 //! | [`record`] | the result of one trial; a line of a run's journal |
-//! | [`expression`] | measures of a trial, and claims about them |
 //!
 //! ```text
 //!  experiment file ──► plan ──► trials ──► (runner) ──► records ──► (judge)
 //! ```
 //!
+//! Measures of a trial and claims about them are written in the language of `breme-expression`.
+//!
 //! This crate uses no files, processes or clocks: it turns text into plans.
 
-pub mod expression;
 pub mod figure;
 mod file;
 pub mod placeholder;

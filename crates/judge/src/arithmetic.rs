@@ -1,6 +1,6 @@
 //! Evaluates expressions, whatever the source of their measures.
 
-use breme_experiment::expression::{ArithmeticOperation, Expression, Measure};
+use breme_expression::{ArithmeticOperation, Expression, Measure};
 
 use crate::measure::Lack;
 

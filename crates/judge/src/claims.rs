@@ -1,6 +1,6 @@
 //! The combinations of levels at which a claim is checked.
 
-use breme_experiment::expression::{Claim, Expression};
+use breme_expression::{Claim, Expression};
 
 use crate::levels::Levels;
 use crate::observations::overridden;

@@ -5,8 +5,8 @@
 //! at most one in twenty of those called different is not. If nothing differs, that is the probability that any pair is
 //! called different.
 
-use breme_experiment::expression::{Expression, Quantity};
 use breme_experiment::plan::PlanMeasure;
+use breme_expression::{Expression, Quantity};
 use breme_stats::false_discovery_rates;
 
 use crate::claims::with_each_level;

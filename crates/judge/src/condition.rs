@@ -1,7 +1,7 @@
 //! Whether one trial meets a condition: `p95(user) > 2 s or errors(user) > 1 %`.
 
-use breme_experiment::expression::{Claim, Condition, Relation};
 use breme_experiment::record::{TrialEnd, TrialRecord};
+use breme_expression::{Claim, Condition, Relation};
 
 use crate::arithmetic::evaluate;
 use crate::measure::{Lack, MeasureReader};
@@ -55,8 +55,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use breme_experiment::expression::{Expression, Measure, Quantity, Unit};
     use breme_experiment::record::WorkloadRecord;
+    use breme_expression::{Expression, Measure, Quantity, Unit};
 
     fn is(quantity: Quantity, of: &str, limit: f64) -> Condition {
         let measure = Measure { quantity, of: of.to_owned() };

@@ -3,7 +3,7 @@
 //! Both sides are computed within each block, so that what all trials of a block have in common cancels out. They are
 //! compared as a ratio, on logarithms; as a difference if a side is not positive, since a ratio to zero is meaningless.
 
-use breme_experiment::expression::Expression;
+use breme_expression::Expression;
 use breme_stats::{BLOCKS_MIN, Trim, TrimmedMean};
 
 use crate::judgement::{BlockPair, Effect, Scale};

@@ -18,7 +18,7 @@
 //! | not worse | ends within the margin | none: every row must pass | ranks |
 //! | worse | begins beyond the margin | Holm | ranks, or Welch's where ranks of so few blocks cannot be significant |
 
-use breme_experiment::expression::{Unit, less_is_better_of};
+use breme_expression::{Unit, less_is_better_of};
 use breme_stats::{holm, power_of_equal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

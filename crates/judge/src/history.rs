@@ -6,9 +6,9 @@
 //! percentage per run; a run with a bad neighbour hardly moves it. The p-values are corrected over all rows by their
 //! false discovery rate. Runs are taken one by one, since the records of all together may not fit into memory.
 
-use breme_experiment::expression::{Unit, less_is_better_of};
 use breme_experiment::plan::PlanMeasure;
 use breme_experiment::record::{Revision, RunHead};
+use breme_expression::{Unit, less_is_better_of};
 use breme_stats::{Estimate, TheilSen, false_discovery_rates};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

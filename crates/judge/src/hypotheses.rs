@@ -14,7 +14,7 @@
 mod case_result;
 mod verdict_text;
 
-use breme_experiment::expression::{Claim, Measure, Relation};
+use breme_expression::{Claim, Measure, Relation};
 use breme_stats::{BLOCKS_MIN, holm};
 
 use crate::claims::cases;
@@ -182,8 +182,7 @@ impl SiftedCase {
 
 /// `pass(user) == 100 %`: counts are known without error, so every block must have exactly this value.
 fn is_exact(claim: &Claim) -> bool {
-    let is_about = |counted: &breme_experiment::expression::Expression,
-                    number: &breme_experiment::expression::Expression| {
+    let is_about = |counted: &breme_expression::Expression, number: &breme_expression::Expression| {
         counted.is_counted() && number.is_constant()
     };
     matches!(claim.relation, Relation::Equal | Relation::Different)

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use breme_experiment::expression::{Measure, MeasuredOn, PairCount, Quantity, TimeFigure, TimeKind};
 use breme_experiment::record::{
     AvailabilityRecord, Distribution, PairsRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord,
 };
+use breme_expression::{Measure, MeasuredOn, PairCount, Quantity, TimeFigure, TimeKind};
 use breme_stats::Histogram;
 
 const NS_PER_S: f64 = 1e9;

@@ -7,11 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use breme_experiment::expression::{
-    ArithmeticOperation, Expression, Measure, MeasuredOn, Quantity, TimeFigure, TimeKind, Unit,
-};
 use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::TrialRecord;
+use breme_expression::{ArithmeticOperation, Expression, Measure, MeasuredOn, Quantity, TimeFigure, TimeKind, Unit};
 use breme_stats::growth::{self, Fit, Law};
 use breme_stats::queueing::{self, Population, Station};
 use thiserror::Error;

@@ -4,7 +4,7 @@
 //! differ in the same direction in each block: the order, a port, a warm disk. The A/A pair shows that, so an effect
 //! counts only if it exceeds the A/A difference ([`breme_stats::noise_floor`]: the farther end of its 50 % interval).
 
-use breme_experiment::expression::{Expression, Measure};
+use breme_expression::{Expression, Measure};
 use breme_stats::{FLOOR_CONFIDENCE, hodges_lehmann, noise_floor};
 
 use crate::effect::{effect_of, values_of};

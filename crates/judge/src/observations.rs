@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::expression::{Expression, Measure};
 use breme_experiment::record::{Purpose, TrialRecord};
+use breme_expression::{Expression, Measure};
 use breme_stats::geometric_mean;
 
 use crate::arithmetic::evaluate;

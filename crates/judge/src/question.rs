@@ -1,7 +1,7 @@
 //! The part of a plan needed to judge the records.
 
-use breme_experiment::expression::{Claim, Expression, Measure};
 use breme_experiment::plan::{Gate, Plan, PlanMeasure, PlanModel, PlanSearch};
+use breme_expression::{Claim, Expression, Measure};
 
 use crate::levels::Levels;
 use crate::search::{SearchQuestion, TRIALS_MAX};

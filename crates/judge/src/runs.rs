@@ -5,9 +5,9 @@
 //! runs are shown; only the measures of the gate decide (see `gate`). Other differences between the runs (machine,
 //! versions, plan) contribute as well, and are reported.
 
-use breme_experiment::expression::{Unit, less_is_better_of};
 use breme_experiment::plan::{Gate, PlanMeasure};
 use breme_experiment::record::{RunHead, TrialRecord};
+use breme_expression::{Unit, less_is_better_of};
 use breme_stats::{
     Estimate, VALUES_MAX, false_discovery_rates, rank_sum, rank_sum_p_above, rank_sum_p_min, welch_p_above,
 };

@@ -20,8 +20,8 @@ mod votes;
 
 use std::time::Duration;
 
-use breme_experiment::expression::Condition;
 use breme_experiment::record::{Purpose, TrialRecord};
+use breme_expression::Condition;
 use votes::{Bounds, Votes, is_failed_confirmation, is_from_above, is_same};
 
 use crate::condition::is_met;
@@ -320,7 +320,7 @@ fn step_of(question: &SearchQuestion, record: &TrialRecord) -> Option<SearchStep
 
 fn sentence(outcome: &SearchOutcome, is_done: bool, gave_up: bool) -> String {
     let SearchOutcome { factor, until, holds_at, fails_at, recovers_at, is_confirmed, .. } = outcome;
-    let number = |level: &f64| words::amount(*level, breme_experiment::expression::Unit::Plain);
+    let number = |level: &f64| words::amount(*level, breme_expression::Unit::Plain);
     let at = if outcome.at.is_empty() { String::new() } else { format!(" at {}", in_words(&outcome.at)) };
     let found = match (holds_at, fails_at) {
         (Some(low), Some(high)) => {
@@ -341,7 +341,7 @@ fn sentence(outcome: &SearchOutcome, is_done: bool, gave_up: bool) -> String {
 
 /// The cost of the uncounted trials.
 fn uncounted_in_words(outcome: &SearchOutcome, gave_up: bool) -> String {
-    let number = |level: &f64| words::amount(*level, breme_experiment::expression::Unit::Plain);
+    let number = |level: &f64| words::amount(*level, breme_expression::Unit::Plain);
     let of_level = |level: &f64| {
         let trials: Vec<&SearchStep> = outcome.steps.iter().filter(|step| is_same(step.level, *level)).collect();
         let uncounted = trials.iter().filter(|step| step.failed.is_none()).count();

@@ -1,7 +1,7 @@
 //! The results table: each measure at each combination, next to the published figure.
 
-use breme_experiment::expression::less_is_better_of;
 use breme_experiment::plan::PlanMeasure;
+use breme_expression::less_is_better_of;
 
 use crate::effect::typical;
 use crate::judgement::{MeasureRow, MeasureTable, Published};

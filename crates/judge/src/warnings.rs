@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use breme_experiment::expression::Unit;
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, last_attempts};
+use breme_expression::Unit;
 use breme_stats::BLOCKS_MIN;
 
 use crate::effect::typical;

@@ -1,6 +1,6 @@
 //! Formats numbers, levels and effects as text.
 
-use breme_experiment::expression::{Quantity, Unit, less_is_better};
+use breme_expression::{Quantity, Unit, less_is_better};
 
 use crate::judgement::{Effect, Scale};
 use crate::levels::Levels;
@@ -252,7 +252,7 @@ pub(crate) fn without_numbers(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use breme_experiment::expression::{TimeFigure, TimeKind};
+    use breme_expression::{TimeFigure, TimeKind};
 
     const MEAN: Quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use breme_command::checks::{CheckResult, Checks, NamedCheck};
-use breme_experiment::expression::{Condition, Quantity, Vocabulary};
 use breme_experiment::record::{Distribution, TrialRecord, WorkloadRecord};
+use breme_expression::{Condition, Quantity, Vocabulary};
 use breme_judge::{MeasureReader, amount, is_met};
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run};
 

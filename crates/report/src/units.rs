@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use breme_experiment::expression::{self, Claim, Expression, Vocabulary};
+use breme_expression::{Claim, Expression, Vocabulary};
 use breme_judge::judgement::Judgement;
 
 use crate::figures::Unit;
@@ -40,14 +40,14 @@ pub(crate) fn measure_unit(measure: &str, judgement: &Judgement, vocabulary: &Vo
     table.map_or_else(written, |table| Unit::parse(&table.unit))
 }
 
-const fn from(unit: expression::Unit) -> Unit {
+const fn from(unit: breme_expression::Unit) -> Unit {
     match unit {
-        expression::Unit::Seconds => Unit::Seconds,
-        expression::Unit::PerSecond => Unit::PerSecond,
-        expression::Unit::BytesPerSecond => Unit::BytesPerSecond,
-        expression::Unit::Bytes => Unit::Bytes,
-        expression::Unit::Share => Unit::Share,
-        expression::Unit::Plain => Unit::Plain,
+        breme_expression::Unit::Seconds => Unit::Seconds,
+        breme_expression::Unit::PerSecond => Unit::PerSecond,
+        breme_expression::Unit::BytesPerSecond => Unit::BytesPerSecond,
+        breme_expression::Unit::Bytes => Unit::Bytes,
+        breme_expression::Unit::Share => Unit::Share,
+        breme_expression::Unit::Plain => Unit::Plain,
     }
 }
 

@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_admin::{Families, Label};
-use breme_experiment::expression::{Measure, Quantity, TimeFigure, TimeKind};
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::TrialSpec;
+use breme_expression::{Measure, Quantity, TimeFigure, TimeKind};
 use breme_judge::judgement::Verdict;
 use breme_judge::{MeasureReader, Question, judge_hypotheses};
 use breme_runner::Progress;

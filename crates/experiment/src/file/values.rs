@@ -6,14 +6,13 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use breme_base::QuantityError;
+use breme_expression::{Expression, Unit, Vocabulary};
 use breme_toml::{Entry, Span, Table, TreeNode, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use thiserror::Error;
 use toml::Spanned;
-
-use crate::expression::{Expression, Unit, Vocabulary};
 
 /// A value and its position; its schema is that of the value.
 #[derive(Clone, Debug)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use breme_expression::{Quantity, TimeKind};
 use breme_toml::{Entry, TreeNode, Value};
 
 use super::resolve::Route;
 use super::resolver::Resolver;
 use super::workload::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
-use crate::expression::{Quantity, TimeKind};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
 use crate::file::levels::{OF_GENERATOR, OF_ITSELF};

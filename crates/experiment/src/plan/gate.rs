@@ -1,12 +1,12 @@
 //! The gate: the measures in which a later run must not be worse, and their margins.
 
+use breme_expression::{
+    Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary, less_is_better_of,
+};
 use thiserror::Error;
 
 use super::questions::PlanMeasure;
 use super::resolve::Resolved;
-use crate::expression::{
-    Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary, less_is_better_of,
-};
 
 /// Default margin. Two runs at different times on a virtual machine often differ by a few percent for reasons other
 /// than the code, and with six blocks and a scatter of 3 % the interval alone is ±4 %: with less than 10 %, equal

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_expression::Vocabulary;
 use breme_toml::{Diagnostic, Diagnostics};
 
 use super::blocks::{Blocks, ExtensionError};
@@ -11,7 +12,6 @@ use super::factors::LevelRange;
 use super::gate::{Gate, GateError, GatedMeasure};
 use super::order;
 use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
-use crate::expression::Vocabulary;
 use crate::trial::{TrialKey, TrialSpec};
 
 /// A valid experiment and all its trials.

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use breme_base::suggest_or_list;
+use breme_expression::{
+    Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary,
+};
 use breme_toml::{Collector, Span};
 
 use super::factors::{FactorSpec, LevelRange};
 use super::gate::{Gate, GatedMeasure, check_margin};
 use super::resolve::Resolved;
-use crate::expression::{
-    Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary,
-};
 use crate::file::values::{At, measured};
 use crate::file::{self, ModelKindText};
 use crate::placeholder;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::suggest_or_list;
+use breme_expression::Vocabulary;
 use breme_stats::BLOCKS_MIN;
 use breme_toml::{Collector, Diagnostics, Entry, Table, TreeNode, Value, node_of};
 
@@ -21,7 +22,6 @@ use super::resolve::Resolved;
 use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
 use super::roles::Roles;
 use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
-use crate::expression::Vocabulary;
 use crate::file::levels::Levels;
 use crate::file::values::{At, Command};
 use crate::file::{self, RestartText};

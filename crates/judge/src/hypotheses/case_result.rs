@@ -4,7 +4,7 @@
 //! rate(b)`. Readers want `rate(a)` ÷ `rate(b)`, compared with the claimed 1.2. Multiplying estimate and interval by
 //! the constant changes nothing else.
 
-use breme_experiment::expression::{ArithmeticOperation, Claim, Expression, Relation, Unit};
+use breme_expression::{ArithmeticOperation, Claim, Expression, Relation, Unit};
 
 use crate::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use crate::levels::Levels;

@@ -1,6 +1,6 @@
 //! The verdict on a hypothesis in words and numbers.
 
-use breme_experiment::expression::{Claim, Unit};
+use breme_expression::{Claim, Unit};
 
 use crate::effect::typical;
 use crate::hypotheses::case_result;

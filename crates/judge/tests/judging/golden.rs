@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use breme_base::Random;
-use breme_experiment::expression::Condition;
 use breme_experiment::plan::{ModelKind, PlanModel};
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_expression::Condition;
 use breme_judge::{PublishedFigure, SearchQuestion, judge};
 use breme_stats::Histogram;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use breme_base::Random;
-use breme_experiment::expression::{Claim, Expression, Vocabulary};
 use breme_experiment::plan::{Attempts, PlanMeasure, Repeat};
 use breme_experiment::record::{Distribution, SubjectRecord, TrialRecord, WorkloadRecord};
+use breme_expression::{Claim, Expression, Vocabulary};
 use breme_judge::{Factor, Hypothesis, Levels, Question};
 
 /// How trials of the same combination differ.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breme_base::Random;
-use breme_experiment::expression::Condition;
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_expression::Condition;
 use breme_judge::judgement::{SearchOutcome, SearchStep};
 use breme_judge::{Next, Search, SearchQuestion};
 

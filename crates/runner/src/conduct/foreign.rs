@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use breme_experiment::expression::{Quantity, TimeFigure, TimeKind};
 use breme_experiment::figure::{Figure, FigureFault};
 use breme_experiment::record::{Distribution, Steady, SteadyState, TrialRecord, WorkloadRecord};
 use breme_experiment::trial::{GeneratorCommand, TrialSpec, WorkloadSpec};
+use breme_expression::{Quantity, TimeFigure, TimeKind};
 use breme_subject::PlaceholderNames;
 use thiserror::Error;
 

@@ -23,7 +23,7 @@ pub enum TimeKind {
 
 impl TimeKind {
     /// The prefix of its figures' names.
-    pub(super) const fn prefix(self) -> &'static str {
+    pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Response => "",
             Self::Service => "service.",

@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::terms::{PairCount, Quantity, TimeFigure, TimeKind};
+use crate::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
 /// Quantities with a fixed name.
 const WORDS: [(&str, Quantity); 33] = [
@@ -128,7 +128,7 @@ impl Quantity {
     }
 
     /// Parses a name split at its dots.
-    pub(super) fn read(parts: &[String]) -> Result<Self, MeasureNameError> {
+    pub(crate) fn read(parts: &[String]) -> Result<Self, MeasureNameError> {
         let name = parts.join(".");
         match parts.first().map(String::as_str) {
             Some("service") if parts.len() > 1 => Self::read_time(TimeKind::Service, &parts[1..]),
@@ -209,7 +209,7 @@ impl fmt::Display for TimeFigure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quantile(quantile) => {
-                let percent = super::units::write(*quantile, super::terms::Unit::Share);
+                let percent = crate::units::write(*quantile, crate::terms::Unit::Share);
                 write!(formatter, "p{}", percent.trim_end_matches(" %"))
             }
             _ => {
@@ -221,7 +221,7 @@ impl fmt::Display for TimeFigure {
 }
 
 /// A name, quoted if necessary.
-pub(super) struct Quoted<'a>(pub &'a str);
+pub(crate) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -235,11 +235,11 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// Characters of names (of workloads, subjects, factors, counters and steps) that need no quotes.
-pub(super) fn is_name_character(character: char) -> bool {
+pub(crate) fn is_name_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '-'
 }
 
 /// The same for a level, which may be a number or a path.
-pub(super) fn is_level_character(character: char) -> bool {
+pub(crate) fn is_level_character(character: char) -> bool {
     is_name_character(character) || "./:+%$@{}".contains(character)
 }

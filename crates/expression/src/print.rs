@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::quantity::{Quoted, is_level_character};
-use super::terms::{ArithmeticOperation, Claim, Condition, Expression, Measure, Relation};
-use super::units;
+use crate::quantity::{Quoted, is_level_character};
+use crate::terms::{ArithmeticOperation, Claim, Condition, Expression, Measure, Relation};
+use crate::units;
 
 impl fmt::Display for Measure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,9 @@
 //! so that what all trials of a block have in common cancels out. A claim compares two expressions.
 //!
 //! `parse` turns text into an expression and checks names and units; `print` turns an expression into text.
+//! Experiments, `breme load --fail-if` and gates share this language; `breme-judge` computes it.
+//!
+//! This crate knows no plans, trials and records: a [`Vocabulary`] has the names that an expression may use.
 
 mod cursor;
 mod direction;
@@ -30,5 +33,5 @@ pub use terms::{
     ArithmeticOperation, Claim, Condition, Expression, Measure, PairCount, Quantity, Relation, TimeFigure, TimeKind,
     Unit,
 };
-pub(crate) use units::read as read_unit;
+pub use units::read as read_unit;
 pub use vocabulary::Vocabulary;

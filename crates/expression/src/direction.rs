@@ -1,6 +1,6 @@
 //! The direction in which a measure improves.
 
-use super::{ArithmeticOperation, Expression, Quantity};
+use crate::{ArithmeticOperation, Expression, Quantity};
 
 /// Whether less is better, if the quantity alone determines that.
 #[must_use]

@@ -1,9 +1,10 @@
 //! Names that the expressions of an experiment may use.
 
-use super::cursor::{ExpressionError, Stretch};
-use super::quantity::MeasuredOn;
-use super::terms::{Expression, Measure, Quantity};
 use breme_base::suggest_or_list;
+
+use crate::cursor::{ExpressionError, Stretch};
+use crate::quantity::MeasuredOn;
+use crate::terms::{Expression, Measure, Quantity};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vocabulary {
@@ -22,7 +23,7 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// Checks the names of a measure; `stretch` is the position of the name in parentheses.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         &self,
         quantity: Quantity,
         of: Option<(String, Stretch)>,
@@ -54,7 +55,8 @@ impl Vocabulary {
     }
 
     /// Whether a workload measures it; `breme load` measures all.
-    pub(crate) fn is_captured(&self, workload: &str, quantity: &Quantity) -> bool {
+    #[must_use]
+    pub fn is_captured(&self, workload: &str, quantity: &Quantity) -> bool {
         self.captured.iter().all(|(name, captured)| name != workload || captured.contains(quantity))
     }
 
@@ -74,7 +76,7 @@ impl Vocabulary {
     }
 
     /// The level as spelled in the experiment.
-    pub(super) fn level(
+    pub(crate) fn level(
         &self,
         factor: (&str, Stretch),
         level: (&str, Stretch),
@@ -102,12 +104,16 @@ impl Vocabulary {
 
     /// The same for a level outside an expression; the error's column is 1 if it concerns the factor, and 2 if the
     /// level.
-    pub(crate) fn level_elsewhere(&self, factor: &str, level: &str) -> Result<(String, String), ExpressionError> {
+    ///
+    /// # Errors
+    ///
+    /// There is no such factor, or it has no such level.
+    pub fn level_elsewhere(&self, factor: &str, level: &str) -> Result<(String, String), ExpressionError> {
         self.level((factor, Stretch { start: 0, end: 1 }), (level, Stretch { start: 1, end: 2 }))
     }
 
     /// Whether it is empty, which disables all checks.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -1,6 +1,6 @@
 //! The measures named by expressions, claims and conditions.
 
-use super::{Claim, Condition, Expression, Measure, Quantity};
+use crate::{Claim, Condition, Expression, Measure, Quantity};
 
 impl Expression {
     /// All its measures, with their levels.

@@ -19,38 +19,38 @@ pub struct ExpressionError {
 
 /// Columns from `start` up to, but not including, `end`, counted from 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(crate) struct Stretch {
     pub start: usize,
     pub end: usize,
 }
 
 impl Stretch {
-    pub(super) fn fault(self, problem: impl fmt::Display) -> ExpressionError {
+    pub(crate) fn fault(self, problem: impl fmt::Display) -> ExpressionError {
         let length = self.end.saturating_sub(self.start).max(1);
         ExpressionError { column: self.start + 1, length, problem: problem.to_string(), is_left_out: false }
     }
 }
 
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     characters: Vec<char>,
     at: usize,
 }
 
 impl Cursor {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self { characters: text.chars().collect(), at: 0 }
     }
 
-    pub(super) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    pub(super) fn go_back(&mut self, to: usize) {
+    pub(crate) fn go_back(&mut self, to: usize) {
         self.at = to;
     }
 
     /// The next character after any spaces.
-    pub(super) fn peek(&mut self) -> Option<char> {
+    pub(crate) fn peek(&mut self) -> Option<char> {
         while self.characters.get(self.at).is_some_and(|character| character.is_whitespace()) {
             self.at += 1;
         }
@@ -58,12 +58,12 @@ impl Cursor {
     }
 
     /// The next character, including a space.
-    pub(super) fn next_as_it_is(&self) -> Option<char> {
+    pub(crate) fn next_as_it_is(&self) -> Option<char> {
         self.characters.get(self.at).copied()
     }
 
     /// Skips `text` if it is next.
-    pub(super) fn take(&mut self, text: &str) -> bool {
+    pub(crate) fn take(&mut self, text: &str) -> bool {
         self.peek();
         let is_next = text.chars().enumerate().all(|(index, want)| self.characters.get(self.at + index) == Some(&want));
         if is_next {
@@ -73,7 +73,7 @@ impl Cursor {
     }
 
     /// Skips a whole word if it is next.
-    pub(super) fn take_word(&mut self, word: &str) -> bool {
+    pub(crate) fn take_word(&mut self, word: &str) -> bool {
         let start = self.at;
         let is_next = self.take(word)
             && !self.next_as_it_is().is_some_and(|next| next.is_alphanumeric() || next == '_' || next == '(');
@@ -84,7 +84,7 @@ impl Cursor {
     }
 
     /// Reads the characters for which `is_part` holds.
-    pub(super) fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> String {
+    pub(crate) fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> String {
         let start = self.at;
         while self.next_as_it_is().is_some_and(&is_part) {
             self.at += 1;
@@ -94,7 +94,7 @@ impl Cursor {
 
     /// Reads a name: bare (characters for which `is_part` holds), or in double or single quotes; none if there is
     /// neither.
-    pub(super) fn take_name(
+    pub(crate) fn take_name(
         &mut self,
         is_part: impl Fn(char) -> bool,
     ) -> Result<Option<(String, Stretch)>, ExpressionError> {
@@ -128,7 +128,7 @@ impl Cursor {
     }
 
     /// The word or character at this position, for a message.
-    pub(super) fn describe(&mut self) -> (String, Stretch) {
+    pub(crate) fn describe(&mut self) -> (String, Stretch) {
         let Some(first) = self.peek() else { return ("the end".to_owned(), Stretch { start: self.at, end: self.at }) };
         let start = self.at;
         let is_of_word = |character: char| character.is_alphanumeric() || character == '_' || character == '.';

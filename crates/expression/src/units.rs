@@ -1,6 +1,6 @@
 //! Units: how numbers with them are written, and which sides of a claim are comparable.
 
-use super::terms::{ArithmeticOperation, Expression, Quantity, Unit};
+use crate::terms::{ArithmeticOperation, Expression, Quantity, Unit};
 
 /// Spelling of a unit: its name, its base unit, the power of ten that converts to the base unit (so that `50 ms` is
 /// exactly the number nearest to 0.05), and a factor for units that are no power of ten.
@@ -28,12 +28,13 @@ const WRITTEN: [Written; 17] = [
 ];
 
 /// The names of all units, for suggestions.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     WRITTEN.iter().map(|written| written.0)
 }
 
 /// The value of a number with a unit; `is_rate` if `/s` follows. None if there is no such unit, or it has no rate.
-pub(crate) fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
+#[must_use]
+pub fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
     let plain = Written("", Unit::Plain, 0, 1.0);
     let Written(_, unit, power, factor) =
         if name.is_empty() { &plain } else { WRITTEN.iter().find(|written| written.0 == name)? };
@@ -55,7 +56,7 @@ fn shifted(number: &str, power: i32) -> Option<f64> {
 }
 
 /// Formats a number in its most readable unit; parsing the result returns the same number.
-pub(super) fn write(value: f64, unit: Unit) -> String {
+pub(crate) fn write(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Plain => value.to_string(),
         Unit::PerSecond => format!("{value} /s"),
@@ -96,7 +97,7 @@ fn unshifted(value: f64, power: i32) -> String {
 
 /// The dimension of a number, as powers of seconds and of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dimension {
+pub(crate) struct Dimension {
     seconds: i32,
     bytes: i32,
 }
@@ -113,7 +114,7 @@ impl Dimension {
         Self { seconds, bytes }
     }
 
-    pub(super) fn describe(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match (self.seconds, self.bytes) {
             (0, 0) => "a plain number or a share",
             (1, 0) => "a time",
@@ -125,7 +126,7 @@ impl Dimension {
     }
 
     /// A unit to suggest.
-    pub(super) fn unit_name(self) -> Option<&'static str> {
+    pub(crate) fn unit_name(self) -> Option<&'static str> {
         match (self.seconds, self.bytes) {
             (1, 0) => Some("ms"),
             (-1, 0) => Some("/s"),
@@ -138,7 +139,7 @@ impl Dimension {
 
 /// The dimension of an expression; none if it is a number without a unit (which is compatible with rates and bytes, but
 /// not with times, since seconds or milliseconds may be meant).
-pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
+pub(crate) fn dimension(expression: &Expression) -> Option<Dimension> {
     match expression {
         Expression::Number(_, Unit::Plain) => None,
         Expression::Number(_, unit) => Some(Dimension::from_unit(*unit)),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
-use breme_experiment::expression::{Claim, Condition, Expression, Unit, Vocabulary};
+use breme_expression::{Claim, Condition, Expression, Unit, Vocabulary};
 use proptest::prelude::*;
 
 fn vocabulary() -> Vocabulary {

@@ -9,11 +9,11 @@
 //! measure    = quantity [ "(" name ")" ]     levels = "[" factor "=" level { "," factor "=" level } "]"
 //! ```
 
-use super::cursor::{Cursor, ExpressionError, Stretch};
-use super::quantity::{is_level_character, is_name_character};
-use super::terms::{ArithmeticOperation, Claim, Condition, Expression, Measure, Quantity, Relation, Unit};
-use super::units;
-use super::vocabulary::Vocabulary;
+use crate::cursor::{Cursor, ExpressionError, Stretch};
+use crate::quantity::{is_level_character, is_name_character};
+use crate::terms::{ArithmeticOperation, Claim, Condition, Expression, Measure, Quantity, Relation, Unit};
+use crate::units;
+use crate::vocabulary::Vocabulary;
 
 /// Limit of an expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 4_096;
