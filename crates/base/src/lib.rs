@@ -27,7 +27,8 @@ pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use loopback::loopback_addresses;
 pub use metrics::{LabelledValue, Metric, MetricKind};
 pub use quantity::{
-    QuantityError, group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix,
+    QuantityError, group_digits, grouped, long_duration, parse_bytes, parse_count, parse_duration, plural,
+    split_suffix, three_digits,
 };
 pub use random::Random;
 pub use text_position::{SourceText, TextPosition, nearest, suggest_or_list};

@@ -1,4 +1,4 @@
-//! Durations and counts in flags and files: `10s`, `1.5m`, `10k`; and counts formatted for people.
+//! Durations and counts in flags and files: `10s`, `1.5m`, `10k`; and numbers formatted for people.
 
 use std::time::Duration;
 
@@ -103,6 +103,23 @@ pub fn plural(count: u64, name: &str) -> String {
     format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
+/// A number with three digits, and all those before the point: `1.23`, `12.3`, `123`, `1234`.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        size if size < 9.995 => format!("{value:.2}"),
+        size if size < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A duration of minutes or hours: `2 min 5 s`, `2 h 1 min`.
+#[must_use]
+pub fn long_duration(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {seconds} s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,5 +161,18 @@ mod tests {
         for bad in ["", "B", "MiB", "-1MiB", "1.3B", "1 MiB", "1e3KiB", "9999999TiB", "10x"] {
             assert!(parse_bytes(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let cases = [(0.0, "0.00"), (1.234, "1.23"), (9.994, "9.99"), (9.995, "10.0"), (99.94, "99.9"), (99.95, "100")];
+        for (value, expected) in cases.into_iter().chain([(-12.34, "-12.3"), (1_234.4, "1234")]) {
+            assert_eq!(three_digits(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn long_durations_have_two_units() {
+        assert_eq!([125, 3_599, 7_260].map(long_duration), ["2 min 5 s", "59 min 59 s", "2 h 1 min"]);
     }
 }

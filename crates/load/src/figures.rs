@@ -1,6 +1,6 @@
 //! Numbers for people: three digits and a suitable unit.
 
-use breme_base::grouped;
+use breme_base::{grouped, long_duration, three_digits};
 
 /// A time with a suitable unit: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
 #[must_use]
@@ -10,21 +10,7 @@ pub fn duration(nanos: u64) -> String {
         1_000..1_000_000 => format!("{} µs", three_digits(nanos as f64 / 1e3)),
         1_000_000..1_000_000_000 => format!("{} ms", three_digits(nanos as f64 / 1e6)),
         1_000_000_000..120_000_000_000 => format!("{} s", three_digits(nanos as f64 / 1e9)),
-        _ => {
-            let seconds = nanos / 1_000_000_000;
-            let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-            if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {seconds} s") }
-        }
-    }
-}
-
-fn three_digits(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
+        _ => long_duration(nanos / 1_000_000_000),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Numbers for people: three digits and a suitable unit.
 
+use breme_base::{long_duration, three_digits};
+
 /// The unit of a measure: the words of [`breme_judge::judgement::MeasureTable::unit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unit {
@@ -48,7 +50,7 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
         Unit::PerSecond => format!("{sign}{}/s", thousands(value)),
         Unit::Bytes => format!("{sign}{}", bytes(value)),
         Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value)),
-        Unit::Share => format!("{sign}{} %", three_digits(value * 100.0)),
+        Unit::Share => format!("{sign}{} %", short(value * 100.0)),
         Unit::Plain => format!("{sign}{}", thousands(value)),
     }
 }
@@ -108,15 +110,11 @@ pub(crate) fn chance(p: f64) -> String {
 fn seconds(value: f64) -> String {
     match value {
         0.0 => String::from("0 s"),
-        v if v < 999.5e-9 => format!("{} ns", three_digits(v * 1e9)),
-        v if v < 999.5e-6 => format!("{} µs", three_digits(v * 1e6)),
-        v if v < 999.5e-3 => format!("{} ms", three_digits(v * 1e3)),
-        v if v < 120.0 => format!("{} s", three_digits(v)),
-        v => {
-            let whole = v.round() as u64;
-            let (hours, minutes, seconds) = (whole / 3_600, whole / 60 % 60, whole % 60);
-            if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {seconds} s") }
-        }
+        v if v < 999.5e-9 => format!("{} ns", short(v * 1e9)),
+        v if v < 999.5e-6 => format!("{} µs", short(v * 1e6)),
+        v if v < 999.5e-3 => format!("{} ms", short(v * 1e3)),
+        v if v < 120.0 => format!("{} s", short(v)),
+        v => long_duration(v.round() as u64),
     }
 }
 
@@ -126,7 +124,7 @@ fn bytes(value: f64) -> String {
     if step == 0 && value.fract() == 0.0 {
         return format!("{value} B");
     }
-    format!("{} {}", three_digits(scaled), UNITS[step])
+    format!("{} {}", short(scaled), UNITS[step])
 }
 
 fn thousands(value: f64) -> String {
@@ -135,7 +133,7 @@ fn thousands(value: f64) -> String {
         return format!("{value}");
     }
     let (scaled, step) = scale(value, UNITS.len());
-    format!("{}{}", three_digits(scaled), UNITS[step])
+    format!("{}{}", short(scaled), UNITS[step])
 }
 
 /// Divides by 1,000 until at most three digits remain before the point.
@@ -149,13 +147,12 @@ fn scale(value: f64, steps: usize) -> (f64, usize) {
     (scaled, step)
 }
 
-fn three_digits(value: f64) -> String {
+/// Three digits; two below 0.01, and a power of ten from a million on.
+fn short(value: f64) -> String {
     match value.abs() {
         0.0 => String::from("0"),
         size if size < 0.01 => significant(value, 2),
-        size if size < 9.995 => format!("{value:.2}"),
-        size if size < 99.95 => format!("{value:.1}"),
-        size if size < 1e6 => format!("{value:.0}"),
+        size if size < 1e6 => three_digits(value),
         _ => format!("{value:.1e}"),
     }
 }
