@@ -162,6 +162,34 @@ pub(crate) fn dimension(expression: &Expression) -> Option<Dimension> {
     }
 }
 
+impl Unit {
+    /// Its name in results: `s`, `/s`, `B`, `B/s`, `share`; empty for a plain number.
+    #[must_use]
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::PerSecond => "/s",
+            Self::BytesPerSecond => "B/s",
+            Self::Bytes => "B",
+            Self::Share => "share",
+            Self::Plain => "",
+        }
+    }
+
+    /// The unit with this symbol; for any other text, that of a plain number.
+    #[must_use]
+    pub fn from_symbol(symbol: &str) -> Self {
+        match symbol {
+            "s" => Self::Seconds,
+            "/s" => Self::PerSecond,
+            "B/s" => Self::BytesPerSecond,
+            "B" => Self::Bytes,
+            "share" => Self::Share,
+            _ => Self::Plain,
+        }
+    }
+}
+
 impl Quantity {
     #[must_use]
     pub fn unit(&self) -> Unit {
@@ -245,6 +273,12 @@ mod tests {
             assert_eq!(read(number, name, is_rate), Some((value, unit)), "{number} {name}");
         }
         assert_eq!([read("1", "ms", true), read("1", "x", false), read("1e999", "", false)], [None, None, None]);
+    }
+
+    #[test]
+    fn a_symbol_names_its_unit() {
+        let units = [Unit::Seconds, Unit::PerSecond, Unit::BytesPerSecond, Unit::Bytes, Unit::Share, Unit::Plain];
+        assert_eq!(units.map(|unit| Unit::from_symbol(unit.symbol())), units);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::measure::Lack;
 use crate::noise::Floors;
 use crate::observations::Observations;
 use crate::question::Question;
-use crate::words::{self, amount, symbol};
+use crate::words::{self, amount};
 
 /// Version of the layout of a [`RunComparison`].
 pub const VERSION: u32 = 2;
@@ -273,7 +273,7 @@ fn draft(
     let typical_of = |values: &[f64]| typical(values.iter().copied());
     let mut row = RunRow {
         measure: measure.name.clone(),
-        unit: symbol(measure.unit).to_owned(),
+        unit: measure.unit.symbol().to_owned(),
         levels: levels.clone(),
         before: typical_of(&before),
         after: typical_of(&after),

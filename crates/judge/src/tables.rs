@@ -8,14 +8,13 @@ use crate::judgement::{MeasureRow, MeasureTable, Published};
 use crate::levels::Levels;
 use crate::observations::Observations;
 use crate::question::{PublishedFigure, Question};
-use crate::words::symbol;
 
 pub(crate) fn tables(question: &Question, seen: &Observations) -> Vec<MeasureTable> {
     let mut combinations: Vec<&Levels> = seen.combinations().collect();
     combinations.sort_by_key(|levels| question.place(levels));
     let table = |measure: &PlanMeasure| MeasureTable {
         measure: measure.name.clone(),
-        unit: symbol(measure.unit).to_owned(),
+        unit: measure.unit.symbol().to_owned(),
         less_is_better: less_is_better_of(&measure.expression),
         rows: combinations.iter().map(|levels| row(question, seen, measure, levels)).collect(),
     };

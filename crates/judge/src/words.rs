@@ -5,17 +5,6 @@ use breme_expression::{Quantity, Unit, less_is_better};
 use crate::judgement::{Effect, Scale};
 use crate::levels::Levels;
 
-pub(crate) fn symbol(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Seconds => "s",
-        Unit::PerSecond => "/s",
-        Unit::BytesPerSecond => "B/s",
-        Unit::Bytes => "B",
-        Unit::Share => "share",
-        Unit::Plain => "",
-    }
-}
-
 /// Significant digits of an amount.
 const DIGITS: usize = 3;
 /// Limit of the digits used to distinguish an amount from another.

@@ -6,9 +6,9 @@
 //!
 //! A logarithmic axis is a linear one over logarithms, so that ticks can be 1, 2, 5 where decades are too coarse.
 
+use breme_expression::Unit;
 use serde_json::{Value, json};
 
-use crate::figures::Unit;
 use crate::table::Table;
 
 /// Number of series distinguished by colour; further ones also by dashes.
@@ -208,7 +208,7 @@ impl Axis {
 
     fn formatter(&self) -> String {
         let unit = match self.counting {
-            Counting::In(unit) => unit.word(),
+            Counting::In(unit) => unit.symbol(),
             Counting::Ratio => "ratio",
         };
         format!("@{}:{unit}", if self.is_log { "pow" } else { "lin" })

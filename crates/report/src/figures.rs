@@ -1,42 +1,7 @@
 //! Numbers for people: three digits and a suitable unit.
 
 use breme_base::{long_duration, three_digits};
-
-/// The unit of a measure: the words of [`breme_judge::judgement::MeasureTable::unit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Unit {
-    Seconds,
-    PerSecond,
-    Bytes,
-    BytesPerSecond,
-    Share,
-    Plain,
-}
-
-impl Unit {
-    pub(crate) fn parse(text: &str) -> Self {
-        match text {
-            "s" => Self::Seconds,
-            "/s" => Self::PerSecond,
-            "B" => Self::Bytes,
-            "B/s" => Self::BytesPerSecond,
-            "share" => Self::Share,
-            _ => Self::Plain,
-        }
-    }
-
-    /// The name in the page's script.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Seconds => "s",
-            Self::PerSecond => "/s",
-            Self::Bytes => "B",
-            Self::BytesPerSecond => "B/s",
-            Self::Share => "share",
-            Self::Plain => "",
-        }
-    }
-}
+use breme_expression::Unit;
 
 /// `1.23 ms`, `45.6k/s`, `12.3 MB`, `0.42 %`.
 pub(crate) fn figure(value: f64, unit: Unit) -> String {

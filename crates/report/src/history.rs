@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use breme_base::plural;
+use breme_expression::Unit;
 use breme_judge::{History, HistoryRow, HistoryRun, RunRole, TrendVerdict};
 
-use crate::figures::{Unit, estimate};
+use crate::figures::estimate;
 use crate::markdown::{mark, prose, write_folded};
 use crate::table::Table;
 use crate::text::{BOLD, DIM, Style, TextPage, colour, fits};
@@ -115,7 +116,7 @@ fn values_table(history: &History, rows: &[&HistoryRow], shown: &[usize]) -> Tab
     for &run in shown {
         let values = rows.iter().map(|row| {
             let point = row.points.get(run).copied().unwrap_or_default();
-            estimate(point.value, point.low, point.high, Unit::parse(&row.unit))
+            estimate(point.value, point.low, point.high, Unit::from_symbol(&row.unit))
         });
         let [number, name, ..] = run_cells(history, run);
         table.push([number, name].into_iter().chain(values));

@@ -68,7 +68,7 @@ impl Instrument {
         }
     }
 
-    /// In the words of [`crate::figures::Unit`].
+    /// The symbol of a [`breme_expression::Unit`].
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::Memory => "B",

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use breme_expression::Unit;
 use breme_judge::judgement::{HypothesisJudgement, Judgement};
 
-use crate::figures::Unit;
 use crate::run::Run;
 use crate::table::Table;
 use crate::{prose, text, units, words};

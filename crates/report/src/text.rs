@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use breme_experiment::record::TrialEnd;
+use breme_expression::Unit;
 use breme_judge::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
 
-use crate::figures::{self, Unit, estimate, figure_or_dash};
+use crate::figures::{self, estimate, figure_or_dash};
 use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{key_comparisons, units, words};
@@ -292,7 +293,7 @@ pub(crate) fn zero_measures(judgement: &Judgement) -> Vec<String> {
     let zero = judgement.tables.iter().filter(|table| is_zero(table));
     zero.map(|table| {
         let blocks = table.rows.iter().map(|row| row.values.len()).max().unwrap_or(0);
-        let nothing = figures::figure(0.0, Unit::parse(&table.unit));
+        let nothing = figures::figure(0.0, Unit::from_symbol(&table.unit));
         format!("{}: {nothing} at every combination in {}", table.measure, plural(blocks as u64, "block"))
     })
     .collect()
@@ -336,7 +337,7 @@ pub(crate) fn has_published(measure: &MeasureTable) -> bool {
 
 /// Estimate with interval, and the published figure if the measure has any.
 pub(crate) fn measure_cells(measure: &MeasureTable, row: Option<&MeasureRow>) -> Vec<Cell> {
-    let unit = Unit::parse(&measure.unit);
+    let unit = Unit::from_symbol(&measure.unit);
     let mut cells =
         vec![Cell::from(row.map_or_else(|| String::from("–"), |row| estimate(row.center, row.low, row.high, unit)))];
     if has_published(measure) {

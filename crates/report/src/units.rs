@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use breme_expression::{Claim, Expression, Vocabulary};
+use breme_expression::{Claim, Expression, Unit, Vocabulary};
 use breme_judge::judgement::Judgement;
 
-use crate::figures::Unit;
 use crate::run::Run;
 
 /// The names known to the records of a run: those of its plan that were used.
@@ -30,25 +29,14 @@ pub(crate) fn vocabulary(run: &Run<'_>) -> Vocabulary {
 
 /// The unit of both sides of a claim; a plain number if unknown.
 pub(crate) fn claim_unit(claim: &str, vocabulary: &Vocabulary) -> Unit {
-    Claim::parse(claim, vocabulary).map_or(Unit::Plain, |claim| from(claim.left.unit()))
+    Claim::parse(claim, vocabulary).map_or(Unit::Plain, |claim| claim.left.unit())
 }
 
 /// The unit of a measure: from its table, or from its expression.
 pub(crate) fn measure_unit(measure: &str, judgement: &Judgement, vocabulary: &Vocabulary) -> Unit {
     let table = judgement.tables.iter().find(|table| table.measure == measure);
-    let written = || Expression::parse(measure, vocabulary).map_or(Unit::Plain, |written| from(written.unit()));
-    table.map_or_else(written, |table| Unit::parse(&table.unit))
-}
-
-const fn from(unit: breme_expression::Unit) -> Unit {
-    match unit {
-        breme_expression::Unit::Seconds => Unit::Seconds,
-        breme_expression::Unit::PerSecond => Unit::PerSecond,
-        breme_expression::Unit::BytesPerSecond => Unit::BytesPerSecond,
-        breme_expression::Unit::Bytes => Unit::Bytes,
-        breme_expression::Unit::Share => Unit::Share,
-        breme_expression::Unit::Plain => Unit::Plain,
-    }
+    let written = || Expression::parse(measure, vocabulary).map_or(Unit::Plain, |written| written.unit());
+    table.map_or_else(written, |table| Unit::from_symbol(&table.unit))
 }
 
 #[cfg(test)]

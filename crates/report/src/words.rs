@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_expression::Unit;
 use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale, Verdict};
 
-use crate::figures::{self, Unit};
+use crate::figures;
 
 /// Limit of a name in a chart or in a row on a terminal, in characters.
 pub(crate) const NAME_CHARS_MAX: usize = 48;
@@ -73,7 +74,7 @@ pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
 
 /// The number of a case, with its interval: `1.01 (0.99 – 1.10)`, `8.2 ms (8.0 – 8.5 ms)`.
 pub(crate) fn finding(finding: &Finding) -> String {
-    let unit = Unit::parse(&finding.unit);
+    let unit = Unit::from_symbol(&finding.unit);
     let Finding { center, low, high, .. } = *finding;
     match finding.kind {
         FindingKind::Ratio => {

@@ -95,7 +95,7 @@ impl<'a> Shape<'a> {
             kind,
             of: of.to_string(),
             relative_to,
-            unit: words::symbol(unit).to_owned(),
+            unit: unit.symbol().to_owned(),
             center: numbers[0],
             low: numbers[1],
             high: numbers[2],

@@ -1,9 +1,9 @@
 //! Each pair of levels of each factor, measure by measure.
 
+use breme_expression::Unit;
 use breme_judge::judgement::Comparison;
 use maud::{Markup, html};
 
-use crate::figures::Unit;
 use crate::html::forest;
 use crate::html::parts::{Gallery, folded_table};
 use crate::run::Run;

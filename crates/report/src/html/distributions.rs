@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::record::{Purpose, TrialRecord, WorkloadRecord};
+use breme_expression::Unit;
 use breme_judge::Levels;
 use breme_stats::Histogram;
 use maud::{Markup, html};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number};
 use crate::distribution::decode;
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::html::palette::Palette;
 use crate::html::parts::Gallery;
 use crate::run::Run;

@@ -1,12 +1,13 @@
 //! Effects as a forest plot: each with its interval and its blocks, together with "no difference", the claim, the zone
 //! of irrelevant differences, and the noise floor.
 
+use breme_expression::Unit;
 use breme_judge::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, number, rows_axis, whiskers};
-use crate::figures::{self, Unit};
+use crate::figures;
 use crate::table::Table;
 use crate::words::{self, VerdictWords};
 
@@ -29,7 +30,7 @@ impl<'a> Row<'a> {
     /// A case of a claim, relative to the other side instead of the claim's bound.
     pub(crate) fn from_case(name: String, case: &'a Case, unit: Unit) -> Self {
         let finding = case.finding.as_ref();
-        let unit = finding.map_or(unit, |finding| Unit::parse(&finding.unit));
+        let unit = finding.map_or(unit, |finding| Unit::from_symbol(&finding.unit));
         Self { name, verdict: words::verdict(case.verdict), effect: &case.effect, unit, finding }
     }
 

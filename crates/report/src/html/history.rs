@@ -2,6 +2,7 @@
 //! runs.
 
 use breme_base::plural;
+use breme_expression::Unit;
 use breme_judge::judgement::Scale;
 use breme_judge::{
     GateVerdict, Gated, History, HistoryPoint, HistoryRow, RunComparison, RunRole, RunRow, RunVerdict, TrendVerdict,
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::parts::{Gallery, badge, prose, table};
 use super::{Section, all, colour_choice, contents, foot, head};
 use crate::chart::{Axis, Chart, Counting, upright_whiskers};
-use crate::figures::{Unit, estimate, figure_or_dash, range};
+use crate::figures::{estimate, figure_or_dash, range};
 use crate::history::{changes, name, role, run_cells, runs_table, started, trend_words};
 use crate::table::{Cell, Table};
 use crate::words::{self, VerdictWords};
@@ -156,7 +157,7 @@ impl HistoryPage<'_> {
         let mut all =
             Table::new(&["verdict", "measure", "at", "#baseline", "#judged run", "#change", "#allowed", "gated"]);
         for row in rows {
-            let unit = Unit::parse(&row.unit);
+            let unit = Unit::from_symbol(&row.unit);
             let VerdictWords { sign, class, words } =
                 row.gated.as_ref().map_or_else(|| difference_words(row.verdict), |gated| gate_words(gated.verdict));
             all.push([
@@ -238,7 +239,7 @@ fn change(row: &RunRow, unit: Unit) -> String {
 fn chart(history: &History, compared: &Compared<'_>) -> Option<Chart> {
     let Compared { gated, row, .. } = *compared;
     row.points.iter().find(|point| point.value.is_some())?;
-    let unit = Unit::parse(&row.unit);
+    let unit = Unit::from_symbol(&row.unit);
     let line: Vec<f64> =
         row.trend.iter().flat_map(|trend| (0..row.points.len()).map(|run| trend.value_at(run))).collect();
     let ends = row.points.iter().flat_map(|point| [point.value, point.low, point.high]);

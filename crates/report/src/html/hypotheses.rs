@@ -1,9 +1,10 @@
 //! Each hypothesis: its claim, verdict, effect and blocks.
 
+use breme_expression::Unit;
 use breme_judge::judgement::{Case, HypothesisJudgement};
 use maud::{Markup, html};
 
-use crate::figures::{Unit, chance, figure, ratio};
+use crate::figures::{chance, figure, ratio};
 use crate::html::forest;
 use crate::html::parts::{Gallery, badge, folded_table, prose};
 use crate::run::Run;

@@ -2,6 +2,7 @@
 //! statuses and errors, settings.
 
 use breme_base::{grouped, plural};
+use breme_expression::Unit;
 use breme_load_result::{ConditionResult, ConditionVerdict, Outcome, Row, SettingsSummary, StepSummary, TimeSummary};
 use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use super::bands::bands;
 use super::parts::{Gallery, badge, table};
 use super::{Section, all, colour_choice, contents, foot, head};
 use crate::chart::{Axis, Chart, Counting, Look};
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::table::{Cell, Table};
 use crate::words::{self, VerdictWords};
 

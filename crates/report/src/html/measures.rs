@@ -1,12 +1,13 @@
 //! Measured values: the table of the study, lines over the levels of a factor, and every point of every block.
 
+use breme_expression::Unit;
 use breme_judge::Levels;
 use breme_judge::judgement::{MeasureRow, MeasureTable};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number, rows_axis, whiskers};
-use crate::figures::{Unit, estimate, figure, figure_or_dash, range};
+use crate::figures::{estimate, figure, figure_or_dash, range};
 use crate::html::palette::Palette;
 use crate::html::parts::{Gallery, folded_table, table};
 use crate::run::Run;
@@ -100,7 +101,7 @@ fn sources(tables: &[MeasureTable]) -> Markup {
 
 /// Every trial as a dot, a row for each combination, with the estimate and its interval.
 fn points(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Option<Chart> {
-    let unit = Unit::parse(&measure.unit);
+    let unit = Unit::from_symbol(&measure.unit);
     let rows: Vec<&MeasureRow> = measure.rows.iter().take(ROWS_MAX).collect();
     if rows.iter().all(|row| row.values.is_empty() && row.center.is_none()) {
         return None;
@@ -217,7 +218,7 @@ fn jitter(position: usize) -> f64 {
 }
 
 fn values_table(measure: &MeasureTable, points_max: usize) -> Table {
-    let unit = Unit::parse(&measure.unit);
+    let unit = Unit::from_symbol(&measure.unit);
     let mut names = vec!["at", "#median", "#interval", "#published", "single trials, by block"];
     if !text::has_published(measure) {
         names.remove(3);
@@ -259,7 +260,7 @@ fn lines(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Option
     let (factor, levels) = numeric_factor(&measure.rows).filter(|(_, levels)| levels.len() >= LEVELS_MIN)?;
     let lines = lines_over(&measure.rows, &factor, palette);
     let drawn = &lines[..lines.len().min(LINES_MAX)];
-    let unit = Unit::parse(&measure.unit);
+    let unit = Unit::from_symbol(&measure.unit);
     let rows = || drawn.iter().flat_map(|line| line.points.iter().map(|(_, row)| *row));
     let published = |row: &MeasureRow| row.published.as_ref().map(|published| published.value);
     let ends = |row: &MeasureRow| [row.center, row.low, row.high, published(row)].into_iter().flatten();
@@ -406,7 +407,7 @@ fn line_series(index: usize, line: &MeasureLine<'_>, x: &Axis, y: &Axis, trials_
 
 fn lines_say(measure: &MeasureTable, factor: &str, lines: &[MeasureLine<'_>]) -> String {
     const DESCRIBED_MAX: usize = 4;
-    let unit = Unit::parse(&measure.unit);
+    let unit = Unit::from_symbol(&measure.unit);
     let described = lines.iter().take(DESCRIBED_MAX).filter_map(|line| {
         let ((first, from), (last, to)) = (line.points.first()?, line.points.last()?);
         Some(format!(

@@ -1,9 +1,10 @@
 //! Method, machine, every trial, the plan.
 
 use breme_experiment::record::{TrialRecord, WorkloadRecord};
+use breme_expression::Unit;
 use maud::{Markup, html};
 
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::run::Run;
 use crate::{text, words};
 use breme_base::grouped;

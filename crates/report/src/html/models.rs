@@ -1,11 +1,12 @@
 //! Models with the points excluded from the fit, and searches for the failure point.
 
+use breme_expression::Unit;
 use breme_judge::judgement::{ModelOutcome, SearchOutcome, SearchStep};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look};
-use crate::figures::{Unit, figure, figure_or_dash, ratio};
+use crate::figures::{figure, figure_or_dash, ratio};
 use crate::html::measures::CROSS;
 use crate::html::parts::{Gallery, prose, table};
 use crate::run::Run;

@@ -1,8 +1,9 @@
 //! The runs in a table: load, requests, errors and percentiles of every combination.
 
+use breme_expression::Unit;
 use maud::{Markup, html};
 
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::html::distributions::{Curve, Distributions, Workload, at};
 use crate::html::parts::table;
 use crate::run::Run;

@@ -1,9 +1,10 @@
 //! The validity of the numbers: warnings, noise floor, laws, and the uncounted trials, with the reasons.
 
 use breme_experiment::record::{TrialEnd, TrialRecord};
+use breme_expression::Unit;
 use maud::{Markup, html};
 
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::html::forest;
 use crate::html::parts::{Gallery, prose, table};
 use crate::run::Run;

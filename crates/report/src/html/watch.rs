@@ -4,6 +4,7 @@
 mod charts;
 mod heat_map;
 
+use breme_expression::Unit;
 use breme_watch::findings::{self, Finding, Verdict};
 use breme_watch::history::{History, JournalInfo, TargetHistory, TargetInfo};
 use breme_watch::objective::Compliance;
@@ -15,7 +16,7 @@ use maud::{DOCTYPE, Markup, html};
 use serde_json::json;
 
 use super::{colour_choice, contents, foot, head};
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
 use crate::words;

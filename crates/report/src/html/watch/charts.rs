@@ -1,5 +1,6 @@
 //! Charts of a target over time: response times with outages and gaps, rate, resources.
 
+use breme_expression::Unit;
 use breme_watch::history::{History, Point, TargetHistory};
 use breme_watch::record::{Gap, Outage};
 use breme_watch::text;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::MARKS_MAX;
 use crate::chart::{Axis, Chart, Counting, Look};
-use crate::figures::{Unit, figure};
+use crate::figures::figure;
 use crate::html::bands::bands;
 use crate::table::Table;
 
