@@ -60,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "sys",
             "driver",
             "experiment",
+            "expression",
             "judge",
             "report",
             "subject",
