@@ -1,7 +1,7 @@
 //! A stage of a schedule.
 
 use breme_command::units::{duration, rate};
-use breme_load::{PaceStage, Shape};
+use breme_load_plan::{PaceStage, Shape};
 
 /// A stage in a flag: `10s:500` is a ramp to 500 per second, `1m@500` that rate for the whole stage.
 pub fn stage(text: &str) -> Result<PaceStage, String> {
