@@ -1,16 +1,43 @@
 //! The faults of a trial: when each is due, and which have been injected.
 
-use std::time::{Duration, Instant};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::FaultRecord;
 use breme_experiment::trial::{Fault, TrialSpec};
 
+/// The start is in the second line of a log, after its version.
+const HEAD_BYTES_MAX: usize = 256;
+/// The log rounds its start; no fault may come early.
+const LOG_RESOLUTION: Duration = Duration::from_millis(1);
+
 #[derive(Debug)]
 pub(super) struct Faults<'a> {
     left: &'a [Fault],
-    /// Start of the measured part, once the load has started.
-    window: Option<Instant>,
+    window: Window,
     happened: Vec<Happened<'a>>,
+}
+
+/// Start of the measured part of the first load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Window {
+    Unknown,
+    /// This long after the start of the load, which its log will contain.
+    Logged {
+        log: PathBuf,
+        warm_up: Duration,
+    },
+    From(Instant),
+}
+
+/// What is known of the start of a load when its generator has been started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LoadStart {
+    At(Instant),
+    /// In the head of this log: on a busy machine a generator can need longer to start than the first fault leaves.
+    InLog(PathBuf),
 }
 
 #[derive(Debug)]
@@ -23,21 +50,33 @@ struct Happened<'a> {
 
 impl<'a> Faults<'a> {
     pub(super) fn new(trial: &'a TrialSpec) -> Self {
-        Self { left: &trial.faults, window: None, happened: Vec::new() }
+        Self { left: &trial.faults, window: Window::Unknown, happened: Vec::new() }
     }
 
-    /// Sets the start of the measured part, as reported by the first load that does so.
-    pub(super) fn begin(&mut self, window: Instant) {
-        self.window.get_or_insert(window);
+    /// The measured part begins after the warm-up of the first load that is started.
+    pub(super) fn begin(&mut self, start: LoadStart, warm_up: Duration) {
+        if self.window == Window::Unknown {
+            self.window = match start {
+                LoadStart::At(start) => Window::From(start + warm_up),
+                LoadStart::InLog(log) => Window::Logged { log, warm_up },
+            };
+        }
     }
 
-    /// Time until the next fault; none if there is none.
+    /// Time until the next fault; none if there is none, or if the load has not begun.
     pub(super) fn next_in(&self) -> Option<Duration> {
-        Some((self.window? + self.left.first()?.at).saturating_duration_since(Instant::now()))
+        let Window::From(start) = self.window else { return None };
+        Some((start + self.left.first()?.at).saturating_duration_since(Instant::now()))
     }
 
     /// Removes the next fault if it is due.
     pub(super) fn take_due(&mut self) -> Option<&'a Fault> {
+        if let Window::Logged { log, warm_up } = &self.window
+            && !self.left.is_empty()
+            && let Some(start) = logged_start(log)
+        {
+            self.window = Window::From(start + *warm_up);
+        }
         self.next_in().filter(Duration::is_zero)?;
         let (next, left) = self.left.split_first()?;
         self.left = left;
@@ -76,8 +115,21 @@ impl<'a> Faults<'a> {
     }
 }
 
+/// The start of a load, once the head of its HdrHistogram log has been written.
+fn logged_start(log: &Path) -> Option<Instant> {
+    let mut head = [0; HEAD_BYTES_MAX];
+    let length = File::open(log).and_then(|mut log| log.read(&mut head)).ok()?;
+    let head = str::from_utf8(&head[..length]).ok()?;
+    let started_s: f64 = head.split("#[StartTime: ").nth(1)?.split_once(' ')?.0.parse().ok()?;
+    let since_epoch = Duration::try_from_secs_f64(started_s).ok()? + LOG_RESOLUTION;
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH + since_epoch).unwrap_or_default();
+    Instant::now().checked_sub(elapsed)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use breme_experiment::trial::FaultAction;
 
     use super::*;
@@ -89,10 +141,10 @@ mod tests {
     #[test]
     fn faults_are_due_in_the_window_one_after_another() {
         let all = [fault(FaultAction::Freeze, 0), fault(FaultAction::Thaw, 3600)];
-        let mut faults = Faults { left: &all, window: None, happened: Vec::new() };
+        let mut faults = Faults { left: &all, window: Window::Unknown, happened: Vec::new() };
         assert_eq!((faults.next_in(), faults.take_due()), (None, None), "no load has begun");
-        faults.begin(Instant::now());
-        faults.begin(Instant::now() + Duration::from_secs(50));
+        faults.begin(LoadStart::At(Instant::now()), Duration::ZERO);
+        faults.begin(LoadStart::At(Instant::now()), Duration::from_secs(50));
         assert_eq!(faults.take_due(), Some(&all[0]));
         faults.note(&all[0], 3, 7_000_000_000);
         assert_eq!(faults.take_due(), None);
@@ -101,5 +153,28 @@ mod tests {
         let [record] = &faults.records(5_000_000_000)[..] else { panic!() };
         assert_eq!((record.action, record.processes, record.at_s), (FaultAction::Freeze, 3, 2.0));
         assert!(faults.missed().unwrap().contains("`thaw site` at 3600s"), "{:?}", faults.missed());
+    }
+
+    #[test]
+    fn a_load_begins_when_its_log_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("users.hlog");
+        let all = [fault(FaultAction::Kill, 3600)];
+        let mut faults = Faults { left: &all, window: Window::Unknown, happened: Vec::new() };
+        faults.begin(LoadStart::InLog(log.clone()), Duration::from_secs(100));
+        for absent in [None, Some(""), Some("#[Histogram log format version 1.3]\n#[StartTime: 17000")] {
+            absent.inspect(|head| fs::write(&log, head).unwrap());
+            assert_eq!((faults.take_due(), faults.next_in()), (None, None), "{absent:?}");
+        }
+        breme_stats::log::write(&mut File::create(&log).unwrap(), SystemTime::now() - Duration::from_secs(600), [])
+            .unwrap();
+        assert_eq!(faults.take_due(), None);
+        let left = faults.next_in().unwrap().as_secs_f64();
+        assert!(
+            (3000.0..=3100.002).contains(&left),
+            "3600 s after the warm-up of 100 s, of which 600 s are over: {left}"
+        );
+        fs::write(&log, "").unwrap();
+        assert!(faults.next_in().is_some(), "known from then on");
     }
 }

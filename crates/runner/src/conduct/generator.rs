@@ -15,6 +15,7 @@ use breme_subject::{
 };
 use thiserror::Error;
 
+use super::faults::LoadStart;
 use super::foreign::{self, FiguresError};
 use super::load_report;
 use super::window::{self, LogError, PartMeasurements, TrialMeasurements};
@@ -158,6 +159,18 @@ impl Generator {
         &self.kept
     }
 
+    /// When its load begins: that of a foreign generator with the process, as far as anyone knows.
+    pub(super) fn load_start(&self) -> LoadStart {
+        match &self.workload.command {
+            Some(_) => LoadStart::At(self.started.at),
+            None => LoadStart::InLog(self.log()),
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join(format!("{}.hlog", self.workload.name))
+    }
+
     /// Time since its start.
     pub(super) fn running_for(&self) -> Duration {
         self.started.at.elapsed()
@@ -202,7 +215,7 @@ impl Generator {
             has_faults: self.has_faults,
             is_open: self.workload.is_open,
         };
-        let measured = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
+        let measured = window::read(&self.log(), trial)?;
         let record = WorkloadRecord { is_changing, ..record(&self.workload, &outcome, measured, fault_ns) };
         Ok(Seen {
             record,
@@ -285,7 +298,9 @@ pub(crate) fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<Strin
     if let WarmUp::Fixed(length) = warm_up(trial, workload) {
         arguments.extend(["--gaps-after".to_owned(), format!("{}ms", length.as_millis())]);
     }
-    let interval = (length / INTERVALS).clamp(INTERVAL_MIN, INTERVAL_MAX);
+    // The log, which begins with the first interval, says when the load has begun, before the first fault is due.
+    let first_fault = trial.faults.first().map_or(Duration::MAX, |fault| trial.warm_up.given() + fault.at);
+    let interval = (length / INTERVALS).min(first_fault / 2).clamp(INTERVAL_MIN, INTERVAL_MAX);
     arguments.extend(["--interval".to_owned(), format!("{}ms", interval.as_millis())]);
     arguments.extend(["--seed".to_owned(), trial.seed.to_string()]);
     arguments.extend(["--json", "--quiet", "--output"].map(str::to_owned));

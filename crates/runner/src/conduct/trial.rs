@@ -174,8 +174,9 @@ impl TrialContext<'_, '_> {
         }
         for workload in foreground {
             self.rest(workload.start_after, faults)?;
-            loads.push(self.start_load(trial, workload, &names, None)?);
-            faults.begin(Instant::now() + generator::warm_up(trial, workload).given());
+            let load = self.start_load(trial, workload, &names, None)?;
+            faults.begin(load.load_start(), generator::warm_up(trial, workload).given());
+            loads.push(load);
         }
         Ok(())
     }
