@@ -146,7 +146,7 @@ impl Machine {
     pub(crate) fn take_lease_response(&mut self, at: Moment, ticket: Ticket, response: EngineResponse) {
         match (&self.membership.stage, response) {
             (MembershipStage::Reading(pending), EngineResponse::Found(found)) if *pending == ticket => {
-                self.judge_own(at, found)
+                self.judge_own(at, found);
             }
             (MembershipStage::Registering { ticket: pending, sent, .. }, EngineResponse::Committed(sequence))
                 if *pending == ticket =>
