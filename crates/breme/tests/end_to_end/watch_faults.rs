@@ -25,8 +25,8 @@ const SLOW: Duration = Duration::from_millis(100);
 /// What the leaking process allocates for each request.
 const LEAK_BYTES: usize = 1 << 18;
 
-/// A process whose memory grows with each line of its standard input. A shell would read byte by byte, and copy all that
-/// it keeps.
+/// A process whose memory grows with each line of its standard input. A shell would read byte by byte and copy what it
+/// keeps.
 struct Leak {
     child: Child,
     lines: Arc<Mutex<ChildStdin>>,

@@ -10,9 +10,9 @@
 //!               └─────────────────────────────────────────────┘    └─► Tunnel ──────────────► end
 //! ```
 //!
-//! A stage owns what is valid only in it; a transition takes that away or hands it on. After an attempt that failed, the
-//! stage is `Nothing` again. A stored or a generated response can begin from any wait, so `Responding` follows all of
-//! them; the request is not sent again after that, and its buffer is returned for reuse.
+//! A stage owns what is valid only in it; a transition takes that away or hands it on. After a failed attempt the stage
+//! is `Nothing` again. A stored or a generated response can begin from any wait, so `Responding` follows all of them;
+//! the request is not sent again after that, and its buffer is returned for reuse.
 
 use breme_base::Instant;
 use breme_cache::{CachedResponse, Follower};

@@ -1,10 +1,14 @@
 //! Growth: a robust regression with autocorrelated errors.
 //!
-//! The logarithms of the values are fitted by a line and, from three days on, a daily cycle of two harmonics. Values
-//! farther than [`CLIP`] standard deviations (estimated from the median deviation) from the fit are excluded, and the
-//! fit is repeated. The residuals of neighbouring blocks are modelled as a first-order autoregressive process: its
-//! coefficient, corrected for the bias of short series, determines the variance of the slope and the degrees of freedom
-//! of Student's test. A longer correlation leaves fewer degrees; with fewer than [`FREEDOM_MIN`], nothing is tested.
+//! The values and their logarithms are each fitted by a line and, from three days on, a daily cycle of two harmonics;
+//! the fit that leaves smaller residuals counts (a leak of constant rate is no line in logarithms, and systematic
+//! residuals look like a strong correlation). For the comparison the values are divided by their geometric mean, as for
+//! the power transformations of Box and Cox (1964, J. R. Stat. Soc. B 26, 211-252). Values farther than [`CLIP`]
+//! standard deviations (estimated from the median deviation) from the fit are excluded, and the fit is repeated.
+//!
+//! The residuals of neighbouring blocks are modelled as a first-order autoregressive process. Its coefficient, after
+//! correction for the bias of short series, determines the variance of the slope and the degrees of freedom of
+//! Student's test. A longer correlation leaves fewer degrees; with fewer than [`FREEDOM_MIN`], nothing is tested.
 
 use breme_stats::{student_p, student_quantile};
 
@@ -25,6 +29,8 @@ const BLOCKS_MAX: usize = 336;
 /// Twice the log likelihood ratio from which a change of level is preferred to a line.
 const STEP_EVIDENCE: f64 = 14.0;
 const FREEDOM_MIN: f64 = 3.0;
+/// A line is not followed below this share of its mean.
+const LEVEL_MIN: f64 = 0.01;
 /// Larger autocorrelations cannot be distinguished from a random walk.
 const CORRELATION_MAX: f64 = 0.97;
 
@@ -48,31 +54,55 @@ fn test(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static str> {
     if values.len() < VALUES_MIN {
         return Err(TOO_FEW);
     }
-    let slope = Slope::fit(values).ok_or(TOO_CORRELATED)?;
-    let p = student_p(slope.per_day / slope.error, slope.freedom);
+    let days = (values[values.len() - 1].0 - values[0].0) / DAY_MS;
+    let (exponential, linear) = (Slope::fit(values), Slope::fit(&relative(values)));
+    let left = |slope: &Option<Slope>| slope.as_ref().map_or(f64::INFINITY, |slope| slope.sum_of_squares);
+    let is_linear = left(&linear) < left(&exponential);
+    let slope = if is_linear { linear } else { exponential }.ok_or(TOO_CORRELATED)?;
+    let freedom = slope.freedom.ok_or(TOO_CORRELATED)?;
+    let p = student_p(slope.per_day / slope.error, freedom);
     if slope.is_step {
         return Ok((p, None));
     }
-    let days = (values[values.len() - 1].0 - values[0].0) / DAY_MS;
-    let total = (slope.per_day * days).exp();
-    let reach = student_quantile(slope.freedom, 0.95) * slope.error;
-    let per_day =
-        Ratio { center: slope.per_day.exp(), low: (slope.per_day - reach).exp(), high: (slope.per_day + reach).exp() };
-    Ok((p, (total >= 1.0 + GROWTH_MIN).then_some(Effect::Trend(Trend { per_day, total }))))
+    let reach = student_quantile(freedom, 0.95) * slope.error;
+    let per_day = |per_day: f64| if is_linear { slope.factor_per_day(per_day, days) } else { per_day.exp() };
+    let ratio = Ratio {
+        center: per_day(slope.per_day),
+        low: per_day(slope.per_day - reach),
+        high: per_day(slope.per_day + reach),
+    };
+    let total = ratio.center.powf(days);
+    Ok((p, (total >= 1.0 + GROWTH_MIN).then_some(Effect::Trend(Trend { per_day: ratio, total }))))
 }
 
-/// Slope of the logarithms per day.
+/// The values divided by their geometric mean, from their logarithms.
+fn relative(values: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let middle = values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64;
+    values.iter().map(|(at, value)| (*at, (value - middle).exp())).collect()
+}
+
+/// A fitted line.
 struct Slope {
     per_day: f64,
     /// Standard error.
     error: f64,
-    freedom: usize,
+    /// None if the residuals are too strongly correlated.
+    freedom: Option<usize>,
     /// Whether a change of level fits better.
     is_step: bool,
+    sum_of_squares: f64,
+    mean_day: f64,
+    mean_level: f64,
 }
 
 impl Slope {
-    /// None if the residuals are too strongly correlated.
+    /// The factor per day that leads from the beginning of a line of this slope to its end.
+    fn factor_per_day(&self, per_day: f64, days: f64) -> f64 {
+        let level = |day: f64| (self.mean_level + per_day * (day - self.mean_day)).max(LEVEL_MIN * self.mean_level);
+        (level(days) / level(0.0)).powf(1.0 / days)
+    }
+
+    /// None if every value is an outlier.
     fn fit(values: &[(f64, f64)]) -> Option<Self> {
         let start = values[0].0;
         let days: Vec<f64> = values.iter().map(|(at, _)| (at - start) / DAY_MS).collect();
@@ -109,12 +139,11 @@ impl Slope {
         let noise = Noise::from_residuals(&residuals, cycle_parameters);
         if noise.sum_of_squares <= f64::EPSILON * count {
             // A constant, or a counter.
-            return Some(Self { per_day, error: f64::MIN_POSITIVE, freedom: count as usize, is_step: false });
+            let (error, freedom) = (f64::MIN_POSITIVE, Some(count as usize));
+            return Some(Self { per_day, error, freedom, is_step: false, sum_of_squares: 0.0, mean_day, mean_level });
         }
         let freedom = count / noise.inflation() - 2.0;
-        if noise.correlation > CORRELATION_MAX || freedom < FREEDOM_MIN {
-            return None;
-        }
+        let is_testable = noise.correlation <= CORRELATION_MAX && freedom >= FREEDOM_MIN;
         let left = (1.0 - 2.0 * noise.inflation() / count).max(LEFT_MIN);
         let variance = noise.sum_of_squares / (count - cycle_parameters as f64) / left;
         let error = (variance * quadratic_form(&weights, noise.correlation)).sqrt();
@@ -123,7 +152,8 @@ impl Slope {
             let ratio = noise.sum_of_squares / step.sum_of_squares.max(f64::MIN_POSITIVE);
             count / step.inflation() * ratio.ln() > STEP_EVIDENCE
         });
-        Some(Self { per_day, error, freedom: freedom as usize, is_step })
+        let freedom = is_testable.then_some(freedom as usize);
+        Some(Self { per_day, error, freedom, is_step, sum_of_squares: noise.sum_of_squares, mean_day, mean_level })
     }
 }
 
@@ -288,6 +318,17 @@ mod tests {
         assert!(p >= 0.5 && effect.is_none(), "{p}");
         let (p, effect) = test(&week(|hour| 4.0 + hour / 100.0)).unwrap();
         assert!(p < 1e-6 && effect.is_some(), "{p}");
+    }
+
+    /// By bytes, not by a share: in logarithms it is no line.
+    #[test]
+    fn leak_of_constant_rate_is_growth() {
+        let steps = |hour: f64| 0.002 * (hour * hour * 0.77).sin();
+        let (p, effect) = test(&week(|hour| (8.0 + 0.3 * hour + steps(hour)).ln())).unwrap();
+        let Some(Effect::Trend(trend)) = effect else { panic!("{p} {effect:?}") };
+        let expected = (8.0 + 0.3 * 167.0) / 8.0;
+        assert!(p < 1e-6 && (trend.total / expected - 1.0).abs() < 0.02, "{} of {expected}", trend.total);
+        assert!(trend.per_day.low < trend.per_day.center && trend.per_day.center < trend.per_day.high);
     }
 
     #[test]
