@@ -13,8 +13,9 @@
 //! | `scenario` | users that perform several steps |
 //! | `checks` | checks of responses |
 //!
-//! The same plan, seed and number give the same request at the same instant, whichever thread asks. What a run adds to
-//! a request (cookies, marks of versions) and all that depends on responses is in `breme-load`.
+//! Begin with [`Plan`]. The same plan, seed and number give the same request at the same instant, whichever thread
+//! asks. What a run adds to a request (cookies, marks of versions) and all that depends on responses is in
+//! `breme-load`.
 //!
 //! This crate knows no nodes, clocks, threads and files: the texts of files are passed to it.
 
@@ -32,18 +33,14 @@ mod zipf;
 pub use checks::{CheckState, DigestError, Expectations, Needle, StatusSet, StatusSetError, parse_sha256};
 pub use encoding::UnknownEncoding;
 pub use plan::{
-    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
-    REDIRECTS_MAX, SettingError, Settings, Spread, WAITING_MAX,
+    CONNECTION_COUNT_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, SettingError, Settings, Spread, WAITING_MAX,
 };
-pub use request::{CONTENT_BYTES_MAX, Content, Request, RequestError, target_of};
+pub use request::{Content, Request, RequestError, target_of};
 pub use scenario::{
-    CONTENT_KEPT_MAX, Capture, CaptureSource, File as ScenarioFile, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX,
-    SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX, STEP_COUNT_MAX, Scenario, ScenarioOperation, Scenarios, Step,
-    VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, Capture, CaptureSource, File as ScenarioFile, GROUP_DEPTH_MAX, Scenario, ScenarioOperation,
+    Scenarios, Step, VALUE_BYTES_MAX,
 };
-pub use schedule::{Arrivals, Pace, PaceStage, RATE_MAX, STAGE_COUNT_MAX, Schedule, Shape};
-pub use target::{
-    Authority, AuthorityError, HOST_COUNT_MAX, TARGET_COUNT_MAX, Target, TargetError, TargetProblem, UrlError,
-};
-pub use template::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, RANDOM_BYTES_MAX, Template, TemplateError};
-pub use variables::{VARIABLE_COUNT_MAX, VariableError, Variables};
+pub use schedule::{Arrivals, Pace, PaceStage, Schedule, Shape};
+pub use target::{Authority, AuthorityError, Target, TargetError, TargetProblem, UrlError};
+pub use template::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, Template, TemplateError};
+pub use variables::{VariableError, Variables};

@@ -16,9 +16,7 @@ use crate::target::{Authority, HOST_COUNT_MAX, Target, TargetError, TargetProble
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::variables::Variables;
 
-pub use bounds::{
-    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX, REDIRECTS_MAX, SettingError,
-};
+pub use bounds::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, SettingError};
 pub use settings::{OpenLoop, Settings, Spread, WAITING_MAX};
 
 #[derive(Clone, Debug, PartialEq, Error)]

@@ -14,7 +14,7 @@ use crate::template::{Inputs, Placeholder, Template, push_number};
 use crate::variables::PAGE_VERSION_PLACE;
 
 /// The longest content of a request.
-pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One kind of request of the run.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use breme_toml::{Collector, Diagnostics, Table};
 use compile::Compiler;
 pub use file::File;
 pub use program::{
-    CONTENT_KEPT_MAX, Capture, CaptureSource, GROUP_DEPTH_MAX, PAIR_COUNT_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX,
-    STEP_COUNT_MAX, Scenario, ScenarioOperation, Scenarios, Step, VALUE_BYTES_MAX,
+    CONTENT_KEPT_MAX, Capture, CaptureSource, GROUP_DEPTH_MAX, Scenario, ScenarioOperation, Scenarios, Step,
+    VALUE_BYTES_MAX,
 };
 
 use crate::variables::Variables;
 
-pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
+const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Scenarios {
     /// Parses a file. `think` applies to steps and scenarios without a think time of their own; `variables` override

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use breme_base::Random;
 
-pub const STAGE_COUNT_MAX: usize = 1_000;
-pub const RATE_MAX: f64 = 1e8;
+pub(crate) const STAGE_COUNT_MAX: usize = 1_000;
+pub(crate) const RATE_MAX: f64 = 1e8;
 
 /// The mean number of arrivals in a cell of the Poisson process: few enough to draw a cell quickly, many enough to have
 /// few cells.
@@ -76,12 +76,6 @@ impl Pace {
     #[must_use]
     pub const fn constant(rate: f64, arrivals: Arrivals) -> Self {
         Self { rate, stages: Vec::new(), arrivals }
-    }
-
-    /// The total duration of the stages.
-    #[must_use]
-    pub fn stages_duration(&self) -> Duration {
-        self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration))
     }
 
     /// The rate at this time from the start, per second.

@@ -8,9 +8,9 @@ use crate::template::{Names, Template, TemplateError};
 use crate::variables::Variables;
 
 /// The most targets of a run.
-pub const TARGET_COUNT_MAX: usize = 1_000_000;
+const TARGET_COUNT_MAX: usize = 1_000_000;
 /// The most hosts of a run.
-pub const HOST_COUNT_MAX: usize = 256;
+pub(crate) const HOST_COUNT_MAX: usize = 256;
 
 /// A URL to request, as written by the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,8 +17,8 @@
 mod placeholder;
 
 use placeholder::OPENINGS;
-pub use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError, RANDOM_BYTES_MAX};
-pub(crate) use placeholder::{Placeholder, push_number};
+pub use placeholder::{Inputs, MARK_BLANK, MARK_BYTES, PlaceholderError};
+pub(crate) use placeholder::{Placeholder, RANDOM_BYTES_MAX, push_number};
 use thiserror::Error;
 
 use crate::encoding::{Encoding, push_target, split_encoding};
@@ -35,14 +35,16 @@ enum Piece {
 }
 
 /// The names available to a template in addition to the placeholders.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Names<'a> {
-    #[default]
     None,
     /// The variables of a scenario: each session has its own values.
     Session(&'a [String]),
     /// Those of the run with their values, which are encoded in a request target where necessary.
-    Run { values: &'a [(String, Template)], is_target: bool },
+    Run {
+        values: &'a [(String, Template)],
+        is_target: bool,
+    },
 }
 
 /// An invalid placeholder.
@@ -56,14 +58,13 @@ pub struct TemplateError {
 }
 
 impl Template {
-    /// Compiles a text in which every brace is special, as in a URL (which cannot contain literal braces).
-    ///
-    /// # Errors
-    /// The first brace that belongs to no placeholder.
-    pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
-        Self::parse_with(text, Names::default())
+    #[cfg(test)]
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, TemplateError> {
+        Self::parse_with(text, Names::None)
     }
 
+    /// Compiles a text in which every brace is special, as in a URL (which cannot contain literal braces). An error
+    /// names the first brace that belongs to no placeholder.
     pub(crate) fn parse_with(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
         let mut template = Self::default();
         let mut position = 0;
@@ -94,10 +95,7 @@ impl Template {
 
     /// Compiles a text that is a template only if it contains a placeholder, as in a field or content: braces are
     /// common there (JSON), and a text without placeholders is used literally.
-    ///
-    /// # Errors
-    /// As [`Template::parse`], if there is a placeholder.
-    pub fn parse_if_any(text: &[u8]) -> Result<Self, TemplateError> {
+    pub(crate) fn parse_if_any(text: &[u8]) -> Result<Self, TemplateError> {
         Self::parse_with_if_any(text, &[])
     }
 
@@ -213,8 +211,7 @@ impl Template {
     }
 
     /// The text, if it is the same for every request.
-    #[must_use]
-    pub fn as_fixed(&self) -> Option<&[u8]> {
+    pub(crate) fn as_fixed(&self) -> Option<&[u8]> {
         match self.pieces.as_slice() {
             [] => Some(b""),
             [Piece::Literal(bytes)] => Some(bytes),

@@ -12,7 +12,7 @@ use crate::template::{Names, Template, TemplateError};
 const RESERVED: [&str; 6] = ["seq", "session", "uniform", "zipf", "random", "page_version"];
 /// Where the mark of a version is allowed.
 pub(crate) const PAGE_VERSION_PLACE: &str = "{page_version} is allowed in the body of a request only";
-pub const VARIABLE_COUNT_MAX: usize = 100;
+pub(crate) const VARIABLE_COUNT_MAX: usize = 100;
 
 #[derive(Clone, Debug, Default)]
 pub struct Variables {

@@ -14,14 +14,14 @@ use crate::template::TemplateError;
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
 pub const PIPELINE_DEPTH_MAX: usize = 4_096;
 /// Limit of requests outstanding on all connections: each takes a few bytes of memory.
-pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
+const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 
 /// The most redirects per request.
-pub const REDIRECTS_MAX: u32 = 100;
+const REDIRECTS_MAX: u32 = 100;
 
 /// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
-pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
-pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+const INTERVAL_MAX: Duration = Duration::from_hours(1);
 
 /// A setting that is invalid or contradicts another, with a correction.
 #[derive(Clone, Debug, PartialEq, Error)]

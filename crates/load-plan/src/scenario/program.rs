@@ -10,19 +10,19 @@ use regex::bytes::Regex;
 use crate::checks::Expectations;
 use crate::template::Template;
 
-pub const SCENARIO_COUNT_MAX: usize = 100;
+pub(super) const SCENARIO_COUNT_MAX: usize = 100;
 /// The most steps of all scenarios of a run: each has its own histograms.
-pub const STEP_COUNT_MAX: usize = 500;
+pub(super) const STEP_COUNT_MAX: usize = 500;
 /// The deepest nesting of groups of steps.
 pub const GROUP_DEPTH_MAX: usize = 4;
 /// The most repetitions of a step or a group.
-pub const REPEAT_MAX: u32 = 1_000_000;
+pub(super) const REPEAT_MAX: u32 = 1_000_000;
 /// The longest value of a variable; longer ones are not captured.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// How much of a response's content is searched by JSON checks and regular expressions.
 pub const CONTENT_KEPT_MAX: usize = 4 * 1024 * 1024;
 /// The most pairs that a session stores, if its responses are checked for them.
-pub const PAIR_COUNT_MAX: u64 = 10_000;
+pub(super) const PAIR_COUNT_MAX: u64 = 10_000;
 
 /// Separates the random stream of sessions from other uses of the run's seed.
 const SESSION_STREAM: u64 = 0xA5A5_0000_0000_0002;

@@ -9,7 +9,7 @@ use crate::encoding::{Encoding, UnknownEncoding, split_encoding};
 use crate::zipf::{self, Zipf};
 
 /// The most random characters of one placeholder.
-pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The length of the mark of a version. It is fixed, so that a request's Content-Length is known before its mark is.
 pub const MARK_BYTES: usize = 52;
 /// What `{page_version}` becomes, until the mark takes its place.
