@@ -1,4 +1,4 @@
-//! Measures of a trial, and claims about them.
+//! The language of measures of a trial, and of claims about them.
 //!
 //! ```text
 //! mean(user) [path=cached, crowd=250] < 0.25 * mean(user) [path=source, crowd=250]
@@ -10,8 +10,8 @@
 //! A measure is a number of one trial. An expression is arithmetic on measures; it is computed **within each block**,
 //! so that what all trials of a block have in common cancels out. A claim compares two expressions.
 //!
-//! `parse` turns text into an expression and checks names and units; `print` turns an expression into text.
-//! Experiments, `breme load --fail-if` and gates share this language; `breme-judge` computes it.
+//! `parse` turns text into an [`Expression`], a [`Claim`] or a [`Condition`] and checks names and units; `print` turns
+//! them into text. Experiments, `breme load --fail-if` and gates share this language; `breme-judge` computes it.
 //!
 //! This crate knows no plans, trials and records: a [`Vocabulary`] has the names that an expression may use.
 
@@ -27,7 +27,6 @@ mod vocabulary;
 
 pub use cursor::ExpressionError;
 pub use direction::{less_is_better, less_is_better_of};
-pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
 pub use quantity::{MeasureNameError, MeasuredOn};
 pub use terms::{
     ArithmeticOperation, Claim, Condition, Expression, Measure, PairCount, Quantity, Relation, TimeFigure, TimeKind,

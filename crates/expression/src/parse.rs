@@ -16,9 +16,9 @@ use crate::units;
 use crate::vocabulary::Vocabulary;
 
 /// Limit of an expression, in bytes.
-pub const EXPRESSION_BYTES_MAX: usize = 4_096;
+const EXPRESSION_BYTES_MAX: usize = 4_096;
 /// Limit of nested parentheses.
-pub const PARENTHESES_DEPTH_MAX: usize = 32;
+const PARENTHESES_DEPTH_MAX: usize = 32;
 
 type Parsed<T> = Result<T, ExpressionError>;
 
