@@ -1,5 +1,5 @@
-//! The result of `breme load` as a document: one definition of its fields, for the generator that writes it, for those
-//! who read it, and for the published schema (`schemas/load.schema.json`).
+//! The result of `breme load` as a document ([`Outcome`]): one definition of its fields, for the generator that writes
+//! it, for those who read it, and for the published schema (`schemas/load.schema.json`).
 //!
 //! The order of the fields is that of the JSON, their comments are the descriptions of the schema.
 
