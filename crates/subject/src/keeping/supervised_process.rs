@@ -289,7 +289,7 @@ impl SupervisedProcess {
     ///
     /// # Errors
     /// If a process could not be killed.
-    pub fn kill(&mut self) -> Result<ExitInfo, StopError> {
+    pub(crate) fn kill(&mut self) -> Result<ExitInfo, StopError> {
         let _ = send(&Wish::Kill, &self.channel);
         self.wait_gone(KILL_WITHIN)
     }

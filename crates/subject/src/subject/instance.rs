@@ -14,6 +14,7 @@ use crate::keeping::{ExitInfo, StopError, SupervisedProcess};
 
 /// Default time limit of a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+
 /// A subject that is ready. Killed with its descendants on drop.
 #[derive(Debug)]
 pub struct Subject {
@@ -28,7 +29,6 @@ pub struct Subject {
     pub(super) kept: Option<SupervisedProcess>,
     pub(super) frozen: Vec<Frozen>,
     pub(super) stop_signal: i32,
-    pub(super) ready_after: Duration,
 }
 
 impl Subject {
@@ -69,12 +69,6 @@ impl Subject {
     #[must_use]
     pub fn kept(&self) -> Option<&SupervisedProcess> {
         self.kept.as_ref()
-    }
-
-    /// Time from its start until it was ready.
-    #[must_use]
-    pub fn ready_after(&self) -> Duration {
-        self.ready_after
     }
 
     /// Its exit, if it has exited.

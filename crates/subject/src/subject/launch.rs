@@ -233,11 +233,9 @@ impl Launch<'_> {
             kept: None,
             frozen: Vec::new(),
             stop_signal: signal_by_name(stop_signal)?,
-            ready_after: Duration::ZERO,
         };
         own.set_ports(&subject.ports);
         names.extend("", &own);
-        let begun = Instant::now();
         match &self.spec.kind {
             SubjectKind::External => self.take_urls(&mut subject, &mut own, &names)?,
             SubjectKind::Command { command, process } => {
@@ -264,7 +262,6 @@ impl Launch<'_> {
         }
         subject.names = own;
         self.wait_ready(&subject)?;
-        subject.ready_after = begun.elapsed();
         Ok(subject)
     }
 

@@ -77,10 +77,7 @@ impl Subject {
     }
 
     /// Restarts it on the same ports.
-    ///
-    /// # Errors
-    /// If it does not stop or does not become ready.
-    pub fn restart(&mut self, launcher: &Launcher, others: &PlaceholderNames) -> Result<(), RestartError> {
+    fn restart(&mut self, launcher: &Launcher, others: &PlaceholderNames) -> Result<(), RestartError> {
         self.stop()?;
         Ok(self.start(launcher, others)?)
     }
