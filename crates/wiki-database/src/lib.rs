@@ -1,5 +1,5 @@
 //! The database of `breme wiki`: pages with their history, searches, attachments and the queues of purges, in SQLite or
-//! PostgreSQL.
+//! PostgreSQL. Begin with the trait [`Database`]; [`open`] selects the engine.
 //!
 //! | module | content |
 //! |---|---|
@@ -49,7 +49,7 @@ pub const RESULTS_MAX: usize = 1000;
 pub const PURGES_QUEUED_MAX: u64 = 10_000;
 
 /// Limit of the lines that [`Database::verify`] returns.
-pub const FAULTS_MAX: usize = 100;
+const FAULTS_MAX: usize = 100;
 
 /// Limits of the writes in one transaction of an import, and of their approximate memory. The larger a transaction, the
 /// less often a page of the file is written, and the fewer parts of the search indexes are merged. While one is

@@ -10,7 +10,7 @@ use unicode_normalization::UnicodeNormalization;
 pub const NAME_BYTES_MAX: usize = 240;
 
 /// The study's request counter; a page cannot have its name.
-pub const COUNTER: &str = "stevec";
+const COUNTER: &str = "stevec";
 
 /// The name of a page or of an attachment: in Unicode NFC, with single spaces, without control characters, and safe as
 /// a path segment and as a file name.

@@ -143,7 +143,7 @@ impl SqliteDatabase {
     /// # Errors
     ///
     /// The file does not exist, is not the wiki's, or has another version.
-    pub fn open_for_values(path: &Path) -> Result<Self, DatabaseError> {
+    pub(crate) fn open_for_values(path: &Path) -> Result<Self, DatabaseError> {
         let mut database = Self::open_to_read(path)?;
         let connection = connect(path, OpenFlags::empty())?;
         make_durable(&connection).map_err(|error| failure("open the database", path, &error))?;
@@ -157,7 +157,7 @@ impl SqliteDatabase {
     /// # Errors
     ///
     /// `to` exists, or the copy cannot be written completely.
-    pub fn backup(&self, to: &Path) -> Result<(), DatabaseError> {
+    pub(crate) fn backup(&self, to: &Path) -> Result<(), DatabaseError> {
         let failed = |reason: String| DatabaseError { action: "back up the database", reason, is_temporary: true };
         if to.exists() {
             return Err(failed(format!("{} exists already", to.display())));
