@@ -107,7 +107,7 @@ impl AdminToken {
 
     /// Whether the Authorization headers of a request contain the token. There must be exactly one, since an
     /// intermediary may have checked another. The comparison takes constant time.
-    pub fn check<'a>(&self, mut authorization: impl Iterator<Item = &'a [u8]>) -> Result<(), AdminPage> {
+    pub(super) fn check<'a>(&self, mut authorization: impl Iterator<Item = &'a [u8]>) -> Result<(), AdminPage> {
         let Some(token) = &self.0 else {
             return Err(AdminPage::fault(403, "changes are disabled: start the program with --admin-token-file FILE"));
         };

@@ -7,7 +7,8 @@
 //! | `/health` | 200 while the process runs |
 //! | `/ready` | 200 while it accepts requests, 503 while it shuts down or lacks its database |
 //!
-//! A role may add pages of its own ([`Api`]); those that change something require a token.
+//! A role may add pages of its own ([`Api`]); those that change something require a token. Begin with
+//! [`AdminListener`].
 //!
 //! It is a node on the `events` driver with a thread of its own, so that it responds when all threads of the server are
 //! busy, and costs them nothing: each counts separately, and a request adds the counts up. It outlives the server's

@@ -7,7 +7,7 @@ mod remote_write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use authorization::AuthorizationFile;
+use authorization::AuthorizationFile;
 pub use delivery::{Delivery, DeliveryError};
 pub use remote_write::{ProblemReports, RemoteWriter};
 
