@@ -28,7 +28,7 @@ impl DriverChoice {
         }
     }
 
-    pub fn is_threads(self) -> bool {
+    pub(crate) fn is_threads(self) -> bool {
         self == Self::Named(DriverKind::Threads)
     }
 }

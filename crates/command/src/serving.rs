@@ -1,5 +1,5 @@
-//! The common part of this program's servers: listeners, TLS, limits of connections, messages at the start, and
-//! signals. The roles differ only in their responses.
+//! The common part of breme's servers: listeners, TLS, limits of connections, messages at the start, and signals. The
+//! roles differ only in their responses.
 
 #[cfg(feature = "applications")]
 pub mod application;

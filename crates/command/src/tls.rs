@@ -15,7 +15,7 @@ use crate::files::known;
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// ALPN protocols (RFC 7301, 6), the preferred one first.
-pub const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+pub(crate) const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
 /// Two files and their flags; without a second one, the key is in the first.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,11 @@ pub struct IdentityFiles<'a> {
 
 impl IdentityFiles<'_> {
     /// None if the name of one of them is not known yet.
-    pub fn known(self) -> Option<Self> {
+    pub(crate) fn known(self) -> Option<Self> {
         (known(Some(self.certificate)).is_some() && self.key == known(self.key)).then_some(self)
     }
 
-    pub fn identity(&self) -> Result<Identity, String> {
+    pub(crate) fn identity(&self) -> Result<Identity, String> {
         let certificates = read(self.certificate_flag, self.certificate)?;
         let key = self.key.map(|key| read(self.key_flag, key)).transpose()?;
         self.parse(&certificates, key.as_deref().unwrap_or(&certificates))
@@ -51,7 +51,7 @@ impl IdentityFiles<'_> {
     }
 
     /// Reads them and prints a warning about the certificate, if any.
-    pub fn identity_with_warning(&self, command: &str) -> Result<Identity, String> {
+    pub(crate) fn identity_with_warning(&self, command: &str) -> Result<Identity, String> {
         let identity = self.identity()?;
         self.warn(command, &identity);
         Ok(identity)

@@ -1,3 +1,5 @@
+//! Addresses in flags, and the places where a server listens.
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
