@@ -57,14 +57,14 @@ const IDENTITY: &str = "Identity and forwarding headers";
 #[command(after_help = EXAMPLES)]
 pub struct ProxyArgs {
     #[command(flatten)]
-    pub upstreams: UpstreamFlags,
+    pub(super) upstreams: UpstreamFlags,
 
     #[command(flatten)]
-    pub balancing: BalancingFlags,
+    pub(super) balancing: BalancingFlags,
 
     /// Run as a forward proxy: clients name the target (absolute URLs, CONNECT), within the --allow lists
     #[arg(long, conflicts_with = "upstream")]
-    pub forward: bool,
+    pub(super) forward: bool,
 
     /// Listen address, HOST:PORT, :PORT or unix:PATH; repeatable; port 0 picks a free port; with TLS, http://ADDR and
     /// Unix sockets listen without it
@@ -72,7 +72,7 @@ pub struct ProxyArgs {
     listen: Vec<String>,
 
     #[command(flatten)]
-    pub serving: ListenFlags,
+    pub(super) serving: ListenFlags,
 
     /// Number of threads [default: one per processor for uring and events, 128 for threads]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -80,23 +80,23 @@ pub struct ProxyArgs {
 
     /// File with the bearer token that authorises changes through --admin [default: changes are disabled]
     #[arg(long, value_name = "FILE")]
-    pub admin_token_file: Option<PathBuf>,
+    pub(super) admin_token_file: Option<PathBuf>,
 
     /// Read flags from this TOML file, too (the same names without dashes); flags override it; SIGHUP reloads it
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
 
     /// Check the configuration and exit: status 0 if it is valid
     #[arg(long)]
-    pub check_config: bool,
+    pub(super) check_config: bool,
 
     /// Print the configuration in effect as a file for --config and exit
     #[arg(long)]
-    pub print_config: bool,
+    pub(super) print_config: bool,
 
     /// Print the JSON schema of the --config file, for editors, and exit
     #[arg(long)]
-    pub print_schema: bool,
+    pub(super) print_schema: bool,
 
     /// Bodies of the proxy's own error responses: a folder of files named by status or class (503.html, 4xx.html,
     /// 5xx.html), or one file for all
@@ -104,21 +104,21 @@ pub struct ProxyArgs {
     /// Each file has at most 256 KiB. Its ending determines the Content-Type. SIGHUP reads the files again. Without a
     /// page the body is one sentence of plain text.
     #[arg(long, value_name = "PATH", help_heading = ERRORS)]
-    pub error_pages: Option<PathBuf>,
+    pub(super) error_pages: Option<PathBuf>,
 
     /// Show the upstream's address in error responses: in the body and as next-hop in Proxy-Status; for laboratories
     #[arg(long, hide_short_help = true, help_heading = ERRORS)]
     show_upstreams: bool,
 
     #[command(flatten)]
-    pub caching: CachingFlags,
+    caching: CachingFlags,
 
     #[command(flatten)]
-    pub forwarding: ForwardFlags,
+    forwarding: ForwardFlags,
 
     /// Name of the proxy in Via, Cache-Status and Proxy-Status
     #[arg(long, hide_short_help = true, value_name = "NAME", default_value = "breme", help_heading = IDENTITY)]
-    pub via_name: String,
+    via_name: String,
 
     /// Do not add Via to requests and responses
     #[arg(long, hide_short_help = true, help_heading = IDENTITY)]
@@ -140,19 +140,19 @@ pub struct ProxyArgs {
     /// Network (10.0.0.0/8) of trusted proxies, whose Forwarded and X-Forwarded headers are kept and extended, or
     /// unix: for clients of Unix sockets; repeatable [default: none, these headers are replaced]
     #[arg(long, value_name = "NET", help_heading = IDENTITY)]
-    pub trusted: Vec<String>,
+    trusted: Vec<String>,
 
     /// Write an access log line per request to this file, or to standard output (-); SIGUSR1 and SIGHUP reopen the
     /// file [default: no log]
     #[arg(long, value_name = "FILE", help_heading = "Access log")]
-    pub access_log: Option<PathBuf>,
+    pub(super) access_log: Option<PathBuf>,
 
     /// Format of the access log
     #[arg(long, value_name = "FORM", default_value = "combined", value_enum, help_heading = "Access log")]
-    pub log_format: LogFormat,
+    pub(super) log_format: LogFormat,
 
     #[command(flatten)]
-    pub tls: TlsFlags,
+    pub(super) tls: TlsFlags,
 
     /// Time limit for connecting to an upstream, including the TLS handshake; past it another upstream is tried, then
     /// 504

@@ -1,4 +1,5 @@
-//! `breme proxy`: converts flags and a configuration file to the settings of a proxy, and runs it on a driver.
+//! `breme proxy`: converts flags and a configuration file to the settings of a proxy, and runs it on a driver
+//! ([`run`]).
 //!
 //! | module | content |
 //! |---|---|
