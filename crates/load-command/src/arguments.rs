@@ -136,7 +136,7 @@ pub struct LoadArgs {
 
     /// I/O driver: uring (io_uring), events (epoll, kqueue), threads; auto is uring where available, else events
     #[arg(long, value_name = "DRIVER", default_value = "auto", help_heading = "Load shape")]
-    pub driver: DriverChoice,
+    pub(super) driver: DriverChoice,
 
     /// Random seed of placeholders, think times and Poisson arrivals
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Load shape")]
@@ -345,13 +345,13 @@ pub struct LoadArgs {
 
     /// Print the result as JSON (schemas/load.schema.json); same as --format json
     #[arg(long, conflicts_with = "format", help_heading = "Output")]
-    pub json: bool,
+    pub(super) json: bool,
 
     /// Write the result to FILE; its ending selects the format: .html (page), .json, .csv (intervals), .steps.csv
     /// (scenario steps), .hlog (HdrHistogram log), .hgrm (percentiles), .jtl (JMeter), .bench.txt (benchstat);
     /// repeatable
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
-    pub output: Vec<PathBuf>,
+    pub(super) output: Vec<PathBuf>,
 
     /// Length of an interval of the time series, at least 10ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Output")]
@@ -370,7 +370,7 @@ pub struct LoadArgs {
 
     /// Show no progress
     #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
+    quiet: bool,
 
     /// Show the progress in a line instead of the live view, as in terminals below 60 columns or 16 rows
     #[arg(long, help_heading = "Output")]

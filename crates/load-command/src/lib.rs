@@ -1,6 +1,17 @@
-//! `breme load`: converts flags to a plan, and runs it on a driver.
+//! `breme load`: converts flags to a plan, and runs it on a driver ([`run`]).
 //!
-//! It does what the pure crate cannot: name resolution, file input and output, signals, the terminal, descriptors, and
+//! | module | content |
+//! |---|---|
+//! | `arguments` | the flags, and their conversion to a plan |
+//! | `secured` | TLS: trusted certificates, and the client's identity |
+//! | `stdin`, `attendant` | control by a parent program; signals and progress while the load runs |
+//! | `feed`, `view` | intervals for other threads; the live view |
+//! | `live`, `export` | the metrics of a running load, and where they go |
+//! | `origin_counter`, `fail_if` | requests by the origin's count; conditions on the result |
+//! | `output`, `page` | the result: on standard output, in files, as a page |
+//! | `measurement` | a load without output, for other commands |
+//!
+//! It does what `breme-load` cannot: name resolution, file input and output, signals, the terminal, descriptors, and
 //! measurement of the generator's own CPU time.
 
 // Texts of help are doc comments, but no Markdown: `[http[s]://]HOST` is no link.
