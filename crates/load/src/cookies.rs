@@ -9,9 +9,9 @@ use std::time::Duration;
 use breme_base::{Instant, UnixSeconds};
 
 /// The most cookies per user; beyond this the oldest is removed.
-pub const COOKIE_COUNT_MAX: usize = 64;
+const COOKIE_COUNT_MAX: usize = 64;
 /// The longest name and value together; longer cookies are ignored.
-pub const COOKIE_BYTES_MAX: usize = 4096;
+const COOKIE_BYTES_MAX: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jar {

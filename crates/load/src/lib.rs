@@ -68,22 +68,13 @@ pub use breme_load_result::{
     ScheduleSummary, SettingsSummary, StageSummary, StalePageSummary, StaleSummary, StepSummary, TimeSummary,
     TlsSummary, UsersSummary,
 };
-pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use counts::Counts;
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use figures::{duration as duration_text, rate as rate_text, size as size_text};
 pub use histogram_lines::{HistogramLine, histogram_lines};
-pub use node::{
-    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
-    PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX, tls_client,
-};
-pub use outcome::{
-    DISPERSION_MAX, GENERATOR_SHARE_MAX, Generator, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX,
-    THREAD_SHARE_MAX,
-};
-pub use pairs::{SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
+pub use node::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Load, tls_client};
+pub use outcome::{Generator, LATENESS_P99_MAX};
 pub use run::{Progress, RefusedTunnel, Run};
-pub use series::{Interval, Observed, Observer, ROWS_MAX};
+pub use series::{Interval, Observed, Observer};
 pub use tally::ErrorKind;
 pub use text::{Style, render as render_text};
-pub use versions::{PAGE_COUNT_MAX, VERSION_COUNT_MAX, WORST_PAGES};

@@ -47,11 +47,9 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
 };
 use connections::Loss;
-pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, tls_client};
+pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, tls_client};
 use exchange::Reading;
 use free::Open;
-pub use free::TOGETHER_MAX;
-pub use open::OPENING_MAX;
 use shard::Phase;
 pub use shard::{DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Load};
 

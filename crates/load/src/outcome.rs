@@ -17,9 +17,7 @@ use breme_base::{Instant, nanos};
 use breme_load_result::{Outcome, SCHEMA_VERSION, TimeSummary};
 use breme_stats::Histogram;
 pub use generator::Generator;
-pub use validity::{
-    DISPERSION_MAX, GENERATOR_SHARE_MAX, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX, THREAD_SHARE_MAX,
-};
+pub use validity::LATENESS_P99_MAX;
 
 use crate::bins::bins;
 use crate::node::Load;

@@ -19,9 +19,9 @@ use breme_load_plan::CONTENT_KEPT_MAX;
 use parking_lot::Mutex;
 
 /// The most session ids tracked.
-pub const SESSION_ID_COUNT_MAX: usize = 1_000_000;
+const SESSION_ID_COUNT_MAX: usize = 1_000_000;
 /// A cookie with a shorter value (up to its first `.`) is no session id: session ids have at least 64 bits.
-pub const SESSION_ID_BYTES_MIN: usize = 16;
+const SESSION_ID_BYTES_MIN: usize = 16;
 
 /// The content of a user's session according to its responses.
 #[derive(Debug, Default)]

@@ -196,8 +196,7 @@ impl Run {
     }
 
     /// Whether the run ended because no connection could be opened at all.
-    #[must_use]
-    pub fn gave_up(&self) -> bool {
+    pub(crate) fn gave_up(&self) -> bool {
         self.gave_up.load(Ordering::Relaxed)
     }
 

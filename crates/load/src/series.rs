@@ -12,7 +12,7 @@ use breme_load_result::Row;
 use breme_stats::Histogram;
 
 /// Limit of rows: an hour of seconds; a longer run has rows of 2, 4, 8 … intervals.
-pub const ROWS_MAX: usize = 3_600;
+const ROWS_MAX: usize = 3_600;
 /// Limit of intervals that wait for a shard's part. Beyond it they are closed without it, and the part counts in a
 /// later interval.
 const PENDING_MAX: usize = 16;

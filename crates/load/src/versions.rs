@@ -18,11 +18,11 @@ use memchr::memmem;
 use parking_lot::Mutex;
 
 /// Limit of pages whose versions are tracked.
-pub const PAGE_COUNT_MAX: usize = 1_000_000;
+const PAGE_COUNT_MAX: usize = 1_000_000;
 /// Limit of versions of all pages; beyond it, each new one replaces the oldest of its page.
-pub const VERSION_COUNT_MAX: usize = 4_000_000;
+const VERSION_COUNT_MAX: usize = 4_000_000;
 /// Pages listed in a result: those with the most stale responses.
-pub const WORST_PAGES: usize = 10;
+const WORST_PAGES: usize = 10;
 
 /// Prefix of a mark. Markdown, HTML and JSON leave letters, digits and single hyphens unchanged.
 const PREFIX: &str = "breme-version-";

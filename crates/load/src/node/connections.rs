@@ -15,13 +15,13 @@ pub const CONNECTING_MAX: usize = 256;
 /// The run ends if no connection could be opened in this time.
 pub const CONNECT_GIVE_UP: Duration = Duration::from_secs(2);
 /// Pause after the first failed connection of a user; it doubles with each further failure …
-pub const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// … up to this, or to [`PAUSE_SPACING`] per user of the shard, if that is longer.
-pub const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval of a shard's attempts to reach a dead target.
-pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
+const PAUSE_SPACING: Duration = Duration::from_millis(1);
 /// Time for a server that announced the end of a connection to close it, so that TIME_WAIT is on its side, not here.
-pub const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// The driver's TLS client for a host of the plan, by index. A stranger has no session ticket for it: with scenarios
 /// each session is a new user, and without them there are no strangers.

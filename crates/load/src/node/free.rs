@@ -10,7 +10,7 @@ use crate::run::Run;
 
 /// If arrivals are frequent, a shard wakes once for those that become due within this time: waking costs more than
 /// sending.
-pub const TOGETHER_MAX: Duration = Duration::from_micros(30);
+const TOGETHER_MAX: Duration = Duration::from_micros(30);
 /// They are frequent if their mean distance is at most this.
 const CLOSE: Duration = Duration::from_micros(25);
 

@@ -22,7 +22,7 @@ use crate::user::{Listed, State};
 use crate::window::Slot;
 
 /// The schedule begins when every user has tried to connect, or after this time.
-pub const OPENING_MAX: Duration = Duration::from_secs(1);
+const OPENING_MAX: Duration = Duration::from_secs(1);
 /// Expired arrivals dropped per call.
 const SHED_PER_CALL: usize = 1_024;
 

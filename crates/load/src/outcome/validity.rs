@@ -10,20 +10,20 @@ use crate::run::Run;
 use crate::tally::ErrorKind;
 
 /// A thread with a larger CPU share is saturated.
-pub const THREAD_SHARE_MAX: f64 = 0.95;
+const THREAD_SHARE_MAX: f64 = 0.95;
 /// A closed loop is invalid if a thread is saturated and a larger share of the users who do not think wait for the
 /// generator: the rate is then the generator's.
-pub const GENERATOR_SHARE_MAX: f64 = 0.5;
+const GENERATOR_SHARE_MAX: f64 = 0.5;
 /// An open loop is invalid if more than one request in a hundred was sent later than this because of the generator …
 pub const LATENESS_P99_MAX: Duration = Duration::from_millis(1);
 /// … and later than this share of the median service time: a delay that is small relative to the measured time is
 /// harmless.
-pub const LATENESS_SHARE_MAX: f64 = 0.1;
+const LATENESS_SHARE_MAX: f64 = 0.1;
 /// A shorter run cannot show how busy the generator was, or how well it kept the schedule.
-pub const SHORT_RUN_MAX: Duration = Duration::from_millis(100);
+const SHORT_RUN_MAX: Duration = Duration::from_millis(100);
 /// If users think, requests should be nearly independent of each other: an index of dispersion of 1. From this value
 /// on, response times include queues that form behind each batch of requests.
-pub const DISPERSION_MAX: f64 = 3.0;
+const DISPERSION_MAX: f64 = 3.0;
 
 pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     let mut reasons = Vec::new();
