@@ -115,6 +115,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
     ("cache", &["http1"]),
     ("load-plan", &["testkit"]),
+    ("load-result", &["testkit"]),
     ("experiment", &["testkit"]),
     ("judge", &["testkit"]),
     ("report", &["testkit"]),
