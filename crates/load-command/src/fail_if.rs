@@ -6,7 +6,8 @@ use breme_command::checks::{CheckResult, Checks, NamedCheck};
 use breme_experiment::record::{Distribution, TrialRecord, WorkloadRecord};
 use breme_expression::{Condition, Quantity, Vocabulary};
 use breme_judge::{MeasureReader, amount, is_met};
-use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run};
+use breme_load::Run;
+use breme_load_result::{ConditionResult, ConditionVerdict, Outcome};
 
 /// The name of the load in conditions, as in `p99(load)`; `p99` alone means the same.
 const LOAD: &str = "load";

@@ -42,8 +42,9 @@ use attendant::{Attendant, Interruption, ShownProgress, Watched};
 use breme_command::checks::{self, Checks};
 use breme_command::failure::{FAILED, Failure, exit};
 use breme_driver::{ClientTls, Clock, DriverSettings, UnixSockets, start};
-use breme_load::{Generator, Load, Outcome, Run, TlsSummary};
+use breme_load::{Generator, Load, Run};
 use breme_load_plan::Plan;
+use breme_load_result::{Outcome, TlsSummary};
 use export::Prepared;
 use feed::Feed;
 #[cfg(target_os = "linux")]

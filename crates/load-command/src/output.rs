@@ -13,8 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use breme_command::checks::{self, Checks};
 use breme_command::failure::Failure;
 use breme_driver::Clock;
-use breme_load::{Interval, Outcome, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
+use breme_load::{Interval, Run, Style, render_text, write_bench, write_csv, write_steps_csv};
 use breme_load_plan::Plan;
+use breme_load_result::Outcome;
 use breme_stats::jtl::{JtlInterval, JtlWriter};
 use breme_stats::log;
 

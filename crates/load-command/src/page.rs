@@ -1,7 +1,8 @@
 //! The result as an HTML page, in the format of reports.
 
 use breme_base::{grouped, plural};
-use breme_load::{Outcome, SettingsSummary, duration_text, rate_text, size_text};
+use breme_load::{duration_text, rate_text, size_text};
+use breme_load_result::{Outcome, SettingsSummary};
 use breme_report::LoadPage;
 
 pub(super) fn html(outcome: &Outcome) -> String {

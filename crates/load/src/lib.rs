@@ -22,7 +22,8 @@
 //! | `counts` | counts available during the run |
 //! | `outcome`, `text`, `bins`, `histogram_lines`, `figures`, `csv`, `bench` | the result |
 //!
-//! What is to be sent is known before the run; it is in `breme-load-plan`.
+//! What is to be sent is known before the run; it is in `breme-load-plan`. The fields of the result are in
+//! `breme-load-result`.
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the previous
 //! response and the think time), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time*
@@ -62,12 +63,6 @@ mod window;
 pub use availability::REPORT_EVERY;
 pub use bench::write as write_bench;
 pub use bins::{BIN_COUNT_MAX, bins};
-pub use breme_load_result::{
-    AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, GeneratorUse,
-    HistogramBin, Lateness, OpenLoopSummary, Outcome, PairsSummary, RedirectsSummary, Requests, Row, ScenarioSummary,
-    ScheduleSummary, SettingsSummary, StageSummary, StalePageSummary, StaleSummary, StepSummary, TimeSummary,
-    TlsSummary, UsersSummary,
-};
 pub use counts::Counts;
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use figures::{duration as duration_text, rate as rate_text, size as size_text};

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use breme_base::{Instant, ThinkTime};
-use breme_load::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Outcome};
+use breme_load::{CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX};
 use breme_load_plan::{Expectations, Needle, Settings, StatusSet, Target, Variables};
+use breme_load_result::Outcome;
 use breme_node::{ConnectError, TlsFailure};
 use world::{Reply, Request, Then, World, address, ok, unruly};
 

@@ -5,8 +5,9 @@ mod world;
 use std::time::Duration;
 
 use breme_base::{Instant, ThinkTime};
-use breme_load::{AvailabilitySummary, REPORT_EVERY};
+use breme_load::REPORT_EVERY;
 use breme_load_plan::{OpenLoop, Settings};
+use breme_load_result::AvailabilitySummary;
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, ok};
 

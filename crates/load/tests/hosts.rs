@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_load::Outcome;
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Spread, Target, Variables};
+use breme_load_result::Outcome;
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, address};
 

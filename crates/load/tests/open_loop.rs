@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_load::Outcome;
 use breme_load_plan::{Arrivals, OpenLoop, Pace, PaceStage, Settings, Shape, Target};
+use breme_load_result::Outcome;
 use breme_node::ConnectError;
 use world::{Reply, Request, Then, World, ok, unruly};
 

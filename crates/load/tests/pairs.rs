@@ -7,8 +7,9 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breme_load::{Outcome, PairsSummary, Style, render_text};
+use breme_load::{Style, render_text};
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
+use breme_load_result::{Outcome, PairsSummary};
 use world::{Reply, Request, Then, World};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

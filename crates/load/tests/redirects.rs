@@ -6,8 +6,8 @@ mod world;
 
 use std::time::Duration;
 
-use breme_load::{Outcome, RedirectsSummary};
 use breme_load_plan::{OpenLoop, Settings, Target};
+use breme_load_result::{Outcome, RedirectsSummary};
 use world::{Reply, Request, Then, World, address, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

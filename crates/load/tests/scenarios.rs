@@ -7,8 +7,8 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_load::Outcome;
 use breme_load_plan::{OpenLoop, Scenarios, Settings, Target, Variables};
+use breme_load_result::{Outcome, StepSummary};
 use world::{Reply, Request, Then, World, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -47,7 +47,7 @@ fn answer(status: &str, fields: &str, content: &str) -> Reply {
 fn assert_balanced(outcome: &Outcome) {
     let counts = outcome.requests;
     assert_eq!(counts.issued, counts.answered + counts.failed + counts.unfinished, "{outcome:?}");
-    let sum = |pick: fn(&breme_load::StepSummary) -> u64| outcome.steps.iter().map(pick).sum::<u64>();
+    let sum = |pick: fn(&StepSummary) -> u64| outcome.steps.iter().map(pick).sum::<u64>();
     assert_eq!((sum(|step| step.sent), sum(|step| step.answered)), (counts.sent, counts.answered), "{outcome:?}");
     let mut errors: BTreeMap<String, u64> = BTreeMap::new();
     for (kind, count) in outcome.steps.iter().flat_map(|step| &step.errors) {

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_load::{Outcome, StalePageSummary, Style, render_text};
+use breme_load::{Style, render_text};
 use breme_load_plan::{Scenarios, Settings, Target, Variables};
+use breme_load_result::{Outcome, StalePageSummary};
 use world::{Reply, Request, World, ok};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

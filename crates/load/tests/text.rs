@@ -4,8 +4,9 @@ mod world;
 
 use std::time::Duration;
 
-use breme_load::{Outcome, Style, render_text, write_csv};
+use breme_load::{Style, render_text, write_csv};
 use breme_load_plan::Settings;
+use breme_load_result::Outcome;
 use breme_node::ConnectError;
 use world::{Reply, World, ok};
 

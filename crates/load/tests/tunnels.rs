@@ -7,8 +7,8 @@ mod world;
 
 use std::time::Duration;
 
-use breme_load::Outcome;
 use breme_load_plan::Settings;
+use breme_load_result::Outcome;
 use world::{Reply, Request, Then, World, ok};
 
 const CONNECT: &str = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";

@@ -57,6 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "stats",
             "load",
             "load-plan",
+            "load-result",
             "sys",
             "driver",
             "experiment",
@@ -83,9 +84,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "http",
             "stats",
             "origin",
-            "load",
-            "load-plan",
             "load-command",
+            "load-result",
             "proxy-command",
             "link",
             "sys",
@@ -127,7 +127,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("load", &["sim", "testkit", "origin"]),
     ("proxy", &["sim", "testkit", "origin", "load", "load-plan", "driver"]),
     ("link", &["sim", "testkit"]),
-    ("breme", &["conformance", "testkit", "sim"]),
+    ("breme", &["conformance", "testkit", "sim", "load", "load-plan"]),
 ];
 
 const PREFIX: &str = "breme-";

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixSeconds, WallClock};
-use breme_load::{Generator, Load, Outcome, Run};
+use breme_load::{Generator, Load, Run};
 use breme_load_plan::{Plan, Settings};
+use breme_load_result::Outcome;
 use breme_node::{
     Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Handshake, Node,
     Received, Shard, ShardId,
