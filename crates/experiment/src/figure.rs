@@ -56,11 +56,9 @@ impl FigureFault {
 }
 
 impl FigurePattern {
-    /// `^` and `$` match at line boundaries.
-    ///
-    /// # Errors
-    /// If the pattern is invalid or has no group, or the unit is missing or of another dimension.
-    pub fn new(
+    /// `^` and `$` match at line boundaries. It is an error if the pattern is invalid or has no group, or if the unit is
+    /// missing or of another dimension.
+    pub(crate) fn new(
         quantity: &Quantity,
         pattern: &str,
         unit: Option<&str>,
@@ -102,8 +100,7 @@ impl FigurePattern {
     }
 
     /// Reads the prefixes of printed units as powers of 1024, as wrk, h2load and ab mean them.
-    #[must_use]
-    pub fn with_binary_prefixes(self, is_binary: bool) -> Self {
+    pub(crate) fn with_binary_prefixes(self, is_binary: bool) -> Self {
         Self { is_binary, ..self }
     }
 
@@ -144,7 +141,7 @@ impl FigurePattern {
 
 /// An error in a pattern, by the key at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PatternFault {
+pub(crate) enum PatternFault {
     Pattern(String),
     Unit(String),
 }

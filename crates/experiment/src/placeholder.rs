@@ -1,4 +1,4 @@
-//! `${…}` in strings, filled in by the plan (levels of factors) and by the runner (ports, folders, URLs).
+//! `${…}` in strings, filled in by the plan (levels of factors), and when a trial runs (ports, folders, URLs).
 //!
 //! Only `${`, a name and `}` form a placeholder: `$uri`, `${1:-x}` and `$(date)` remain unchanged, so that
 //! configurations and scripts keep their own variables. `$${name}` stands for the text `${name}`.

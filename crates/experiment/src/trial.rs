@@ -253,11 +253,10 @@ pub enum FaultAction {
 }
 
 impl FaultAction {
-    pub const ALL: [Self; 6] = [Self::Kill, Self::Start, Self::Freeze, Self::Thaw, Self::Partition, Self::Heal];
+    pub(crate) const ALL: [Self; 6] = [Self::Kill, Self::Start, Self::Freeze, Self::Thaw, Self::Partition, Self::Heal];
 
     /// The name in files and records.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
             Self::Start => "start",

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::file::BlockRange;
 use crate::file::values::Count;
 
-pub const BLOCK_COUNT_MAX: u64 = 10_000;
+const BLOCK_COUNT_MAX: u64 = 10_000;
 /// If the experiment does not set it.
 const DEFAULT: Blocks = Blocks { least: 6, most: 24, extended_to: None };
 
@@ -35,8 +35,7 @@ pub enum ExtensionError {
 }
 
 impl Blocks {
-    #[must_use]
-    pub const fn fixed(blocks: u32) -> Self {
+    pub(super) const fn fixed(blocks: u32) -> Self {
         Self { least: blocks, most: blocks, extended_to: None }
     }
 
@@ -52,12 +51,9 @@ impl Blocks {
         self.most.max(BLOCKS_MIN).saturating_mul(EXTENSION_MAX).min(BLOCK_COUNT_MAX as u32)
     }
 
-    /// Extends a run that has begun `begun` blocks to `blocks` in all.
-    ///
-    /// # Errors
-    ///
-    /// If that is not more than there are, or more than [`Blocks::limit`].
-    pub fn extended(self, blocks: u32, begun: u32) -> Result<Self, ExtensionError> {
+    /// Extends a run that has begun `begun` blocks to `blocks` in all: more than there are, and at most
+    /// [`Blocks::limit`].
+    pub(super) fn extended(self, blocks: u32, begun: u32) -> Result<Self, ExtensionError> {
         let limit = self.limit();
         if blocks <= begun {
             return Err(ExtensionError::NotMore { begun });

@@ -2,9 +2,9 @@
 
 use breme_toml::{Collector, Entry, Table, TreeNode, Value};
 
-pub const FACTOR_COUNT_MAX: usize = 12;
-pub const LEVEL_COUNT_MAX: usize = 1_000;
-pub const COMBINATION_COUNT_MAX: usize = 2_000;
+const FACTOR_COUNT_MAX: usize = 12;
+const LEVEL_COUNT_MAX: usize = 1_000;
+pub(super) const COMBINATION_COUNT_MAX: usize = 2_000;
 
 /// A factor as in the file.
 #[derive(Clone, Debug)]
@@ -27,8 +27,7 @@ pub struct LevelRange {
 
 impl LevelRange {
     /// Formats a level of the range; this text identifies trials.
-    #[must_use]
-    pub fn level(&self, value: f64) -> String {
+    pub(super) fn level(&self, value: f64) -> String {
         if self.is_whole { format!("{}", value.round() as i64) } else { format!("{value}") }
     }
 

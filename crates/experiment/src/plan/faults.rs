@@ -11,7 +11,7 @@ use crate::file;
 use crate::file::values::At;
 use crate::trial::{Fault, FaultAction, SubjectKind, SubjectSpec, WarmUp, WorkloadSpec};
 
-pub const FAULT_COUNT_MAX: usize = 100;
+const FAULT_COUNT_MAX: usize = 100;
 /// The key of the file, and the factor whose level applies if that key is missing.
 const FAULT: &str = "fault";
 /// The role of subjects that can be partitioned.

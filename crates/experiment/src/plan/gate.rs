@@ -13,7 +13,7 @@ use super::resolve::Resolved;
 /// systems would seldom pass.
 pub const MARGIN_DEFAULT: f64 = 0.1;
 /// Default margin of shares (`errors`, `pass`, `sessions`): 0.1 percentage points.
-pub const SHARE_MARGIN_DEFAULT: f64 = 0.001;
+const SHARE_MARGIN_DEFAULT: f64 = 0.001;
 /// Separates a measure from its margin.
 const WITHIN: &str = " within ";
 

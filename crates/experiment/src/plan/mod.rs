@@ -31,24 +31,17 @@ mod run;
 mod subject;
 mod workload;
 
-pub use self::blocks::{BLOCK_COUNT_MAX, Blocks, ExtensionError};
+pub use self::blocks::{Blocks, ExtensionError};
 pub use self::estimate::Estimate;
-pub use self::factors::{COMBINATION_COUNT_MAX, FACTOR_COUNT_MAX, LEVEL_COUNT_MAX, LevelRange};
-pub use self::faults::FAULT_COUNT_MAX;
-pub use self::gate::{Gate, GateError, GatedMeasure, MARGIN_DEFAULT, SHARE_MARGIN_DEFAULT};
+pub use self::factors::LevelRange;
+pub use self::gate::{Gate, GateError, GatedMeasure, MARGIN_DEFAULT};
 pub use self::model::{Plan, PlanFactor, SearchLength};
-pub use self::questions::{
-    HYPOTHESIS_COUNT_MAX, MEASURE_COUNT_MAX, ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished,
-    PlanSearch,
-};
-pub use self::read::{EXPERIMENT_BYTES_MAX, Surroundings, TRIAL_COUNT_MAX};
-pub use self::repeats::{Attempts, IN_VAIN_MAX, REPEATS_DEFAULT, REPEATS_MAX, Repeat};
-pub use self::resolve::DURATION_MAX;
-pub use self::resolver::CONTENT_BYTES_MAX;
+pub use self::questions::{ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
+pub use self::read::{EXPERIMENT_BYTES_MAX, Surroundings};
+pub use self::repeats::{Attempts, Repeat};
 pub use self::roles::{Flag, Role, RoleReset, Roles};
 #[cfg(test)]
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;
-pub use self::subject::SUBJECT_COUNT_MAX;
-pub use self::workload::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, THREAD_COUNT_MAX, WORKLOAD_COUNT_MAX};
+pub use self::workload::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, THREAD_COUNT_MAX};
 pub use crate::file::schema::schema;
-pub use breme_toml::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
+pub use breme_toml::Diagnostics;

@@ -16,8 +16,8 @@ use crate::file::{self, ModelKindText};
 use crate::placeholder;
 use crate::trial::SubjectKind;
 
-pub const HYPOTHESIS_COUNT_MAX: usize = 500;
-pub const MEASURE_COUNT_MAX: usize = 200;
+const HYPOTHESIS_COUNT_MAX: usize = 500;
+const MEASURE_COUNT_MAX: usize = 200;
 /// Default precision of a search.
 const PRECISION_DEFAULT: f64 = 0.05;
 /// Default length of a short trial of a search.

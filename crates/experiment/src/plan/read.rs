@@ -28,7 +28,7 @@ use crate::file::{self, RestartText};
 
 /// Limit of an experiment file, in bytes.
 pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
-pub const TRIAL_COUNT_MAX: u64 = 100_000;
+const TRIAL_COUNT_MAX: u64 = 100_000;
 /// Not merged with those of a profile: its levels replace all others.
 const REPLACED_WHOLE: [&str; 1] = ["factor"];
 

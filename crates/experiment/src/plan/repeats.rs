@@ -24,11 +24,11 @@ use crate::trial::TrialKey;
 use super::model::Plan;
 
 /// Default of [`Plan::repeats`].
-pub const REPEATS_DEFAULT: u64 = 2;
+pub(super) const REPEATS_DEFAULT: u64 = 2;
 /// Limit of [`Plan::repeats`].
-pub const REPEATS_MAX: u64 = 20;
+pub(super) const REPEATS_MAX: u64 = 20;
 /// After this many INVALID repeats in a row, a combination is no longer repeated.
-pub const IN_VAIN_MAX: u32 = 3;
+const IN_VAIN_MAX: u32 = 3;
 
 /// The trials of a run so far, as far as needed to choose repeats. Its size is that of one block.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use crate::file::{self, RestartText};
 use crate::trial::{Fault, Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
 
 /// Limit of a trial's duration.
-pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
+pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const PAUSE_DEFAULT: Duration = Duration::from_millis(500);
 

@@ -15,7 +15,7 @@ use crate::file::values::{At, ContentSource};
 use crate::placeholder;
 
 /// Limit of a file that an experiment names, and of all of them together.
-pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Reads a file relative to the experiment's folder.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;

@@ -17,7 +17,7 @@ use crate::trial::{
     Cpus, ProcessSpec, Ready, ReadyCheck, ResetAction, ResourceLimits, Restart, SubjectKind, SubjectSpec,
 };
 
-pub const SUBJECT_COUNT_MAX: usize = 100;
+pub(super) const SUBJECT_COUNT_MAX: usize = 100;
 /// Default limit of the time until a subject is ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Printed by breme's own servers when they are ready.

@@ -17,7 +17,7 @@ use crate::file::values::{At, ContentSource, StartAfter, Text};
 use crate::placeholder;
 use crate::trial::{LoadRate, WorkloadSpec};
 
-pub const WORKLOAD_COUNT_MAX: usize = 50;
+const WORKLOAD_COUNT_MAX: usize = 50;
 /// As in `breme load`.
 pub const CONNECTION_COUNT_MAX: u64 = 1_000_000;
 /// As in `breme load`.
