@@ -196,24 +196,17 @@ impl Journal {
 
     /// Creates an empty folder for the output of a trial's processes. Its path is absolute, since it is their working
     /// directory.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn trial_folder(&self, number: u32) -> Result<PathBuf, JournalError> {
+    pub(crate) fn trial_folder(&self, number: u32) -> Result<PathBuf, JournalError> {
         empty(&self.folder.join(RAW).join(format!("{number:04}")))
     }
 
     /// Creates an empty folder for files that are prepared once and used by all trials.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn shared_folder(&self) -> Result<PathBuf, JournalError> {
+    pub(crate) fn shared_folder(&self) -> Result<PathBuf, JournalError> {
         empty(&self.folder.join(SHARED))
     }
 
     /// The file of the instruments.
-    #[must_use]
-    pub fn instruments_path(&self) -> PathBuf {
+    pub(crate) fn instruments_path(&self) -> PathBuf {
         instruments_path(&self.folder)
     }
 }

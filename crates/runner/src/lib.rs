@@ -1,4 +1,4 @@
-//! Runs experiments: conducts their trials, one after another, and keeps the journal of the run.
+//! Runs experiments: conducts their trials, one after another ([`conduct()`]), and keeps the journal of the run.
 //!
 //! | module | what |
 //! |---|---|
@@ -21,7 +21,7 @@ mod revision;
 mod versions;
 
 pub use conduct::{PrepareError, Progress, RunError, conduct};
-pub use placement::{GeneratorPlace, Placement, PlacementError, place};
+pub use placement::PlacementError;
 pub use preflight::{CheckFiles, preflight};
 pub use revision::revision;
 pub use versions::subject_versions;
