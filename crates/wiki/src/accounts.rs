@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `user:NAME` | [`User`] as JSON: the hash of the password, the role |
-//! | `session:DIGEST` | [`LoginSession`] as JSON, under the SHA-256 of the cookie |
+//! | `session:DIGEST` | `LoginSession` as JSON, under the SHA-256 of the cookie |
 //! | `token:DIGEST` | [`Token`] as JSON, under the SHA-256 of the token |
 //!
 //! Read access to the database does not allow anyone to sign in: passwords are hashed with Argon2id, and cookies and
@@ -21,12 +21,12 @@ use thiserror::Error;
 use crate::calendar::now;
 
 /// How long a session lasts, ms.
-pub const SESSION_MILLIS: Millis = 30 * 24 * 3600 * 1000;
-pub const PASSWORD_CHARS_MIN: usize = 10;
+pub(crate) const SESSION_MILLIS: Millis = 30 * 24 * 3600 * 1000;
+const PASSWORD_CHARS_MIN: usize = 10;
 /// Limit of a password, in bytes, since hashing takes time.
-pub const PASSWORD_BYTES_MAX: usize = 1024;
+const PASSWORD_BYTES_MAX: usize = 1024;
 /// The prefix of tokens, by which people and secret scanners recognise them.
-pub const TOKEN_PREFIX: &str = "breme_";
+const TOKEN_PREFIX: &str = "breme_";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -38,7 +38,7 @@ pub enum Scope {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct User {
     /// Argon2id, with its parameters and salt (PHC string).
-    pub password: String,
+    pub(crate) password: String,
     pub scope: Scope,
     /// When the password was set: earlier sessions are invalid.
     pub since: Millis,
@@ -46,9 +46,9 @@ pub struct User {
 
 /// A signed-in browser.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LoginSession {
-    pub user: String,
-    pub since: Millis,
+struct LoginSession {
+    user: String,
+    since: Millis,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,11 +98,7 @@ fn written(value: &impl Serialize) -> String {
 }
 
 /// The hash of a password. It takes some 20 ms and 19 MiB.
-///
-/// # Errors
-///
-/// [`AccountError::Password`] if it is too short.
-pub fn hash(password: &str) -> Result<String, AccountError> {
+fn hash(password: &str) -> Result<String, AccountError> {
     if password.chars().count() < PASSWORD_CHARS_MIN || password.len() > PASSWORD_BYTES_MAX {
         return Err(AccountError::Password);
     }
@@ -114,8 +110,7 @@ pub fn hash(password: &str) -> Result<String, AccountError> {
 }
 
 /// Whether the password matches the hash. Takes as long as [`hash`].
-#[must_use]
-pub fn is_password(password: &str, hash: &str) -> bool {
+pub(crate) fn is_password(password: &str, hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else { return false };
     password.len() <= PASSWORD_BYTES_MAX && Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
 }
@@ -155,11 +150,7 @@ pub async fn remove_user(database: &dyn Database, name: &Name) -> Result<bool, D
 }
 
 /// An account.
-///
-/// # Errors
-///
-/// The database failed.
-pub async fn user(database: &dyn Database, name: &str) -> Result<Option<User>, DatabaseError> {
+pub(crate) async fn user(database: &dyn Database, name: &str) -> Result<Option<User>, DatabaseError> {
     Ok(database.value(&format!("user:{name}")).await?.as_deref().and_then(read))
 }
 
@@ -183,11 +174,7 @@ pub async fn exist(database: &dyn Database) -> Result<bool, DatabaseError> {
 }
 
 /// Begins a session. Returns the value of its cookie.
-///
-/// # Errors
-///
-/// There are no random numbers, or the database failed.
-pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
+pub(crate) async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
     let secret = secret()?;
     let session = LoginSession { user: user.to_owned(), since: now() };
     database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, Some(&written(&session))).await?;
@@ -195,11 +182,7 @@ pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String
 }
 
 /// The account of a session that has not expired.
-///
-/// # Errors
-///
-/// The database failed.
-pub async fn session(database: &dyn Database, secret: &str) -> Result<Option<(String, User)>, DatabaseError> {
+pub(crate) async fn session(database: &dyn Database, secret: &str) -> Result<Option<(String, User)>, DatabaseError> {
     let value = database.value(&format!("session:{}", sha256(secret.as_bytes()))).await?;
     let Some(session) = value.as_deref().and_then(read::<LoginSession>) else { return Ok(None) };
     let user = user(database, &session.user).await?;
@@ -208,11 +191,7 @@ pub async fn session(database: &dyn Database, secret: &str) -> Result<Option<(St
 }
 
 /// Ends a session.
-///
-/// # Errors
-///
-/// The database failed.
-pub async fn end_session(database: &dyn Database, secret: &str) -> Result<(), DatabaseError> {
+pub(crate) async fn end_session(database: &dyn Database, secret: &str) -> Result<(), DatabaseError> {
     database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, None).await.map(drop)
 }
 
@@ -245,11 +224,7 @@ pub async fn add_token(database: &dyn Database, label: &Name, scope: Scope) -> R
 }
 
 /// The scope of a token; none if it is invalid.
-///
-/// # Errors
-///
-/// The database failed.
-pub async fn token(database: &dyn Database, secret: &str) -> Result<Option<Token>, DatabaseError> {
+pub(crate) async fn token(database: &dyn Database, secret: &str) -> Result<Option<Token>, DatabaseError> {
     Ok(database.value(&format!("token:{}", sha256(secret.as_bytes()))).await?.as_deref().and_then(read))
 }
 

@@ -4,15 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breme_wiki_database::page::Millis;
 
-#[must_use]
-pub fn now() -> Millis {
+pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// In the format of HTTP headers.
-#[must_use]
-pub fn http_date(time: Millis) -> String {
+pub(crate) fn http_date(time: Millis) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(u64::try_from(time).unwrap_or(0)))
 }
 
@@ -25,8 +23,7 @@ pub fn rfc3339(time: Millis) -> String {
 }
 
 /// `2026-11-22`, and `21:14`.
-#[must_use]
-pub fn day_and_time(time: Millis) -> (String, String) {
+pub(crate) fn day_and_time(time: Millis) -> (String, String) {
     let (year, month, day, seconds) = date(time);
     (format!("{year:04}-{month:02}-{day:02}"), format!("{:02}:{:02}", seconds / 3600, seconds / 60 % 60))
 }

@@ -2,23 +2,24 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`render`], [`merge`], [`fields`] | Markdown → safe HTML; differences and merges; fields as text |
 //! | [`web`], `views` | the application: requests → responses; HTML |
+//! | `render`, `merge`, `fields`, `paths` | Markdown → safe HTML; differences and merges; fields as text; URLs |
 //! | [`accounts`] | accounts, sessions, tokens |
 //! | [`purges`] | purges of the caches in front |
 //! | [`folder`] | a wiki as a folder of Markdown files |
 //! | [`lab`] | pages with random text, for measurements |
 //! | [`settings`] | the operator's settings |
+//! | [`calendar`] | instants as dates |
 
 pub mod accounts;
 pub mod calendar;
-pub mod fields;
+mod fields;
 pub mod folder;
 pub mod lab;
-pub mod merge;
-pub mod paths;
+mod merge;
+mod paths;
 pub mod purges;
-pub mod render;
+mod render;
 pub mod settings;
 mod views;
 pub mod web;

@@ -139,7 +139,7 @@ impl Edges {
 
     /// Reports a committed change; if configured to wait, returns when all live edges have confirmed its purge or timed
     /// out.
-    pub async fn committed(&self) {
+    pub(crate) async fn committed(&self) {
         let tickets: Vec<u64> = self.lanes.iter().map(Lane::take_ticket).collect();
         if !self.waits {
             return;
@@ -157,8 +157,7 @@ impl Edges {
         }
     }
 
-    #[must_use]
-    pub fn states(&self) -> Vec<EdgeState> {
+    pub(crate) fn states(&self) -> Vec<EdgeState> {
         let state = |lane: &Lane| EdgeState {
             authority: lane.edge.authority.clone(),
             is_live: lane.is_live.load(Ordering::Relaxed),

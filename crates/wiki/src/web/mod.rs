@@ -3,7 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | `guard` | authentication and authorisation: forged requests, permissions, rate limits |
-//! | `negotiation`, `caching` | which representation; validators and headers for caches |
+//! | `negotiation`, `validators` | which representation; validators and headers for caches |
 //! | `documents`, `memory` | cached HTML of pages; requests that need nothing else |
 //! | `pages`, `lists` | pages, revisions, differences; lists, searches, feeds |
 //! | `changes`, `submission` | changes, their conditions and conflicts; bodies of requests |
@@ -43,7 +43,8 @@ use breme_wiki_database::name::Name;
 use breme_wiki_database::page::Page;
 use breme_wiki_database::{Database, DatabaseError, keys};
 use bytes::Bytes;
-pub use counts::{Counts, Reading};
+use counts::Counts;
+pub use counts::Reading;
 use documents::Documents;
 use guard::{Limiter, Visitor, admit, identify};
 use http::header::{
@@ -63,7 +64,7 @@ use crate::settings::{Readers, Settings, Writers};
 use crate::{accounts, paths, views};
 
 /// The page to which `/` redirects.
-pub const HOME: &str = "Home";
+const HOME: &str = "Home";
 
 /// Only the wiki's own scripts and styles are allowed, and they may connect only to the wiki; images may come from
 /// anywhere over TLS.
@@ -290,34 +291,6 @@ impl Wiki {
         }
     }
 }
-
-/// Every path and its methods, as in the OpenAPI description.
-pub const ROUTES: &[(&str, &[&str])] = &[
-    ("/", &["GET"]),
-    ("/wiki/stevec", &["GET"]),
-    ("/wiki/{name}", &["GET", "POST", "PUT", "DELETE"]),
-    ("/wiki/{name}/edit", &["GET"]),
-    ("/wiki/{name}/history", &["GET"]),
-    ("/wiki/{name}/revisions/{revision}", &["GET"]),
-    ("/wiki/{name}/diff", &["GET"]),
-    ("/wiki/{name}/backlinks", &["GET"]),
-    ("/wiki/{name}/rename", &["GET", "POST"]),
-    ("/wiki/{name}/delete", &["GET", "POST"]),
-    ("/wiki/{name}/revert", &["POST"]),
-    ("/wiki/{name}/files", &["GET", "POST"]),
-    ("/wiki/{name}/files/{file}", &["GET", "PUT", "DELETE"]),
-    ("/wiki/{name}/files/{file}/delete", &["POST"]),
-    ("/pages", &["GET"]),
-    ("/new", &["GET"]),
-    ("/recent", &["GET"]),
-    ("/recent.atom", &["GET"]),
-    ("/search", &["GET"]),
-    ("/suggest", &["GET"]),
-    ("/preview", &["POST"]),
-    ("/login", &["GET", "POST"]),
-    ("/logout", &["POST"]),
-    ("/openapi.json", &["GET"]),
-];
 
 /// The application.
 #[derive(Clone)]

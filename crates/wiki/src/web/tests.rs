@@ -15,6 +15,34 @@ use super::validators::SURROGATE_KEY;
 use super::*;
 use crate::accounts::{self, Scope};
 
+/// Every path and its methods, as in the OpenAPI description.
+const ROUTES: &[(&str, &[&str])] = &[
+    ("/", &["GET"]),
+    ("/wiki/stevec", &["GET"]),
+    ("/wiki/{name}", &["GET", "POST", "PUT", "DELETE"]),
+    ("/wiki/{name}/edit", &["GET"]),
+    ("/wiki/{name}/history", &["GET"]),
+    ("/wiki/{name}/revisions/{revision}", &["GET"]),
+    ("/wiki/{name}/diff", &["GET"]),
+    ("/wiki/{name}/backlinks", &["GET"]),
+    ("/wiki/{name}/rename", &["GET", "POST"]),
+    ("/wiki/{name}/delete", &["GET", "POST"]),
+    ("/wiki/{name}/revert", &["POST"]),
+    ("/wiki/{name}/files", &["GET", "POST"]),
+    ("/wiki/{name}/files/{file}", &["GET", "PUT", "DELETE"]),
+    ("/wiki/{name}/files/{file}/delete", &["POST"]),
+    ("/pages", &["GET"]),
+    ("/new", &["GET"]),
+    ("/recent", &["GET"]),
+    ("/recent.atom", &["GET"]),
+    ("/search", &["GET"]),
+    ("/suggest", &["GET"]),
+    ("/preview", &["POST"]),
+    ("/login", &["GET", "POST"]),
+    ("/logout", &["POST"]),
+    ("/openapi.json", &["GET"]),
+];
+
 const FORM: &str = "application/x-www-form-urlencoded";
 const HTML: (HeaderName, &str) = (ACCEPT, "text/html");
 const JSON: (HeaderName, &str) = (ACCEPT, "application/json");
