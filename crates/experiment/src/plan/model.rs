@@ -159,7 +159,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// As in [`Blocks::extended`].
+    /// If `blocks` is not more than `begun`, or more than [`Blocks::limit`]; or if the plan is a search.
     pub fn frozen_extended(&self, blocks: u32, begun: u32) -> Result<String, ExtensionError> {
         if self.has_range() {
             return Err(ExtensionError::Search);
