@@ -56,8 +56,8 @@ impl FigureFault {
 }
 
 impl FigurePattern {
-    /// `^` and `$` match at line boundaries. It is an error if the pattern is invalid or has no group, or if the unit is
-    /// missing or of another dimension.
+    /// `^` and `$` match at line boundaries. It is an error if the pattern is invalid or has no group, or if the unit
+    /// is missing or of another dimension.
     pub(crate) fn new(
         quantity: &Quantity,
         pattern: &str,

@@ -345,7 +345,7 @@ pub(crate) fn is_of_a_time_out(why: &str) -> bool {
 }
 
 /// Polls until it is true.
-pub(crate) fn wait_until(otherwise: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{otherwise}");

@@ -8,7 +8,8 @@
 //!
 //! The residuals of neighbouring blocks are modelled as a first-order autoregressive process. Its coefficient, after
 //! correction for the bias of short series, determines the variance of the slope and the degrees of freedom of
-//! Student's test. A longer correlation leaves fewer degrees; with fewer than [`FREEDOM_MIN`], nothing is tested.
+//! Student's test. A longer correlation leaves fewer degrees; with fewer than [`FREEDOM_MIN`], the steps between the
+//! blocks are tested instead.
 
 use breme_stats::{student_p, student_quantile};
 
@@ -122,6 +123,24 @@ impl Slope {
         Self::from_blocks(&blocks, 2 * harmonics)
     }
 
+    /// The drift of a random walk, from the steps between neighbouring blocks. Their correlation counts as that of
+    /// levels does. For levels that do return to a line the error is too large, never too small.
+    fn from_steps(blocks: &[Option<[f64; 2]>], sum_of_squares: f64, [mean_day, mean_level]: [f64; 2]) -> Self {
+        let known: Vec<[f64; 2]> = blocks.iter().flatten().copied().collect();
+        let steps: Vec<[f64; 2]> =
+            known.windows(2).map(|pair| [pair[1][0] - pair[0][0], pair[1][1] - pair[0][1]]).collect();
+        let [days, growth] = steps.iter().fold([0.0; 2], |sum, step| [sum[0] + step[0], sum[1] + step[1]]);
+        let per_day = growth / days;
+        let residuals: Vec<Option<f64>> = steps.iter().map(|[days, growth]| Some(growth - per_day * days)).collect();
+        let noise = Noise::from_residuals(&residuals, 0);
+        let count = steps.len() as f64;
+        let variance = noise.sum_of_squares / (count - 1.0) * noise.inflation();
+        let error = ((variance * count).sqrt() / days).max(f64::MIN_POSITIVE);
+        let freedom = count / noise.inflation() - 1.0;
+        let freedom = (freedom >= FREEDOM_MIN).then_some(freedom as usize);
+        Self { per_day, error, freedom, is_step: false, sum_of_squares, mean_day, mean_level }
+    }
+
     /// From time and level of each block; none if every value was an outlier.
     fn from_blocks(blocks: &[Option<[f64; 2]>], cycle_parameters: usize) -> Option<Self> {
         let [mean_day, mean_level] = mean(blocks.iter().flatten().copied())?;
@@ -143,7 +162,10 @@ impl Slope {
             return Some(Self { per_day, error, freedom, is_step: false, sum_of_squares: 0.0, mean_day, mean_level });
         }
         let freedom = count / noise.inflation() - 2.0;
-        let is_testable = noise.correlation <= CORRELATION_MAX && freedom >= FREEDOM_MIN;
+        let is_stationary = noise.correlation <= CORRELATION_MAX && freedom >= FREEDOM_MIN;
+        if !is_stationary {
+            return Some(Self::from_steps(blocks, noise.sum_of_squares, [mean_day, mean_level]));
+        }
         let left = (1.0 - 2.0 * noise.inflation() / count).max(LEFT_MIN);
         let variance = noise.sum_of_squares / (count - cycle_parameters as f64) / left;
         let error = (variance * quadratic_form(&weights, noise.correlation)).sqrt();
@@ -152,7 +174,7 @@ impl Slope {
             let ratio = noise.sum_of_squares / step.sum_of_squares.max(f64::MIN_POSITIVE);
             count / step.inflation() * ratio.ln() > STEP_EVIDENCE
         });
-        let freedom = is_testable.then_some(freedom as usize);
+        let freedom = Some(freedom as usize);
         Some(Self { per_day, error, freedom, is_step, sum_of_squares: noise.sum_of_squares, mean_day, mean_level })
     }
 }
@@ -329,6 +351,23 @@ mod tests {
         let expected = (8.0 + 0.3 * 167.0) / 8.0;
         assert!(p < 1e-6 && (trend.total / expected - 1.0).abs() < 0.02, "{} of {expected}", trend.total);
         assert!(trend.per_day.low < trend.per_day.center && trend.per_day.center < trend.per_day.high);
+    }
+
+    /// What deviates from the line stays: a random walk around it, too correlated for a test of levels.
+    #[test]
+    fn drift_of_a_random_walk_is_growth() {
+        let mut random = breme_base::Random::new(5);
+        let mut level = 8.0;
+        let steps: Vec<f64> = (0..168)
+            .map(|_| {
+                level += 0.3 + 0.5 * (random.unit() - 0.5);
+                level
+            })
+            .collect();
+        let (p, effect) = test(&week(|hour| f64::ln(steps[hour as usize]))).unwrap();
+        let Some(Effect::Trend(trend)) = effect else { panic!("{p} {effect:?}") };
+        let expected = steps[167] / steps[0];
+        assert!(p < 1e-6 && (trend.total / expected - 1.0).abs() < 0.1, "{} of {expected}", trend.total);
     }
 
     #[test]
