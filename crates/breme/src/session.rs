@@ -20,11 +20,11 @@ mod supervised;
 use std::process::ExitCode;
 
 pub use arguments::SessionArgs;
-use arguments::command;
+use arguments::{EngineChoice, command};
 use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, application_registry};
 use breme_cluster::node::Node;
 use breme_driver::Clock;
-use engine::{EngineChoice, Opened};
+use engine::Opened;
 use host::{Ending, Host, NodeProperties};
 use metrics::SessionMetrics;
 use peer_identity::PeerIdentity;
@@ -73,7 +73,7 @@ impl SessionArgs {
 /// Serves as a node that nothing supervises.
 async fn serve_alone(args: &SessionArgs) -> Result<(), Failure> {
     let peer_identity = PeerIdentity::new(args)?;
-    let secrets = Secrets::new(args, peer_identity.as_ref())?;
+    let secrets = Secrets::new(args, peer_identity.as_ref().map(|peer| &peer.tls))?;
     serve_node(args, secrets, peer_identity, None).await
 }
 

@@ -16,7 +16,6 @@ use breme_session::{Durability, NodeName, Reads, Route, Settings};
 use clap::{Command, ValueEnum};
 
 use super::ROLE;
-use super::engine::{EngineChoice, engine_choice};
 
 const EXAMPLES: &str = "Examples:
   breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions
@@ -178,6 +177,15 @@ pub struct SessionArgs {
     drain_timeout: Duration,
 }
 
+/// The value of `--engine`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// A folder of this machine.
+    Embedded(PathBuf),
+    /// Servers, as in the flag.
+    Nats(String),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RouteChoice {
     Forward,
@@ -196,6 +204,14 @@ pub(super) enum DurabilityChoice {
     Quorum,
     #[value(name = "quorum+fsync")]
     QuorumFsync,
+}
+
+fn engine_choice(text: &str) -> Result<EngineChoice, String> {
+    match text.split_once(':') {
+        Some(("embedded", folder)) if !folder.is_empty() => Ok(EngineChoice::Embedded(PathBuf::from(folder))),
+        Some(("nats" | "tls", rest)) if rest.starts_with("//") => Ok(EngineChoice::Nats(text.to_owned())),
+        _ => Err("write embedded:DIR or nats://HOST:PORT".to_owned()),
+    }
 }
 
 fn node_name(text: &str) -> Result<NodeName, String> {
@@ -322,5 +338,21 @@ impl SessionArgs {
         // The client's, and one to another node.
         let of_connection = 2;
         self.limits.limits(self.listen.len() + 1, self.admin.is_some(), of_connection, self.drain_timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_a_folder_or_servers() {
+        assert_eq!(engine_choice("embedded:a/b"), Ok(EngineChoice::Embedded("a/b".into())));
+        for servers in ["nats://a:1,nats://b:2", "tls://a:1"] {
+            assert_eq!(engine_choice(servers), Ok(EngineChoice::Nats(servers.to_owned())));
+        }
+        for wrong in ["", "sessions", "embedded:", "nats:a", "http://a"] {
+            assert!(engine_choice(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -38,6 +38,14 @@ pub(super) struct NodePlace {
     pub(super) admin: Option<SocketAddr>,
 }
 
+impl NodePlace {
+    /// Of a node of this process, which has one address.
+    fn from_host(host: &Host) -> Option<Self> {
+        let place = host.places().first()?.clone();
+        Some(Self { name: host.node().name(), place, process: None, admin: None })
+    }
+}
+
 fn node_name(number: usize) -> Result<NodeName, Failure> {
     NodeName::new(&format!("n{number}")).map_err(Failure::run)
 }
@@ -96,7 +104,7 @@ pub(super) async fn serve_together(args: &SessionArgs, count: usize) -> Result<(
     let nodes = hosts.iter().map(|host| host.node().clone()).collect();
     let registry = registry(process, maintain(tls, None)?, nodes);
     let is_ending = end_signal(readiness.clone())?;
-    let places: Vec<_> = hosts.iter().filter_map(Host::node_place).collect();
+    let places: Vec<_> = hosts.iter().filter_map(NodePlace::from_host).collect();
     let (stop_nodes, nodes_stop) = watch::channel(false);
     let serving = hosts.into_iter().map(|host| {
         let stop = nodes_stop.clone();

@@ -1,6 +1,5 @@
 //! The store of sessions.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,28 +8,11 @@ use breme_command::failure::Failure;
 use breme_session::NodeName;
 use tokio::time::sleep;
 
-use super::arguments::SessionArgs;
+use super::arguments::{EngineChoice, SessionArgs};
 
 /// How long servers may take to become available when a node starts.
 const START_TIME: Duration = Duration::from_secs(30);
 const START_PAUSE: Duration = Duration::from_millis(500);
-
-/// The value of `--engine`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EngineChoice {
-    /// A folder of this machine.
-    Embedded(PathBuf),
-    /// Servers, as in the flag.
-    Nats(String),
-}
-
-pub(super) fn engine_choice(text: &str) -> Result<EngineChoice, String> {
-    match text.split_once(':') {
-        Some(("embedded", folder)) if !folder.is_empty() => Ok(EngineChoice::Embedded(PathBuf::from(folder))),
-        Some(("nats" | "tls", rest)) if rest.starts_with("//") => Ok(EngineChoice::Nats(text.to_owned())),
-        _ => Err("write embedded:DIR or nats://HOST:PORT".to_owned()),
-    }
-}
 
 /// An engine, and the nodes that are known to have ended, with the nonces of their processes.
 #[derive(Clone)]
@@ -64,22 +46,6 @@ async fn connect(settings: &NatsSettings) -> Result<NatsEngine, EngineError> {
                 sleep(START_PAUSE).await;
             }
             outcome => return outcome,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_engine_is_a_folder_or_servers() {
-        assert_eq!(engine_choice("embedded:a/b"), Ok(EngineChoice::Embedded("a/b".into())));
-        for servers in ["nats://a:1,nats://b:2", "tls://a:1"] {
-            assert_eq!(engine_choice(servers), Ok(EngineChoice::Nats(servers.to_owned())));
-        }
-        for wrong in ["", "sessions", "embedded:", "nats:a", "http://a"] {
-            assert!(engine_choice(wrong).is_err(), "{wrong}");
         }
     }
 }

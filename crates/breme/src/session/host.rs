@@ -21,7 +21,6 @@ use tokio::sync::broadcast;
 use tokio::time::{sleep, timeout};
 
 use super::arguments::SessionArgs;
-use super::cluster::NodePlace;
 use super::engine::Opened;
 use super::peer_identity::PeerIdentity;
 use super::secrets::Secrets;
@@ -101,12 +100,6 @@ impl Host {
     /// Where it listens for clients.
     pub(super) fn places(&self) -> &[ListenPlace] {
         &self.places
-    }
-
-    /// Where a node with one address serves.
-    pub(super) fn node_place(&self) -> Option<NodePlace> {
-        let place = self.places.first()?.clone();
-        Some(NodePlace { name: self.node.name(), place, process: None, admin: None })
     }
 
     /// Serves clients until `end`; then hands the sessions over, and finishes requests in progress. Returns whether

@@ -5,15 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use breme_cluster::peers::Peers;
+use breme_cluster::peers::{PeerTls, Peers};
 use breme_command::failure::Failure;
 use breme_command::serving::random_bits;
 use breme_session::{CookieKeys, SECRET_MIN};
 use breme_sys::read_bounded;
 
-use super::arguments::SessionArgs;
-use super::engine::EngineChoice;
-use super::peer_identity::PeerIdentity;
+use super::arguments::{EngineChoice, SessionArgs};
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// In the folder of the embedded engine.
@@ -27,9 +25,9 @@ pub(super) struct Secrets {
 
 impl Secrets {
     /// Those named by the flags; with the certificate for other nodes, if there is one.
-    pub(super) fn new(args: &SessionArgs, peer_identity: Option<&PeerIdentity>) -> Result<Self, Failure> {
+    pub(super) fn new(args: &SessionArgs, peer_tls: Option<&PeerTls>) -> Result<Self, Failure> {
         let keys = cookie_keys(args)?;
-        let peers = peer_identity.map_or_else(|| peers_with_secret(args), |peer| Ok(Peers::over_tls(peer.tls.clone())));
+        let peers = peer_tls.map_or_else(|| peers_with_secret(args), |tls| Ok(Peers::over_tls(tls.clone())));
         Ok(Self { peers: peers?, keys })
     }
 }
