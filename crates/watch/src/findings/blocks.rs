@@ -9,6 +9,8 @@ const COUNTS: [usize; 2] = [14, 10];
 const DEVIATIONS: f64 = 1.5;
 /// Minimum number of values for a test.
 pub(super) const VALUES_MIN: usize = 28;
+/// Minimum number of blocks before and after a change.
+pub(super) const EDGE: usize = 3;
 /// Changes of level that are removed before the autocorrelation is computed.
 const STEPS_REMOVED: usize = 2;
 
@@ -47,7 +49,7 @@ fn residuals(blocks: &[(f64, f64)]) -> Vec<f64> {
     let mut bounds = vec![0, by_steps.len()];
     for _ in 0..STEPS_REMOVED {
         let parts = bounds.windows(2).map(|part| (part[0], part[1]));
-        let best = parts.filter_map(|(from, to)| Some((from, super::levels::split(&by_steps[from..to])?)));
+        let best = parts.filter_map(|(from, to)| Some((from, split(&by_steps[from..to])?)));
         let Some((from, (at, _))) = best.max_by(|a, b| a.1.1.total_cmp(&b.1.1)) else { break };
         bounds.push(from + at);
         bounds.sort_unstable();
@@ -83,8 +85,22 @@ fn autocorrelation(values: &[f64]) -> f64 {
     if variance > 0.0 { covariance / variance } else { 0.0 }
 }
 
+/// The best split of the levels, and the distance of the sum of ranks before it from its mean, in standard deviations.
+pub(super) fn split(levels: &[f64]) -> Option<(usize, f64)> {
+    let ranks = ranks(levels);
+    let (count, mean) = (ranks.len() as f64, (ranks.len() as f64 - 1.0) / 2.0);
+    let mut sum = 0.0;
+    let sums = ranks.iter().enumerate().map(|(index, rank)| {
+        sum += rank - mean;
+        let before = index as f64 + 1.0;
+        (index + 1, sum.abs() / (before * (count - before) * (count + 1.0) / 12.0).max(1e-9).sqrt())
+    });
+    let inner = sums.filter(|(at, _)| *at >= EDGE && at + EDGE <= ranks.len());
+    inner.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
 /// Ranks from 0; equal values share the mean of their ranks.
-pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
+fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let mut ranks = vec![0.0; values.len()];

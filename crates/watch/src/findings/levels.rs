@@ -2,14 +2,12 @@
 
 use breme_base::Random;
 
-use super::blocks::{VALUES_MIN, independent, ranks, slope};
+use super::blocks::{VALUES_MIN, independent, slope, split};
 use super::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult, median};
 
 /// Permutations: the smallest p is the reciprocal of one more.
 const PERMUTATIONS: usize = 1_999;
 const SEED: u64 = 0x77a7;
-/// Minimum number of blocks before and after a change.
-pub(super) const EDGE: usize = 3;
 /// A change of level has one more parameter than a line, its position: its residuals must be smaller by this factor.
 const LINE_FAVOUR: f64 = 1.15;
 /// Limit of the values on each side of a change that are used for its interval.
@@ -62,20 +60,6 @@ fn effect_of_change(values: &[(f64, f64)], blocks: &[(f64, f64)], at: usize) -> 
     let change =
         LevelChange { at_ms: at_ms as i64, ratio: Ratio { center: ratio.center, low: ratio.low, high: ratio.high } };
     (ratio.center.ln().abs() >= (1.0 + EFFECT_MIN).ln()).then_some(change)
-}
-
-/// The best split of the levels, and the distance of the sum of ranks before it from its mean, in standard deviations.
-pub(super) fn split(levels: &[f64]) -> Option<(usize, f64)> {
-    let ranks = ranks(levels);
-    let (count, mean) = (ranks.len() as f64, (ranks.len() as f64 - 1.0) / 2.0);
-    let mut sum = 0.0;
-    let sums = ranks.iter().enumerate().map(|(index, rank)| {
-        sum += rank - mean;
-        let before = index as f64 + 1.0;
-        (index + 1, sum.abs() / (before * (count - before) * (count + 1.0) / 12.0).max(1e-9).sqrt())
-    });
-    let inner = sums.filter(|(at, _)| *at >= EDGE && at + EDGE <= ranks.len());
-    inner.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Share of permutations with at least this score.

@@ -13,8 +13,7 @@
 
 use breme_stats::{student_p, student_quantile};
 
-use super::blocks::VALUES_MIN;
-use super::levels::EDGE;
+use super::blocks::{EDGE, VALUES_MIN};
 use super::{Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, median};
 
 const DAY_MS: f64 = 86_400_000.0;
