@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number, rows_axis, whiskers};
 use crate::figures::{estimate, figure, figure_or_dash, range};
-use crate::html::palette::Palette;
+use crate::html::palette::{Palette, level, numeric_factor};
 use crate::html::parts::{Gallery, folded_table, table};
 use crate::run::Run;
 use crate::table::{Cell, Table};
@@ -288,23 +288,6 @@ fn lines(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Option
         legend,
         table: lines_table(&factor, drawn, unit),
     })
-}
-
-/// The factor with the most levels of those whose levels are all numbers.
-pub(crate) fn numeric_factor(rows: &[MeasureRow]) -> Option<(String, Vec<f64>)> {
-    let factors = rows.first()?.levels.keys();
-    let numeric = factors.filter_map(|factor| {
-        let levels: Option<Vec<f64>> = rows.iter().map(|row| level(&row.levels, factor)).collect();
-        let mut levels = levels?;
-        levels.sort_by(f64::total_cmp);
-        levels.dedup();
-        Some((factor.clone(), levels))
-    });
-    numeric.max_by_key(|(_, levels)| levels.len())
-}
-
-fn level(levels: &Levels, factor: &str) -> Option<f64> {
-    levels.get(factor)?.parse().ok().filter(|level: &f64| level.is_finite())
 }
 
 fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Vec<MeasureLine<'a>> {

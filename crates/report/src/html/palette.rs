@@ -4,9 +4,9 @@
 //! most numbers (users, a rate) differ in strength and dashes.
 
 use breme_judge::Levels;
+use breme_judge::judgement::MeasureRow;
 
 use crate::chart::Look;
-use crate::html::measures::numeric_factor;
 use crate::run::Run;
 
 pub(crate) struct Palette {
@@ -58,4 +58,22 @@ impl Palette {
         self.factor.iter().for_each(|factor| drop(others.remove(factor)));
         others
     }
+}
+
+/// The factor with the most levels of those whose levels are all numbers.
+pub(crate) fn numeric_factor(rows: &[MeasureRow]) -> Option<(String, Vec<f64>)> {
+    let factors = rows.first()?.levels.keys();
+    let numeric = factors.filter_map(|factor| {
+        let levels: Option<Vec<f64>> = rows.iter().map(|row| level(&row.levels, factor)).collect();
+        let mut levels = levels?;
+        levels.sort_by(f64::total_cmp);
+        levels.dedup();
+        Some((factor.clone(), levels))
+    });
+    numeric.max_by_key(|(_, levels)| levels.len())
+}
+
+/// The level of a factor, if it is a number.
+pub(crate) fn level(levels: &Levels, factor: &str) -> Option<f64> {
+    levels.get(factor)?.parse().ok().filter(|level: &f64| level.is_finite())
 }
