@@ -12,6 +12,18 @@ use crate::record::{OngoingOutage, Outage};
 
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
+/// The time zone with this name, as in a watch file; without a name, that of the system.
+///
+/// # Errors
+/// If the name is unknown.
+pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
+    match name.filter(|name| !name.is_empty()) {
+        None => Ok(TimeZone::system()),
+        Some(name) => TimeZone::get(name)
+            .map_err(|error| format!("time_zone {name:?} is unknown ({error}); use a name such as Europe/Ljubljana")),
+    }
+}
+
 /// Local time with its offset from UTC: `2026-01-05 15:00:00+01:00`.
 #[must_use]
 pub fn time(wall_ms: i64, zone: &TimeZone) -> String {

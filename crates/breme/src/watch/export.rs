@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 
 use super::ReportArgs;
 use super::journal_folder::JournalFolder;
-use super::watch_loop::zone;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ExportFormat {
@@ -61,7 +60,7 @@ impl LoadedJournal {
         let info = folder.info()?;
         let failed = |error| Failure::run(format!("{}: {error}", path.display()));
         let history = History::read(&folder).map_err(failed)?;
-        let zone = zone(Some(&info.time_zone))?;
+        let zone = text::zone(Some(&info.time_zone)).map_err(Failure::usage)?;
         Ok(Self { folder, info, history, zone })
     }
 

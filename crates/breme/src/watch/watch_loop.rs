@@ -35,7 +35,7 @@ const REPORT_EVERY: u64 = 100;
 pub(super) fn watch(args: &WatchArgs, path: &Path) -> Result<ExitCode, Failure> {
     let process = ProcessMetrics::starting_now();
     let file = read(path)?;
-    let zone = zone(file.time_zone.as_deref())?;
+    let zone = text::zone(file.time_zone.as_deref()).map_err(Failure::usage)?;
     let folder_path = args.journal.clone().unwrap_or_else(|| path.with_extension("watch"));
     let folder = JournalFolder::open_write(&folder_path)?;
     let probers = probers(&file, &folder)?;
@@ -102,15 +102,6 @@ fn receiver(key: &str, destination: Option<&Destination>) -> Result<Option<PushR
     let Some(Destination { url, auth_file }) = destination else { return Ok(None) };
     let receiver = PushReceiver::new(url.clone(), auth_file.as_ref().map(PathBuf::from));
     receiver.map(Some).map_err(|problem| Failure::run(format!("{key}_auth_file {problem}")))
-}
-
-pub(super) fn zone(name: Option<&str>) -> Result<TimeZone, Failure> {
-    match name.filter(|name| !name.is_empty()) {
-        None => Ok(TimeZone::system()),
-        Some(name) => TimeZone::get(name).map_err(|error| {
-            Failure::usage(format!("time_zone {name:?} is unknown ({error}); use a name such as Europe/Ljubljana"))
-        }),
-    }
 }
 
 fn probers(file: &File, folder: &JournalFolder) -> Result<Vec<Prober>, Failure> {
