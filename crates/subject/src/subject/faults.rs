@@ -1,4 +1,5 @@
-//! Faults injected into a subject's processes under load: killing, suspending, resuming.
+//! Faults injected into a subject's processes under load: killing, restarting, suspending. [`Subject::thaw`], which a
+//! stop needs too, resumes them.
 //!
 //! A whole subject is suspended by its control group of version 2, which includes processes started meanwhile. Without
 //! one, and for a part of its processes, SIGSTOP is used.
@@ -8,11 +9,12 @@ use std::fs;
 use rustix::process::Signal;
 use thiserror::Error;
 
-use super::instance::Subject;
-use super::launch::StartError;
+use super::instance::{Frozen, Subject};
+use super::launch::{Launcher, StartError};
+use super::template::PlaceholderNames;
 use crate::control_group::{self, FreezeError};
 use crate::keeping::StopError;
-use crate::process_table::{Stat, descendants_of, everyone, look_at, signal};
+use crate::process_table::{Stat, descendants_of, everyone, signal};
 
 /// Limit of searches for processes that were started while others were suspended.
 const ROUNDS_MAX: usize = 100;
@@ -34,16 +36,6 @@ pub enum FaultError {
     Start(#[from] StartError),
 }
 
-/// A suspended part of a subject.
-#[derive(Debug)]
-pub(super) struct Frozen {
-    /// Words of its processes' command lines; none: the whole subject.
-    words: Option<String>,
-    /// By the control group, not one by one.
-    is_group: bool,
-    processes: Vec<Stat>,
-}
-
 impl Subject {
     /// Kills all its processes, or those whose command line contains these words, with their children. Returns their
     /// number.
@@ -60,6 +52,15 @@ impl Subject {
             _ => processes.iter().for_each(|process| signal(process, Signal::KILL)),
         }
         Ok(processes.len())
+    }
+
+    /// Restarts it after it was killed, in its folder and on its ports.
+    ///
+    /// # Errors
+    /// If it is not ready in time.
+    pub fn start(&mut self, launcher: &Launcher, others: &PlaceholderNames) -> Result<(), StartError> {
+        *self = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports)?;
+        Ok(())
     }
 
     /// Suspends them. Returns their number.
@@ -84,20 +85,6 @@ impl Subject {
         let count = processes.len();
         self.frozen.push(Frozen { words: words.map(str::to_owned), is_group, processes });
         Ok(count)
-    }
-
-    /// Resumes what was suspended with these words; without words, everything. Returns the number of processes.
-    pub fn thaw(&mut self, words: Option<&str>) -> usize {
-        let is_meant = |frozen: &mut Frozen| words.is_none() || frozen.words.as_deref() == words;
-        let thawed: Vec<Frozen> = self.frozen.extract_if(.., is_meant).collect();
-        for Frozen { is_group, processes, .. } in &thawed {
-            if let (true, Some(kept)) = (is_group, &self.kept) {
-                control_group::thaw(kept.control_groups());
-            }
-            let is_there = |process: &&Stat| look_at(process.pid).is_some_and(|found| found.is_same(process));
-            processes.iter().filter(|_| !is_group).filter(is_there).for_each(|process| signal(process, Signal::CONT));
-        }
-        thawed.iter().map(|frozen| frozen.processes.len()).sum()
     }
 
     /// Its living processes whose command lines contain the words.

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_experiment::trial::{ProcessSpec, SubjectKind, SubjectSpec};
+use rustix::process::Signal;
 
-use super::faults::Frozen;
-use super::launch::{Launcher, StartError};
 use super::ports::Ports;
 use super::template::PlaceholderNames;
 use super::token::BearerToken;
+use crate::control_group;
 use crate::keeping::{ExitInfo, StopError, SupervisedProcess};
+use crate::process_table::{Stat, look_at, signal};
 
 /// Default time limit of a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -29,6 +30,16 @@ pub struct Subject {
     pub(super) kept: Option<SupervisedProcess>,
     pub(super) frozen: Vec<Frozen>,
     pub(super) stop_signal: i32,
+}
+
+/// A suspended part of a subject.
+#[derive(Debug)]
+pub(super) struct Frozen {
+    /// Words of its processes' command lines; none: the whole subject.
+    pub(super) words: Option<String>,
+    /// By the control group, not one by one.
+    pub(super) is_group: bool,
+    pub(super) processes: Vec<Stat>,
 }
 
 impl Subject {
@@ -108,13 +119,18 @@ impl Subject {
         }
     }
 
-    /// Restarts it after it was killed, in its folder and on its ports.
-    ///
-    /// # Errors
-    /// If it is not ready in time.
-    pub fn start(&mut self, launcher: &Launcher, others: &PlaceholderNames) -> Result<(), StartError> {
-        *self = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports)?;
-        Ok(())
+    /// Resumes what was suspended with these words; without words, everything. Returns the number of processes.
+    pub fn thaw(&mut self, words: Option<&str>) -> usize {
+        let is_meant = |frozen: &mut Frozen| words.is_none() || frozen.words.as_deref() == words;
+        let thawed: Vec<Frozen> = self.frozen.extract_if(.., is_meant).collect();
+        for Frozen { is_group, processes, .. } in &thawed {
+            if let (true, Some(kept)) = (is_group, &self.kept) {
+                control_group::thaw(kept.control_groups());
+            }
+            let is_there = |process: &&Stat| look_at(process.pid).is_some_and(|found| found.is_same(process));
+            processes.iter().filter(|_| !is_group).filter(is_there).for_each(|process| signal(process, Signal::CONT));
+        }
+        thawed.iter().map(|frozen| frozen.processes.len()).sum()
     }
 
     fn process(&self) -> Option<&ProcessSpec> {
