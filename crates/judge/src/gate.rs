@@ -24,7 +24,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::judgement::Scale;
-use crate::runs::{CompareRules, Drafted, p_above};
+use crate::recorded_run::CompareRules;
+use crate::run_row::{Drafted, GateVerdict, Gated, p_above};
 use crate::words::{amount, count};
 
 /// Minimum number of blocks in each run for a verdict: four values against four are the smallest samples whose ranks
@@ -34,36 +35,6 @@ pub const BLOCKS_MIN: usize = 4;
 const POWER_WANTED: f64 = 0.9;
 /// Limit of the suggested blocks in each run.
 const BLOCKS_PROPOSED_MAX: usize = 200;
-
-/// Verdict of the gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum GateVerdict {
-    /// Not worse: the whole interval is within the margin.
-    NotWorse,
-    /// Worse: the whole interval is beyond the margin.
-    Worse,
-    /// Neither is demonstrated.
-    #[default]
-    NoVerdict,
-}
-
-/// Verdict of the gate on a row.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Gated {
-    /// Verdict.
-    pub verdict: GateVerdict,
-    /// How much worse the measure may be: a share of the earlier value, or percentage points if the measure is a share.
-    pub margin: f64,
-    /// Allowed range of the interval, in words: `≤ 1.050`.
-    pub allowed: String,
-    /// One-sided p-value of the null hypothesis that the later run is worse by at most the margin.
-    pub p_worse: Option<f64>,
-    /// The same after Holm's correction over all gated rows.
-    pub p_worse_holm: Option<f64>,
-    /// Probability that this row passes if both systems are equal, with this scatter.
-    pub power: Option<f64>,
-}
 
 /// Rows, correction and power of the gate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

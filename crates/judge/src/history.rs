@@ -14,11 +14,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::typical;
-use crate::gate::Gated;
 use crate::judgement::Scale;
 use crate::levels::Levels;
 use crate::measure::Lack;
-use crate::runs::{CompareRules, RecordedRun, RunComparison, RunRow, Side, differences};
+use crate::recorded_run::{CompareRules, RecordedRun, Side, differences};
+use crate::run_row::{Gated, RunRow};
 use crate::tables::median_interval;
 use crate::words::amount;
 
@@ -170,10 +170,10 @@ pub struct HistoryBuilder {
 }
 
 impl HistoryBuilder {
-    /// A history without runs, for a comparison by these rules.
+    /// A history without runs, for the rows of a comparison by these rules.
     #[must_use]
-    pub fn new(comparison: &RunComparison, rules: &CompareRules) -> Self {
-        let gated = comparison.rows.iter().filter_map(|row| {
+    pub fn new(rows: &[RunRow], rules: &CompareRules) -> Self {
+        let gated = rows.iter().filter_map(|row| {
             let named = |known: &&PlanMeasure| known.name == row.measure;
             let measure = rules.gate.measures.iter().map(|gated| &gated.measure).find(named)?;
             Some((measure.clone(), HistoryRow::new(row, row.gated.as_ref()?, measure)))

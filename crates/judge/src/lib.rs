@@ -11,6 +11,7 @@
 //! | `interval_position`, `hypotheses`, `comparisons` | the meaning of an interval; verdicts on claims; every pair of levels |
 //! | `tables`, `laws`, `models` | measured and published figures; operational laws; tested predictions |
 //! | [`Search`] | the next load to try, until the system fails |
+//! | `recorded_run`, `run_row` | a stored run with its values; a measure in two runs |
 //! | [`compare`], `gate` | the differences of two runs, and whether the later one passes |
 //! | [`HistoryBuilder`] | the gated measures over many runs, with a trend |
 //!
@@ -35,6 +36,8 @@ mod models;
 mod noise;
 mod observations;
 mod question;
+mod recorded_run;
+mod run_row;
 mod runs;
 mod search;
 mod tables;
@@ -48,14 +51,16 @@ pub use claims::CASES_MAX;
 pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
 pub use course::course;
-pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary, GateVerdict, Gated};
+pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary};
 pub use history::{
     HISTORY_RUNS_MAX, History, HistoryBuilder, HistoryPoint, HistoryRow, HistoryRun, RunRole, Trend, TrendVerdict,
 };
 pub use levels::Levels;
 pub use measure::{Lack, MeasureReader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
-pub use runs::{CompareRules, RecordedRun, RunComparison, RunRow, RunVerdict, compare};
+pub use recorded_run::{CompareRules, RecordedRun};
+pub use run_row::{GateVerdict, Gated, RunRow, RunVerdict};
+pub use runs::{RunComparison, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use warm_up::agree_on_warm_ups;
 pub use words::amount;

@@ -5,55 +5,23 @@
 //! runs are shown; only the measures of the gate decide (see `gate`). Other differences between the runs (machine,
 //! versions, plan) contribute as well, and are reported.
 
-use breme_experiment::plan::{Gate, PlanMeasure};
-use breme_experiment::record::{RunHead, TrialRecord};
+use breme_experiment::plan::PlanMeasure;
 use breme_expression::{Unit, less_is_better_of};
-use breme_stats::{
-    Estimate, VALUES_MAX, false_discovery_rates, rank_sum, rank_sum_p_above, rank_sum_p_min, welch_p_above,
-};
+use breme_stats::{Estimate, false_discovery_rates, rank_sum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::typical;
-use crate::gate::{self, GateSummary, GateVerdict, Gated};
+use crate::gate::{self, GateSummary};
 use crate::history::History;
 use crate::judgement::Scale;
 use crate::levels::{Levels, in_words};
-use crate::measure::Lack;
-use crate::noise::Floors;
-use crate::observations::Observations;
-use crate::question::Question;
+use crate::recorded_run::{CompareRules, RecordedRun, Side, differences};
+use crate::run_row::{Drafted, GateVerdict, RunRow, RunVerdict, p_above};
 use crate::words::{self, amount};
 
 /// Version of the layout of a [`RunComparison`].
 pub const VERSION: u32 = 2;
-
-/// A stored run.
-#[derive(Clone, Copy, Debug)]
-pub struct RecordedRun<'a> {
-    pub head: &'a RunHead,
-    /// Its frozen plan.
-    pub plan: &'a str,
-    /// The questions of its plan.
-    pub question: &'a Question,
-    pub records: &'a [TrialRecord],
-}
-
-/// Requirements of a comparison.
-#[derive(Clone, Debug)]
-pub struct CompareRules {
-    /// Confidence of the intervals: 0.95.
-    pub confidence: f64,
-    /// Smaller differences are practically equal.
-    pub equal_within: f64,
-    pub gate: Gate,
-}
-
-impl Default for CompareRules {
-    fn default() -> Self {
-        Self { confidence: 0.95, equal_within: 0.02, gate: Gate::default() }
-    }
-}
 
 /// Comparison of two runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,64 +47,6 @@ pub struct RunComparison {
     pub history: Option<History>,
 }
 
-/// Difference of a measure between the runs, gated or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RunVerdict {
-    /// Significantly worse.
-    Worse,
-    /// Significantly better.
-    Better,
-    /// Significantly different, for a measure without a better direction.
-    Different,
-    /// The difference is too small to matter.
-    PracticallyEqual,
-    /// The data do not decide.
-    #[default]
-    Undecided,
-}
-
-/// A measure at a combination, in both runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RunRow {
-    /// The measure.
-    pub measure: String,
-    /// Unit: `s`, `/s`, `B`, `B/s`, `share`, or empty.
-    pub unit: String,
-    /// The combination.
-    pub levels: Levels,
-    /// Difference between the runs.
-    pub verdict: RunVerdict,
-    /// Verdict of the gate; null if the row is not gated.
-    pub gated: Option<Gated>,
-    /// Median over the blocks of the earlier run.
-    pub before: Option<f64>,
-    /// Median over the blocks of the later run.
-    pub after: Option<f64>,
-    /// Number of blocks of the earlier run.
-    pub blocks_before: usize,
-    /// Number of blocks of the later run.
-    pub blocks_after: usize,
-    /// Kind of the three numbers below.
-    pub scale: Scale,
-    /// Estimate: after ÷ before, or after − before.
-    pub center: Option<f64>,
-    /// Lower end of the interval.
-    pub low: Option<f64>,
-    /// Upper end of the interval.
-    pub high: Option<f64>,
-    /// Confidence level of the interval.
-    pub confidence: f64,
-    /// p-value of no difference (two-sided).
-    pub p: Option<f64>,
-    /// The same after Benjamini and Hochberg's correction over all rows.
-    pub p_discovery: Option<f64>,
-    /// Noise floor (A/A) that the effect had to exceed: the larger one of the two runs.
-    pub floor: Option<f64>,
-    /// The result in words.
-    pub sentence: String,
-}
-
 /// Compares the later run with the earlier one.
 #[must_use]
 pub fn compare(before: &RecordedRun<'_>, after: &RecordedRun<'_>, rules: &CompareRules) -> RunComparison {
@@ -160,37 +70,6 @@ pub fn compare(before: &RecordedRun<'_>, after: &RecordedRun<'_>, rules: &Compar
     };
     comparison.rows = rows.into_iter().map(|row| row.row).collect();
     comparison
-}
-
-/// A row with its input data.
-pub(crate) struct Drafted {
-    pub(crate) measure: PlanMeasure,
-    pub(crate) row: RunRow,
-    /// The margin of the gate, if it is gated.
-    pub(crate) margin: Option<f64>,
-    /// The values of both runs on the scale of the comparison: logarithms, or unchanged.
-    pub(crate) before: Vec<f64>,
-    pub(crate) after: Vec<f64>,
-    /// Why one of the runs has no value.
-    pub(crate) lack: Option<String>,
-}
-
-impl Drafted {
-    /// Converts a share of the earlier value to the scale of the comparison.
-    pub(crate) fn share_on_scale(&self, share: f64) -> f64 {
-        if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
-    }
-
-    /// Centre and ends of the interval on the scale of the comparison; 0 is no difference.
-    pub(crate) fn interval(&self) -> Option<[f64; 3]> {
-        let ends = [self.row.center?, self.row.low?, self.row.high?];
-        Some(if self.row.scale == Scale::Ratio { ends.map(f64::ln) } else { ends })
-    }
-
-    /// The distance from 0 that an effect must exceed to be more than noise between two trials of the same combination.
-    pub(crate) fn floor(&self) -> f64 {
-        self.row.floor.map_or(0.0, |floor| if self.row.scale == Scale::Ratio { floor.ln() } else { floor })
-    }
 }
 
 fn rows(before: &RecordedRun<'_>, after: &RecordedRun<'_>, rules: &CompareRules) -> Vec<Drafted> {
@@ -223,37 +102,6 @@ fn common(before: &RecordedRun<'_>, after: &RecordedRun<'_>, sides: &[Side; 2]) 
     common.sort_by_key(|levels| (after.question.place(levels), levels.clone()));
     common.dedup();
     common
-}
-
-/// The measures of a run.
-pub(crate) struct Side {
-    seen: Observations,
-    floors: Floors,
-}
-
-impl Side {
-    pub(crate) fn new(run: &RecordedRun<'_>, measures: &[PlanMeasure]) -> Self {
-        let question = Question { measures: measures.to_vec(), hypotheses: Vec::new(), ..run.question.clone() };
-        let seen = Observations::new(question.all_measures(), run.records);
-        let (floors, _) = Floors::seen(&question, &seen);
-        Self { seen, floors }
-    }
-
-    /// The values, evenly sampled from a long run; if there are none, the reason.
-    pub(crate) fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
-        let blocks: Vec<u32> = self.seen.blocks_of(levels).collect();
-        let every = blocks.len().div_ceil(VALUES_MAX).max(1);
-        let each =
-            blocks.into_iter().step_by(every).map(|block| self.seen.evaluate(&measure.expression, levels, block));
-        let (mut values, mut lack) = (Vec::new(), Lack::NotRun);
-        for value in each {
-            match value {
-                Ok(value) => values.push(value),
-                Err(why) => lack = why,
-            }
-        }
-        if values.is_empty() { Err(lack) } else { Ok(values) }
-    }
 }
 
 fn draft(
@@ -294,18 +142,6 @@ fn draft(
     row.floor =
         sides.iter().filter_map(|side| side.floors.for_expression(&measure.expression, row.scale)).reduce(f64::max);
     Drafted { measure: measure.clone(), row, margin, before, after, lack }
-}
-
-/// One-sided p-value of `first` exceeding `second` by more than `bound`, as one of `questions` tests. By ranks; if
-/// their smallest possible p-value is too large for that number of tests, by Welch's test. The choice depends only on
-/// the numbers of blocks and tests, on nothing measured.
-pub(crate) fn p_above(first: &[f64], second: &[f64], bound: f64, questions: usize, confidence: f64) -> Option<f64> {
-    let least = 2.0 * rank_sum_p_min(first.len(), second.len()) * questions as f64;
-    if least <= 1.0 - confidence + 1e-9 {
-        rank_sum_p_above(first, second, bound)
-    } else {
-        welch_p_above(first, second, bound)
-    }
 }
 
 /// The difference of every row. None was claimed in advance, so they are corrected for their number by the false
@@ -390,41 +226,4 @@ fn rank(row: &RunRow) -> u8 {
         (None, RunVerdict::Undecided) => 6,
         (None, RunVerdict::PracticallyEqual) => 7,
     }
-}
-
-/// Other differences between the runs.
-pub(crate) fn differences(before: &RecordedRun<'_>, after: &RecordedRun<'_>) -> Vec<String> {
-    let (one, other) = (before.head, after.head);
-    let text = |value: Option<&String>| value.map_or("unknown", String::as_str).to_owned();
-    let mut facts = vec![
-        ("The experiment's title", one.title.clone(), other.title.clone()),
-        ("The profile", text(one.profile.as_ref()), text(other.profile.as_ref())),
-        ("The version of breme", one.breme_version.clone(), other.breme_version.clone()),
-        ("The machine", one.machine.host.clone(), other.machine.host.clone()),
-        ("The kernel", one.machine.kernel.clone(), other.machine.kernel.clone()),
-        ("The processor", one.machine.processor.clone(), other.machine.processor.clone()),
-        ("The number of processors", one.machine.processors.to_string(), other.machine.processors.to_string()),
-        ("The memory", memory(one), memory(other)),
-        ("The governor of the clock speed", text(one.machine.governor.as_ref()), text(other.machine.governor.as_ref())),
-        ("The virtualization", text(one.machine.virtualization.as_ref()), text(other.machine.virtualization.as_ref())),
-    ];
-    let subjects = one.subject_versions.keys().chain(other.subject_versions.keys());
-    let names: std::collections::BTreeSet<&String> = subjects.collect();
-    let titles: Vec<String> = names.iter().map(|name| format!("The version of `{name}`")).collect();
-    for (name, title) in names.iter().zip(&titles) {
-        facts.push((title, text(one.subject_versions.get(*name)), text(other.subject_versions.get(*name))));
-    }
-    let mut warnings: Vec<String> = facts
-        .into_iter()
-        .filter(|(_, one, other)| one != other)
-        .map(|(what, one, other)| format!("{what} differs: {one} → {other}."))
-        .collect();
-    if before.plan != after.plan {
-        warnings.push("The plans of the runs differ.".to_owned());
-    }
-    warnings
-}
-
-fn memory(head: &RunHead) -> String {
-    amount(head.machine.memory_bytes as f64, Unit::Bytes)
 }

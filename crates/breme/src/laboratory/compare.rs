@@ -132,7 +132,7 @@ fn read_history(
     comparison: &RunComparison,
     rules: &CompareRules,
 ) -> Result<History, Failure> {
-    let mut history = HistoryBuilder::new(comparison, rules);
+    let mut history = HistoryBuilder::new(&comparison.rows, rules);
     for &(role, run) in runs {
         match role {
             RunRole::Baseline => history.push(&run_of(before), role),

@@ -45,7 +45,7 @@ fn history_of(
     };
     let (rules, last) = (rules(), runs.len() - 1);
     let comparison = compare(&run(0), &run(last), &rules);
-    let mut builder = HistoryBuilder::new(&comparison, &rules);
+    let mut builder = HistoryBuilder::new(&comparison.rows, &rules);
     for number in 0..=last {
         let role = match number {
             0 => RunRole::Baseline,
