@@ -7,7 +7,7 @@ use breme_toml::{Entry, TreeNode, Value};
 
 use super::resolve::Route;
 use super::resolver::Resolver;
-use super::workload::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
+use super::workload_draft::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
 use crate::figure::{Figure, FigurePattern, PatternFault};
 use crate::file;
 use crate::file::levels::{OF_GENERATOR, OF_ITSELF};

@@ -5,7 +5,7 @@ use breme_expression::{
 };
 use thiserror::Error;
 
-use super::questions::PlanMeasure;
+use super::measures::PlanMeasure;
 use super::resolve::Resolved;
 
 /// Default margin. Two runs at different times on a virtual machine often differ by a few percent for reasons other

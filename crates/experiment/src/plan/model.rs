@@ -10,8 +10,9 @@ use super::blocks::{Blocks, ExtensionError};
 use super::document::Document;
 use super::factors::LevelRange;
 use super::gate::{Gate, GateError, GatedMeasure};
+use super::measures::PlanMeasure;
 use super::order;
-use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
+use super::questions::{PlanHypothesis, PlanModel, PlanPublished, PlanSearch};
 use crate::trial::{TrialKey, TrialSpec};
 
 /// A valid experiment and all its trials.

@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use breme_base::suggest_or_list;
-use breme_expression::{
-    Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary,
-};
+use breme_expression::{Claim, Condition, Expression, ExpressionError, Unit, Vocabulary};
 use breme_toml::{Collector, Span};
 
 use super::factors::{FactorSpec, LevelRange};
 use super::gate::{Gate, GatedMeasure, check_margin};
+use super::measures::{PlanMeasure, standard_measures};
 use super::resolve::Resolved;
 use crate::file::values::{At, measured};
 use crate::file::{self, ModelKindText};
 use crate::placeholder;
-use crate::trial::SubjectKind;
 
 const HYPOTHESIS_COUNT_MAX: usize = 500;
 const MEASURE_COUNT_MAX: usize = 200;
@@ -33,15 +31,6 @@ pub struct PlanHypothesis {
     pub claim: Claim,
     /// Differences below this are irrelevant.
     pub equal_within: f64,
-}
-
-/// A measure that is compared and shown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlanMeasure {
-    /// Its name, or else its expression as written.
-    pub name: String,
-    pub expression: Expression,
-    pub unit: Unit,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -479,40 +468,4 @@ impl Questions<'_> {
         }
         Some(factor.name)
     }
-}
-
-/// Rate, times and errors of the foreground workloads (and gaps, if there are faults), the rate of the background
-/// workloads, and the cost of a request: of the subject that gets it, if that differs between levels, so that they can
-/// be compared; else of every subject.
-fn standard_measures(
-    resolved: &Resolved,
-    vocabulary: &Vocabulary,
-    requested_count: usize,
-    has_faults: bool,
-) -> Vec<PlanMeasure> {
-    let time = |figure| Quantity::Time { kind: TimeKind::Response, figure };
-    let mut measures = Vec::new();
-    for workload in &resolved.workloads {
-        measures.push((Quantity::Rate, workload.name.clone()));
-        if !workload.is_background {
-            let quantities = [time(TimeFigure::Mean), time(TimeFigure::Quantile(0.99)), Quantity::ErrorShare];
-            measures.extend(quantities.map(|quantity| (quantity, workload.name.clone())));
-            let gaps = [Quantity::Gap, Quantity::UserGap].into_iter().filter(|_| has_faults);
-            measures.extend(gaps.map(|quantity| (quantity, workload.name.clone())));
-        }
-    }
-    measures.retain(|(quantity, workload)| vocabulary.is_captured(workload, quantity));
-    let started = resolved.subjects.iter().filter(|subject| !matches!(subject.kind, SubjectKind::External));
-    let mut started: Vec<&str> = started.map(|subject| subject.name.as_str()).collect();
-    if requested_count > resolved.workloads.len() {
-        let in_front = resolved.workloads.iter().filter(|workload| !workload.is_background);
-        started = in_front.map(|workload| workload.name.as_str()).collect();
-    }
-    started.sort_unstable();
-    measures.extend(started.into_iter().map(|name| (Quantity::CpuPerRequest, name.to_owned())));
-    let measure = |(quantity, of): (Quantity, String)| {
-        let expression = Expression::Measured { measure: Measure { quantity, of }, at: Vec::new() };
-        PlanMeasure { name: expression.to_string(), unit: expression.unit(), expression }
-    };
-    measures.into_iter().map(measure).collect()
 }
