@@ -20,15 +20,14 @@ mod supervised;
 use std::process::ExitCode;
 
 pub use arguments::SessionArgs;
-use arguments::{EngineChoice, command};
-use breme_admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, application_registry};
+use arguments::{EngineChoice, ROLE, command};
+use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use breme_cluster::node::Node;
 use breme_driver::Clock;
 use engine::Opened;
 use host::{Ending, Host, NodeProperties};
-use metrics::SessionMetrics;
+use metrics::registry;
 use peer_identity::PeerIdentity;
-use prometheus_client::registry::Registry;
 use secrets::Secrets;
 use supervised::Supervisor;
 
@@ -36,9 +35,6 @@ use breme_command::configuration;
 use breme_command::failure::{Failure, exit};
 use breme_command::serving::application::{ending, runtime};
 use breme_command::serving::{Tls, announce};
-
-/// The name of the command.
-const ROLE: &str = "session";
 
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
 pub fn run(args: SessionArgs) -> ExitCode {
@@ -50,7 +46,7 @@ fn carry_out(args: &SessionArgs) -> Result<(), Failure> {
     args.check()?;
     let runtime = runtime(ROLE, args.threads)?;
     let ended = match (args.nodes, &args.engine) {
-        _ if args.supervised => runtime.block_on(supervised::serve(&args)),
+        _ if args.supervised => runtime.block_on(serve_supervised(&args)),
         (None, _) => runtime.block_on(serve_alone(&args)),
         (Some(count), EngineChoice::Embedded(_)) => runtime.block_on(cluster::serve_together(&args, count)),
         (Some(count), EngineChoice::Nats(_)) => {
@@ -75,6 +71,12 @@ async fn serve_alone(args: &SessionArgs) -> Result<(), Failure> {
     let peer_identity = PeerIdentity::new(args)?;
     let secrets = Secrets::new(args, peer_identity.as_ref().map(|peer| &peer.tls))?;
     serve_node(args, secrets, peer_identity, None).await
+}
+
+/// Serves as a node that is a process of `--nodes`.
+async fn serve_supervised(args: &SessionArgs) -> Result<(), Failure> {
+    let (supervisor, secrets) = Supervisor::listen(args).await?;
+    serve_node(args, secrets, None, Some(supervisor)).await
 }
 
 /// Serves as one node, possibly started by a supervisor.
@@ -131,8 +133,4 @@ async fn end_of(
         },
         () = supervised => Ending::Cluster,
     }
-}
-
-fn registry(process: ProcessMetrics, maintenance: Maintenance, nodes: Vec<Node>) -> Registry {
-    application_registry(ROLE, process, [Box::new(maintenance), Box::new(SessionMetrics(nodes))])
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arguments::WikiArgs;
-use arguments::{ServeArgs, command};
+use arguments::{ROLE, ServeArgs, command};
 use breme_admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use breme_command::failure::{Failure, exit};
 use breme_command::serving::announce;
@@ -26,13 +26,11 @@ use breme_driver::Clock;
 use breme_serving::serve;
 use breme_wiki::purges::Edges;
 use breme_wiki::web::{Application, Wiki};
-use breme_wiki::{accounts, lab, settings::Writers};
+use breme_wiki::{accounts, lab};
 use breme_wiki_database::{Database, open};
 use metrics::WikiMetrics;
 use tokio::runtime::Runtime;
 
-/// The name of the command.
-const ROLE: &str = "wiki";
 /// Interval at which expired sessions are removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
 /// Interval at which the database is checked, and whether there are accounts now.
@@ -126,9 +124,4 @@ async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readines
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }
-}
-
-/// Whether clients without an account may write.
-fn is_open(writers: Writers) -> bool {
-    matches!(writers, Writers::Anyone | Writers::Local)
 }

@@ -15,7 +15,7 @@ use breme_load::Run;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
-use super::LoadArgs;
+use super::arguments::LoadArgs;
 use super::feed::Times;
 use super::live::{LoadMetrics, ResponseTimes};
 

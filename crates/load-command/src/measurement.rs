@@ -15,7 +15,8 @@ use breme_stats::Histogram;
 use clap::Parser;
 use parking_lot::Mutex;
 
-use super::{LoadArgs, Peers, STOPPING_TIMEOUT, secured};
+use super::arguments::{LoadArgs, Peers};
+use super::{STOPPING_TIMEOUT, secured};
 
 /// The flags without a subcommand.
 #[derive(Debug, Parser)]

@@ -8,7 +8,7 @@ use breme_driver::{ClientOptions, ClientTls, TlsVersion};
 use breme_load_plan::Authority;
 use breme_node::TlsFailure;
 
-use super::LoadArgs;
+use super::arguments::LoadArgs;
 
 /// The TLS clients for the hosts, indexed by [`breme_load::tls_client`]. The files are always read, so that an invalid
 /// one is detected.

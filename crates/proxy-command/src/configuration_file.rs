@@ -7,7 +7,7 @@ use std::path::Path;
 use breme_command::configuration::{matches, print, schema};
 use clap::FromArgMatches;
 
-use super::{ProxyArgs, command};
+use super::arguments::{ProxyArgs, command};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split(' ').map(OsString::from).collect()

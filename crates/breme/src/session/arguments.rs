@@ -15,7 +15,8 @@ use breme_serving::Limits;
 use breme_session::{Durability, NodeName, Reads, Route, Settings};
 use clap::{Command, ValueEnum};
 
-use super::ROLE;
+/// The name of the command.
+pub(super) const ROLE: &str = "session";
 
 const EXAMPLES: &str = "Examples:
   breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions

@@ -22,11 +22,11 @@ use futures_util::future::join_all;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::arguments::SessionArgs;
+use super::arguments::{ROLE, SessionArgs};
 use super::engine::Opened;
 use super::host::{Ending, Host, NodeProperties, maintain};
+use super::metrics::registry;
 use super::secrets::{self, Secrets};
-use super::{ROLE, registry};
 
 pub(super) use processes::serve_processes;
 

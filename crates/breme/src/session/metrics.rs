@@ -2,16 +2,23 @@
 
 use std::fmt;
 
-use breme_admin::{Buckets, Families, Label};
+use breme_admin::{Buckets, Families, Label, Maintenance, ProcessMetrics, application_registry};
 use breme_cluster::node::{BOUNDS, Histogram, Node, Stages};
 use breme_session::{Durability, Gauges, Statistics};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::arguments::ROLE;
 
 /// Exports the counters of nodes.
 #[derive(Debug)]
-pub(super) struct SessionMetrics(pub(super) Vec<Node>);
+struct SessionMetrics(Vec<Node>);
+
+/// All metrics of a process with these nodes.
+pub(super) fn registry(process: ProcessMetrics, maintenance: Maintenance, nodes: Vec<Node>) -> Registry {
+    application_registry(ROLE, process, [Box::new(maintenance), Box::new(SessionMetrics(nodes))])
+}
 
 /// Name, help, and value.
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);

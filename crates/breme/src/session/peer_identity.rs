@@ -8,8 +8,7 @@ use breme_command::failure::Failure;
 use breme_command::tls::{IdentityFiles, fingerprint};
 use breme_driver::Identity;
 
-use super::ROLE;
-use super::arguments::SessionArgs;
+use super::arguments::{ROLE, SessionArgs};
 use super::secrets::read;
 
 /// The files, to be read again.

@@ -18,7 +18,6 @@ use tokio::sync::mpsc;
 
 use super::arguments::SessionArgs;
 use super::secrets::{self, Secrets};
-use super::serve_node;
 
 /// Denotes secrets that are in a file.
 const IN_FILE: &str = "-";
@@ -61,13 +60,6 @@ pub(super) fn process_of(line: &str) -> Option<u64> {
 /// The supervisor's messages.
 pub(super) struct Supervisor(mpsc::Receiver<String>);
 
-pub(super) async fn serve(args: &SessionArgs) -> Result<(), Failure> {
-    let mut lines = read_lines()?;
-    let line = lines.recv().await.unwrap_or_default();
-    let secrets = secrets_of(args, &line)?;
-    serve_node(args, secrets, None, Some(Supervisor(lines))).await
-}
-
 /// The lines of standard input, until it ends.
 fn read_lines() -> Result<mpsc::Receiver<String>, Failure> {
     let (sender, lines) = mpsc::channel(LINES_MAX);
@@ -93,6 +85,14 @@ fn secrets_of(args: &SessionArgs, line: &str) -> Result<Secrets, Failure> {
 }
 
 impl Supervisor {
+    /// Reads its messages from now on; the first one has the secrets.
+    pub(super) async fn listen(args: &SessionArgs) -> Result<(Self, Secrets), Failure> {
+        let mut lines = read_lines()?;
+        let line = lines.recv().await.unwrap_or_default();
+        let secrets = secrets_of(args, &line)?;
+        Ok((Self(lines), secrets))
+    }
+
     /// Identifies this process.
     pub(super) fn introduce(node: &Node) {
         let mut output = std::io::stdout().lock();

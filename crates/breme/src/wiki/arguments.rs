@@ -13,7 +13,8 @@ use breme_wiki::accounts::Scope;
 use breme_wiki::lab::PageBytes;
 use clap::{Command, Subcommand, ValueEnum};
 
-use super::ROLE;
+/// The name of the command.
+pub(super) const ROLE: &str = "wiki";
 
 const EXAMPLES: &str = "Examples:
   breme wiki                   # http://127.0.0.1:8083, pages in ./wiki.db

@@ -6,7 +6,6 @@ use breme_sys::read_bounded;
 use breme_wiki::settings::{Edge, Readers, Settings, Writers};
 
 use super::arguments::{ReadChoice, ServeArgs, WriteChoice};
-use super::is_open;
 
 /// With purges, a cache may keep a page until it changes.
 const PURGED: &str = "public, max-age=0, s-maxage=86400, stale-while-revalidate=60";
@@ -120,6 +119,11 @@ fn edge(text: &str, token: &str) -> Result<Edge, Failure> {
         Some(_) => Ok(Edge { authority: authority.to_owned(), token: token.to_owned() }),
         None => Err(fault("the port is missing")),
     }
+}
+
+/// Whether clients without an account may write.
+fn is_open(writers: Writers) -> bool {
+    matches!(writers, Writers::Anyone | Writers::Local)
 }
 
 #[cfg(test)]

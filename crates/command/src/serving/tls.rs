@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use breme_admin::CertificateExpiry;
 use breme_driver::{Identity, ServerTls};
 
-use super::{ListenPlace, TlsFlags};
+use super::flags::TlsFlags;
+use super::place::ListenPlace;
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 

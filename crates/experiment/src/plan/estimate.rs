@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Plan, SearchLength};
+use super::model::{Plan, SearchLength};
 use crate::trial::{Restart, TrialKey, TrialSpec, WorkloadSpec};
 
 /// Time to start and stop a subject.

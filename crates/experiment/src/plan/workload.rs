@@ -10,7 +10,7 @@ use breme_toml::{Entry, Table, Value};
 use super::foreign::is_command;
 use super::names::{absolute, check_name};
 use super::request::PlannedRequest;
-use super::resolve::{DURATION_MAX, Design, Route, check_duration};
+use super::resolve::{DURATION_MAX, Design, Route};
 use super::resolver::Resolver;
 use super::workload_draft::{CONNECTIONS_DEFAULT, WorkloadDraft, load_rate, start_delay};
 use crate::file;
@@ -209,12 +209,6 @@ impl Resolver<'_, '_> {
             let hint = suggest_or_list(&text, known.iter().copied());
             self.collector.note(&entry.node.span, format!("`{key}` cannot be {text:?}; {hint}"));
         }
-    }
-
-    pub(super) fn positive(&mut self, time: Option<&At<file::values::Time>>) -> Option<Duration> {
-        let time = time?;
-        check_duration(time.value.0, &time.span, self.collector);
-        Some(time.value.0)
     }
 
     /// Total duration of the stages of an open loop; none without stages.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use breme_base::suggest_or_list;
 use breme_toml::{Entry, Span, Value};
 
-use super::resolve::Route;
+use super::resolve::{Route, check_duration};
 use super::resolver::Resolver;
 use crate::file;
 use crate::file::values::{At, StartAfter};
@@ -72,6 +72,12 @@ impl Resolver<'_, '_> {
                 None
             }
         }
+    }
+
+    pub(super) fn positive(&mut self, time: Option<&At<file::values::Time>>) -> Option<Duration> {
+        let time = time?;
+        check_duration(time.value.0, &time.span, self.collector);
+        Some(time.value.0)
     }
 
     /// A generator has no port of its own.

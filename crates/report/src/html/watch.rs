@@ -9,7 +9,7 @@ use breme_watch::findings::{self, Finding, Verdict};
 use breme_watch::history::{History, JournalInfo, TargetHistory, TargetInfo};
 use breme_watch::objective::Compliance;
 use breme_watch::text;
-use charts::Charts;
+use charts::{Charts, MARKS_MAX};
 use heat_map::heat_map;
 use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, html};
@@ -22,8 +22,6 @@ use crate::table::Table;
 use crate::words;
 
 const WATCH_STYLE: &str = include_str!("../../assets/watch.css");
-/// Most outages and gaps marked in a chart or listed.
-const MARKS_MAX: usize = 200;
 
 #[derive(Debug)]
 pub struct WatchPage<'a> {

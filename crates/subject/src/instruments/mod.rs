@@ -38,7 +38,7 @@ use parking_lot::{Condvar, Mutex};
 
 use machine::{MachineFiles, time_of_others_ns};
 use members::{Members, Root, Round, Use, as_ns};
-use readings::WatchedReadings;
+use readings::{Counted, WatchedReadings};
 use rows::Rows;
 use scraper::{Scrape, Scraper};
 
@@ -59,8 +59,6 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// How long the start and the end of a trial wait for the subjects' own counters: for a response that is in progress,
 /// and for the one that counts.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2 * scraper::ANSWER_WITHIN.as_secs() + 1);
-
-type Counted = Result<Scrape, Arc<ScrapeError>>;
 
 /// The instruments of a run. They stop on drop.
 #[derive(Debug)]

@@ -1,15 +1,19 @@
 //! The readings of a trial, and of any part of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use breme_experiment::record::{MachineUse, SubjectRecord};
 
-use super::Counted;
 use super::counters::SubjectCounters;
 use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
+use super::scraper::{Scrape, ScrapeError};
 use super::track::{Sample, Track, between};
+
+/// The counters of a subject, or why there are none.
+pub(super) type Counted = Result<Scrape, Arc<ScrapeError>>;
 
 /// All samples of a trial.
 #[derive(Clone, Debug, Default)]

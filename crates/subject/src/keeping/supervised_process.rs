@@ -17,8 +17,8 @@ use thiserror::Error;
 use super::captured_output::CapturedOutput;
 use super::exit::ExitInfo;
 use super::message::{Program, Wish, send};
+use super::program::{find_program, missing};
 use super::watcher::{SharedProcessState, Watcher};
-use super::{find_program, missing};
 use crate::control_group::{self, Group, GroupError, Hierarchy, RunFolders};
 
 /// Time limit of the keeper to start a program.

@@ -21,10 +21,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
-use super::super::arguments::SessionArgs;
+use super::super::arguments::{ROLE, SessionArgs};
+use super::super::metrics::registry;
 use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervised::{Exit, secrets_line};
-use super::super::{ROLE, registry};
 use super::program::{Program, cannot_start};
 use super::{Front, NodePlace, end_signal, is_true, node_name};
 

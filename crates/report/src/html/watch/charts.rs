@@ -7,12 +7,13 @@ use breme_watch::text;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::MARKS_MAX;
 use crate::chart::{Axis, Chart, Counting, Look};
 use crate::figures::figure;
 use crate::html::bands::bands;
 use crate::table::Table;
 
+/// Most outages and gaps marked in a chart or listed.
+pub(super) const MARKS_MAX: usize = 200;
 /// Most points of a line, more than a screen has columns.
 const POINTS_MAX: usize = 1_500;
 /// A line breaks where points are farther apart than this many times the median distance.
