@@ -14,37 +14,11 @@ use breme_watch::findings::{self, Finding};
 use breme_watch::history::{History, JournalInfo, Point, TargetHistory, TargetInfo, for_each_interval};
 use breme_watch::objective::Compliance;
 use breme_watch::{csv, text};
-use clap::ValueEnum;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::ReportArgs;
+use super::arguments::{ExportFormat, ReportArgs, RowSpan};
 use super::journal_folder::JournalFolder;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExportFormat {
-    /// Totals, outages and findings, for a terminal.
-    Text,
-    /// One file with charts that opens offline.
-    Html,
-    /// Totals, outages and findings.
-    Json,
-    /// A row per target and interval, minute or hour.
-    Csv,
-    /// HdrHistogram log: a histogram per target and interval, minute or hour.
-    Hlog,
-}
-
-/// Time span of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RowSpan {
-    /// An interval of the watch.
-    Interval,
-    /// A minute.
-    Minute,
-    /// An hour.
-    Hour,
-}
 
 /// A journal, read.
 pub(super) struct LoadedJournal {

@@ -22,8 +22,8 @@ use jiff::tz::TimeZone;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::WatchArgs;
 use super::alerts::Alerts;
+use super::arguments::WatchArgs;
 use super::journal_folder::JournalFolder;
 use super::pages::AdminPages;
 use super::prober::{ProbeResult, Prober};
