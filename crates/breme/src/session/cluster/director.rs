@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::super::arguments::SessionArgs;
+use super::node_place::NodePlace;
 use super::program::{Program, cannot_start};
-use super::{NodePlace, is_true};
 
 /// Pause before it is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
@@ -60,6 +60,12 @@ impl Director {
         self.program.terminate();
         self.program.wait().await;
     }
+}
+
+/// Waits for the signal.
+pub(super) async fn is_true(mut signal: watch::Receiver<bool>) {
+    // Without a sender the cluster has ended.
+    let _ = signal.wait_for(|is_true| *is_true).await;
 }
 
 fn arguments(args: &SessionArgs, listen: &[String], nodes: &[NodePlace]) -> Vec<OsString> {

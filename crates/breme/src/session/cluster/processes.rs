@@ -25,8 +25,10 @@ use super::super::arguments::{ROLE, SessionArgs};
 use super::super::metrics::registry;
 use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervised::{Exit, secrets_line};
+use super::director::is_true;
+use super::front::{Front, end_signal};
+use super::node_place::{NodePlace, node_name};
 use super::program::{Program, cannot_start};
-use super::{Front, NodePlace, end_signal, is_true, node_name};
 
 /// The first pause before a failed restart is repeated; it doubles with each attempt.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);

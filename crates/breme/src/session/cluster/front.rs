@@ -1,0 +1,48 @@
+//! What is in front of the nodes: the director and the admin server, until the cluster is to end.
+
+use breme_admin::{Admin, AdminListener, Readiness};
+use breme_command::failure::Failure;
+use breme_command::serving::announce;
+use breme_command::serving::application::ending;
+use breme_driver::Clock;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use super::super::arguments::SessionArgs;
+use super::director::Director;
+use super::node_place::{NodePlace, announce_nodes};
+
+/// Becomes true when the cluster is to end.
+pub(super) fn end_signal(readiness: Readiness) -> Result<watch::Receiver<bool>, Failure> {
+    let end = ending(readiness)?;
+    let (ends, is_ending) = watch::channel(false);
+    tokio::spawn(async move {
+        end.await;
+        let _ = ends.send(true);
+    });
+    Ok(is_ending)
+}
+
+/// The director's inputs.
+pub(super) struct Front<'a> {
+    pub(super) args: &'a SessionArgs,
+    pub(super) admin: Option<AdminListener>,
+    pub(super) registry: Registry,
+    pub(super) readiness: Readiness,
+}
+
+impl Front<'_> {
+    /// Runs the director until the cluster is to end, and waits for its exit.
+    pub(super) async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
+        let Self { args, admin, registry, readiness } = self;
+        let director = Director::start(args, nodes).await?;
+        let admin_address = admin.as_ref().map(|admin| admin.address().clone());
+        let admin =
+            admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
+        announce(admin_address, director.places());
+        announce_nodes(nodes);
+        director.keep(is_ending).await;
+        admin.into_iter().for_each(Admin::end);
+        Ok(())
+    }
+}
