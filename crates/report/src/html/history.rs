@@ -10,8 +10,8 @@ use breme_judge::{
 use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
+use super::page::{Section, all, colour_choice, contents, foot, head};
 use super::parts::{Gallery, badge, prose, table};
-use super::{Section, all, colour_choice, contents, foot, head};
 use crate::chart::{Axis, Chart, Counting, upright_whiskers};
 use crate::figures::{estimate, figure_or_dash, range};
 use crate::history::{changes, name, role, run_cells, runs_table, started, trend_words};

@@ -8,8 +8,8 @@ use maud::{DOCTYPE, Markup, html};
 use serde_json::{Value, json};
 
 use super::bands::bands;
+use super::page::{Section, all, colour_choice, contents, foot, head};
 use super::parts::{Gallery, badge, table};
-use super::{Section, all, colour_choice, contents, foot, head};
 use crate::chart::{Axis, Chart, Counting, Look};
 use crate::figures::figure;
 use crate::table::{Cell, Table};

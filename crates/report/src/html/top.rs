@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::html::colour_choice;
+use crate::html::page::colour_choice;
 use crate::html::parts::{badge, prose};
 use crate::run::Run;
 use crate::{text, words};

@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::json;
 
-use super::{colour_choice, contents, foot, head};
+use super::page::{colour_choice, contents, foot, head};
 use crate::figures::figure;
 use crate::html::parts::{Gallery, table};
 use crate::table::Table;
