@@ -15,151 +15,23 @@
 
 mod blocks;
 mod cycles;
+mod finding;
 mod levels;
 mod trend;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::history::{Point, TargetHistory};
 
-pub use levels::LevelChange;
-pub use trend::Trend;
+use finding::TestResult;
+pub use finding::{EFFECT_MIN, Effect, Finding, GROWTH_MIN, Hypothesis, LevelChange, Metric, Ratio, Trend, Verdict};
 
 /// Probability of any finding on a target without an effect.
 pub const FALSE_ALARM: f64 = 0.04;
-/// Smallest effect on response times that is reported.
-pub const EFFECT_MIN: f64 = 0.05;
-/// Smallest growth over the whole time that is reported.
-pub const GROWTH_MIN: f64 = 0.03;
 /// Time span from which hours (minutes) are tested instead of minutes (intervals).
 const HOURS_FROM_MS: i64 = 3 * DAY_MS;
 const MINUTES_FROM_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * 3_600_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Mean response time.
-    Mean,
-    /// Median response time.
-    Median,
-    /// 99th percentile of the response time.
-    Tail,
-    /// Resident memory.
-    Memory,
-    /// Open descriptors.
-    Descriptors,
-}
-
-impl Metric {
-    /// Name in sentences.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean response time",
-            Self::Median => "median response time",
-            Self::Tail => "99th percentile of the response time",
-            Self::Memory => "memory",
-            Self::Descriptors => "number of open descriptors",
-        }
-    }
-
-    /// Key in JSON.
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Median => "median",
-            Self::Tail => "p99",
-            Self::Memory => "memory",
-            Self::Descriptors => "descriptors",
-        }
-    }
-
-    /// None if it was not measured.
-    fn value(self, point: &Point) -> Option<f64> {
-        let value = match self {
-            Self::Mean => point.mean_ns,
-            Self::Median => point.p50_ns as f64,
-            Self::Tail => point.p99_ns as f64,
-            Self::Memory => point.usage?.memory_bytes as f64,
-            Self::Descriptors => point.usage?.descriptors as f64,
-        };
-        (value > 0.0).then_some(value)
-    }
-}
-
-/// An effect that is tested for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hypothesis {
-    HourOfDay,
-    DayOfWeek,
-    /// The level changed.
-    Change(Metric),
-    /// The metric grows.
-    Growth(Metric),
-}
-
-impl Hypothesis {
-    /// Share of [`FALSE_ALARM`], relative to the others. Leaks must be found within a week, and take the longest to
-    /// detect.
-    const fn weight(self) -> f64 {
-        match self {
-            Self::Growth(Metric::Memory) => 8.0,
-            _ => 1.0,
-        }
-    }
-
-    /// Keys in JSON of the effect and of the metric.
-    #[must_use]
-    pub const fn keys(self) -> (&'static str, &'static str) {
-        match self {
-            Self::HourOfDay => ("hour-of-day", Metric::Median.key()),
-            Self::DayOfWeek => ("day-of-week", Metric::Median.key()),
-            Self::Change(metric) => ("change", metric.key()),
-            Self::Growth(metric) => ("growth", metric.key()),
-        }
-    }
-}
-
-/// An effect.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Hours (0–23) or weekdays (0 = Monday) that differ from the others, and by what factor.
-    Periodic(Vec<(u8, Ratio)>),
-    Change(LevelChange),
-    Trend(Trend),
-}
-
-/// A factor with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
-    pub center: f64,
-    pub low: f64,
-    pub high: f64,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    Found(Effect),
-    /// No effect, or one too small to matter.
-    NotFound,
-    /// The data do not allow the test; the reason.
-    NotTested(&'static str),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    pub hypothesis: Hypothesis,
-    pub verdict: Verdict,
-    /// p-value, corrected for the number of tests; none if not tested.
-    pub p: Option<f64>,
-}
-
-/// A test before the correction for the number of tests.
-struct TestResult {
-    hypothesis: Hypothesis,
-    outcome: Result<(f64, Option<Effect>), &'static str>,
-}
 
 #[must_use]
 pub fn find(target: &TargetHistory, zone: &TimeZone) -> Vec<Finding> {
@@ -218,22 +90,4 @@ fn correct(results: Vec<TestResult>) -> Vec<Finding> {
         }
     };
     results.into_iter().zip(corrected).map(finding).collect()
-}
-
-/// Local day (as a number), hour and day of the week (0 = Monday).
-fn local(wall_ms: i64, zone: &TimeZone) -> Option<(i64, u8, u8)> {
-    let local = Timestamp::from_millisecond(wall_ms).ok()?.to_zoned(zone.clone());
-    let day = local.date().duration_since(jiff::civil::date(1970, 1, 1)).as_secs().div_euclid(86_400);
-    let weekday = u8::try_from(local.weekday().to_monday_zero_offset()).ok()?;
-    Some((day, u8::try_from(local.hour()).ok()?, weekday))
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    if values.is_empty() {
-        return f64::NAN;
-    }
-    let middle = values.len() / 2;
-    let is_odd = values.len() % 2 == 1;
-    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
-    if is_odd { upper } else { f64::midpoint(below.iter().copied().fold(f64::NEG_INFINITY, f64::max), upper) }
 }

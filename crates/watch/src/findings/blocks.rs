@@ -1,8 +1,6 @@
 //! Means of blocks long enough that neighbours are uncorrelated: of the middle half of their values, which is robust
 //! against outliers and varies less than the median.
 
-use super::median;
-
 /// Numbers of blocks to try, from fine to coarse.
 const COUNTS: [usize; 2] = [14, 10];
 /// Limit of the autocorrelation of neighbours, in standard deviations.
@@ -112,4 +110,14 @@ fn ranks(values: &[f64]) -> Vec<f64> {
         from += same;
     }
     ranks
+}
+
+pub(super) fn median(values: &mut [f64]) -> f64 {
+    if values.is_empty() {
+        return f64::NAN;
+    }
+    let middle = values.len() / 2;
+    let is_odd = values.len() % 2 == 1;
+    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    if is_odd { upper } else { f64::midpoint(below.iter().copied().fold(f64::NEG_INFINITY, f64::max), upper) }
 }

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 
 use breme_base::Random;
 use breme_stats::hodges_lehmann;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult, local, median};
+use super::blocks::median;
+use super::finding::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult};
 use crate::history::Point;
 
 const ROTATIONS: usize = 1_999;
@@ -122,4 +124,12 @@ fn deviation(periods: &[Period], unrotated: &[usize], place: usize) -> Option<(u
     let estimate = hodges_lehmann(&at(periods, unrotated, place), 0.95)?;
     let ratio = Ratio { center: estimate.center.exp(), low: estimate.low.exp(), high: estimate.high.exp() };
     (estimate.center.abs() >= (1.0 + EFFECT_MIN).ln()).then_some((u8::try_from(place).ok()?, ratio))
+}
+
+/// Local day (as a number), hour and day of the week (0 = Monday).
+fn local(wall_ms: i64, zone: &TimeZone) -> Option<(i64, u8, u8)> {
+    let local = Timestamp::from_millisecond(wall_ms).ok()?.to_zoned(zone.clone());
+    let day = local.date().duration_since(jiff::civil::date(1970, 1, 1)).as_secs().div_euclid(86_400);
+    let weekday = u8::try_from(local.weekday().to_monday_zero_offset()).ok()?;
+    Some((day, u8::try_from(local.hour()).ok()?, weekday))
 }

@@ -2,8 +2,8 @@
 
 use breme_base::Random;
 
-use super::blocks::{VALUES_MIN, independent, slope, split};
-use super::{EFFECT_MIN, Effect, Hypothesis, Metric, Ratio, TestResult, median};
+use super::blocks::{VALUES_MIN, independent, median, slope, split};
+use super::finding::{EFFECT_MIN, Effect, Hypothesis, LevelChange, Metric, Ratio, TestResult};
 
 /// Permutations: the smallest p is the reciprocal of one more.
 const PERMUTATIONS: usize = 1_999;
@@ -15,14 +15,6 @@ const SIDE_MAX: usize = 250;
 
 const TOO_FEW: &str = "too few measurements";
 const TOO_ALIKE: &str = "neighbouring measurements are too alike to tell an effect from chance";
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LevelChange {
-    /// Unix time in milliseconds.
-    pub at_ms: i64,
-    /// The level after it, divided by that before it, with a 95 % interval.
-    pub ratio: Ratio,
-}
 
 /// Tests for a change of level. Steady growth is not one.
 pub(super) fn change(measure: Metric, values: &[(f64, f64)]) -> TestResult {

@@ -13,8 +13,8 @@
 
 use breme_stats::{student_p, student_quantile};
 
-use super::blocks::{EDGE, VALUES_MIN};
-use super::{Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, median};
+use super::blocks::{EDGE, VALUES_MIN, median};
+use super::finding::{Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, Trend};
 
 const DAY_MS: f64 = 86_400_000.0;
 /// Standard deviations beyond which a value is an outlier.
@@ -36,14 +36,6 @@ const CORRELATION_MAX: f64 = 0.97;
 
 const TOO_FEW: &str = "too few measurements";
 const TOO_CORRELATED: &str = "neighbouring measurements are too strongly correlated";
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trend {
-    /// Factor per day, with its 95 % interval.
-    pub per_day: Ratio,
-    /// Factor over the whole time.
-    pub total: f64,
-}
 
 /// Tests for growth. A change of level is not one.
 pub(super) fn growth(metric: Metric, values: &[(f64, f64)]) -> TestResult {
