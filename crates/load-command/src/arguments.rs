@@ -4,9 +4,9 @@ mod connection;
 mod credentials;
 mod export;
 mod form;
+mod input;
 mod stage;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,14 +25,13 @@ pub use connection::Peers;
 use credentials::CredentialFlags;
 use export::ExportFlags;
 use form::FormField;
+use input::{read_content, read_path};
 
 use super::attendant::ShownProgress;
 use super::fail_if::FailIf;
 use super::output::ResultFormat;
 use super::stdin;
 
-/// Limit of a file or standard input.
-const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Default time for which a thread of an open loop spins before a request is due …
 const SPIN_MAX: Duration = Duration::from_micros(50);
 /// … and the share of its time that this may cost.
@@ -590,8 +589,7 @@ impl LoadArgs {
             ([_, ..], _) => Ok(self.urls.iter().map(|url| Target::url(url)).collect()),
             ([], Some(path)) => {
                 let name = path.display();
-                let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
-                let file = file.map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
+                let file = read_path(path).map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
                 Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
             }
             ([], None) if self.scenario.is_some() => Ok(Vec::new()),
@@ -624,8 +622,7 @@ impl LoadArgs {
     fn read_scenarios(&self, variables: &Variables) -> Result<Option<Scenarios>, Failure> {
         let Some(path) = &self.scenario else { return Ok(None) };
         let name = path.display();
-        let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
-        let file = file.map_err(|problem| Failure::usage(format!("--scenario {name}: {problem}")))?;
+        let file = read_path(path).map_err(|problem| Failure::usage(format!("--scenario {name}: {problem}")))?;
         let text = String::from_utf8(file).map_err(|error| {
             Failure::usage(format!("--scenario {name}: not valid UTF-8 at byte {}", error.utf8_error().valid_up_to()))
         })?;
@@ -659,30 +656,4 @@ fn add_field(fields: &mut Vec<(String, Vec<u8>)>, name: &str, value: String, fla
     }
     fields.push((name.to_owned(), value.into_bytes()));
     Ok(())
-}
-
-fn read_content(text: &str) -> Result<Vec<u8>, Failure> {
-    let content = match text.strip_prefix('@') {
-        None => return Ok(text.as_bytes().to_vec()),
-        Some("-") => read_stdin(),
-        Some(path) => read_file(Path::new(path)),
-    };
-    content.map_err(|problem| Failure::usage(format!("--body {text}: {problem}")))
-}
-
-fn read_stdin() -> Result<Vec<u8>, String> {
-    read_bounded(std::io::stdin().lock())
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    read_bounded(std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?)
-}
-
-fn read_bounded(reader: impl Read) -> Result<Vec<u8>, String> {
-    let mut content = Vec::new();
-    let count = reader
-        .take(INPUT_BYTES_MAX + 1)
-        .read_to_end(&mut content)
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    if count as u64 > INPUT_BYTES_MAX { Err(format!("is longer than {INPUT_BYTES_MAX} bytes")) } else { Ok(content) }
 }

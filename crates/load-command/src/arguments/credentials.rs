@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use breme_command::failure::Failure;
 
-use super::read_file;
+use super::input::read_file;
 
 /// Prefix of an environment variable's name.
 const ENVIRONMENT: &str = "env:";

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::read_file;
+use super::input::read_file;
 
 /// A field of a form: `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, as in curl.
 #[derive(Clone, Debug, PartialEq, Eq)]
