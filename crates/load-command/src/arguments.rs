@@ -27,7 +27,6 @@ use export::ExportFlags;
 use form::FormField;
 use input::{read_content, read_path};
 
-use super::attendant::ShownProgress;
 use super::fail_if::FailIf;
 use super::output::ResultFormat;
 use super::stdin;
@@ -369,11 +368,11 @@ pub struct LoadArgs {
 
     /// Show no progress
     #[arg(short, long, help_heading = "Output")]
-    quiet: bool,
+    pub(super) quiet: bool,
 
     /// Show the progress in a line instead of the live view, as in terminals below 60 columns or 16 rows
     #[arg(long, help_heading = "Output")]
-    no_tui: bool,
+    pub(super) no_tui: bool,
 }
 
 const AFTER_HELP: &str = "Examples:
@@ -604,10 +603,6 @@ impl LoadArgs {
         for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
             breme_sys::conceal_argument(value);
         }
-    }
-
-    pub(super) fn shown_progress(&self) -> ShownProgress {
-        ShownProgress::new(self.quiet, self.no_tui)
     }
 
     pub(super) const fn has_scenario(&self) -> bool {

@@ -73,7 +73,7 @@ fn measure(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let outputs = Outputs::create(&args.output, args.html.as_ref())?;
     let clock = Clock::start();
     let (mut feeds, log_writers) = outputs.start_logs(&plan, clock)?;
-    let progress = args.shown_progress();
+    let progress = ShownProgress::new(args.quiet, args.no_tui);
     let intervals = (progress == ShownProgress::View || export.is_some()).then(|| {
         let (feed, intervals) = Feed::new();
         feeds.push(feed);
