@@ -16,7 +16,8 @@ use clap::Parser;
 use parking_lot::Mutex;
 
 use super::arguments::{LoadArgs, Peers};
-use super::{STOPPING_TIMEOUT, secured};
+use super::drive::{STOPPING_TIMEOUT, descriptors};
+use super::secured;
 
 /// The flags without a subcommand.
 #[derive(Debug, Parser)]
@@ -128,7 +129,7 @@ impl Measurement {
     /// Connections that may be open at the same time.
     pub fn descriptors(&self) -> Result<u64, Failure> {
         let plan = self.plan()?;
-        Ok(super::descriptors(&plan))
+        Ok(descriptors(&plan))
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
