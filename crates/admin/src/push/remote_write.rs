@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use super::{Delivery, DeliveryError, Receiver};
+use super::delivery::{Delivery, DeliveryError};
+use super::receiver::Receiver;
 
 /// Limit of queued messages; further ones are dropped.
 const QUEUE_MAX: usize = 600;

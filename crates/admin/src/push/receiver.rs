@@ -1,26 +1,57 @@
-//! The Authorization header of a request, from a file: neither a process list nor a message shows it.
+//! The receiver of messages: its URL, and the Authorization header of a request, from a file: neither a process list
+//! nor a message shows it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+/// Time limit of a request.
+const WITHIN: Duration = Duration::from_secs(5);
 /// Longest file.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
 
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    url: String,
+    authorization: Option<AuthorizationFile>,
+}
+
+impl Receiver {
+    /// Reads the file once, so that an unusable one is found at the start.
+    pub fn new(url: String, auth_file: Option<PathBuf>) -> Result<Self, String> {
+        let authorization = auth_file.map(AuthorizationFile::new).transpose()?;
+        Ok(Self { url, authorization })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Posts a body; the status of the response.
+    pub fn post(&self, headers: &[(&str, &str)], body: &[u8]) -> Result<u16, String> {
+        // Read for each message, since tokens are replaced while a watch runs for weeks.
+        let authorization = self.authorization.as_ref().map(AuthorizationFile::value).transpose()?;
+        let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
+        let headers: Vec<(&str, &str)> = headers.iter().copied().chain(authorization).collect();
+        breme_subject::post(&self.url, &headers, body, WITHIN).map_err(|error| error.to_string())
+    }
+}
+
 /// A file with `Bearer TOKEN`, `Basic USER:PASSWORD`, or another value of the header (RFC 9110, 11.6.2).
 #[derive(Clone, Debug)]
-pub struct AuthorizationFile(PathBuf);
+struct AuthorizationFile(PathBuf);
 
 impl AuthorizationFile {
     /// Checks the file.
-    pub fn new(path: PathBuf) -> Result<Self, String> {
+    fn new(path: PathBuf) -> Result<Self, String> {
         let file = Self(path);
         file.value().map(|_| file)
     }
 
     /// The header's value at present. An error does not show what the file holds.
-    pub fn value(&self) -> Result<String, String> {
+    fn value(&self) -> Result<String, String> {
         let failed = |problem: &str| format!("{}: {problem}", self.0.display());
         let bytes = breme_sys::read_bounded(&self.0, FILE_BYTES_MAX).map_err(|error| failed(&error.to_string()))?;
         std::str::from_utf8(&bytes).ok().and_then(header_value).ok_or_else(|| {
