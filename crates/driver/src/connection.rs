@@ -14,8 +14,8 @@ use std::ops::Range;
 use breme_node::{Action, CloseReason, ConnectTicket, Log, TlsClientId};
 use bytes::{Bytes, BytesMut};
 
-use crate::engine::RECEIVE_CHUNK_BYTES_MAX;
 use crate::send_queue::SendQueue;
+use crate::settings::RECEIVE_CHUNK_BYTES_MAX;
 use crate::socket::{SendFailure, SendResult};
 use crate::transport::{FILE_TOO_SHORT, SEGMENTS_PER_SEND, Transport};
 

@@ -34,19 +34,15 @@ use breme_node::{
     TlsFailure,
 };
 use breme_sys::{Clock, Stamps};
-pub(crate) use slow_readers::ReadRate;
 
-use crate::DriverSettings;
 use crate::connection::{Connection, ConnectionPhase};
 use crate::connection_table::ConnectionTable;
 use crate::control::{Control, LiveCounters, StopMode};
 use crate::memory_return::MemoryReturn;
 use crate::port::Port;
+use crate::settings::{DriverSettings, RECEIVE_CHUNK_BYTES_MAX};
 use crate::transport::Transport;
 
-/// Most new bytes per call of the node, and so the most by which relaying may exceed
-/// [`DriverSettings::send_queue_high_bytes`].
-pub const RECEIVE_CHUNK_BYTES_MAX: usize = 64 * 1024;
 /// Consecutive deadline calls before connections get their turn.
 const DEADLINES_PER_TURN: usize = 16;
 /// Longest delay of events in favour of the node's next deadline.

@@ -73,6 +73,7 @@ mod handle;
 mod listener;
 mod memory_return;
 mod port;
+mod read_rate;
 mod send_queue;
 mod settings;
 mod socket;
@@ -87,10 +88,9 @@ mod wake_fd;
 pub use breme_sys::uring::{UringUnavailable, probe_uring};
 pub use breme_sys::{Address, Clock};
 pub use control::{CloseKind, MailboxFull, ShardCounters};
-pub use engine::RECEIVE_CHUNK_BYTES_MAX;
 pub use handle::{CounterReader, DriverHandle, ShardPanic, StartError, Stopper, Waker, check, start};
 pub use listener::{BindError, Listener};
-pub use settings::{DriverKind, DriverSettings, UnknownDriver};
+pub use settings::{DriverKind, DriverSettings, RECEIVE_CHUNK_BYTES_MAX, UnknownDriver};
 pub use tls::{
     CertificateValidity, ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsClients,
     TlsSetupError, TlsVersion, Trust,

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 
-use crate::DriverKind;
-use crate::engine::RECEIVE_CHUNK_BYTES_MAX;
+use crate::settings::{DriverKind, RECEIVE_CHUNK_BYTES_MAX};
 
 /// Fewer closed connections are not worth the time.
 const CLOSED_MIN: usize = 64;

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use breme_node::FileRange;
 use bytes::{Buf, Bytes};
 
-use crate::engine::ReadRate;
+use crate::read_rate::ReadRate;
 use crate::socket::{SendFailure, SendResult};
 use crate::transport::{SEGMENTS_PER_SEND, Transport};
 

@@ -7,6 +7,10 @@ use std::time::Duration;
 use crate::tls::TlsClients;
 use crate::unix_sockets::UnixSockets;
 
+/// Most new bytes per call of the node, and so the most by which relaying may exceed
+/// [`DriverSettings::send_queue_high_bytes`].
+pub const RECEIVE_CHUNK_BYTES_MAX: usize = 64 * 1024;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriverKind {
     /// A pool of threads, each serving one accepted connection at a time.
@@ -60,7 +64,7 @@ pub struct DriverSettings {
     pub receive_bytes_max: usize,
     /// High-water mark of a connection's send queue: beyond it the node is notified
     /// ([`handle_sent`](breme_node::Node::handle_sent)) and nothing more of that connection is lent until the queue is
-    /// empty. One chunk may exceed it ([`RECEIVE_CHUNK_BYTES_MAX`](crate::RECEIVE_CHUNK_BYTES_MAX)).
+    /// empty. One chunk may exceed it ([`RECEIVE_CHUNK_BYTES_MAX`]).
     pub send_queue_high_bytes: u64,
     /// How long a graceful close discards the peer's data (RFC 9112, 9.6).
     pub closing_timeout: Duration,
