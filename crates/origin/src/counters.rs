@@ -5,7 +5,6 @@ use std::sync::Arc;
 use breme_base::{Count, Metric, PerShard, SharedCounts, counters, metrics};
 use breme_http::{RefusalReason, Version};
 
-use crate::file_cache::CachedFiles;
 use crate::visitors::VisitorTotals;
 
 /// The classes of response statuses, 2xx to 5xx.
@@ -108,6 +107,17 @@ pub struct FileCounts {
     pub misses: u64,
     /// Its current contents.
     pub kept: CachedFiles,
+}
+
+/// The contents of the file cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachedFiles {
+    /// Cached names, including those without a file.
+    pub names: usize,
+    /// Bytes in memory, including overhead.
+    pub bytes: usize,
+    /// Open files.
+    pub open_files: usize,
 }
 
 impl FileCounts {

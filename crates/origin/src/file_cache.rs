@@ -18,7 +18,7 @@ use breme_base::{Instant, UnixSeconds};
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
-use crate::counters::{ShardCounts, Source};
+use crate::counters::{CachedFiles, ShardCounts, Source};
 use crate::entry::{Entry, EntryOutcome};
 use crate::path::{PathError, site_name};
 use crate::root::Root;
@@ -134,17 +134,6 @@ struct CacheBounds {
     entries: usize,
     bytes: usize,
     descriptors: usize,
-}
-
-/// The contents of the file cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CachedFiles {
-    /// Cached names, including those without a file.
-    pub names: usize,
-    /// Bytes in memory, including overhead.
-    pub bytes: usize,
-    /// Open files.
-    pub open_files: usize,
 }
 
 /// A bounded table of entries.

@@ -44,8 +44,8 @@ mod shared;
 mod site;
 mod visitors;
 
-pub use counters::{FileCounts, ResponseCount, SiteCounts};
-pub use file_cache::{CachedFiles, EVICTED_HELD_MAX};
+pub use counters::{CachedFiles, FileCounts, ResponseCount, SiteCounts};
+pub use file_cache::EVICTED_HELD_MAX;
 pub use media_types::from_name as media_type_of_name;
 pub use node::Origin;
 pub use root::{DirectoryEntry, DirectoryListing, FileContent, FileStamp, MemoryRoot, OpenError, OpenedFile, Root};
