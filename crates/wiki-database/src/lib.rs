@@ -32,14 +32,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use thiserror::Error;
 
-use self::operation::{Import, Texts};
 use self::postgres::PostgresDatabase;
-use self::prepared_write::Prepared;
 use self::sqlite::SqliteDatabase;
-use self::sqlite::inversion::Inversion;
 use self::words::Rating;
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write, WriteAction};
+use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
 
 /// Limit of the results of one call, whatever its `limit`.
 pub const RESULTS_MAX: usize = 1000;
@@ -50,16 +47,6 @@ pub const PURGES_QUEUED_MAX: u64 = 10_000;
 
 /// Limit of the lines that [`Database::verify`] returns.
 const FAULTS_MAX: usize = 100;
-
-/// Limits of the writes in one transaction of an import, and of their approximate memory. The larger a transaction, the
-/// less often a page of the file is written, and the fewer parts of the search indexes are merged. While one is
-/// executed, the next is prepared: two are in memory, 512 MiB. With SQLite's cache, an import of pages of 5 kB took 1.0
-/// GB at most.
-const IMPORT_WRITES_MAX: usize = 32_768;
-const IMPORT_BYTES_MAX: usize = 256 << 20;
-
-/// Larger texts and attachments are prepared for a write on a blocking thread.
-const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// Limit of the names that a title search compares with its query.
 const TITLE_CANDIDATES_MAX: usize = 5000;
@@ -271,51 +258,6 @@ fn without_excerpts(names: Vec<Name>) -> Vec<Match> {
     names.into_iter().map(|name| Match { name, excerpt: String::new() }).collect()
 }
 
-async fn prepare(write: Write, texts: Texts) -> Result<Prepared, DatabaseError> {
-    if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
-        return Ok(Prepared::new(write, texts));
-    }
-    let task = tokio::task::spawn_blocking(move || Prepared::new(write, texts));
-    task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
-}
-
-/// Prepares the writes of an import, one chunk while the previous one is executed.
-async fn in_chunks<F>(writes: Writes, texts: Texts, carry_out: impl Fn(Import) -> F) -> Result<u64, DatabaseError>
-where
-    F: Future<Output = Result<u64, DatabaseError>>,
-{
-    let prepare = |mut writes: Writes| tokio::task::spawn_blocking(move || (chunk(&mut writes, texts), writes));
-    let mut next = prepare(writes);
-    let mut count = 0;
-    loop {
-        let (chunk, rest) = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
-        if chunk.writes.is_empty() {
-            return Ok(count);
-        }
-        next = prepare(rest);
-        count += carry_out(chunk).await?;
-    }
-}
-
-/// The writes of one transaction.
-fn chunk(writes: &mut Writes, texts: Texts) -> Import {
-    let mut chunk = Vec::new();
-    let mut words = Inversion::default();
-    let mut bytes = 0;
-    while chunk.len() < IMPORT_WRITES_MAX && bytes < IMPORT_BYTES_MAX {
-        let Some(write) = writes.next() else { break };
-        let prepared = Prepared::new(Write { condition: Condition::Any, ..write }, texts);
-        bytes += prepared.bytes();
-        chunk.push(prepared);
-        if let (Texts::Together, Some(prepared)) = (texts, chunk.last())
-            && let WriteAction::Save { content, .. } = &prepared.write.action
-        {
-            words.add(chunk.len() as u64, prepared.write.name.as_str(), &content.text);
-        }
-    }
-    Import { writes: chunk, words: words.into_sorted() }
-}
-
 /// The best of the rated pages, best first.
 fn best(mut rated: Vec<(String, Rating)>, limit: usize) -> Vec<Match> {
     rated.sort_by(|(name, a), (other, b)| b.score.total_cmp(&a.score).then_with(|| name.cmp(other)));
@@ -362,42 +304,5 @@ pub mod keys {
             assert_eq!(key("Ljubljanski grad"), "page:Ljubljanski_20grad");
             assert_eq!(key("ž1"), "page:_c5_be1");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::page::{Content, WriteAction};
-
-    fn save(number: usize, text: &str) -> Write {
-        let content = Content { text: text.to_owned(), ..Content::default() };
-        Write {
-            name: Name::parse(&format!("P{number}")).unwrap(),
-            condition: Condition::Absent,
-            action: WriteAction::Save { content, links: Vec::new() },
-            author: None,
-            comment: String::new(),
-            time: 0,
-        }
-    }
-
-    #[test]
-    fn the_transactions_of_an_import_are_bounded() {
-        let lengths = |count: usize, text: &'static str| {
-            let mut writes: Writes = Box::new((0..count).map(move |number| save(number, text)));
-            let mut numbers = 0..;
-            let mut length = || {
-                let chunk = chunk(&mut writes, Texts::OneByOne).writes;
-                let expected = numbers.by_ref().take(chunk.len()).map(|number| format!("P{number}"));
-                assert!(chunk.iter().map(|prepared| prepared.write.name.as_str().to_owned()).eq(expected));
-                chunk.len()
-            };
-            std::iter::from_fn(|| Some(length()).filter(|length| *length > 0)).collect::<Vec<usize>>()
-        };
-        assert_eq!(lengths(2 * IMPORT_WRITES_MAX + 7, "x"), [IMPORT_WRITES_MAX, IMPORT_WRITES_MAX, 7]);
-        let long: &'static str = Box::leak("x".repeat(IMPORT_BYTES_MAX / 8).into());
-        assert_eq!(lengths(6, long), [4, 2], "texts count twice: what is indexed of them needs memory too");
-        assert!(lengths(0, "").is_empty());
     }
 }

@@ -2,10 +2,11 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::prepared_write::Prepared;
+use super::prepared_write::{Prepared, Texts};
+use super::sqlite::inversion::Inversion;
 use super::sqlite::postings::Postings;
-use super::{DatabaseError, WriteError, Writes, in_chunks, prepare};
-use crate::page::{Committed, Write};
+use super::{DatabaseError, WriteError, Writes};
+use crate::page::{Committed, Condition, Write, WriteAction};
 
 /// Limit of the operations queued for the next transaction; further ones wait.
 const QUEUED_MAX: usize = 1024;
@@ -16,20 +17,21 @@ const BATCH_OPERATIONS_MAX: usize = 256;
 /// No operation is added to a transaction with this many bytes of texts and attachments.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
+/// Limits of the writes in one transaction of an import, and of their approximate memory. The larger a transaction, the
+/// less often a page of the file is written, and the fewer parts of the search indexes are merged. While one is
+/// executed, the next is prepared: two are in memory, 512 MiB. With SQLite's cache, an import of pages of 5 kB took 1.0
+/// GB at most.
+const IMPORT_WRITES_MAX: usize = 32_768;
+const IMPORT_BYTES_MAX: usize = 256 << 20;
+
+/// Larger texts and attachments are prepared for a write on a blocking thread.
+const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
+
 /// The writes of one transaction of an import.
 pub(crate) struct Import {
     pub(crate) writes: Vec<Prepared>,
     /// The words of all texts, each with the writes that contain it, counted from 1; empty if each write has its words.
     pub(crate) words: Vec<(Box<str>, Postings)>,
-}
-
-/// How an engine indexes the words of texts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Texts {
-    /// One by one, when they are written.
-    OneByOne,
-    /// In groups: those of an import with their transaction, others later.
-    Together,
 }
 
 pub(crate) enum Operation {
@@ -173,4 +175,87 @@ pub(crate) fn batch(first: Job, queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
         jobs.push(next);
     }
     jobs
+}
+
+async fn prepare(write: Write, texts: Texts) -> Result<Prepared, DatabaseError> {
+    if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
+        return Ok(Prepared::new(write, texts));
+    }
+    let task = tokio::task::spawn_blocking(move || Prepared::new(write, texts));
+    task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
+}
+
+/// Prepares the writes of an import, one chunk while the previous one is executed.
+async fn in_chunks<F>(writes: Writes, texts: Texts, carry_out: impl Fn(Import) -> F) -> Result<u64, DatabaseError>
+where
+    F: Future<Output = Result<u64, DatabaseError>>,
+{
+    let prepare = |mut writes: Writes| tokio::task::spawn_blocking(move || (chunk(&mut writes, texts), writes));
+    let mut next = prepare(writes);
+    let mut count = 0;
+    loop {
+        let (chunk, rest) = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
+        if chunk.writes.is_empty() {
+            return Ok(count);
+        }
+        next = prepare(rest);
+        count += carry_out(chunk).await?;
+    }
+}
+
+/// The writes of one transaction.
+fn chunk(writes: &mut Writes, texts: Texts) -> Import {
+    let mut chunk = Vec::new();
+    let mut words = Inversion::default();
+    let mut bytes = 0;
+    while chunk.len() < IMPORT_WRITES_MAX && bytes < IMPORT_BYTES_MAX {
+        let Some(write) = writes.next() else { break };
+        let prepared = Prepared::new(Write { condition: Condition::Any, ..write }, texts);
+        bytes += prepared.bytes();
+        chunk.push(prepared);
+        if let (Texts::Together, Some(prepared)) = (texts, chunk.last())
+            && let WriteAction::Save { content, .. } = &prepared.write.action
+        {
+            words.add(chunk.len() as u64, prepared.write.name.as_str(), &content.text);
+        }
+    }
+    Import { writes: chunk, words: words.into_sorted() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use crate::page::Content;
+
+    fn save(number: usize, text: &str) -> Write {
+        let content = Content { text: text.to_owned(), ..Content::default() };
+        Write {
+            name: Name::parse(&format!("P{number}")).unwrap(),
+            condition: Condition::Absent,
+            action: WriteAction::Save { content, links: Vec::new() },
+            author: None,
+            comment: String::new(),
+            time: 0,
+        }
+    }
+
+    #[test]
+    fn the_transactions_of_an_import_are_bounded() {
+        let lengths = |count: usize, text: &'static str| {
+            let mut writes: Writes = Box::new((0..count).map(move |number| save(number, text)));
+            let mut numbers = 0..;
+            let mut length = || {
+                let chunk = chunk(&mut writes, Texts::OneByOne).writes;
+                let expected = numbers.by_ref().take(chunk.len()).map(|number| format!("P{number}"));
+                assert!(chunk.iter().map(|prepared| prepared.write.name.as_str().to_owned()).eq(expected));
+                chunk.len()
+            };
+            std::iter::from_fn(|| Some(length()).filter(|length| *length > 0)).collect::<Vec<usize>>()
+        };
+        assert_eq!(lengths(2 * IMPORT_WRITES_MAX + 7, "x"), [IMPORT_WRITES_MAX, IMPORT_WRITES_MAX, 7]);
+        let long: &'static str = Box::leak("x".repeat(IMPORT_BYTES_MAX / 8).into());
+        assert_eq!(lengths(6, long), [4, 2], "texts count twice: what is indexed of them needs memory too");
+        assert!(lengths(0, "").is_empty());
+    }
 }

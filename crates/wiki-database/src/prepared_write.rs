@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::operation::Texts;
 use super::words::{fold, index_grams, index_words};
 use crate::digest::sha256;
 use crate::name::Name;
@@ -18,6 +17,15 @@ const FIELD_DEPTH_MAX: usize = 16;
 
 /// Longer paths and values are indexed by their digests: a row of a PostgreSQL index is limited to 2.7 kB.
 const FIELD_KEY_BYTES_MAX: usize = 400;
+
+/// How an engine indexes the words of texts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Texts {
+    /// One by one, when they are written.
+    OneByOne,
+    /// In groups: those of an import with their transaction, others later.
+    Together,
+}
 
 /// A write with everything that its transaction needs and that can be computed without the database.
 #[derive(Debug)]

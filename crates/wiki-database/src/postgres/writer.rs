@@ -7,7 +7,8 @@ use deadpool_postgres::{Object, Pool};
 use super::batch::Batch;
 use super::{Error, WRITE_TIMEOUT, within};
 use crate::WriteError;
-use crate::operation::{Job, Operation, OperationQueue, OperationResult, Texts, batch};
+use crate::operation::{Job, Operation, OperationQueue, OperationResult, batch};
+use crate::prepared_write::Texts;
 
 /// Starts the task. When the queue is dropped, it ends after its last job.
 pub(super) fn start(pool: Pool) -> OperationQueue {

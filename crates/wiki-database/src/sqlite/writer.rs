@@ -13,7 +13,8 @@ use super::batch::{Batch, Changed};
 use super::cache::Pages;
 use super::word_index;
 use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
-use crate::operation::{Job, Operation, OperationQueue, OperationResult, Texts, batch};
+use crate::operation::{Job, Operation, OperationQueue, OperationResult, batch};
+use crate::prepared_write::Texts;
 use crate::{DatabaseError, WriteError};
 
 /// A handle of the thread. When it is dropped, the thread ends after its last job.
