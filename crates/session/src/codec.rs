@@ -3,8 +3,9 @@
 
 use thiserror::Error;
 
+use crate::engine::Register;
 use crate::id::SessionKey;
-use crate::name::{Incarnation, NodeName, Owner, Register};
+use crate::name::{Incarnation, NodeName, Owner};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum RecordError {

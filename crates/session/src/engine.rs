@@ -10,11 +10,13 @@
 //! An absent register has the sequence 0, so `expected` 0 means "must be absent". A compare-and-set that got no
 //! response may take effect later, but not later than `Settings::tombstone`.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::name::Register;
+use crate::id::SessionKey;
+use crate::name::NodeName;
 
 /// Numbers the changes of a register; 0 if it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +24,35 @@ pub struct Sequence(pub u64);
 
 impl Sequence {
     pub const ABSENT: Self = Self(0);
+}
+
+/// A register of the engine. Its text form is its name there: `s.` and 32 hexadecimal digits, or `n.` and a node's
+/// name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Register {
+    Session(SessionKey),
+    Node(NodeName),
+}
+
+impl fmt::Display for Register {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(key) => write!(formatter, "s.{key}"),
+            Self::Node(name) => write!(formatter, "n.{name}"),
+        }
+    }
+}
+
+impl Register {
+    /// Parses the text form.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.split_at_checked(2)? {
+            ("s.", digits) => SessionKey::from_digits(digits).map(Self::Session),
+            ("n.", name) => NodeName::from_bytes(name.as_bytes()).map(Self::Node),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,4 +94,20 @@ pub enum EngineResponse {
     Refused,
     /// Unknown whether it took effect, or will (no response in time, connection lost).
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_are_found_again_by_their_names() {
+        let key = SessionKey::from_digits("00112233445566778899aabbccddeeff").unwrap();
+        for register in [Register::Session(key), Register::Node(NodeName::new("b").unwrap())] {
+            assert_eq!(Register::from_name(&register.to_string()), Some(register));
+        }
+        for wrong in ["", "s", "s.", "s.00", "n.", "x.a", "s.00112233445566778899AABBCCDDEEFF", "ä"] {
+            assert_eq!(Register::from_name(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -72,13 +72,13 @@ mod registers;
 mod settings;
 
 pub use codec::RecordError;
-pub use engine::{EngineRequest, EngineResponse, Sequence};
+pub use engine::{EngineRequest, EngineResponse, Register, Sequence};
 pub use id::{COOKIE_MAX, CookieKeys, KEYS_MAX, KeysError, SECRET_MIN, SessionId, SessionKey};
 pub use machine::{
     Access, Call, Change, Event, ForwardResult, Gauges, HandOver, HandOverAnswer, Input, Machine, Moment, Outcome,
     Output, RanOn, Refusal, RequestNumber, SessionTarget, Statistics, Ticket,
 };
-pub use name::{Incarnation, NAME_MAX, NameError, NodeName, Owner, Register};
+pub use name::{Incarnation, NAME_MAX, NameError, NodeName, Owner};
 pub use record::{
     ADDRESS_MAX, BODY_MAX, NodeRecord, NodeState, OPERATIONS_MAX, OperationId, SessionRecord, SessionState,
 };

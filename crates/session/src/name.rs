@@ -1,8 +1,6 @@
-//! Names of nodes and of sessions' registers.
+//! Names of nodes, and their lives.
 
 use std::fmt;
-
-use crate::id::SessionKey;
 
 /// Bounded because it is part of cookies.
 pub const NAME_MAX: usize = 32;
@@ -78,35 +76,6 @@ pub struct Owner {
     pub incarnation: Incarnation,
 }
 
-/// A register of the engine. Its text form is its name there: `s.` and 32 hexadecimal digits, or `n.` and a node's
-/// name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Register {
-    Session(SessionKey),
-    Node(NodeName),
-}
-
-impl fmt::Display for Register {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Session(key) => write!(formatter, "s.{key}"),
-            Self::Node(name) => write!(formatter, "n.{name}"),
-        }
-    }
-}
-
-impl Register {
-    /// Parses the text form.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name.split_at_checked(2)? {
-            ("s.", digits) => SessionKey::from_digits(digits).map(Self::Session),
-            ("n.", name) => NodeName::from_bytes(name.as_bytes()).map(Self::Node),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,17 +86,6 @@ mod tests {
         assert!(NodeName::new(&"n".repeat(32)).is_ok());
         for wrong in ["", "a.b", "ä", "a b", &"n".repeat(33)] {
             assert!(NodeName::new(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn registers_are_found_again_by_their_names() {
-        let key = SessionKey::from_digits("00112233445566778899aabbccddeeff").unwrap();
-        for register in [Register::Session(key), Register::Node(NodeName::new("b").unwrap())] {
-            assert_eq!(Register::from_name(&register.to_string()), Some(register));
-        }
-        for wrong in ["", "s", "s.", "s.00", "n.", "x.a", "s.00112233445566778899AABBCCDDEEFF", "ä"] {
-            assert_eq!(Register::from_name(wrong), None, "{wrong}");
         }
     }
 }

@@ -6,8 +6,9 @@ use breme_base::UnixMillis;
 use bytes::Bytes;
 
 use crate::codec::{Reader, RecordError, Writer};
+use crate::engine::Register;
 use crate::id::SessionKey;
-use crate::name::{Incarnation, NodeName, Owner, Register};
+use crate::name::{Incarnation, NodeName, Owner};
 
 /// Limit of a session's body in bytes: with the rest of its record it fits into the largest message that NATS accepts
 /// by default (1 MiB).

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use breme_base::Instant;
 use bytes::Bytes;
 
-use crate::engine::{EngineRequest, EngineResponse, Sequence};
-use crate::name::Register;
+use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RegisterChange {

@@ -10,9 +10,9 @@ use super::Machine;
 use super::messages::{HandOverAnswer, Moment, Outcome, Ticket};
 use super::sessions::Phase;
 use super::tenure::{Held, Leaving};
-use crate::engine::{EngineResponse, Sequence};
+use crate::engine::{EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
-use crate::name::{NodeName, Owner, Register};
+use crate::name::{NodeName, Owner};
 use crate::record::{OperationId, SessionRecord, SessionState};
 
 #[derive(Clone, Debug, Hash)]

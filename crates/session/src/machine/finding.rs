@@ -13,9 +13,9 @@ use super::nodes::OwnerStatus;
 use super::requests::Stage;
 use super::sessions::{Phase, Session, Streak};
 use super::{Machine, Requester};
-use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
-use crate::name::{NodeName, Owner, Register};
+use crate::name::{NodeName, Owner};
 use crate::record::{SessionRecord, SessionState};
 use crate::settings::Route;
 

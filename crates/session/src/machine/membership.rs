@@ -4,8 +4,8 @@ use breme_base::Instant;
 
 use super::messages::{Event, Moment, Ticket};
 use super::{Machine, Requester, Timer};
-use crate::engine::{EngineRequest, EngineResponse, Sequence};
-use crate::name::{Incarnation, Owner, Register};
+use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
+use crate::name::{Incarnation, Owner};
 use crate::record::{NodeRecord, NodeState};
 use crate::settings::Reads;
 

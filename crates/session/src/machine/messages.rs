@@ -5,9 +5,9 @@ use std::time::Duration;
 use breme_base::{Instant, UnixMillis};
 use bytes::Bytes;
 
-use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
-use crate::name::{Incarnation, NodeName, Owner, Register};
+use crate::name::{Incarnation, NodeName, Owner};
 use crate::record::SessionRecord;
 
 /// When something happens: on a clock that never stops or jumps (`CLOCK_BOOTTIME`), and on the wall clock.

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use super::messages::{Event, Moment, Ticket};
 use super::requests::Stage;
 use super::{Machine, Requester, Timer};
-use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
-use crate::name::{NodeName, Owner, Register};
+use crate::name::{NodeName, Owner};
 use crate::record::{NodeRecord, NodeState};
 
 #[derive(Clone, Debug, Hash)]
