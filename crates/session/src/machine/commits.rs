@@ -1,79 +1,16 @@
 //! Commits: one compare-and-set at a time for each session, repeated until its outcome is known.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use breme_base::Instant;
 use bytes::Bytes;
 
 use super::Machine;
 use super::messages::{HandOverAnswer, Moment, Outcome, Ticket};
 use super::sessions::Phase;
-use super::tenure::{Held, Leaving};
+use super::tenure::{Commit, CommitKind, CommitStage, Held, Leaving};
 use crate::engine::{EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
-use crate::name::{NodeName, Owner};
-use crate::record::{OperationId, SessionRecord, SessionState};
-
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Commit {
-    kind: CommitKind,
-    operation: OperationId,
-    /// The record to be written.
-    record: SessionRecord,
-    value: Bytes,
-    lifetime: Duration,
-    /// How many changes it covers.
-    covers: u64,
-    /// How many commits of the tenure were sent before it.
-    earlier: u64,
-    stage: CommitStage,
-    tries: u32,
-    /// When the session is given up if the outcome is still unknown.
-    give_up: Instant,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum CommitKind {
-    /// The tenure continues.
-    Save,
-    HandOver {
-        from: NodeName,
-        call: super::messages::Call,
-        to: Owner,
-    },
-    Free,
-    End,
-    Rotate,
-}
-
-#[derive(Clone, Copy, Debug, Hash)]
-enum CommitStage {
-    /// The compare-and-set has been sent.
-    Sent { ticket: Ticket, until: Instant },
-    /// Its outcome is unknown; the register is read.
-    LookingUp { ticket: Ticket, until: Instant },
-    /// To be sent again.
-    Pausing { until: Instant },
-}
-
-impl Commit {
-    pub(crate) fn ends_tenure(&self) -> bool {
-        self.kind != CommitKind::Save
-    }
-
-    pub(crate) const fn until(&self) -> Instant {
-        match self.stage {
-            CommitStage::Sent { until, .. } | CommitStage::LookingUp { until, .. } | CommitStage::Pausing { until } => {
-                until
-            }
-        }
-    }
-
-    fn covers(&self, held: &Held) -> bool {
-        held.change <= self.covers && held.commits_sent <= self.earlier
-    }
-}
+use crate::record::{SessionRecord, SessionState};
 
 enum CommitLookup {
     /// The compare-and-set has not taken effect (as far as a stale read can tell).

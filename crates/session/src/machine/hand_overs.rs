@@ -4,20 +4,11 @@ use breme_base::Instant;
 
 use super::Machine;
 use super::messages::{Call, HandOver, HandOverAnswer, Moment, Output};
-use super::sessions::{Phase, Session};
+use super::sessions::{Phase, Session, Wanted};
 use super::tenure::Leaving;
 use crate::id::SessionKey;
-use crate::name::{NodeName, Owner};
+use crate::name::NodeName;
 use crate::record::SessionState;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wanted {
-    from: NodeName,
-    call: Call,
-    to: Owner,
-    /// When the waiting node gives up.
-    until: Instant,
-}
 
 impl Machine {
     pub(crate) fn take_question(&mut self, at: Moment, from: NodeName, call: Call, question: HandOver) {

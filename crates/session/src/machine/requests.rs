@@ -4,6 +4,7 @@ use breme_base::Instant;
 
 use super::messages::{Access, Moment, Outcome, Output, Refusal, RequestNumber, SessionTarget};
 use super::sessions::{Phase, Session};
+use super::tenure::Snapshot;
 use super::{Machine, Timer};
 use crate::id::SessionKey;
 
@@ -26,16 +27,6 @@ pub(crate) enum Stage {
     Running(Snapshot),
     Held,
     Forwarded(crate::name::NodeName),
-}
-
-/// The state that a request runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Snapshot {
-    pub(crate) tenure: u64,
-    /// Number of changes that it contains.
-    pub(crate) change: u64,
-    /// Number of commits sent before it was taken.
-    pub(crate) commits_sent: u64,
 }
 
 impl Machine {

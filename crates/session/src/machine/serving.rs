@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::Machine;
 use super::messages::{Access, Change, Moment, Outcome, Output, RequestNumber};
-use super::requests::{Snapshot, Stage};
+use super::requests::Stage;
 use super::sessions::{Phase, Streak};
-use super::tenure::{Held, Leaving, Tenure};
+use super::tenure::{Held, Leaving, Snapshot, Tenure};
 use crate::engine::Sequence;
 use crate::id::SessionKey;
 use crate::record::{SessionRecord, SessionState};

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 
 use breme_base::Instant;
 
-use super::hand_overs::Wanted;
 use super::messages::{Call, Moment, RequestNumber, Ticket};
 use super::tenure::Tenure;
 use super::{Machine, Timer};
 use crate::engine::{EngineResponse, Sequence};
 use crate::id::SessionKey;
-use crate::name::Owner;
+use crate::name::{NodeName, Owner};
 use crate::record::SessionRecord;
 
 /// Number of sessions examined to find one that can be evicted.
@@ -31,6 +30,16 @@ pub(crate) struct Session {
     /// Number of failed attempts.
     pub(crate) tries: u32,
     deadline: Instant,
+}
+
+/// A request of another node for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Wanted {
+    pub(crate) from: NodeName,
+    pub(crate) call: Call,
+    pub(crate) to: Owner,
+    /// When the waiting node gives up.
+    pub(crate) until: Instant,
 }
 
 /// Requests in a row that this node has forwarded, while the owner has run no others.

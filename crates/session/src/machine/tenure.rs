@@ -5,13 +5,11 @@ use std::time::Duration;
 use breme_base::Instant;
 use bytes::Bytes;
 
-use super::commits::Commit;
-use super::messages::{Access, Call, Moment, RequestNumber};
-use super::requests::Snapshot;
+use super::messages::{Access, Call, Moment, RequestNumber, Ticket};
 use crate::engine::Sequence;
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};
-use crate::record::SessionRecord;
+use crate::record::{OperationId, SessionRecord};
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Tenure {
@@ -50,6 +48,16 @@ pub(crate) enum Running {
     Writer,
 }
 
+/// The state that a request runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Snapshot {
+    pub(crate) tenure: u64,
+    /// Number of changes that it contains.
+    pub(crate) change: u64,
+    /// Number of commits sent before it was taken.
+    pub(crate) commits_sent: u64,
+}
+
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Held {
     pub(crate) request: RequestNumber,
@@ -57,6 +65,49 @@ pub(crate) struct Held {
     pub(crate) change: u64,
     pub(crate) commits_sent: u64,
     pub(crate) has_written: bool,
+}
+
+/// A commit under way.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Commit {
+    pub(crate) kind: CommitKind,
+    pub(crate) operation: OperationId,
+    /// The record to be written.
+    pub(crate) record: SessionRecord,
+    pub(crate) value: Bytes,
+    pub(crate) lifetime: Duration,
+    /// How many changes it covers.
+    pub(crate) covers: u64,
+    /// How many commits of the tenure were sent before it.
+    pub(crate) earlier: u64,
+    pub(crate) stage: CommitStage,
+    pub(crate) tries: u32,
+    /// When the session is given up if the outcome is still unknown.
+    pub(crate) give_up: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CommitKind {
+    /// The tenure continues.
+    Save,
+    HandOver {
+        from: NodeName,
+        call: Call,
+        to: Owner,
+    },
+    Free,
+    End,
+    Rotate,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) enum CommitStage {
+    /// The compare-and-set has been sent.
+    Sent { ticket: Ticket, until: Instant },
+    /// Its outcome is unknown; the register is read.
+    LookingUp { ticket: Ticket, until: Instant },
+    /// To be sent again.
+    Pausing { until: Instant },
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -221,6 +272,24 @@ impl Tenure {
         let expiry = if self.leaving.is_none() { self.expires() } else { Instant::FAR };
         let touch = if self.is_idle() { Instant::FAR } else { self.touch_due() };
         commit.min(leaving).min(expiry).min(touch)
+    }
+}
+
+impl Commit {
+    pub(crate) fn ends_tenure(&self) -> bool {
+        self.kind != CommitKind::Save
+    }
+
+    pub(crate) const fn until(&self) -> Instant {
+        match self.stage {
+            CommitStage::Sent { until, .. } | CommitStage::LookingUp { until, .. } | CommitStage::Pausing { until } => {
+                until
+            }
+        }
+    }
+
+    pub(crate) fn covers(&self, held: &Held) -> bool {
+        held.change <= self.covers && held.commits_sent <= self.earlier
     }
 }
 
