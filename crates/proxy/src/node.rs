@@ -27,7 +27,8 @@
 //! | `lost_upstream` | requests that wait for an upstream which goes down |
 //! | `relay_replay`, `hit_replay` | byte-identical requests: forwarded, or served from the store |
 //! | `log_entry` | entries of the access log |
-//! | `tables`, `context`, `buffers` | the records of a shard; one event in it; buffers kept for reuse |
+//! | `tables`, `keys` | the records of a shard; their keys |
+//! | `context`, `buffers` | one event in a shard; buffers kept for reuse |
 
 mod buffers;
 mod cache;
@@ -38,6 +39,7 @@ mod exchange_end;
 mod followers;
 mod health;
 mod hit_replay;
+mod keys;
 mod log_entry;
 mod lost_upstream;
 mod pool;
@@ -63,7 +65,8 @@ use breme_node::{
 };
 use context::{Context, ShardState};
 use health::{CheckContext, Checks};
-use tables::{Client, ClientKey, ClientState, Connecting, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
+use keys::{ClientKey, ConnectingKey, ExchangeKey, Owner, UpstreamKey};
+use tables::{Client, ClientState, Connecting};
 
 use crate::client_limits::Admission;
 use crate::reload::{CurrentShared, RELOADED};

@@ -28,8 +28,9 @@ use breme_node::ShardId;
 use bytes::Bytes;
 
 use super::context::Context;
+use super::keys::{ClientKey, ExchangeKey};
 use super::log_entry::cache_status_text;
-use super::tables::{Client, ClientKey, Exchange, ExchangeKey};
+use super::tables::{Client, Exchange};
 use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
 use crate::settings::Settings;

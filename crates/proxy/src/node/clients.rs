@@ -6,7 +6,9 @@ use breme_node::{Close, CloseReason, Pressure, Received};
 use breme_server::{NextStep, is_turn_over};
 
 use super::context::{Context, ShardState};
-use super::tables::{BodyMode, Client, ClientKey, ExchangeKey};
+use super::keys::{ClientKey, ExchangeKey};
+use super::stage::BodyMode;
+use super::tables::Client;
 
 impl Context<'_> {
     /// Reads requests, up to the limits of one call. Returns the number of bytes consumed.

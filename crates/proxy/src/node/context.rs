@@ -10,11 +10,10 @@ use slab::Slab;
 use super::buffers::Buffers;
 use super::health::Checks;
 use super::hit_replay::{CapturedHit, HitReplayCache};
+use super::keys::{ClientKey, ExchangeKey, Owner, Owners, UpstreamKey};
 use super::pool::Pools;
 use super::relay_replay::RelayReplayCache;
-use super::tables::{
-    Client, ClientKey, Connecting, Exchange, ExchangeKey, Owner, Owners, UpstreamConnection, UpstreamKey,
-};
+use super::tables::{Client, Connecting, Exchange, UpstreamConnection};
 use crate::counters::ShardCounts;
 use crate::shared::Shared;
 

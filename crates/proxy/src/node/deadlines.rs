@@ -6,8 +6,9 @@ use breme_http::{Refusal, RefusalReason};
 use breme_node::Close;
 
 use super::context::{Context, ShardState};
+use super::keys::ExchangeKey;
 use super::stage::{Stage, Wait};
-use super::tables::{Exchange, ExchangeKey};
+use super::tables::Exchange;
 use crate::failure::Failure;
 use crate::resolver::ResolveError;
 use crate::settings::Timeouts;

@@ -7,8 +7,9 @@ use breme_http1::ResponseBody;
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::context::Context;
+use super::keys::{ClientKey, ExchangeKey};
 use super::stage::{Stage, Wait};
-use super::tables::{ClientKey, Exchange, ExchangeKey, Route};
+use super::tables::{Exchange, Route};
 use crate::access_log::Completion;
 use crate::failure::Failure;
 

@@ -15,8 +15,9 @@ use breme_http::Framing;
 
 use super::cache::{write_age, write_cache_status};
 use super::context::Context;
-use super::stage::{BodySource, Following, PreparedRequest, Stage, TakenFollower, Wait};
-use super::tables::{BodyMode, Exchange, ExchangeKey, Route};
+use super::keys::ExchangeKey;
+use super::stage::{BodyMode, BodySource, Following, PreparedRequest, Stage, TakenFollower, Wait};
+use super::tables::{Exchange, Route};
 use crate::failure::{Failure, SharedFailure};
 use crate::upstream_request;
 

@@ -12,7 +12,7 @@ use breme_http::{FieldBlock, Limits, Method, Version};
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, RequestEncoder};
 use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
 
-use super::tables::{Owner, Owners};
+use super::keys::{CheckNumber, Owner, Owners};
 use crate::shared::Shared;
 use crate::upstream_request::host_of;
 
@@ -202,9 +202,6 @@ pub(super) struct RunningCheck {
     pub(super) connection: Option<ConnectionId>,
     pub(super) http: ClientConnection,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CheckNumber(pub(super) u32);
 
 impl Checks {
     pub(super) fn new(shared: &Shared, shard: ShardId) -> Self {

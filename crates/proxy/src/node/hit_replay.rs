@@ -21,8 +21,8 @@ use bytes::Bytes;
 use memchr::memmem;
 
 use super::context::Context;
+use super::keys::ClientKey;
 use super::log_entry::{LoggedRequest, cache_status_text, record_hit};
-use super::tables::ClientKey;
 
 /// Entries per shard.
 const SLOTS: usize = 4096;

@@ -13,7 +13,8 @@ use breme_http::{RequestHead, Target, Version};
 use breme_node::ListenerId;
 
 use super::context::Context;
-use super::tables::{ClientKey, Exchange};
+use super::keys::ClientKey;
+use super::tables::Exchange;
 use crate::access_log::{self, AccessLog, Completion};
 
 /// Bytes logged of a rejected request line.

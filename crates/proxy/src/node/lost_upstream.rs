@@ -8,8 +8,9 @@ use breme_base::Instant;
 use breme_node::Close;
 
 use super::context::Context;
-use super::stage::{Stage, Wait};
-use super::tables::{BodyMode, Exchange, ExchangeKey, Route};
+use super::keys::ExchangeKey;
+use super::stage::{BodyMode, Stage, Wait};
+use super::tables::{Exchange, Route};
 use crate::failure::Failure;
 use crate::shared::Role;
 

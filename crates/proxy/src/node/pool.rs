@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 
 use foldhash::fast::FixedState;
 
-use super::tables::{EndpointKey, UpstreamKey};
+use super::keys::{EndpointKey, UpstreamKey};
 
 /// Idle connections of a shard.
 const IDLE_MAX: usize = 1024;

@@ -9,7 +9,7 @@ use breme_http::{Framing, Method, RequestHead};
 use bytes::Bytes;
 
 use super::context::Context;
-use super::tables::{ClientKey, ExchangeKey};
+use super::keys::{ClientKey, ExchangeKey};
 use crate::failure::Failure;
 
 const METHOD: Method<'_> = Method::Other("PURGE");

@@ -3,9 +3,9 @@
 use breme_balance::NoChoice;
 
 use super::context::{Context, ShardState};
+use super::keys::ExchangeKey;
 use super::route::COOKIES_JOINED_BY;
 use super::stage::Wait;
-use super::tables::ExchangeKey;
 use crate::failure::Failure;
 use crate::queue::{QueuePosition, QueuedRequest};
 use crate::settings::QueueSettings;

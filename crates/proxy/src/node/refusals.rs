@@ -4,7 +4,7 @@ use breme_http::Refusal;
 use breme_node::Close;
 
 use super::context::Context;
-use super::tables::ClientKey;
+use super::keys::ClientKey;
 use crate::access_log::Completion;
 
 impl Context<'_> {

@@ -16,11 +16,12 @@ use breme_http1::{FieldWriter, ReplayCache, ReplayHead};
 use breme_node::ConnectionId;
 
 use super::context::{Context, ShardState};
+use super::keys::{ClientKey, ExchangeKey, ReplayKey, UpstreamKey};
 use super::log_entry::LoggedRequest;
 use super::response::write_affinity;
 use super::route::joined_cookies;
 use super::stage::{PreparedRequest, Stage, Wait};
-use super::tables::{ClientKey, Exchange, ExchangeKey, ReplayKey, RequestInfo, UpstreamKey};
+use super::tables::{Exchange, RequestInfo};
 use crate::access_log::Completion;
 use crate::shared::Role;
 use crate::upstream_request::{ClientInfo, write_client};

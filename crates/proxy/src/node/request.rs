@@ -10,10 +10,11 @@ use foldhash::fast::FixedState;
 
 use super::cache::CacheLookup;
 use super::context::Context;
+use super::keys::{ClientKey, ExchangeKey};
 use super::log_entry::LoggedRequest;
 use super::reuse::Reuse;
 use super::stage::{Following, PreparedRequest, Stage, Wait};
-use super::tables::{ClientKey, Exchange, ExchangeKey, MethodClass, RequestContent, RequestInfo};
+use super::tables::{Exchange, MethodClass, RequestContent, RequestInfo};
 use crate::failure::Failure;
 use crate::settings::HostRule;
 use crate::shared::{Role, Shared};

@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use super::cache::HeadOutcome;
 use super::context::Context;
+use super::keys::{ExchangeKey, UpstreamKey};
 use super::reuse::Reuse;
-use super::tables::{BodyMode, ExchangeKey, UpstreamKey};
+use super::stage::BodyMode;
 use crate::access_log::Completion;
 use crate::failure::Failure;
 

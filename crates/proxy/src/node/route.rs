@@ -8,8 +8,9 @@ use breme_http::{Fields, RequestHead, Target};
 use breme_node::ConnectError;
 
 use super::context::Context;
+use super::keys::{EndpointKey, ExchangeKey};
 use super::stage::Wait;
-use super::tables::{EndpointKey, ExchangeKey, Route};
+use super::tables::Route;
 use crate::failure::Failure;
 use crate::resolver::{Requester, Resolution, ResolveError};
 use crate::shared::Role;

@@ -17,7 +17,7 @@
 use breme_base::Instant;
 use breme_cache::{CachedResponse, Follower};
 
-use super::tables::{BodyMode, ConnectingKey, ReplayKey, UpstreamKey};
+use super::keys::{ConnectingKey, ReplayKey, UpstreamKey};
 
 /// The stage of an exchange.
 #[derive(Debug)]
@@ -84,6 +84,16 @@ pub(crate) struct Attempt {
     pub(crate) is_reused: bool,
     /// A byte of the response was received.
     pub(crate) response_began: bool,
+}
+
+/// How a body is relayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyMode {
+    /// No body, or none that may be sent.
+    None,
+    /// Unchanged: its length was announced.
+    Raw,
+    Chunks,
 }
 
 /// Where the body of a response comes from.

@@ -1,7 +1,6 @@
 //! The tables of a shard: clients, upstream connections, exchanges, and pending connections.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,81 +9,16 @@ use breme_base::{Instant, UnixMillis};
 use breme_cache::Forward;
 use breme_http::{Framing, Method, RequestHead};
 use breme_http1::{ClientConnection, LastChunk};
-use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
+use breme_node::{Accepted, ConnectionId, ListenerId};
 use breme_server::{Connection, ContentProgress};
 
-use super::health::CheckNumber;
+use super::keys::{ClientKey, EndpointKey, ExchangeKey, UpstreamKey};
 use super::log_entry::{LogEntry, LoggedRequest};
 use super::reuse::Reuse;
-use super::stage::{PreparedRequest, Stage, Wait};
+use super::stage::{BodyMode, PreparedRequest, Stage, Wait};
 use crate::access_log::Completion;
 use crate::counters::RequestOutcome;
 use crate::settings::Settings;
-
-macro_rules! keys {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            // One more than the index: an `Option` of it is as small.
-            pub(crate) struct $name(NonZeroU32);
-
-            impl $name {
-                pub(crate) fn new(index: usize) -> Self {
-                    Self(NonZeroU32::MIN.saturating_add(index as u32))
-                }
-
-                pub(crate) fn index(self) -> usize {
-                    self.0.get() as usize - 1
-                }
-
-                #[allow(dead_code, reason = "not all of them have deadlines")]
-                pub(crate) fn timer(self) -> u32 {
-                    self.0.get() - 1
-                }
-            }
-        )*
-    };
-}
-
-keys! {
-    /// Index of an accepted connection.
-    ClientKey;
-    /// Index of an upstream connection.
-    UpstreamKey;
-    /// Index of an exchange.
-    ExchangeKey;
-    /// Index of a pending connection.
-    ConnectingKey;
-}
-
-impl ExchangeKey {
-    /// The message that wakes the exchange with this number.
-    pub(crate) fn message(self, number: u32) -> u64 {
-        (self.index() as u64) << u32::BITS | u64::from(number)
-    }
-}
-
-/// Identifies an entry of the replay cache until it is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReplayKey {
-    pub(super) position: usize,
-    pub(super) number: u64,
-}
-
-/// The owner of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Owner {
-    #[default]
-    None,
-    Client(ClientKey),
-    UpstreamConnection(UpstreamKey),
-    Check(CheckNumber),
-}
-
-/// The owners of connections, by their index.
-#[derive(Debug, Default)]
-pub(crate) struct Owners(Vec<Owner>);
 
 /// An accepted connection.
 pub(crate) type Client = Connection<ClientState>;
@@ -127,13 +61,6 @@ pub(crate) struct UpstreamConnection {
     pub(crate) ended: bool,
     /// The connection is closed; its exchange, which still refers to it, will remove it.
     pub(crate) is_closed: bool,
-}
-
-/// Where a connection leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct EndpointKey {
-    pub(crate) address: SocketAddr,
-    pub(crate) tls: Option<TlsClientId>,
 }
 
 /// A connection being opened.
@@ -228,38 +155,8 @@ pub(crate) enum MethodClass {
     Other,
 }
 
-/// How a body is relayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyMode {
-    /// No body, or none that may be sent.
-    None,
-    /// Unchanged: its length was announced.
-    Raw,
-    Chunks,
-}
-
 /// Names a client without an address in forwarding fields (RFC 7239, 6.2).
 const UNKNOWN_ADDRESS: &str = "unknown";
-
-impl Owners {
-    /// The last owner of a connection with this index.
-    pub(crate) fn get(&self, index: usize) -> Owner {
-        self.0.get(index).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn set(&mut self, id: ConnectionId, owner: Owner) {
-        if id.index() >= self.0.len() {
-            self.0.resize(id.index() + 1, Owner::None);
-        }
-        self.0[id.index()] = owner;
-    }
-
-    pub(crate) fn clear(&mut self, id: ConnectionId) {
-        if let Some(owner) = self.0.get_mut(id.index()) {
-            *owner = Owner::None;
-        }
-    }
-}
 
 impl ClientState {
     pub(crate) fn new(accepted: Accepted, is_secured: bool, is_trusted: bool, is_counted: bool) -> Self {

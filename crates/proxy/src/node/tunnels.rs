@@ -4,8 +4,8 @@ use breme_http::Fields;
 use breme_node::{Close, Received};
 
 use super::context::Context;
+use super::keys::{ClientKey, ExchangeKey};
 use super::stage::Stage;
-use super::tables::{ClientKey, ExchangeKey};
 use crate::access_log::Completion;
 
 impl Context<'_> {

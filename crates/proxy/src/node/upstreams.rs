@@ -5,12 +5,10 @@ use breme_http::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
 use super::context::{Context, ShardState};
+use super::keys::{ClientKey, ConnectingKey, EndpointKey, ExchangeKey, Owner, UpstreamKey};
 use super::reuse::Reuse;
-use super::stage::{Attempt, Stage, Wait};
-use super::tables::{
-    BodyMode, ClientKey, Connecting, ConnectingKey, EndpointKey, ExchangeKey, MethodClass, Owner, UpstreamConnection,
-    UpstreamKey,
-};
+use super::stage::{Attempt, BodyMode, Stage, Wait};
+use super::tables::{Connecting, MethodClass, UpstreamConnection};
 use crate::failure::Failure;
 use crate::shared::Shared;
 use crate::upstream_request;
