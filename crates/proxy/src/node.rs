@@ -25,7 +25,7 @@
 //! | `tunnels` | CONNECT and upgrades |
 //! | `health` | active health checks |
 //! | `lost_upstream` | requests that wait for an upstream which goes down |
-//! | `relay_replay`, `hit_replay` | byte-identical requests: forwarded, or served from the store |
+//! | `relay_replay`, `hit_replay`, and their caches | byte-identical requests: forwarded, or served from the store |
 //! | `log_entry` | entries of the access log |
 //! | `tables`, `keys` | the records of a shard; their keys |
 //! | `context`, `buffers` | one event in a shard; buffers kept for reuse |
@@ -39,6 +39,7 @@ mod exchange_end;
 mod followers;
 mod health;
 mod hit_replay;
+mod hit_replay_cache;
 mod keys;
 mod log_entry;
 mod lost_upstream;
@@ -47,6 +48,7 @@ mod purge;
 mod queue;
 mod refusals;
 mod relay_replay;
+mod relay_replay_cache;
 mod request;
 mod response;
 mod reuse;

@@ -9,10 +9,11 @@ use slab::Slab;
 
 use super::buffers::Buffers;
 use super::health::Checks;
-use super::hit_replay::{CapturedHit, HitReplayCache};
+use super::hit_replay_cache::{CapturedHit, HitReplayCache};
 use super::keys::{ClientKey, ExchangeKey, Owner, Owners, UpstreamKey};
+use super::log_entry::{LogEntry, LoggedRequest};
 use super::pool::Pools;
-use super::relay_replay::RelayReplayCache;
+use super::relay_replay_cache::RelayReplayCache;
 use super::tables::{Client, Connecting, Exchange, UpstreamConnection};
 use crate::counters::ShardCounts;
 use crate::shared::Shared;
@@ -137,5 +138,18 @@ impl Context<'_> {
 
     pub(super) fn exchange(&mut self, key: ExchangeKey) -> Option<&mut Exchange> {
         self.node.exchanges.get_mut(key.index())
+    }
+
+    /// A new entry, if there is a log. `request` gets whether the client is trusted.
+    pub(super) fn log_entry_of(
+        &mut self,
+        client: ClientKey,
+        request: impl FnOnce(bool) -> LoggedRequest,
+    ) -> Option<Box<LogEntry>> {
+        self.shared.access_log.as_ref()?;
+        let client = self.node.clients.get(client.index())?;
+        Some(Box::new(
+            client.state.log_entry(self.node.date.millis(self.now), Arc::new(request(client.state.is_trusted))),
+        ))
     }
 }

@@ -1,6 +1,7 @@
 //! The end of exchanges: completion, client loss, upstream loss, failure.
 
 use breme_balance::UpstreamOutcome;
+use breme_base::Instant;
 use breme_cache::FetchError;
 use breme_http::Framing;
 use breme_http1::ResponseBody;
@@ -10,7 +11,7 @@ use super::context::Context;
 use super::keys::{ClientKey, ExchangeKey};
 use super::stage::{Stage, Wait};
 use super::tables::{Exchange, Route};
-use crate::access_log::Completion;
+use crate::access_log::{AccessLog, Completion, ExchangeRecord};
 use crate::failure::Failure;
 
 impl Context<'_> {
@@ -183,6 +184,21 @@ impl Exchange {
             (Completion::Complete, Some(latency)) => UpstreamOutcome::Responded { status: self.status, latency },
             _ => UpstreamOutcome::Abandoned,
         }
+    }
+
+    fn log(&self, log: &dyn AccessLog, now: Instant, completion: Completion) {
+        let Some(log_entry) = &self.log_entry else { return };
+        log.record(&ExchangeRecord {
+            duration: now.since(self.began),
+            status: self.status,
+            sent_bytes: self.sent_bytes,
+            received_bytes: self.received_bytes,
+            upstream: self.upstream_name(),
+            upstream_duration: self.upstream_duration,
+            retries: self.retries,
+            completion,
+            ..log_entry.begun()
+        });
     }
 }
 

@@ -7,14 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Instant, UnixMillis};
+use breme_base::UnixMillis;
 use breme_cache::CacheStatus;
 use breme_http::{RequestHead, Target, Version};
 use breme_node::ListenerId;
 
-use super::context::Context;
-use super::keys::ClientKey;
-use super::tables::Exchange;
 use crate::access_log::{self, AccessLog, Completion};
 
 /// Bytes logged of a rejected request line.
@@ -146,47 +143,6 @@ pub(super) fn cache_status_text(cache_status: CacheStatus) -> String {
     let mut text = Vec::new();
     cache_status.write("", &mut text);
     String::from_utf8_lossy(&text).trim_start_matches("; ").to_owned()
-}
-
-impl Context<'_> {
-    /// A new entry, if there is a log. `request` gets whether the client is trusted.
-    pub(super) fn log_entry_of(
-        &mut self,
-        client: ClientKey,
-        request: impl FnOnce(bool) -> LoggedRequest,
-    ) -> Option<Box<LogEntry>> {
-        self.shared.access_log.as_ref()?;
-        let client = self.node.clients.get(client.index())?;
-        Some(Box::new(
-            client.state.log_entry(self.node.date.millis(self.now), Arc::new(request(client.state.is_trusted))),
-        ))
-    }
-
-    /// Logs a rejected request. `input` is the part received.
-    pub(super) fn log_refusal(&mut self, client: ClientKey, input: &[u8], status: u16, sent_bytes: u64) {
-        let log_entry = self.log_entry_of(client, |_| LoggedRequest::from_refused(input));
-        if let (Some(log_entry), Some(log)) = (log_entry, &self.shared.access_log) {
-            let completion = Completion::ClientFailed;
-            log.record(&access_log::ExchangeRecord { status, sent_bytes, completion, ..log_entry.begun() });
-        }
-    }
-}
-
-impl Exchange {
-    pub(super) fn log(&self, log: &dyn AccessLog, now: Instant, completion: Completion) {
-        let Some(log_entry) = &self.log_entry else { return };
-        log.record(&access_log::ExchangeRecord {
-            duration: now.since(self.began),
-            status: self.status,
-            sent_bytes: self.sent_bytes,
-            received_bytes: self.received_bytes,
-            upstream: self.upstream_name(),
-            upstream_duration: self.upstream_duration,
-            retries: self.retries,
-            completion,
-            ..log_entry.begun()
-        });
-    }
 }
 
 #[cfg(test)]

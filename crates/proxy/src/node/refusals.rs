@@ -5,7 +5,8 @@ use breme_node::Close;
 
 use super::context::Context;
 use super::keys::ClientKey;
-use crate::access_log::Completion;
+use super::log_entry::LoggedRequest;
+use crate::access_log::{Completion, ExchangeRecord};
 
 impl Context<'_> {
     /// Rejects a request. What was forwarded of it is incomplete and aborted. `input` is the rejected part, as far as
@@ -48,5 +49,14 @@ impl Context<'_> {
             None => client.http.refuse(refusal, date, out),
         };
         sent_bytes.inspect(|_| self.node.counts.count_response(refusal.status))
+    }
+
+    /// Logs a rejected request. `input` is the part received.
+    fn log_refusal(&mut self, client: ClientKey, input: &[u8], status: u16, sent_bytes: u64) {
+        let log_entry = self.log_entry_of(client, |_| LoggedRequest::from_refused(input));
+        if let (Some(log_entry), Some(log)) = (log_entry, &self.shared.access_log) {
+            let completion = Completion::ClientFailed;
+            log.record(&ExchangeRecord { status, sent_bytes, completion, ..log_entry.begun() });
+        }
     }
 }

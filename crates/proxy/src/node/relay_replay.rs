@@ -1,9 +1,9 @@
 //! Forwards byte-identical requests, and relays byte-identical response heads, without parsing them.
 //!
 //! Responses to one request begin with the same bytes until their date changes. A shard keeps recent request heads
-//! ([`ReplayCache`]) with what was sent upstream for each, and the head of the last response with what the client got
-//! for it. Measured in instructions on `events` (callgrind; parsed → replayed): 16,900 → 5,400 for a request of 13
-//! bytes and its response.
+//! ([`relay_replay_cache`](super::relay_replay_cache)) with what was sent upstream for each, and the head of the last
+//! response with what the client got for it. Measured in instructions on `events` (callgrind; parsed → replayed):
+//! 16,900 → 5,400 for a request of 13 bytes and its response.
 //!
 //! An entry is inserted after a request was processed, if the forwarded bytes follow from the request's bytes alone.
 //! The client's address, its connection and the choice of an upstream are evaluated for each request.
@@ -12,96 +12,19 @@ use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_http::{Method, RequestHead, ResponseHead};
-use breme_http1::{FieldWriter, ReplayCache, ReplayHead};
+use breme_http1::FieldWriter;
 use breme_node::ConnectionId;
 
 use super::context::{Context, ShardState};
 use super::keys::{ClientKey, ExchangeKey, ReplayKey, UpstreamKey};
-use super::log_entry::LoggedRequest;
+use super::relay_replay_cache::RelayedRequest;
 use super::response::write_affinity;
 use super::route::joined_cookies;
 use super::stage::{PreparedRequest, Stage, Wait};
-use super::tables::{Exchange, RequestInfo};
+use super::tables::Exchange;
 use crate::access_log::Completion;
 use crate::shared::Role;
 use crate::upstream_request::{ClientInfo, write_client};
-
-/// Entries per shard; heads are limited in length. Clients with cookies have heads of their own, so many slots are
-/// needed.
-const SLOTS: usize = 1024;
-
-/// The replay cache of one shard.
-#[derive(Debug)]
-pub(crate) struct RelayReplayCache {
-    requests: ReplayCache<RelayReplay, SLOTS>,
-    /// Entries inserted so far, to number them.
-    count: u64,
-}
-
-/// A forwarded request, and the last response to it.
-#[derive(Debug)]
-pub(crate) struct RelayReplay {
-    number: u64,
-    request: RelayedRequest,
-    /// The upstream's last response head.
-    pub(crate) response: ReplayHead,
-    /// What was sent to the client for it.
-    pub(crate) response_head: Vec<u8>,
-    /// The balancer's cookie is added to it.
-    pub(crate) sets_affinity: bool,
-}
-
-#[derive(Debug)]
-struct RelayedRequest {
-    is_secured: bool,
-    /// The head sent upstream, up to the fields that describe the client.
-    front: Box<[u8]>,
-    authority: Option<Box<str>>,
-    request_info: RequestInfo,
-    needs_host: bool,
-    key_hash: u64,
-    /// Cookies for the balancer, which evaluates them for each request.
-    cookies: Option<Arc<[u8]>>,
-    logged_request: Option<Arc<LoggedRequest>>,
-}
-
-impl RelayReplayCache {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { requests: ReplayCache::new(seed, usize::MAX), count: 0 }
-    }
-
-    /// The entry for the request at the start of `input`, and the length of its head.
-    #[inline]
-    pub(crate) fn find(&mut self, input: &[u8], is_secured: bool) -> Option<(ReplayKey, usize)> {
-        let (position, request) = self.requests.find(input, |replay| replay.request.is_secured == is_secured)?;
-        Some((ReplayKey { position, number: request.value.number }, request.head_bytes()))
-    }
-
-    #[inline]
-    pub(crate) fn replay(&mut self, key: ReplayKey) -> Option<&mut RelayReplay> {
-        let replay = &mut self.requests.entry(key.position)?.value;
-        (replay.number == key.number).then_some(replay)
-    }
-
-    pub(crate) fn should_insert(&mut self, head: &[u8]) -> bool {
-        self.requests.should_insert(head, |_| false)
-    }
-
-    fn insert(&mut self, head: &[u8], request: RelayedRequest) -> Option<ReplayKey> {
-        self.count += 1;
-        let number = self.count;
-        let value_bytes = request.front.len();
-        let replay = RelayReplay {
-            number,
-            request,
-            response: ReplayHead::new(),
-            response_head: Vec::new(),
-            sets_affinity: false,
-        };
-        let position = self.requests.insert(head, replay, value_bytes)?;
-        Some(ReplayKey { position, number })
-    }
-}
 
 /// The end of a head to which the balancer's cookie was added.
 const HEAD_END: &[u8] = b"\r\n";
