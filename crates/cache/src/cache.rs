@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use breme_base::Random;
 use breme_http::{FieldBlock, Method};
 
-use crate::CacheSettings;
 use crate::fields;
 use crate::fill::Fills;
+use crate::settings::CacheSettings;
 use crate::store::Store;
 
 /// The smallest useful memory size.

@@ -6,10 +6,10 @@ use breme_base::Instant;
 use breme_http::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
-use crate::Now;
 use crate::fields::FieldValues;
 use crate::partial_content::{self, ContentRange};
 use crate::ranges::{self, SelectedRanges};
+use crate::request::Now;
 use crate::status::CacheStatus;
 use crate::store::StoredResponse;
 use crate::validation::{self, ConditionResult};

@@ -11,18 +11,18 @@ use reuse::{Reuse, find};
 
 pub use miss::CacheDecision;
 
-use crate::cached_response::ResponseOptions;
+use crate::cache::Cache;
+use crate::cached_response::{CachedResponse, ResponseOptions};
 use crate::directives::RequestDirectives;
 use crate::fields::{FieldValues, ForwardedFields};
 use crate::fill::{FILL_BYTES, Fill, register};
-use crate::follower::WaitOptions;
-use crate::forward::FetchKind;
+use crate::follower::{Follower, WaitOptions};
+use crate::forward::{FetchKind, Forward};
 use crate::key::Key;
 use crate::pending_request::PendingRequest;
 use crate::request::{Now, Request, Waiter};
 use crate::status::{CacheStatus, Forwarded};
 use crate::vary::CookieRules;
-use crate::{Cache, CachedResponse, Follower, Forward};
 
 impl Cache {
     /// Looks up a request. If it has to wait, `waiter` is woken.

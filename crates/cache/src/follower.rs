@@ -6,8 +6,8 @@ use breme_base::Instant;
 use breme_http::FieldBlock;
 use bytes::Bytes;
 
-use crate::CachedResponse;
 use crate::cache::Cache;
+use crate::cached_response::CachedResponse;
 use crate::fill::{Fill, FillPhase, FillProgress, StreamedResponse};
 use crate::pending_request::PendingRequest;
 use crate::request::{FailureInfo, FetchError, Now, Waiter};

@@ -12,13 +12,15 @@ use breme_base::Instant;
 use breme_http::FieldBlock;
 
 use crate::cache::Cache;
+use crate::cached_response::CachedResponse;
 use crate::fill::{Fill, FillOutcome, Shard};
+use crate::follower::Follower;
+use crate::invalidation;
 use crate::key::Key;
 use crate::pending_request::PendingRequest;
 use crate::request::{FetchError, Now, ResponseHead, Waiter, Wakes};
 use crate::status::{CacheStatus, Forwarded};
 use crate::store::StoredResponse;
-use crate::{CachedResponse, Follower, invalidation};
 
 /// If the client disconnects, a fill continues if no more than this is missing.
 const FINISH_WITHIN_BYTES: u64 = 256 * 1024;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_http::list_members;
 
-use crate::CacheSettings;
 use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
 use crate::fields::FieldValues;
 use crate::request::Now;
+use crate::settings::CacheSettings;
 
 /// Statuses that are heuristically cacheable (RFC 9110, 15.1).
 const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];

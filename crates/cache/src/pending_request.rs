@@ -5,14 +5,16 @@ use std::sync::Arc;
 use breme_base::Instant;
 use breme_http::Method;
 
-use crate::cached_response::ResponseOptions;
+use crate::cached_response::{CachedResponse, ResponseOptions};
 use crate::directives::RequestDirectives;
 use crate::fields::{FieldValues as _, SavedFields};
 use crate::key::{Key, KeyHash};
+use crate::request::{Now, Request};
+use crate::settings::CacheSettings;
+use crate::status::CacheStatus;
 use crate::storability::RequestTraits;
 use crate::store::StoredResponse;
 use crate::validation::is_conditional;
-use crate::{CacheSettings, CacheStatus, CachedResponse, Now, Request};
 
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {

@@ -6,11 +6,11 @@
 use breme_base::Random;
 use breme_http::{list_members, reason_phrase};
 
-use crate::CacheSettings;
 use crate::directives::{ResponseDirectives, qualified_names};
 use crate::fields::FieldValues;
 use crate::freshness::{Freshness, ResponseTimes, may_be_heuristic};
 use crate::request::ResponseHead;
+use crate::settings::CacheSettings;
 use crate::store::ReuseTerms;
 use crate::structured::{self, PurgeNames};
 use crate::vary::{CookieRules, Vary};
@@ -204,7 +204,7 @@ pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http::FieldBloc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Now;
+    use crate::request::Now;
     use crate::test_support::{NOON, block, http_date};
     use breme_base::Instant;
 

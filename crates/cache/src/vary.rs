@@ -6,9 +6,9 @@
 
 use breme_http::list_members;
 
-use crate::CacheSettings;
 use crate::fields::FieldValues;
 use crate::inline_bytes::InlineBytes;
+use crate::settings::CacheSettings;
 
 /// A response that varies by more headers is not stored.
 const NAMES_MAX: usize = 16;

@@ -15,13 +15,14 @@ use thiserror::Error;
 use crate::control::{Control, MailboxFull, ShardCounters, ShardWaker, StopMode};
 use crate::engine::Engine;
 use crate::events::Events;
+use crate::listener::Listener;
 use crate::memory_return;
+use crate::settings::{DriverKind, DriverSettings};
 use crate::threads::{Acceptor, Handoff, PollPort, PoolThread};
 use crate::tls::ServerTls;
 #[cfg(target_os = "linux")]
 use crate::uring::{RingPort, Uring};
 use crate::wake_fd::WakeFd;
-use crate::{DriverKind, DriverSettings, Listener};
 
 /// Starts a driver: one thread and one node per shard. Without listeners it is a client, whose nodes open connections
 /// in [`handle_started`](Node::handle_started).

@@ -5,7 +5,7 @@ use std::io;
 
 use breme_sys::{Address, ListeningSocket};
 
-use crate::DriverSettings;
+use crate::settings::DriverSettings;
 use crate::tls::ServerTls;
 
 /// A listening socket. Connections that arrive before the driver's start wait in the backlog.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use socket2::{Protocol, SockRef, Socket, Type};
 
-use crate::{Address, connect};
+use crate::address::Address;
+use crate::socket::connect;
 
 /// A non-blocking listening socket. The connections of TCP have TCP_NODELAY. The file of a Unix socket is removed with
 /// the last socket on it.

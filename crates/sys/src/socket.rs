@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::Address;
+use crate::address::Address;
 
 /// Starts to connect without blocking; see [`connect_outcome`].
 ///
@@ -95,7 +95,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::ListeningSocket;
+    use crate::listening::ListeningSocket;
 
     fn anywhere() -> SocketAddr {
         (Ipv4Addr::LOCALHOST, 0).into()

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use breme_base::Instant;
 
-use crate::Clock;
+use crate::clock::Clock;
 
 /// A receive timestamp of the calendar clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use breme_http::FieldBlock;
 
 use super::reuse::{Reuse, find};
+use crate::cache::Cache;
+use crate::cached_response::CachedResponse;
 use crate::fill::{FILL_BYTES, Fill, Shard, register};
 use crate::follower::{Follower, WaitOptions};
-use crate::forward::FetchKind;
+use crate::forward::{FetchKind, Forward};
 use crate::pending_request::PendingRequest;
 use crate::request::Now;
 use crate::status::{CacheStatus, Forwarded};
 use crate::store::{Charge, StoredResponse};
 use crate::validation::conditions;
 use crate::vary::{CookieRules, same_names};
-use crate::{Cache, CachedResponse, Forward};
 
 #[derive(Debug)]
 pub enum CacheDecision {

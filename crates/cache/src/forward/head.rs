@@ -6,7 +6,7 @@ use breme_base::Instant;
 use breme_http::FieldBlock;
 
 use super::{Fetch, FetchKind};
-use crate::CachedResponse;
+use crate::cached_response::CachedResponse;
 use crate::fill::{FillOutcome, Shard};
 use crate::freshness::ResponseTimes;
 use crate::invalidation;

@@ -18,9 +18,9 @@ pub(crate) use budget::{Budget, Charge};
 pub(crate) use shard::Shard;
 pub(crate) use stored_response::{ReuseTerms, StoredLayout, StoredResponse};
 
-use crate::CacheSettings;
 use crate::groups::{GroupId, Groups};
 use crate::key::{Key, KeyHash, KeyHasher};
+use crate::settings::CacheSettings;
 
 /// More shards than cores, to limit contention.
 const SHARDS_MAX: usize = 64;

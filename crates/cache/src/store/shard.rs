@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::StoredResponse;
 use super::ghost::Ghost;
 use super::slab::{FifoQueue, NONE, Slab};
+use super::stored_response::StoredResponse;
 use crate::key::KeyHash;
 
 /// The small queue gets one byte in this many.

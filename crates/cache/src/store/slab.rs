@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::StoredResponse;
+use super::stored_response::StoredResponse;
 
 /// Entries per allocation.
 const CHUNK: usize = 64;

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use super::PeerTls;
+use super::tls::PeerTls;
 
 /// Time limit for connecting, including the handshake.
 const CONNECT_TIME: Duration = Duration::from_secs(1);

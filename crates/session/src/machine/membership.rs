@@ -2,8 +2,9 @@
 
 use breme_base::Instant;
 
+use super::agenda::Timer;
 use super::messages::{Event, Moment, Ticket};
-use super::{Machine, Requester, Timer};
+use super::{Machine, Requester};
 use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::name::{Incarnation, Owner};
 use crate::record::{NodeRecord, NodeState};

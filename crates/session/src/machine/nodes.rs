@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use breme_base::Instant;
 use bytes::Bytes;
 
+use super::agenda::Timer;
 use super::messages::{Event, Moment, Ticket};
 use super::requests::Stage;
-use super::{Machine, Requester, Timer};
+use super::{Machine, Requester};
 use crate::engine::{EngineRequest, EngineResponse, Register, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};

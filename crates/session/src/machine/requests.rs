@@ -2,10 +2,11 @@
 
 use breme_base::Instant;
 
+use super::Machine;
+use super::agenda::Timer;
 use super::messages::{Access, Moment, Outcome, Output, Refusal, RequestNumber, SessionTarget};
 use super::sessions::{Phase, Session};
 use super::tenure::Snapshot;
-use super::{Machine, Timer};
 use crate::id::SessionKey;
 
 #[derive(Clone, Debug, Hash)]

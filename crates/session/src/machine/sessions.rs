@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use breme_base::Instant;
 
+use super::Machine;
+use super::agenda::Timer;
 use super::messages::{Call, Moment, RequestNumber, Ticket};
 use super::tenure::Tenure;
-use super::{Machine, Timer};
 use crate::engine::{EngineResponse, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::Machine;
+use super::messages::Moment;
 use super::sessions::Phase;
-use super::{Machine, Moment};
 use crate::id::SessionKey;
 
 /// Counters since the start.

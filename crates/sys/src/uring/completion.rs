@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 
-use super::ReceiveBuffer;
+use super::buffers::ReceiveBuffer;
 
 /// The caller's identifier of an operation's object; returned with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

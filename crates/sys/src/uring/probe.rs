@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::{Completion, Key, Ring, RingSizes, SEND_BYTES_MAX, UringUnavailable};
+use super::completion::{Completion, Key};
+use super::ring::{Ring, RingSizes, SEND_BYTES_MAX};
+use super::unavailable::UringUnavailable;
 
 /// Small, since every start probes.
 const SIZES: RingSizes =

@@ -27,7 +27,7 @@ pub use kernel::RingSizes;
 use super::buffers::BufferPool;
 use super::completion::{Completion, Key, PollEvent, RingOperation, Tag, Unsent};
 use super::outbox::{Outbox, PlacedSend};
-use crate::Address;
+use crate::address::Address;
 
 /// Limit of [`Ring::send`] and [`Ring::send_shared`]. Even copied, such sends are cheaper than a system call each: 8 %
 /// of all CPU time for a file of 10 kB.

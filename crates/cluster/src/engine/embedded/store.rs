@@ -8,8 +8,8 @@ use breme_session::{Durability, EngineRequest, EngineResponse, Moment, Register,
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{EngineError, NodeChange};
 use crate::clock::moment;
+use crate::engine::{EngineError, NodeChange};
 
 const FILE: &str = "sessions.db";
 /// Marks the file as breme's (SQLite's `application_id`): "brem".
