@@ -2,7 +2,7 @@
 
 use maud::html;
 
-use super::{Frame, document, plain_heading};
+use super::frame::{Frame, document, plain_heading};
 
 pub(crate) fn login(frame: &Frame<'_>, user: &str, next: &str, has_failed: bool) -> String {
     let main = html! {

@@ -4,7 +4,7 @@ use breme_wiki_database::name::{NAME_BYTES_MAX, Name};
 use breme_wiki_database::page::{Found, Page};
 use maud::{Markup, PreEscaped, html};
 
-use super::{Frame, Tab, document, heading, link, plain_heading};
+use super::frame::{Frame, Tab, document, heading, link, plain_heading};
 use crate::fields::to_lines;
 use crate::merge::Merge;
 use crate::paths;

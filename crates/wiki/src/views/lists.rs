@@ -5,7 +5,7 @@ use breme_wiki_database::page::{AttachmentInfo, Change, ChangeKind, Match};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::{Frame, Tab, document, heading, link, plain_heading, time};
+use super::frame::{Frame, Tab, document, heading, link, plain_heading, time};
 use crate::calendar::{day_and_time, rfc3339};
 use crate::merge::{DiffLine, DiffLineKind};
 use crate::paths;

@@ -5,7 +5,7 @@ use breme_wiki_database::page::{ChangeKind, Fields, Page, Revision};
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::{Frame, Tab, document, heading, link, time};
+use super::frame::{Frame, Tab, document, heading, link, time};
 use crate::paths;
 use crate::render::Rendered;
 
