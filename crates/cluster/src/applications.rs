@@ -11,36 +11,34 @@
 //!
 //! Parameters are in the query, or in the body of a POST (`application/x-www-form-urlencoded`); the query comes first.
 
+mod messages;
 mod pairs;
 mod transformation;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody, to_bytes};
-use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use breme_session::{Access, BODY_MAX};
-use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode, request};
 use tokio::time::timeout;
 
-use crate::layer::{Session, SessionError, SessionLayer};
+use crate::layer::{Session, SessionLayer};
 use crate::xsl::Transformer;
-use pairs::{PairError, Pairs};
+use messages::{NO_STORE, RequestParameters, acknowledge, fail, refuse};
+use pairs::Pairs;
 
 /// Limit of a request's body. The session itself refuses values larger than it may hold.
 const BODY_BYTES_MAX: usize = 3 * BODY_MAX;
 /// Time limit for its arrival.
 const BODY_TIME: Duration = Duration::from_secs(30);
-const FORM: &[u8] = b"application/x-www-form-urlencoded";
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The applications; `/xsl` only if there is a transformer.
 pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Router {
@@ -109,54 +107,4 @@ async fn log_out(session: Session) -> Response {
 
 fn show(pairs: &Pairs) -> Response {
     ([(CONTENT_TYPE, TEXT), (CACHE_CONTROL, NO_STORE)], pairs.bytes().clone()).into_response()
-}
-
-fn acknowledge() -> Response {
-    (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response()
-}
-
-fn refuse(why: PairError) -> Response {
-    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
-}
-
-/// A session refuses changes only after its handler has responded, so this is a bug.
-fn fail(error: &SessionError) -> Response {
-    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
-}
-
-/// The parameters of a request: those of the query, then those of a form in the body.
-struct RequestParameters {
-    query: String,
-    form: Bytes,
-}
-
-impl RequestParameters {
-    /// The first value of each name.
-    fn get<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'_, str>>; N] {
-        let mut values = [const { None }; N];
-        let query = form_urlencoded::parse(self.query.as_bytes());
-        for (name, value) in query.chain(form_urlencoded::parse(&self.form)) {
-            if let Some(place) = names.iter().position(|wanted| *wanted == name) {
-                values[place].get_or_insert(value);
-            }
-        }
-        values
-    }
-}
-
-impl<S: Send + Sync> FromRequest<S> for RequestParameters {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let is_form = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
-            let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-            media_type.trim_ascii().eq_ignore_ascii_case(FORM)
-        });
-        let form = match is_form {
-            true => Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?,
-            false => Bytes::new(),
-        };
-        Ok(Self { query, form })
-    }
 }

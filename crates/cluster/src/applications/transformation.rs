@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 
+use super::messages::{NO_STORE, RequestParameters, acknowledge, fail, refuse};
 use super::pairs::Pairs;
-use super::{NO_STORE, RequestParameters, acknowledge, fail, refuse};
 use crate::layer::Session;
 use crate::xsl::{TransformError, Transformer};
 
