@@ -31,6 +31,7 @@ use rustls::server::VerifierBuilderError;
 use self::connection::Connector;
 pub(crate) use self::listener::Hops;
 pub use self::listener::{CONNECTIONS_MAX, serve};
+use self::message::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER};
 use self::reports::Reports;
 pub use self::tls::PeerTls;
 
@@ -40,15 +41,6 @@ pub const SECRET_MIN: usize = 16;
 const IDLE_MAX: usize = 256;
 /// Idle time of connections. The other node's is longer, so that none is closed during a request.
 const IDLE_TIME: Duration = Duration::from_secs(20);
-/// The request to another node: a hand-over, or the hops of a forwarded request.
-const MESSAGE: HeaderName = HeaderName::from_static("breme-node-message");
-/// In the response to a forwarded request: where it ran on its session.
-const RAN_ON: HeaderName = HeaderName::from_static("breme-node-ran-on");
-/// Authenticates nodes of one machine.
-const SECRET: HeaderName = HeaderName::from_static("breme-node-secret");
-const HAND_OVER: HeaderValue = HeaderValue::from_static("hand-over");
-/// The response to a request without the secret.
-const STRANGER: HeaderValue = HeaderValue::from_static("stranger");
 /// Headers that concern one connection only.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,

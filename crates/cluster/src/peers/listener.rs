@@ -24,7 +24,8 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use super::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER, Trust, message};
+use super::message::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER};
+use super::{Trust, message};
 use crate::node::Node;
 
 /// Limit of the connections of other nodes; further ones wait in the kernel's queue.

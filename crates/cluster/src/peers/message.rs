@@ -1,4 +1,4 @@
-//! Requests for sessions and their responses, encoded as bodies.
+//! What nodes send each other: headers; requests for sessions and their responses, encoded as bodies.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,17 @@ use breme_session::{
     SessionRecord,
 };
 use bytes::{Bytes, BytesMut};
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 
+/// The request to another node: a hand-over, or the hops of a forwarded request.
+pub(super) const MESSAGE: HeaderName = HeaderName::from_static("breme-node-message");
+/// In the response to a forwarded request: where it ran on its session.
+pub(super) const RAN_ON: HeaderName = HeaderName::from_static("breme-node-ran-on");
+/// Authenticates nodes of one machine.
+pub(super) const SECRET: HeaderName = HeaderName::from_static("breme-node-secret");
+pub(super) const HAND_OVER: HeaderValue = HeaderValue::from_static("hand-over");
+/// The response to a request without the secret.
+pub(super) const STRANGER: HeaderValue = HeaderValue::from_static("stranger");
 pub(super) const QUESTION_MAX: usize = 256;
 /// A record and its sequence.
 pub(super) const ANSWER_MAX: usize = BODY_MAX + 1024;
