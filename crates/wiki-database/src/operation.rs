@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::prepared_write::{Prepared, Texts};
 use super::sqlite::inversion::Inversion;
 use super::sqlite::postings::Postings;
-use super::{DatabaseError, WriteError, Writes};
+use crate::database::{DatabaseError, WriteError, Writes};
 use crate::page::{Committed, Condition, Write, WriteAction};
 
 /// Limit of the operations queued for the next transaction; further ones wait.
@@ -89,33 +89,33 @@ impl OperationQueue {
         (Self { jobs, texts }, receiver)
     }
 
-    /// See [`Database::write`](super::Database::write).
+    /// See [`Database::write`](crate::Database::write).
     pub(crate) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
         let operation = Operation::Write(Box::new(prepare(write, self.texts).await?));
         Ok(self.carry_out(operation).await?.committed()?)
     }
 
-    /// See [`Database::import`](super::Database::import).
+    /// See [`Database::import`](crate::Database::import).
     pub(crate) async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         in_chunks(writes, self.texts, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
     }
 
-    /// See [`Database::purge`](super::Database::purge).
+    /// See [`Database::purge`](crate::Database::purge).
     pub(crate) async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
         self.change(Operation::Purge(key.to_owned())).await.map(|_| ())
     }
 
-    /// See [`Database::purged`](super::Database::purged).
+    /// See [`Database::purged`](crate::Database::purged).
     pub(crate) async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
         self.change(Operation::Purged { edge: edge.to_owned(), through }).await.map(|_| ())
     }
 
-    /// See [`Database::set_edges`](super::Database::set_edges).
+    /// See [`Database::set_edges`](crate::Database::set_edges).
     pub(crate) async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
         self.change(Operation::SetEdges(edges.to_vec())).await.map(|_| ())
     }
 
-    /// See [`Database::set_value`](super::Database::set_value).
+    /// See [`Database::set_value`](crate::Database::set_value).
     pub(crate) async fn set_value(
         &self,
         key: &str,

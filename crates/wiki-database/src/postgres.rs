@@ -4,6 +4,8 @@
 //! transaction; transactions of several wikis are serialised.
 
 mod batch;
+mod connections;
+mod error;
 mod read;
 mod schema;
 mod tls;
@@ -14,89 +16,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{Object, Pool};
 use serde_json::Value;
-use tokio_postgres::error::SqlState;
 
-use super::operation::OperationQueue;
-use super::words::{TextQuery, TitleQuery};
-use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
+use self::connections::{client, pool, within};
+use crate::database::{Database, DatabaseError, WriteError, Writes};
 use crate::name::Name;
+use crate::operation::OperationQueue;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
-
-/// Limit of the connections to the server.
-const CONNECTIONS_MAX: usize = 16;
-
-/// Time limit for connecting, and for waiting for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::results::{bounded, without_excerpts};
+use crate::words::{TextQuery, TitleQuery};
 
 /// Time limit of a read. An unresponsive server keeps its connections, and nothing else ends them.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time limit of a transaction of writes, including waiting for those of other wikis. An import has none.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A wiki in a PostgreSQL database, in the schema `wiki`.
 pub struct PostgresDatabase {
     pool: Pool,
     /// `None` if it is open read-only.
     queue: Option<OperationQueue>,
-}
-
-/// Why an operation on PostgreSQL failed.
-enum Error {
-    Pool(PoolError),
-    Postgres(tokio_postgres::Error),
-    /// No response in this time.
-    Timeout(Duration),
-    /// Stored data that the wiki did not write.
-    Content(String),
-}
-
-impl From<PoolError> for Error {
-    fn from(error: PoolError) -> Self {
-        Self::Pool(error)
-    }
-}
-
-impl From<tokio_postgres::Error> for Error {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Postgres(error)
-    }
-}
-
-impl Error {
-    fn describe(&self, action: &'static str) -> DatabaseError {
-        match self {
-            Self::Pool(PoolError::Backend(error)) | Self::Postgres(error) => failure(action, error),
-            Self::Pool(error) => DatabaseError::temporary(action, &error.to_string()),
-            Self::Timeout(limit) => {
-                DatabaseError::temporary(action, &format!("PostgreSQL did not respond within {limit:?}"))
-            }
-            Self::Content(reason) => DatabaseError { action, reason: reason.clone(), is_temporary: false },
-        }
-    }
-
-    /// Whether the connection failed, rather than a statement.
-    fn is_connection(&self) -> bool {
-        match self {
-            Self::Pool(_) | Self::Timeout(_) => true,
-            Self::Postgres(error) => error.as_db_error().is_none(),
-            Self::Content(_) => false,
-        }
-    }
-}
-
-fn failure(action: &'static str, error: &tokio_postgres::Error) -> DatabaseError {
-    let Some(reported) = error.as_db_error() else {
-        // The source contains the operating system's message.
-        let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-        return DatabaseError { action, reason: format!("PostgreSQL: {error}{source}"), is_temporary: true };
-    };
-    // Connection, resources, operator's intervention, serialisation; see the manual's table of error codes.
-    let is_temporary = ["08", "53", "57", "40"].iter().any(|class| reported.code().code().starts_with(class))
-        || *reported.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
-    DatabaseError { action, reason: format!("PostgreSQL: {}", reported.message()), is_temporary }
 }
 
 impl PostgresDatabase {
@@ -131,33 +69,6 @@ impl PostgresDatabase {
     fn queue(&self) -> Result<&OperationQueue, DatabaseError> {
         self.queue.as_ref().ok_or_else(DatabaseError::open_for_reading)
     }
-}
-
-async fn client(pool: &Pool, action: &'static str) -> Result<Object, DatabaseError> {
-    pool.get().await.map_err(|error| Error::from(error).describe(action))
-}
-
-/// Runs `work` with a time limit; closes its connection when that is exceeded.
-async fn within<T>(
-    limit: Duration,
-    client: Object,
-    work: impl AsyncFnOnce(&mut Object) -> Result<T, Error>,
-) -> Result<T, Error> {
-    let mut client = client;
-    let ended = tokio::time::timeout(limit, work(&mut client)).await;
-    ended.unwrap_or_else(|_| {
-        drop(Object::take(client));
-        Err(Error::Timeout(limit))
-    })
-}
-
-fn pool(url: &str) -> Result<Pool, DatabaseError> {
-    let refused = |reason: String| DatabaseError { action: "open the database", reason, is_temporary: false };
-    let (mut config, tls) = tls::configure(url).map_err(|error| refused(error.to_string()))?;
-    config.application_name("breme wiki").connect_timeout(CONNECT_TIMEOUT);
-    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-    let pool = Pool::builder(manager).max_size(CONNECTIONS_MAX).runtime(Runtime::Tokio1);
-    pool.wait_timeout(Some(CONNECT_TIMEOUT)).build().map_err(|error| refused(error.to_string()))
 }
 
 /// Executes a read on a connection of the pool.

@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `schema` | the tables and their versions |
+//! | `connection`, `schema` | connections to the file; the tables and their versions |
 //! | `batch` | the statements of a transaction |
 //! | `deferred` | rows that an import inserts at the end of its transaction, sorted |
 //! | `backlog` | pages whose words are indexed later, and their indexing |
@@ -15,6 +15,7 @@
 mod backlog;
 mod batch;
 mod cache;
+mod connection;
 mod deferred;
 pub(super) mod inversion;
 pub(super) mod postings;
@@ -28,51 +29,32 @@ mod writer;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use self::backlog::Backlog;
 use self::cache::Pages;
+use self::connection::{
+    LOG_BYTES_MAX, LOG_PAGES_MAX, WRITER_CACHE_KIB, connect, database_error, failure, make_durable,
+};
 use self::writer::Writer;
-use super::operation::OperationQueue;
-use super::words::{TextQuery, TitleQuery};
-use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
+use crate::database::{Database, DatabaseError, WriteError, Writes};
 use crate::name::Name;
+use crate::operation::OperationQueue;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
+use crate::results::{bounded, without_excerpts};
+use crate::words::{TextQuery, TitleQuery};
 
 /// Default memory of the cache of popular pages, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
 
 /// Limit of the concurrent reads; others wait.
 const READERS_MAX: usize = 8;
-
-/// SQLite's own cache of each connection, KiB.
-const CONNECTION_CACHE_KIB: i64 = 8 << 10;
-
-/// The same for the writing connection, which changes pages of indexes in random order.
-const WRITER_CACHE_KIB: i64 = 32 << 10;
-
-/// The same during an import.
-const IMPORT_CACHE_KIB: i64 = 256 << 10;
-
-/// Size of the log, in pages, at which it is checkpointed at the next commit: a page changed by many commits is copied
-/// once.
-const LOG_PAGES_MAX: i64 = 16_000;
-
-/// The length to which the log is truncated after a checkpoint, in bytes.
-const LOG_BYTES_MAX: i64 = 64 << 20;
-
-/// How long a statement waits for another program that uses the file, such as a backup.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Limit of the prepared statements of a connection.
-const STATEMENTS_MAX: usize = 64;
 
 /// A wiki in a SQLite file.
 pub struct SqliteDatabase {
@@ -247,35 +229,6 @@ fn lock(path: &Path) -> Result<File, DatabaseError> {
         }
         Err(TryLockError::Error(error)) => Err(failed(format!("{}: {error}", name.display()), false)),
     }
-}
-
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, DatabaseError> {
-    let failed = |error: rusqlite::Error| failure("open the database", path, &error);
-    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-    connection.pragma_update(None, "cache_size", -CONNECTION_CACHE_KIB).map_err(failed)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    Ok(connection)
-}
-
-/// For a writing connection: a commit is on disk when it returns.
-fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "foreign_keys", true)
-}
-
-fn failure(action: &'static str, path: &Path, error: &rusqlite::Error) -> DatabaseError {
-    let DatabaseError { reason, is_temporary, .. } = database_error(action, error);
-    DatabaseError { action, reason: format!("{}: {reason}", path.display()), is_temporary }
-}
-
-fn database_error(action: &'static str, error: &rusqlite::Error) -> DatabaseError {
-    let is_temporary = matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull | ErrorCode::OutOfMemory)
-    );
-    DatabaseError { action, reason: error.to_string(), is_temporary }
 }
 
 #[async_trait]

@@ -8,15 +8,17 @@ use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::Error;
+use super::error::Error;
 use super::read::{found, number, rows, value};
+use crate::database::WriteError;
 use crate::effects::Effects;
+use crate::keys::PURGES_QUEUED_MAX;
 use crate::name::Name;
 use crate::operation::{Operation, OperationOutcome, OperationResult};
 use crate::page::{ChangeKind, Committed, Content, Write, WriteAction};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
+use crate::results::clamp;
 use crate::words::{fold, index_grams, index_words};
-use crate::{PURGES_QUEUED_MAX, WriteError, clamp};
 
 /// Held by the writing transaction: "brwk", 2.
 const WRITE_LOCK: i64 = 0x6272_776b_0000_0002;

@@ -8,12 +8,13 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::Error;
+use super::error::Error;
+use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Found, Match, Page, Revision};
 use crate::prepared_write::{field_path, field_value};
+use crate::results::{RESULTS_MAX, TEXT_CANDIDATES_MAX, best, clamp};
 use crate::words::{Rating, TextQuery, TitleQuery};
-use crate::{TEXT_CANDIDATES_MAX, best, clamp, keys};
 
 type SqlParameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -175,7 +176,7 @@ pub(super) async fn attachments(client: &impl GenericClient, page: &Name) -> Res
     let sql = format!(
         "SELECT {INFO} FROM wiki.pages p JOIN wiki.attachments a ON a.page = p.id
          WHERE p.name = $1 AND p.live ORDER BY a.file LIMIT {}",
-        crate::RESULTS_MAX
+        RESULTS_MAX
     );
     rows(client, &sql, &[&page.as_str()]).await?.iter().map(info).collect()
 }

@@ -2,10 +2,10 @@
 
 use deadpool_postgres::GenericClient;
 
-use super::Error;
+use super::error::Error;
 use super::read::rows;
-use crate::FAULTS_MAX;
 use crate::digest::sha256;
+use crate::results::FAULTS_MAX;
 
 /// Rules, each with a statement that returns its violations.
 const RULES: &[(&str, &str)] = &[

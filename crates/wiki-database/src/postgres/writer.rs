@@ -5,10 +5,14 @@ use std::time::Duration;
 use deadpool_postgres::{Object, Pool};
 
 use super::batch::Batch;
-use super::{Error, WRITE_TIMEOUT, within};
-use crate::WriteError;
+use super::connections::within;
+use super::error::Error;
+use crate::database::WriteError;
 use crate::operation::{Job, Operation, OperationQueue, OperationResult, batch};
 use crate::prepared_write::Texts;
+
+/// Time limit of a transaction of writes, including waiting for those of other wikis. An import has none.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts the task. When the queue is dropped, it ends after its last job.
 pub(super) fn start(pool: Pool) -> OperationQueue {

@@ -15,13 +15,15 @@ use super::deferred::{Deferred, LinkStep};
 use super::postings::{Postings, PostingsIter};
 use super::read::{found, one, rows};
 use super::word_index::{NewSegment, next_generation};
+use crate::database::WriteError;
 use crate::effects::Effects;
+use crate::keys::PURGES_QUEUED_MAX;
 use crate::name::Name;
 use crate::operation::{Import, Operation, OperationOutcome, OperationResult};
 use crate::page::{ChangeKind, Committed, Condition, Content, Write, WriteAction};
 use crate::prepared_write::{Derived, Indexed, Prepared, State, holds};
+use crate::results::clamp;
 use crate::words::{fold, index_grams};
-use crate::{PURGES_QUEUED_MAX, WriteError, clamp};
 
 type WriteResult = Result<Committed, WriteError>;
 

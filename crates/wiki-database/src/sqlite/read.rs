@@ -7,9 +7,10 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
 use serde_json::Value;
 
-use crate::clamp;
+use crate::keys;
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, Found, Page, Revision};
+use crate::results::{RESULTS_MAX, clamp};
 
 /// The state of a name, in one statement, and so at one instant.
 pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Found> {
@@ -146,7 +147,7 @@ pub(super) fn attachments(connection: &Connection, name: &Name) -> rusqlite::Res
     let sql = format!(
         "SELECT {INFO} FROM pages p JOIN attachments a ON a.page = p.id
          WHERE p.name = ?1 AND p.live = 1 ORDER BY a.file LIMIT {}",
-        crate::RESULTS_MAX
+        RESULTS_MAX
     );
     rows(connection, &sql, [name.as_str()], info)
 }
@@ -185,7 +186,7 @@ pub(super) fn purges(connection: &Connection, edge: &str, limit: usize) -> rusql
     let sql = "SELECT everything, ?2 FROM edges WHERE edge = ?1 AND everything IS NOT NULL
                UNION ALL SELECT sequence, key FROM purges
                WHERE sequence > (SELECT through FROM edges WHERE edge = ?1) ORDER BY 1 LIMIT ?3";
-    let everything = crate::keys::EVERYTHING;
+    let everything = keys::EVERYTHING;
     rows(connection, sql, params![edge, everything, limit], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 

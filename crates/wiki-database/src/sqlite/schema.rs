@@ -4,7 +4,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::DatabaseError;
+use super::connection::failure;
+use crate::database::DatabaseError;
 
 /// `PRAGMA application_id` of the wiki's files: "brwk".
 const APPLICATION: i64 = 0x6272_776b;
@@ -24,7 +25,7 @@ const MIGRATIONS: &[&str] = &[
 /// A file that is not the wiki's, or of a later version, is not changed.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), DatabaseError> {
     check(connection, path)?;
-    let failed = |error: rusqlite::Error| super::failure("migrate the database", path, &error);
+    let failed = |error: rusqlite::Error| failure("migrate the database", path, &error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let version = version(&transaction).map_err(failed)?;
     for migration in MIGRATIONS.iter().skip(version) {
@@ -39,7 +40,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Da
 
 /// Rejects a file that is not the wiki's, or of a later version.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), DatabaseError> {
-    let failed = |error: rusqlite::Error| super::failure("open the database", path, &error);
+    let failed = |error: rusqlite::Error| failure("open the database", path, &error);
     let count = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = connection.query_row(count, [], |row| row.get(0)).map_err(failed)?;
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;

@@ -12,8 +12,8 @@ use super::read::rows;
 use super::word_index::Lists;
 use crate::name::Name;
 use crate::page::Match;
+use crate::results::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best, without_excerpts};
 use crate::words::{Rating, TextQuery, TitleQuery};
-use crate::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best, without_excerpts};
 
 /// Pages whose names contain the text of the query: first those that begin with it.
 pub(super) fn titles(connection: &Connection, query: &TitleQuery, limit: usize) -> rusqlite::Result<Vec<String>> {

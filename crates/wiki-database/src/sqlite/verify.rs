@@ -4,8 +4,8 @@ use rusqlite::Connection;
 
 use super::read::rows;
 use super::word_index;
-use crate::FAULTS_MAX;
 use crate::digest::sha256;
+use crate::results::FAULTS_MAX;
 
 /// Rules, each with a statement that returns its violations.
 const RULES: &[(&str, &str)] = &[

@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use super::backlog::{Backlog, IDLE};
 use super::batch::{Batch, Changed};
 use super::cache::Pages;
+use super::connection::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB, database_error};
 use super::word_index;
-use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
+use crate::database::{DatabaseError, WriteError};
 use crate::operation::{Job, Operation, OperationQueue, OperationResult, batch};
 use crate::prepared_write::Texts;
-use crate::{DatabaseError, WriteError};
 
 /// A handle of the thread. When it is dropped, the thread ends after its last job.
 pub(super) struct Writer {
@@ -117,7 +117,7 @@ impl OpenFile {
             Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.carry_out(vec![job])),
             Err(error) => {
                 for job in jobs {
-                    job.respond(Err(WriteError::Database(super::database_error("write", &error))));
+                    job.respond(Err(WriteError::Database(database_error("write", &error))));
                 }
             }
         }

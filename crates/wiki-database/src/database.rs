@@ -1,0 +1,139 @@
+//! What every database of the wiki does, and how it fails.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::name::Name;
+use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
+
+/// The writes of an import.
+pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
+
+/// Pages with their history, searches, attachments, and the queues of purges.
+#[async_trait]
+pub trait Database: Send + Sync {
+    async fn page(&self, name: &Name) -> Result<Found, DatabaseError>;
+
+    /// The page of that name, if it is cached in its last committed state.
+    fn page_in_memory(&self, name: &Name) -> Option<Arc<Page>> {
+        let _ = name;
+        None
+    }
+
+    /// One revision of a page, with its contents.
+    async fn revision(&self, name: &Name, revision: u64) -> Result<Option<Revision>, DatabaseError>;
+
+    /// The changes to a page, newest first, from before revision `before`.
+    async fn history(&self, name: &Name, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError>;
+
+    /// The pages that link to `name`, sorted by name, after `after`.
+    async fn backlinks(&self, name: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError>;
+
+    /// All pages sorted by name, after `after`.
+    async fn list(&self, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError>;
+
+    /// The changes to all pages, newest first, from before `before` in their sequence.
+    async fn recent(&self, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError>;
+
+    /// Pages whose names contain `text`, ignoring case; names that begin with it first.
+    async fn search_titles(&self, text: &str, limit: usize) -> Result<Vec<Match>, DatabaseError>;
+
+    /// Pages whose text contains all words of `text`, best match first.
+    async fn search_text(&self, text: &str, limit: usize) -> Result<Vec<Match>, DatabaseError>;
+
+    /// Pages with a field at `path` (keys joined by dots) that equals `value`; any value if `None`.
+    async fn search_fields(&self, path: &str, value: Option<&Value>, limit: usize)
+    -> Result<Vec<Match>, DatabaseError>;
+
+    /// The attachments of a page, sorted by name. Those of a deleted page are kept, but not shown.
+    async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError>;
+
+    /// An attachment with its bytes.
+    async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError>;
+
+    /// Executes one write, if its condition holds. Concurrent writes share one commit.
+    async fn write(&self, write: Write) -> Result<Committed, WriteError>;
+
+    /// Executes many writes without conditions, in large transactions: the import. Writes are taken from the iterator,
+    /// on a blocking thread, while earlier ones are executed.
+    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError>;
+
+    /// Queues a surrogate key for all edges.
+    async fn purge(&self, key: &str) -> Result<(), DatabaseError>;
+
+    /// The surrogate keys that `edge` has not yet confirmed, oldest first, with their positions in its queue; none for
+    /// an edge that was not set. An edge that lags too far behind gets [`EVERYTHING`](crate::keys::EVERYTHING) instead of
+    /// [`PURGES_QUEUED_MAX`](crate::PURGES_QUEUED_MAX) keys.
+    async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
+
+    /// Removes the keys up to `through` from the queue of `edge`.
+    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError>;
+
+    /// Sets which edges receive purges: each later write queues its keys for each of them. A new one begins with an
+    /// empty queue; the queue of one that is no longer listed is deleted, so that it cannot grow forever.
+    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError>;
+
+    /// An internal value of the wiki: a secret, an account, a token.
+    async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError>;
+
+    /// Sets such a value, or removes it; if `expected` is given, only if that is the current value.
+    async fn set_value(
+        &self,
+        key: &str,
+        expected: Option<Option<&str>>,
+        value: Option<&str>,
+    ) -> Result<bool, DatabaseError>;
+
+    /// The values whose keys begin with `prefix`, sorted by key.
+    async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError>;
+
+    /// Checks that it responds.
+    async fn ping(&self) -> Result<(), DatabaseError>;
+
+    /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each error.
+    async fn verify(&self) -> Result<Vec<String>, DatabaseError>;
+}
+
+/// Why a database operation failed.
+#[derive(Debug, Error)]
+#[error("cannot {action}: {reason}")]
+pub struct DatabaseError {
+    /// The attempted action.
+    pub action: &'static str,
+    pub reason: String,
+    /// Whether a retry may succeed (the database is unreachable, busy or full).
+    pub is_temporary: bool,
+}
+
+/// Why a write was not executed.
+#[derive(Debug)]
+pub enum WriteError {
+    /// Its condition did not hold: the current state of the name.
+    Conflict(Found),
+    /// There is no such page or attachment.
+    Missing,
+    NameTaken,
+    /// The database failed. Nothing of the write was stored, unless the connection was lost at the commit.
+    Database(DatabaseError),
+}
+
+impl DatabaseError {
+    pub(crate) fn temporary(action: &'static str, reason: &str) -> Self {
+        Self { action, reason: reason.to_owned(), is_temporary: true }
+    }
+
+    /// A write to a read-only database.
+    pub(crate) fn open_for_reading() -> Self {
+        Self { action: "write", reason: "it is open for reading".to_owned(), is_temporary: false }
+    }
+}
+
+impl From<DatabaseError> for WriteError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(error)
+    }
+}

@@ -1,0 +1,59 @@
+//! Connections to the file: how they are opened, and how they fail.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::database::DatabaseError;
+
+/// SQLite's own cache of each connection, KiB.
+const CONNECTION_CACHE_KIB: i64 = 8 << 10;
+
+/// The same for the writing connection, which changes pages of indexes in random order.
+pub(super) const WRITER_CACHE_KIB: i64 = 32 << 10;
+
+/// The same during an import.
+pub(super) const IMPORT_CACHE_KIB: i64 = 256 << 10;
+
+/// Size of the log, in pages, at which it is checkpointed at the next commit: a page changed by many commits is copied
+/// once.
+pub(super) const LOG_PAGES_MAX: i64 = 16_000;
+
+/// The length to which the log is truncated after a checkpoint, in bytes.
+pub(super) const LOG_BYTES_MAX: i64 = 64 << 20;
+
+/// How long a statement waits for another program that uses the file, such as a backup.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Limit of the prepared statements of a connection.
+const STATEMENTS_MAX: usize = 64;
+
+pub(super) fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, DatabaseError> {
+    let failed = |error: rusqlite::Error| failure("open the database", path, &error);
+    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    connection.pragma_update(None, "cache_size", -CONNECTION_CACHE_KIB).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(connection)
+}
+
+/// For a writing connection: a commit is on disk when it returns.
+pub(super) fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)
+}
+
+pub(super) fn failure(action: &'static str, path: &Path, error: &rusqlite::Error) -> DatabaseError {
+    let DatabaseError { reason, is_temporary, .. } = database_error(action, error);
+    DatabaseError { action, reason: format!("{}: {reason}", path.display()), is_temporary }
+}
+
+pub(super) fn database_error(action: &'static str, error: &rusqlite::Error) -> DatabaseError {
+    let is_temporary = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull | ErrorCode::OutOfMemory)
+    );
+    DatabaseError { action, reason: error.to_string(), is_temporary }
+}
