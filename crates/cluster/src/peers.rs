@@ -5,6 +5,7 @@
 //! (mutual TLS), or, on one machine, with a shared secret.
 
 mod connection;
+mod error;
 mod listener;
 mod message;
 mod reports;
@@ -18,25 +19,21 @@ use std::time::Duration;
 
 use breme_session::{ForwardResult, HandOver, HandOverAnswer};
 use bytes::Bytes;
-use http::header::InvalidHeaderValue;
 use http::uri::{self, Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::pem;
-use rustls::server::VerifierBuilderError;
 
 use self::connection::Connector;
+pub use self::error::{AddressError, PeersError, SECRET_MIN};
 pub(crate) use self::listener::Hops;
 pub use self::listener::{CONNECTIONS_MAX, serve};
 use self::message::{HAND_OVER, MESSAGE, RAN_ON, SECRET, STRANGER};
 use self::reports::Reports;
 pub use self::tls::PeerTls;
 
-/// Minimum length of the secret of nodes on one machine.
-pub const SECRET_MIN: usize = 16;
 /// Limit of the idle connections to one node.
 const IDLE_MAX: usize = 256;
 /// Idle time of connections. The other node's is longer, so that none is closed during a request.
@@ -213,32 +210,4 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
-}
-
-/// Why nodes cannot communicate, with the remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum PeersError {
-    #[error("the nodes' secret has {0} bytes: give at least {min}", min = SECRET_MIN)]
-    ShortSecret(usize),
-    #[error("the nodes' secret cannot be sent: {0}")]
-    Secret(#[from] InvalidHeaderValue),
-    #[error("{what} is missing: give it in PEM")]
-    Missing { what: &'static str },
-    #[error("{what} cannot be read: {source}")]
-    Pem { what: &'static str, source: pem::Error },
-    #[error("{what} cannot be used: {source}")]
-    Certificate { what: &'static str, source: rustls::Error },
-    #[error("the nodes' authority cannot be used: {0}")]
-    Authority(#[from] VerifierBuilderError),
-}
-
-/// An address to which no session is sent, with the remedy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    #[error("`{0}` is no address of a node: give a host and a port")]
-    Invalid(String),
-    #[error("`{0}` is no address of a node: a port is missing")]
-    NoPort(String),
-    #[error("nodes would send sessions to `{0}` in plain text: give the nodes certificates, or use 127.0.0.1")]
-    PlainText(String),
 }

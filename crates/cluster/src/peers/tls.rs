@@ -12,7 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, ServerConfig, crypto};
 
-use super::PeersError;
+use super::error::PeersError;
 
 /// Names of files in messages.
 const CERTIFICATE: &str = "the node's certificate";

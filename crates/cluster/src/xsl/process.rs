@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use breme_sys::Confinement;
 use rustix::process::Signal;
 
-use super::{MEMORY_MAX, RESULT_BYTES_MAX, TransformError, TransformerLimits};
+use super::limits::{MEMORY_MAX, RESULT_BYTES_MAX, TransformError, TransformerLimits};
 
 const PROGRAM: &str = "xsltproc";
 /// Search path of programs.
