@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_http::{FieldBlock, Version};
-use breme_server::ContentProgress;
+use breme_http::{FieldBlock, Limits, Version};
+use breme_server::{ContentProgress, ServerShard};
 
 use crate::response::Response;
 
@@ -77,6 +77,15 @@ impl ClientState {
 impl RequestContent {
     pub(crate) fn new(content_plan: ContentPlan, now: Instant) -> Self {
         Self { content_plan, progress: ContentProgress::new(now) }
+    }
+}
+
+/// Sets the deadline of content that is arriving.
+pub(crate) fn wait_for_content(server: &mut ServerShard, connection: &Connection, limits: &Limits) {
+    if let RequestStage::Content(content) = &connection.state.stage {
+        let ContentProgress { began, last, bytes } = content.progress;
+        let under_pressure = server.pressure.transfer_deadline(began, bytes, last);
+        server.set_client_deadline(connection, content.progress.deadline(limits).min(under_pressure));
     }
 }
 

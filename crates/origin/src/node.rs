@@ -13,14 +13,13 @@ use breme_http1::{FieldStorage, Progress};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
 use breme_server::{Connections, DateLine, ServerShard, is_turn_over};
 
-use crate::connection::{ClientState, Connection, ContentPlan, Echo, RequestContent, RequestStage};
+use crate::connection::{ClientState, Connection, ContentPlan, Echo, RequestContent, RequestStage, wait_for_content};
 use crate::counters::ShardCounts;
 use crate::file_cache::RecentEntries;
 use crate::replay_cache::ResponseCache;
 use crate::response::{Body, Response};
 use crate::router::{RouteDecision, Router};
 use crate::shared::Shared;
-use timeouts::wait_for_content;
 
 /// The node of one shard of a [`Site`](crate::Site).
 #[derive(Debug)]

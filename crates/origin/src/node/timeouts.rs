@@ -1,11 +1,11 @@
 //! Deadlines of connections and of their requests.
 
-use breme_http::{Limits, Refusal};
+use breme_http::Refusal;
 use breme_node::Close;
-use breme_server::{ContentProgress, NextStep, ServerShard};
+use breme_server::NextStep;
 
 use super::Context;
-use crate::connection::{Connection, RequestStage};
+use crate::connection::{RequestStage, wait_for_content};
 use crate::send;
 
 impl Context<'_> {
@@ -87,14 +87,5 @@ impl Context<'_> {
         let progress_of_send = send::send_pattern(sent, length, http, id, self.actions);
         self.advance(200, progress_of_send);
         self.continue_connection();
-    }
-}
-
-/// Sets the deadline of content that is arriving.
-pub(super) fn wait_for_content(server: &mut ServerShard, connection: &Connection, limits: &Limits) {
-    if let RequestStage::Content(content) = &connection.state.stage {
-        let ContentProgress { began, last, bytes } = content.progress;
-        let under_pressure = server.pressure.transfer_deadline(began, bytes, last);
-        server.set_client_deadline(connection, content.progress.deadline(limits).min(under_pressure));
     }
 }
