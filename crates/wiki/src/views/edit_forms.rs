@@ -9,7 +9,7 @@ use crate::fields::to_lines;
 use crate::merge::Merge;
 use crate::paths;
 use crate::render::Rendered;
-use crate::web::Submission;
+use crate::web::submission::Submission;
 
 /// The edit form, optionally with a preview.
 pub(crate) fn edit(frame: &Frame<'_>, name: &Name, submission: &Submission, preview: Option<&Rendered>) -> String {

@@ -12,13 +12,15 @@ use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
-use super::guard::{Visitor, require_writer};
+use super::addresses::{PageName, name, see_other};
+use super::guard::require_writer;
 use super::negotiation::names_html;
 use super::pages::{existing, missing_links};
 use super::problem::Problem;
+use super::state::{HandlerResult, SHORT_BYTES, Wiki, WikiState};
 use super::submission::{Submission, query, read_form, read_submission};
 use super::validators::{insert, page_tag, revision_of_tag, tags};
-use super::{HandlerResult, PageName, SHORT_BYTES, Wiki, WikiState, name, see_other};
+use super::visitor::Visitor;
 use crate::calendar::now;
 use crate::fields::to_lines;
 use crate::merge::{Merge, merge};

@@ -17,14 +17,15 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::addresses::{PageName, name, see_other};
 use super::changes::json_response;
-use super::guard::Visitor;
 use super::negotiation::names_html;
 use super::pages::{existing, wants_json};
 use super::problem::Problem;
+use super::state::{HandlerResult, Wiki, WikiState};
 use super::submission::{BODY_TIMEOUT, late, read_body, too_large};
 use super::validators::{Representation, insert};
-use super::{HandlerResult, PageName, Wiki, WikiState, name, see_other};
+use super::visitor::Visitor;
 use crate::{paths, views};
 
 /// Media types by file extension, and whether browsers may display them.

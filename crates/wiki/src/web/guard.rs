@@ -6,87 +6,23 @@
 //! pages with forms could not be cached publicly. Programs other than browsers send neither header, and are accepted
 //! unless they send a cookie.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::time::Instant;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, ORIGIN};
 use http::{HeaderMap, Method, StatusCode, Uri, header};
-use parking_lot::Mutex;
 
-use super::Wiki;
+use super::limiter::Purpose;
 use super::problem::Problem;
+use super::state::Wiki;
 use super::validators::{cookie, is_safe};
-use crate::accounts::{self, Scope};
-use crate::settings::{Readers, Settings, Writers};
+use super::visitor::{Identity, Visitor, authority};
+use crate::accounts;
+use crate::settings::{Settings, Writers};
 
 /// The name of the session cookie; over TLS, the prefix binds it to this host.
 const COOKIE: &str = "session";
 const SECURE_COOKIE: &str = "__Host-session";
-
-/// The sender of a request.
-#[derive(Clone, Debug)]
-pub(crate) struct Visitor {
-    /// The client's address: the peer's, or behind a proxy on this machine or a trusted one, the one that it reports.
-    pub(crate) address: IpAddr,
-    pub(crate) identity: Identity,
-    /// Whether the request was sent on this machine and to a name of this machine.
-    pub(crate) is_local: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
-    Anonymous,
-    /// A signed-in browser.
-    User {
-        name: String,
-        scope: Scope,
-    },
-    /// A program with a token.
-    Token {
-        label: String,
-        scope: Scope,
-    },
-}
-
-impl Visitor {
-    /// The name in the history.
-    pub(crate) fn author(&self) -> Option<&str> {
-        match &self.identity {
-            Identity::Anonymous => None,
-            Identity::User { name, .. } => Some(name),
-            Identity::Token { label, .. } => Some(label),
-        }
-    }
-
-    /// The user that the page greets: responses are then private to this user.
-    pub(crate) fn user(&self) -> Option<&str> {
-        match &self.identity {
-            Identity::User { name, .. } => Some(name),
-            _ => None,
-        }
-    }
-
-    fn scope(&self) -> Option<Scope> {
-        match self.identity {
-            Identity::Anonymous => None,
-            Identity::User { scope, .. } | Identity::Token { scope, .. } => Some(scope),
-        }
-    }
-
-    pub(crate) fn may_read(&self, settings: &Settings) -> bool {
-        settings.readers == Readers::Anyone || self.scope().is_some()
-    }
-
-    pub(crate) fn may_write(&self, writers: Writers) -> bool {
-        match writers {
-            Writers::Anyone => self.scope() != Some(Scope::Read),
-            Writers::Local => self.is_local || self.scope() == Some(Scope::Write),
-            Writers::Members => self.scope() == Some(Scope::Write),
-            Writers::Nobody => false,
-        }
-    }
-}
 
 /// Identifies the sender of a request.
 pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: IpAddr) -> Result<Visitor, Problem> {
@@ -205,12 +141,6 @@ fn without_default_port(scheme: &str, authority: &str) -> String {
     authority.strip_suffix(default).unwrap_or(authority).to_ascii_lowercase()
 }
 
-/// The host and port that the request was sent to.
-pub(crate) fn authority(headers: &HeaderMap, uri: &Uri) -> String {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    host.or_else(|| Some(uri.authority()?.as_str())).unwrap_or_default().to_owned()
-}
-
 /// A site that a browser reaches under its own name, and whose owner then points that name here (DNS rebinding), is not
 /// local.
 fn is_local_name(authority: &str) -> bool {
@@ -255,83 +185,10 @@ fn is_secure(settings: &Settings) -> bool {
     settings.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"))
 }
 
-/// The kind of a request, for rate limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Purpose {
-    Write,
-    /// A preview while the user types.
-    Preview,
-    /// A password attempt.
-    SignIn,
-}
-
-impl Purpose {
-    fn from_path(path: &str) -> Self {
-        match path {
-            "/login" => Self::SignIn,
-            "/preview" => Self::Preview,
-            _ => Self::Write,
-        }
-    }
-
-    fn per_minute(self, writes: u32) -> u32 {
-        match self {
-            Self::Write => writes,
-            Self::Preview => 600,
-            Self::SignIn => 10,
-        }
-    }
-}
-
-/// Limit of the tracked addresses. Beyond it, new ones share an entry.
-const ADDRESSES_MAX: usize = 65_536;
-
-/// Limits the rate of each address: tokens arrive at a steady rate, and a minute's worth may be spent at once.
-#[derive(Debug, Default)]
-pub(crate) struct Limiter {
-    buckets: Mutex<HashMap<(IpAddr, Purpose), RateBucket>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct RateBucket {
-    /// When the bucket will be full again.
-    full_at: Instant,
-}
-
-impl Limiter {
-    /// Takes a token, or returns the time until there is one.
-    pub(crate) fn take(&self, address: IpAddr, purpose: Purpose, writes: u32, now: Instant) -> Result<(), Duration> {
-        const MINUTE: Duration = Duration::from_secs(60);
-        let each = MINUTE / purpose.per_minute(writes).max(1);
-        let mut buckets = self.buckets.lock();
-        let mut key = (network(address), purpose);
-        if buckets.len() >= ADDRESSES_MAX && !buckets.contains_key(&key) {
-            buckets.retain(|_, bucket| bucket.full_at > now);
-            if buckets.len() >= ADDRESSES_MAX {
-                key.0 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-            }
-        }
-        let bucket = buckets.entry(key).or_insert(RateBucket { full_at: now });
-        let full_at = bucket.full_at.max(now) + each;
-        if full_at > now + MINUTE.max(each) {
-            return Err(full_at - now - MINUTE.max(each));
-        }
-        bucket.full_at = full_at;
-        Ok(())
-    }
-}
-
-/// One customer's addresses: an IPv4 address, or the 2^64 addresses of an IPv6 subnet.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (!0 << 64))),
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::Scope;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
@@ -392,38 +249,5 @@ mod tests {
         ] {
             assert_eq!(is_local_name(name), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn rates_are_limited_by_address() {
-        let (limiter, start) = (Limiter::default(), Instant::now());
-        let take = |address: &str, seconds: u64| {
-            limiter.take(address.parse().unwrap(), Purpose::Write, 2, start + Duration::from_secs(seconds)).is_ok()
-        };
-        assert_eq!([take("192.0.2.1", 0), take("192.0.2.1", 0), take("192.0.2.1", 0)], [true, true, false]);
-        assert!(take("192.0.2.2", 0), "another address");
-        assert!(take("2001:db8::1", 0) && take("2001:db8::2", 0) && !take("2001:db8::3", 0), "one subnet");
-        assert_eq!([take("192.0.2.1", 29), take("192.0.2.1", 30), take("192.0.2.1", 31)], [false, true, false]);
-    }
-
-    #[test]
-    fn guesses_at_passwords_are_few() {
-        let (limiter, now, purpose) = (Limiter::default(), Instant::now(), Purpose::from_path("/login"));
-        let guesses = (0..20).filter(|_| limiter.take(IpAddr::from([192, 0, 2, 1]), purpose, 600, now).is_ok());
-        assert_eq!(guesses.count(), 10);
-        assert!(limiter.take(IpAddr::from([192, 0, 2, 1]), Purpose::from_path("/wiki/A"), 600, now).is_ok());
-    }
-
-    #[test]
-    fn the_table_of_addresses_is_bounded() {
-        let (limiter, now) = (Limiter::default(), Instant::now());
-        for index in 0..ADDRESSES_MAX as u32 + 100 {
-            let address = IpAddr::from(index.to_be_bytes());
-            let _ = limiter.take(address, Purpose::Write, 600, now);
-        }
-        assert_eq!(limiter.buckets.lock().len(), ADDRESSES_MAX + 1);
-        let later = now + Duration::from_secs(120);
-        assert!(limiter.take(IpAddr::from([250, 1, 1, 1]), Purpose::Write, 600, later).is_ok());
-        assert_eq!(limiter.buckets.lock().len(), 1, "who has not written for a while is forgotten");
     }
 }

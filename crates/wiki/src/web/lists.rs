@@ -11,12 +11,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 
-use super::guard::Visitor;
 use super::pages::{LINES, first_lines, wants_json};
 use super::problem::Problem;
+use super::state::{HandlerResult, WikiState};
 use super::submission::query;
 use super::validators::Representation;
-use super::{HandlerResult, WikiState};
+use super::visitor::Visitor;
 use crate::calendar::rfc3339;
 use crate::render::escape;
 use crate::{paths, views};

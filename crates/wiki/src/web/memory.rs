@@ -10,11 +10,12 @@ use breme_wiki_database::page::Page;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 
+use super::finish;
 use super::guard::session_cookie;
 use super::negotiation::{Format, negotiate};
 use super::pages::{FORMATS, html_of, is_canonical};
+use super::state::Wiki;
 use super::validators::{Audience, is_current};
-use super::{Wiki, finish};
 use crate::settings::Readers;
 
 const PAGES: &str = "/wiki/";

@@ -2,7 +2,10 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `guard` | authentication and authorisation: forged requests, permissions, rate limits |
+//! | `state` | the state shared by all handlers |
+//! | `guard`, `visitor` | authentication and authorisation: forged requests, permissions; the sender of a request |
+//! | `limiter` | rate limits |
+//! | `addresses` | names in addresses, redirects |
 //! | `negotiation`, `validators` | which representation; validators and headers for caches |
 //! | `documents`, `memory` | cached HTML of pages; requests that need nothing else |
 //! | `pages`, `lists` | pages, revisions, differences; lists, searches, feeds |
@@ -11,57 +14,52 @@
 //! | `sign_in` | sign-in and sign-out |
 //! | `problem` | errors as responses |
 
+mod addresses;
 pub(crate) mod assets;
 mod changes;
 mod counts;
 mod documents;
 mod files;
 mod guard;
+mod limiter;
 mod lists;
 mod memory;
 mod negotiation;
 mod pages;
 mod problem;
 mod sign_in;
-mod submission;
+mod state;
+pub(crate) mod submission;
 mod validators;
+mod visitor;
 
+pub use counts::Reading;
 pub(crate) use files::media_type;
-pub(crate) use submission::Submission;
+pub use state::Wiki;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use addresses::{redirect, see_other};
 use axum::Router;
 use axum::body::HttpBody;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use breme_wiki_database::name::Name;
-use breme_wiki_database::page::Page;
-use breme_wiki_database::{Database, DatabaseError, keys};
 use bytes::Bytes;
-use counts::Counts;
-pub use counts::Reading;
-use documents::Documents;
-use guard::{Limiter, Visitor, admit, identify};
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
-use http::request::Parts;
+use guard::{admit, identify};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use negotiation::names_html;
 use problem::Problem;
+use state::WikiState;
 use tower_service::Service;
-use validators::{Audience, Representation, digest, insert};
+use validators::insert;
+use visitor::Visitor;
 
-use crate::purges::Edges;
-use crate::render::{Rendered, render};
-use crate::settings::{Readers, Settings, Writers};
-use crate::{accounts, paths, views};
+use crate::{paths, views};
 
 /// The page to which `/` redirects.
 const HOME: &str = "Home";
@@ -71,226 +69,9 @@ const HOME: &str = "Home";
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' https:; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Identifies the templates with which the wiki last ran.
-const TEMPLATE_KEY: &str = "template";
-
-/// Longest text that is parsed and rendered inline.
-const SHORT_BYTES: usize = 16 * 1024;
-
-/// State shared by all handlers.
-pub struct Wiki {
-    pub(crate) database: Arc<dyn Database>,
-    pub(crate) settings: Settings,
-    pub(crate) counts: Counts,
-    pub(crate) edges: Edges,
-    pub(crate) limiter: Limiter,
-    documents: Documents,
-    /// Digests of everything around a page's text: the program's version, its stylesheet, the title of the wiki.
-    /// Without and with accounts.
-    templates: [String; 2],
-    has_accounts: AtomicBool,
-    /// Whether the first account was found, and earlier pages are not purged yet.
-    purge_due: AtomicBool,
-    /// Concurrent password hashes: each takes 19 MiB.
-    hashing: tokio::sync::Semaphore,
-    /// Concurrent merges, comparisons and renderings of long texts: each may occupy a core for a while.
-    working: tokio::sync::Semaphore,
-}
-
 /// The peer's address of a request's connection, as an extension of the request.
 #[derive(Clone, Copy, Debug)]
 struct Peer(IpAddr);
-
-pub(crate) type WikiState = State<Arc<Wiki>>;
-pub(crate) type HandlerResult = Result<Response, Problem>;
-
-impl Wiki {
-    /// Creates a wiki on a database. [`Edges::run`](crate::purges::Edges::run) must be running for its edges to be
-    /// purged.
-    #[must_use]
-    pub fn new(database: Arc<dyn Database>, settings: Settings, edges: Edges) -> Self {
-        let template = |has_accounts| digest(views::sample(&settings, has_accounts).as_bytes());
-        let templates = [false, true].map(template);
-        let has_accounts = AtomicBool::new(settings.has_accounts);
-        Self {
-            database,
-            counts: Counts::default(),
-            edges,
-            limiter: Limiter::default(),
-            documents: Documents::new(settings.rendered_bytes_max),
-            settings,
-            templates,
-            has_accounts,
-            purge_due: AtomicBool::new(false),
-            hashing: tokio::sync::Semaphore::new(2),
-            working: tokio::sync::Semaphore::new(2),
-        }
-    }
-
-    /// Purges all HTML if the templates have changed since the wiki last ran, because of another version or title.
-    ///
-    /// # Errors
-    ///
-    /// The database failed.
-    pub async fn purge_earlier_templates(&self) -> Result<(), DatabaseError> {
-        match self.database.value(TEMPLATE_KEY).await? {
-            Some(earlier) if earlier != self.template() => self.purge_templates().await,
-            Some(_) => Ok(()),
-            None => self.set_template().await,
-        }
-    }
-
-    async fn purge_templates(&self) -> Result<(), DatabaseError> {
-        self.database.purge(keys::TEMPLATES).await?;
-        self.set_template().await
-    }
-
-    async fn set_template(&self) -> Result<(), DatabaseError> {
-        self.database.set_value(TEMPLATE_KEY, None, Some(self.template())).await.map(drop)
-    }
-
-    /// Checks for the first account, which may be added while the wiki runs, and then purges all HTML. Returns whether
-    /// it did so.
-    ///
-    /// # Errors
-    ///
-    /// The database failed.
-    pub async fn look_for_accounts(&self) -> Result<bool, DatabaseError> {
-        if !self.has_accounts() {
-            if !accounts::exist(&*self.database).await? {
-                return Ok(false);
-            }
-            self.purge_due.store(true, Ordering::Release);
-            self.has_accounts.store(true, Ordering::Release);
-        }
-        if !self.purge_due.load(Ordering::Acquire) {
-            return Ok(false);
-        }
-        // If this fails, the next call retries it.
-        self.purge_templates().await?;
-        self.purge_due.store(false, Ordering::Release);
-        Ok(true)
-    }
-
-    /// Whether there are accounts or tokens. Once there were, the wiki does not become public again.
-    pub(crate) fn has_accounts(&self) -> bool {
-        self.has_accounts.load(Ordering::Acquire)
-    }
-
-    /// Who may currently write.
-    pub(crate) fn writers(&self) -> Writers {
-        match self.settings.writers {
-            Writers::Local if self.has_accounts() => Writers::Members,
-            writers => writers,
-        }
-    }
-
-    /// Whether only accounts and tokens may change pages.
-    #[must_use]
-    pub fn is_for_members(&self) -> bool {
-        self.writers() == Writers::Members
-    }
-
-    fn template(&self) -> &str {
-        &self.templates[usize::from(self.has_accounts())]
-    }
-
-    /// Its counters, for metrics.
-    #[must_use]
-    pub fn reading(&self) -> Reading {
-        self.counts.reading(self.documents.bytes(), self.edges.states())
-    }
-
-    /// A page as HTML, as the visitor sees it.
-    async fn document(&self, visitor: &Visitor, page: &Page) -> Bytes {
-        let frame = self.frame(visitor);
-        let document = match self.documents.get(page, frame.has_accounts) {
-            Some(document) => {
-                self.counts.render_hits.add(1);
-                document
-            }
-            None => {
-                self.counts.render_misses.add(1);
-                let rendered = self.render(&page.content.text, &page.name, &page.red_links).await;
-                let html = views::page(&views::Frame { user: None, ..frame }, page, &rendered);
-                self.documents.insert(page, frame.has_accounts, html)
-            }
-        };
-        match visitor.user() {
-            None => document.html.clone(),
-            Some(_) => views::greet(&frame, &document.html).into(),
-        }
-    }
-
-    /// Renders a text; a long one on a blocking thread, since it takes a while.
-    async fn render(&self, text: &str, name: &Name, missing: &[Name]) -> Rendered {
-        if text.len() <= SHORT_BYTES {
-            return render(text, name, missing);
-        }
-        let (text, name, missing) = (text.to_owned(), name.clone(), missing.to_owned());
-        self.work(move || render(&text, &name, &missing)).await.unwrap_or_default()
-    }
-
-    /// Runs CPU-intensive work on a blocking thread; none if it panicked.
-    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _permit = self.working.acquire().await;
-        tokio::task::spawn_blocking(work).await.ok()
-    }
-
-    /// Which caches may store responses to a visitor.
-    pub(crate) fn audience(&self, visitor: &Visitor) -> Audience {
-        let is_for_everybody = self.settings.readers == Readers::Anyone && visitor.user().is_none();
-        if is_for_everybody { Audience::Everybody } else { Audience::One }
-    }
-
-    fn frame<'a>(&'a self, visitor: &'a Visitor) -> views::Frame<'a> {
-        self.frame_of(visitor.user())
-    }
-
-    fn frame_of<'a>(&'a self, user: Option<&'a str>) -> views::Frame<'a> {
-        views::Frame {
-            title: &self.settings.title,
-            user,
-            has_accounts: self.has_accounts(),
-            // Never by visitor: public pages are cached.
-            is_writable: self.settings.writers != Writers::Nobody,
-        }
-    }
-
-    /// A page of HTML, cached under `keys`.
-    fn show(&self, request: &HeaderMap, visitor: &Visitor, html: String, keys: Vec<String>) -> Response {
-        let mut page = Representation::html(html, keys, self.audience(visitor));
-        page.vary = self.vary("Accept", "Accept, Cookie");
-        page.respond(request, &self.settings.cache_control)
-    }
-
-    /// A list as JSON, cached under `keys`.
-    fn show_json(
-        &self,
-        request: &HeaderMap,
-        visitor: &Visitor,
-        value: &serde_json::Value,
-        keys: Vec<String>,
-    ) -> Response {
-        let body = Bytes::from(format!("{value}\n"));
-        let mut page = Representation::digested("application/json", body, keys, self.audience(visitor));
-        page.vary = self.vary("Accept", "Accept, Cookie");
-        page.respond(request, &self.settings.cache_control)
-    }
-
-    /// Without accounts no response depends on a cookie.
-    fn vary(&self, without: &'static str, with_accounts: &'static str) -> &'static str {
-        if self.has_accounts() { with_accounts } else { without }
-    }
-
-    /// Absolute URLs for the home page, feeds and mails.
-    fn base_url(&self, headers: &HeaderMap, uri: &Uri) -> String {
-        match &self.settings.public_url {
-            Some(url) => url.to_string().trim_end_matches('/').to_owned(),
-            None => format!("http://{}", guard::authority(headers, uri)),
-        }
-    }
-}
 
 /// The application.
 #[derive(Clone)]
@@ -426,17 +207,6 @@ fn write_problem(
     *response.body_mut() = views::problem(&frame, problem.title(), &problem.detail).into();
 }
 
-/// 303: the next resource is at another address.
-pub(crate) fn see_other(path: &str) -> Response {
-    redirect(StatusCode::SEE_OTHER, path)
-}
-
-pub(crate) fn redirect(status: StatusCode, path: &str) -> Response {
-    let mut response = status.into_response();
-    insert(response.headers_mut(), LOCATION, path);
-    response
-}
-
 async fn home() -> Response {
     redirect(StatusCode::FOUND, &format!("/wiki/{HOME}"))
 }
@@ -451,23 +221,6 @@ const COUNTER_PATH: &str = "/wiki/stevec";
 async fn counter(State(wiki): WikiState, method: Method) -> Response {
     let count = if method == Method::GET { wiki.counts.since_read.take() } else { wiki.counts.since_read.value() };
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{count}\n")).into_response()
-}
-
-/// Parses a name in a path or a form.
-pub(crate) fn name(text: &str) -> Result<Name, Problem> {
-    Name::parse(text).map_err(|error| Problem::bad_request(format!("{text:?} is not a name: {error}.")))
-}
-
-/// The page in the path of a request: `/wiki/NAME/…`.
-pub(crate) struct PageName(pub(crate) Name);
-
-impl<S: Send + Sync> FromRequestParts<S> for PageName {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
-        name(&text).map(Self).map_err(IntoResponse::into_response)
-    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::json;
 
-use super::guard::Visitor;
+use super::addresses::{PageName, name, redirect};
 use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
+use super::state::{HandlerResult, Wiki, WikiState};
 use super::submission::query;
 use super::validators::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
-use super::{HandlerResult, PageName, Wiki, WikiState, name, redirect};
+use super::visitor::Visitor;
 use crate::calendar::rfc3339;
 use crate::fields::to_markdown;
 use crate::merge::diff;

@@ -6,11 +6,13 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderMap, StatusCode, Uri};
 
-use super::guard::{Visitor, session_cookie, set_cookie};
+use super::addresses::see_other;
+use super::guard::{session_cookie, set_cookie};
 use super::problem::Problem;
+use super::state::{HandlerResult, WikiState};
 use super::submission::{query, read_form};
 use super::validators::insert;
-use super::{HandlerResult, WikiState, see_other};
+use super::visitor::Visitor;
 use crate::accounts::{self, AccountError};
 use crate::views;
 

@@ -2,11 +2,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use axum::body::{Body, to_bytes};
-use breme_wiki_database::open;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::{Database, open};
 use http::Request;
 use http::header::{
-    ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, ORIGIN,
-    SET_COOKIE, VARY,
+    ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION,
+    ORIGIN, SET_COOKIE, VARY,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -14,6 +15,8 @@ use tower::ServiceExt;
 use super::validators::SURROGATE_KEY;
 use super::*;
 use crate::accounts::{self, Scope};
+use crate::purges::Edges;
+use crate::settings::{Readers, Settings, Writers};
 
 /// Every path and its methods, as in the OpenAPI description.
 const ROUTES: &[(&str, &[&str])] = &[

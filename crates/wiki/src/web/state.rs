@@ -1,0 +1,240 @@
+//! The state shared by all handlers, and what each needs of it to respond.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::extract::State;
+use axum::response::Response;
+use breme_wiki_database::name::Name;
+use breme_wiki_database::page::Page;
+use breme_wiki_database::{Database, DatabaseError, keys};
+use bytes::Bytes;
+use http::{HeaderMap, Uri};
+
+use super::counts::{Counts, Reading};
+use super::documents::Documents;
+use super::limiter::Limiter;
+use super::problem::Problem;
+use super::validators::{Audience, Representation, digest};
+use super::visitor::{Visitor, authority};
+use crate::purges::Edges;
+use crate::render::{Rendered, render};
+use crate::settings::{Readers, Settings, Writers};
+use crate::{accounts, views};
+
+/// Identifies the templates with which the wiki last ran.
+const TEMPLATE_KEY: &str = "template";
+
+/// Longest text that is parsed and rendered inline.
+pub(super) const SHORT_BYTES: usize = 16 * 1024;
+
+/// State shared by all handlers.
+pub struct Wiki {
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) settings: Settings,
+    pub(crate) counts: Counts,
+    pub(crate) edges: Edges,
+    pub(crate) limiter: Limiter,
+    pub(super) documents: Documents,
+    /// Digests of everything around a page's text: the program's version, its stylesheet, the title of the wiki.
+    /// Without and with accounts.
+    templates: [String; 2],
+    has_accounts: AtomicBool,
+    /// Whether the first account was found, and earlier pages are not purged yet.
+    purge_due: AtomicBool,
+    /// Concurrent password hashes: each takes 19 MiB.
+    pub(super) hashing: tokio::sync::Semaphore,
+    /// Concurrent merges, comparisons and renderings of long texts: each may occupy a core for a while.
+    working: tokio::sync::Semaphore,
+}
+
+pub(crate) type WikiState = State<Arc<Wiki>>;
+pub(crate) type HandlerResult = Result<Response, Problem>;
+
+impl Wiki {
+    /// Creates a wiki on a database. [`Edges::run`](crate::purges::Edges::run) must be running for its edges to be
+    /// purged.
+    #[must_use]
+    pub fn new(database: Arc<dyn Database>, settings: Settings, edges: Edges) -> Self {
+        let template = |has_accounts| digest(views::sample(&settings, has_accounts).as_bytes());
+        let templates = [false, true].map(template);
+        let has_accounts = AtomicBool::new(settings.has_accounts);
+        Self {
+            database,
+            counts: Counts::default(),
+            edges,
+            limiter: Limiter::default(),
+            documents: Documents::new(settings.rendered_bytes_max),
+            settings,
+            templates,
+            has_accounts,
+            purge_due: AtomicBool::new(false),
+            hashing: tokio::sync::Semaphore::new(2),
+            working: tokio::sync::Semaphore::new(2),
+        }
+    }
+
+    /// Purges all HTML if the templates have changed since the wiki last ran, because of another version or title.
+    ///
+    /// # Errors
+    ///
+    /// The database failed.
+    pub async fn purge_earlier_templates(&self) -> Result<(), DatabaseError> {
+        match self.database.value(TEMPLATE_KEY).await? {
+            Some(earlier) if earlier != self.template() => self.purge_templates().await,
+            Some(_) => Ok(()),
+            None => self.set_template().await,
+        }
+    }
+
+    async fn purge_templates(&self) -> Result<(), DatabaseError> {
+        self.database.purge(keys::TEMPLATES).await?;
+        self.set_template().await
+    }
+
+    async fn set_template(&self) -> Result<(), DatabaseError> {
+        self.database.set_value(TEMPLATE_KEY, None, Some(self.template())).await.map(drop)
+    }
+
+    /// Checks for the first account, which may be added while the wiki runs, and then purges all HTML. Returns whether
+    /// it did so.
+    ///
+    /// # Errors
+    ///
+    /// The database failed.
+    pub async fn look_for_accounts(&self) -> Result<bool, DatabaseError> {
+        if !self.has_accounts() {
+            if !accounts::exist(&*self.database).await? {
+                return Ok(false);
+            }
+            self.purge_due.store(true, Ordering::Release);
+            self.has_accounts.store(true, Ordering::Release);
+        }
+        if !self.purge_due.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        // If this fails, the next call retries it.
+        self.purge_templates().await?;
+        self.purge_due.store(false, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Whether there are accounts or tokens. Once there were, the wiki does not become public again.
+    pub(crate) fn has_accounts(&self) -> bool {
+        self.has_accounts.load(Ordering::Acquire)
+    }
+
+    /// Who may currently write.
+    pub(crate) fn writers(&self) -> Writers {
+        match self.settings.writers {
+            Writers::Local if self.has_accounts() => Writers::Members,
+            writers => writers,
+        }
+    }
+
+    /// Whether only accounts and tokens may change pages.
+    #[must_use]
+    pub fn is_for_members(&self) -> bool {
+        self.writers() == Writers::Members
+    }
+
+    pub(super) fn template(&self) -> &str {
+        &self.templates[usize::from(self.has_accounts())]
+    }
+
+    /// Its counters, for metrics.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.counts.reading(self.documents.bytes(), self.edges.states())
+    }
+
+    /// A page as HTML, as the visitor sees it.
+    pub(super) async fn document(&self, visitor: &Visitor, page: &Page) -> Bytes {
+        let frame = self.frame(visitor);
+        let document = match self.documents.get(page, frame.has_accounts) {
+            Some(document) => {
+                self.counts.render_hits.add(1);
+                document
+            }
+            None => {
+                self.counts.render_misses.add(1);
+                let rendered = self.render(&page.content.text, &page.name, &page.red_links).await;
+                let html = views::page(&views::Frame { user: None, ..frame }, page, &rendered);
+                self.documents.insert(page, frame.has_accounts, html)
+            }
+        };
+        match visitor.user() {
+            None => document.html.clone(),
+            Some(_) => views::greet(&frame, &document.html).into(),
+        }
+    }
+
+    /// Renders a text; a long one on a blocking thread, since it takes a while.
+    pub(super) async fn render(&self, text: &str, name: &Name, missing: &[Name]) -> Rendered {
+        if text.len() <= SHORT_BYTES {
+            return render(text, name, missing);
+        }
+        let (text, name, missing) = (text.to_owned(), name.clone(), missing.to_owned());
+        self.work(move || render(&text, &name, &missing)).await.unwrap_or_default()
+    }
+
+    /// Runs CPU-intensive work on a blocking thread; none if it panicked.
+    pub(super) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let _permit = self.working.acquire().await;
+        tokio::task::spawn_blocking(work).await.ok()
+    }
+
+    /// Which caches may store responses to a visitor.
+    pub(crate) fn audience(&self, visitor: &Visitor) -> Audience {
+        let is_for_everybody = self.settings.readers == Readers::Anyone && visitor.user().is_none();
+        if is_for_everybody { Audience::Everybody } else { Audience::One }
+    }
+
+    pub(super) fn frame<'a>(&'a self, visitor: &'a Visitor) -> views::Frame<'a> {
+        self.frame_of(visitor.user())
+    }
+
+    pub(super) fn frame_of<'a>(&'a self, user: Option<&'a str>) -> views::Frame<'a> {
+        views::Frame {
+            title: &self.settings.title,
+            user,
+            has_accounts: self.has_accounts(),
+            // Never by visitor: public pages are cached.
+            is_writable: self.settings.writers != Writers::Nobody,
+        }
+    }
+
+    /// A page of HTML, cached under `keys`.
+    pub(super) fn show(&self, request: &HeaderMap, visitor: &Visitor, html: String, keys: Vec<String>) -> Response {
+        let mut page = Representation::html(html, keys, self.audience(visitor));
+        page.vary = self.vary("Accept", "Accept, Cookie");
+        page.respond(request, &self.settings.cache_control)
+    }
+
+    /// A list as JSON, cached under `keys`.
+    pub(super) fn show_json(
+        &self,
+        request: &HeaderMap,
+        visitor: &Visitor,
+        value: &serde_json::Value,
+        keys: Vec<String>,
+    ) -> Response {
+        let body = Bytes::from(format!("{value}\n"));
+        let mut page = Representation::digested("application/json", body, keys, self.audience(visitor));
+        page.vary = self.vary("Accept", "Accept, Cookie");
+        page.respond(request, &self.settings.cache_control)
+    }
+
+    /// Without accounts no response depends on a cookie.
+    pub(super) fn vary(&self, without: &'static str, with_accounts: &'static str) -> &'static str {
+        if self.has_accounts() { with_accounts } else { without }
+    }
+
+    /// Absolute URLs for the home page, feeds and mails.
+    pub(super) fn base_url(&self, headers: &HeaderMap, uri: &Uri) -> String {
+        match &self.settings.public_url {
+            Some(url) => url.to_string().trim_end_matches('/').to_owned(),
+            None => format!("http://{}", authority(headers, uri)),
+        }
+    }
+}
