@@ -66,8 +66,8 @@ pub trait Database: Send + Sync {
     async fn purge(&self, key: &str) -> Result<(), DatabaseError>;
 
     /// The surrogate keys that `edge` has not yet confirmed, oldest first, with their positions in its queue; none for
-    /// an edge that was not set. An edge that lags too far behind gets [`EVERYTHING`](crate::keys::EVERYTHING) instead of
-    /// [`PURGES_QUEUED_MAX`](crate::PURGES_QUEUED_MAX) keys.
+    /// an edge that was not set. An edge that lags too far behind gets
+    /// [`EVERYTHING`](crate::keys::EVERYTHING) instead of [`PURGES_QUEUED_MAX`](crate::PURGES_QUEUED_MAX) keys.
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
 
     /// Removes the keys up to `through` from the queue of `edge`.
