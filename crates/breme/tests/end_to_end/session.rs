@@ -3,7 +3,7 @@
 use crate::admin::metrics;
 use crate::harness::{Signal, wait_until};
 use crate::nats_servers::NatsServers;
-use crate::session_cluster::{Cluster, User, add_everywhere, text};
+use crate::session_cluster::{Cluster, User, add_everywhere, text, until_served};
 
 #[test]
 fn sessions_outlive_the_program() {
@@ -205,14 +205,10 @@ fn without_its_engine_a_node_refuses_and_recovers() {
     servers.start_again(1);
     wait_until("the node does not become ready again", || ready() == 200);
     // The unacknowledged pair may have been stored.
-    let mut held = String::new();
-    wait_until("the session does not come back", || {
-        let answer = user.clone().send(cluster.address(), "GET", "/session", "");
-        answer.status == 200
-    });
-    held.push_str(&user.pairs(cluster.address()));
+    let held = until_served(&mut user, cluster.address(), "/session");
     assert!(["a=1\n", "a=1\nb=2\n"].contains(&held.as_str()), "{held}");
-    assert_eq!(user.add(cluster.address(), "c=3"), format!("{held}c=3\n"));
+    let added = until_served(&mut user, cluster.address(), "/session?name=c&value=3");
+    assert_eq!(added, format!("{held}c=3\n"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use breme_conformance::Answer;
 use rustix::process::Pid;
 
-use crate::harness::{Signal, Site, breme, freeze};
+use crate::harness::{Signal, Site, breme, freeze, wait_until};
 use crate::wiki::send;
 
 /// A node, or a cluster, on free ports.
@@ -137,6 +137,27 @@ pub(crate) fn text(answer: &Answer) -> String {
     let content = String::from_utf8_lossy(&answer.content).into_owned();
     assert_eq!(answer.status, 200, "{content}");
     content
+}
+
+/// Of a response, which is successful or 503.
+pub(crate) fn text_if_good(answer: &Answer) -> Option<String> {
+    if answer.status == 503 {
+        assert!(answer.field("retry-after").is_some() && answer.field("breme-session-outcome").is_some());
+        return None;
+    }
+    Some(text(answer))
+}
+
+/// A request that may be refused while a node that thaws joins again; one that was not done is sent again.
+pub(crate) fn until_served(user: &mut User, to: SocketAddr, path: &str) -> String {
+    let mut shown = None;
+    wait_until("the session is not served", || {
+        let answer = user.send(to, "GET", path, "");
+        shown = text_if_good(&answer);
+        assert!(shown.is_some() || answer.field("breme-session-outcome") == Some("not-done"), "{path}: unknown");
+        shown.is_some()
+    });
+    shown.unwrap()
 }
 
 /// Each request to another destination: the director, or any node.

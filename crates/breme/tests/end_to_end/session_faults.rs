@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::admin::metrics;
 use crate::harness::{Signal, connect, load_json, wait_until};
 use crate::nats_servers::NatsServers;
-use crate::session_cluster::{Cluster, User, text};
+use crate::session_cluster::{Cluster, User, text, text_if_good, until_served};
 
 /// A request that waits for its response.
 struct Waiting(TcpStream);
@@ -33,27 +33,6 @@ impl Waiting {
         self.0.read_to_end(&mut bytes).unwrap();
         read_answers(&bytes, |_| false).unwrap().remove(0)
     }
-}
-
-/// Of a response, which is successful or 503.
-fn text_if_good(answer: &Answer) -> Option<String> {
-    if answer.status == 503 {
-        assert!(answer.field("retry-after").is_some() && answer.field("breme-session-outcome").is_some());
-        return None;
-    }
-    Some(text(answer))
-}
-
-/// A request that may be refused while a node that thaws joins again; one that was not done is sent again.
-fn until_served(user: &mut User, to: SocketAddr, path: &str) -> String {
-    let mut shown = None;
-    wait_until("the session is not served", || {
-        let answer = user.send(to, "GET", path, "");
-        shown = text_if_good(&answer);
-        assert!(shown.is_some() || answer.field("breme-session-outcome") == Some("not-done"), "{path}: unknown");
-        shown.is_some()
-    });
-    shown.unwrap()
 }
 
 /// Others serve the sessions of a frozen node. When it thaws, requests are in its queue.
