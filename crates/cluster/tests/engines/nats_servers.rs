@@ -1,11 +1,15 @@
 //! A cluster of three NATS servers on loopback, for a test.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const SERVERS: usize = 3;
+/// How long they may need to elect a leader, beside a busy machine.
+const ELECTION_MAX: Duration = Duration::from_secs(60);
 
 /// Three servers that sync each commit; dropping this value stops them.
 pub(crate) struct NatsServers {
@@ -17,31 +21,36 @@ struct Server {
     child: Option<Child>,
     configuration: PathBuf,
     client_port: u16,
+    monitor_port: u16,
 }
 
 impl NatsServers {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let client_ports = free_ports();
-        let cluster_ports = free_ports();
+        let (cluster_ports, monitor_ports) = (free_ports(), free_ports());
         let routes: Vec<String> = cluster_ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let servers = (0..SERVERS).map(|number| {
-            let (client_port, cluster_port) = (client_ports[number], cluster_ports[number]);
+            let [client_port, cluster_port, monitor_port] =
+                [client_ports, cluster_ports, monitor_ports].map(|ports| ports[number]);
             let configuration = folder.path().join(format!("{number}.conf"));
             let store = folder.path().join(number.to_string());
             let routes = routes.join(", ");
             let text = format!(
                 "server_name: n{number}\nlisten: 127.0.0.1:{client_port}\nmax_payload: 1MB\n\
+                 http: 127.0.0.1:{monitor_port}\n\
                  jetstream {{ store_dir: \"{}\", sync_interval: always, max_mem: 64MB, max_file: 1GB }}\n\
                  cluster {{ name: test, listen: 127.0.0.1:{cluster_port}, routes: [{routes}] }}\n",
                 store.display()
             );
             fs::write(&configuration, text).unwrap();
-            let mut server = Server { child: None, configuration, client_port };
+            let mut server = Server { child: None, configuration, client_port, monitor_port };
             server.start();
             server
         });
-        Self { servers: servers.collect(), _folder: folder }
+        let servers = Self { servers: servers.collect(), _folder: folder };
+        servers.servers.iter().for_each(Server::wait_leader);
+        servers
     }
 
     /// For [`NatsSettings::servers`](breme_cluster::engine::NatsSettings).
@@ -64,6 +73,23 @@ impl Server {
         let mut command = Command::new(program());
         command.arg("--config").arg(&self.configuration).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().unwrap());
+    }
+
+    /// Until it knows the leader of JetStream.
+    fn wait_leader(&self) {
+        let begun = Instant::now();
+        while !self.is_healthy().unwrap_or(false) {
+            assert!(begun.elapsed() < ELECTION_MAX, "NATS on port {} has no leader", self.client_port);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn is_healthy(&self) -> std::io::Result<bool> {
+        let mut monitor = TcpStream::connect(("127.0.0.1", self.monitor_port))?;
+        monitor.write_all(b"GET /healthz?js-meta-only=true HTTP/1.0\r\n\r\n")?;
+        let mut response = String::new();
+        monitor.read_to_string(&mut response)?;
+        Ok(response.starts_with("HTTP/1.0 200 "))
     }
 
     fn kill(&mut self) {
