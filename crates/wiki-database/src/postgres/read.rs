@@ -175,8 +175,7 @@ fn info(row: &Row) -> Result<AttachmentInfo, Error> {
 pub(super) async fn attachments(client: &impl GenericClient, page: &Name) -> Result<Vec<AttachmentInfo>, Error> {
     let sql = format!(
         "SELECT {INFO} FROM wiki.pages p JOIN wiki.attachments a ON a.page = p.id
-         WHERE p.name = $1 AND p.live ORDER BY a.file LIMIT {}",
-        RESULTS_MAX
+         WHERE p.name = $1 AND p.live ORDER BY a.file LIMIT {RESULTS_MAX}"
     );
     rows(client, &sql, &[&page.as_str()]).await?.iter().map(info).collect()
 }

@@ -146,8 +146,7 @@ fn info(row: &Row<'_>) -> rusqlite::Result<AttachmentInfo> {
 pub(super) fn attachments(connection: &Connection, name: &Name) -> rusqlite::Result<Vec<AttachmentInfo>> {
     let sql = format!(
         "SELECT {INFO} FROM pages p JOIN attachments a ON a.page = p.id
-         WHERE p.name = ?1 AND p.live = 1 ORDER BY a.file LIMIT {}",
-        RESULTS_MAX
+         WHERE p.name = ?1 AND p.live = 1 ORDER BY a.file LIMIT {RESULTS_MAX}"
     );
     rows(connection, &sql, [name.as_str()], info)
 }
