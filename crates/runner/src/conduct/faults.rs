@@ -1,35 +1,23 @@
 //! The faults of a trial: when each is due, and which have been injected.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use breme_experiment::record::FaultRecord;
 use breme_experiment::trial::{Fault, TrialSpec};
+use breme_stats::log::Reader;
 
-/// The start is in the second line of a log, after its version.
-const HEAD_BYTES_MAX: usize = 256;
 /// The log rounds its start; no fault may come early.
 const LOG_RESOLUTION: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct Faults<'a> {
     left: &'a [Fault],
-    window: Window,
+    /// Start of the first load, and its warm-up: faults are timed from the end of that.
+    load: Option<(LoadStart, Duration)>,
     happened: Vec<Happened<'a>>,
-}
-
-/// Start of the measured part of the first load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Window {
-    Unknown,
-    /// This long after the start of the load, which its log will contain.
-    Logged {
-        log: PathBuf,
-        warm_up: Duration,
-    },
-    From(Instant),
 }
 
 /// What is known of the start of a load when its generator has been started.
@@ -50,32 +38,26 @@ struct Happened<'a> {
 
 impl<'a> Faults<'a> {
     pub(super) fn new(trial: &'a TrialSpec) -> Self {
-        Self { left: &trial.faults, window: Window::Unknown, happened: Vec::new() }
+        Self { left: &trial.faults, load: None, happened: Vec::new() }
     }
 
     /// The measured part begins after the warm-up of the first load that is started.
     pub(super) fn begin(&mut self, start: LoadStart, warm_up: Duration) {
-        if self.window == Window::Unknown {
-            self.window = match start {
-                LoadStart::At(start) => Window::From(start + warm_up),
-                LoadStart::InLog(log) => Window::Logged { log, warm_up },
-            };
-        }
+        self.load.get_or_insert((start, warm_up));
     }
 
     /// Time until the next fault; none if there is none, or if the load has not begun.
     pub(super) fn next_in(&self) -> Option<Duration> {
-        let Window::From(start) = self.window else { return None };
-        Some((start + self.left.first()?.at).saturating_duration_since(Instant::now()))
+        let Some((LoadStart::At(start), warm_up)) = &self.load else { return None };
+        Some((*start + *warm_up + self.left.first()?.at).saturating_duration_since(Instant::now()))
     }
 
     /// Removes the next fault if it is due.
     pub(super) fn take_due(&mut self) -> Option<&'a Fault> {
-        if let Window::Logged { log, warm_up } = &self.window
+        if let Some((start, _)) = &mut self.load
             && !self.left.is_empty()
-            && let Some(start) = logged_start(log)
         {
-            self.window = Window::From(start + *warm_up);
+            start.look_up();
         }
         self.next_in().filter(Duration::is_zero)?;
         let (next, left) = self.left.split_first()?;
@@ -115,13 +97,22 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// The start of a load, once the head of its HdrHistogram log has been written.
+impl LoadStart {
+    /// Looks whether the log has begun.
+    fn look_up(&mut self) {
+        if let Self::InLog(log) = self
+            && let Some(start) = logged_start(log)
+        {
+            *self = Self::At(start);
+        }
+    }
+}
+
 fn logged_start(log: &Path) -> Option<Instant> {
-    let mut head = [0; HEAD_BYTES_MAX];
-    let length = File::open(log).and_then(|mut log| log.read(&mut head)).ok()?;
-    let head = str::from_utf8(&head[..length]).ok()?;
-    let started_s: f64 = head.split("#[StartTime: ").nth(1)?.split_once(' ')?.0.parse().ok()?;
-    let since_epoch = Duration::try_from_secs_f64(started_s).ok()? + LOG_RESOLUTION;
+    let mut reader = Reader::new(BufReader::new(File::open(log).ok()?)).only(&[]);
+    // The start is known at the first interval, which may not be complete yet.
+    let _ = reader.next();
+    let since_epoch = reader.started()? + LOG_RESOLUTION;
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH + since_epoch).unwrap_or_default();
     Instant::now().checked_sub(elapsed)
 }
@@ -141,7 +132,7 @@ mod tests {
     #[test]
     fn faults_are_due_in_the_window_one_after_another() {
         let all = [fault(FaultAction::Freeze, 0), fault(FaultAction::Thaw, 3600)];
-        let mut faults = Faults { left: &all, window: Window::Unknown, happened: Vec::new() };
+        let mut faults = Faults { left: &all, load: None, happened: Vec::new() };
         assert_eq!((faults.next_in(), faults.take_due()), (None, None), "no load has begun");
         faults.begin(LoadStart::At(Instant::now()), Duration::ZERO);
         faults.begin(LoadStart::At(Instant::now()), Duration::from_secs(50));
@@ -160,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("users.hlog");
         let all = [fault(FaultAction::Kill, 3600)];
-        let mut faults = Faults { left: &all, window: Window::Unknown, happened: Vec::new() };
+        let mut faults = Faults { left: &all, load: None, happened: Vec::new() };
         faults.begin(LoadStart::InLog(log.clone()), Duration::from_secs(100));
         for absent in [None, Some(""), Some("#[Histogram log format version 1.3]\n#[StartTime: 17000")] {
             absent.inspect(|head| fs::write(&log, head).unwrap());
