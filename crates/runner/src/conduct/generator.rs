@@ -295,11 +295,12 @@ pub(crate) fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<Strin
         (None, true) => arguments.push("--until-stopped".to_owned()),
         (None, false) => arguments.extend(["--duration".to_owned(), format!("{}ms", length.as_millis())]),
     }
-    if let WarmUp::Fixed(length) = warm_up(trial, workload) {
+    let warm_up = warm_up(trial, workload);
+    if let WarmUp::Fixed(length) = warm_up {
         arguments.extend(["--gaps-after".to_owned(), format!("{}ms", length.as_millis())]);
     }
     // The log, which begins with the first interval, says when the load has begun, before the first fault is due.
-    let first_fault = trial.faults.first().map_or(Duration::MAX, |fault| trial.warm_up.given() + fault.at);
+    let first_fault = trial.faults.first().map_or(Duration::MAX, |fault| warm_up.given() + fault.at);
     let interval = (length / INTERVALS).min(first_fault / 2).clamp(INTERVAL_MIN, INTERVAL_MAX);
     arguments.extend(["--interval".to_owned(), format!("{}ms", interval.as_millis())]);
     arguments.extend(["--seed".to_owned(), trial.seed.to_string()]);
