@@ -27,8 +27,7 @@ struct Server {
 impl NatsServers {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let client_ports = free_ports();
-        let (cluster_ports, monitor_ports) = (free_ports(), free_ports());
+        let [client_ports, cluster_ports, monitor_ports] = free_ports();
         let routes: Vec<String> = cluster_ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let servers = (0..SERVERS).map(|number| {
             let [client_port, cluster_port, monitor_port] =
@@ -114,7 +113,9 @@ fn program() -> PathBuf {
     program
 }
 
-fn free_ports() -> [u16; SERVERS] {
-    let listeners: [TcpListener; SERVERS] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
+/// Reserved together, so that none is picked twice.
+fn free_ports<const SETS: usize>() -> [[u16; SERVERS]; SETS] {
+    let listeners: [[TcpListener; SERVERS]; SETS] =
+        std::array::from_fn(|_| std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap()));
+    listeners.map(|set| set.map(|listener| listener.local_addr().unwrap().port()))
 }
