@@ -24,7 +24,9 @@ use jiff::tz::TimeZone;
 use crate::history::{Point, TargetHistory};
 
 use finding::TestResult;
-pub use finding::{EFFECT_MIN, Effect, Finding, GROWTH_MIN, Hypothesis, LevelChange, Metric, Ratio, Trend, Verdict};
+pub use finding::{
+    DAY, EFFECT_MIN, Effect, Finding, GROWTH_MIN, Hypothesis, LevelChange, Metric, Ratio, Trend, Verdict,
+};
 
 /// Probability of any finding on a target without an effect.
 pub const FALSE_ALARM: f64 = 0.04;

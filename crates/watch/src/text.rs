@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::findings::{Effect, Finding, Hypothesis, Metric, Ratio, Verdict};
+use crate::findings::{DAY, Effect, Finding, Hypothesis, Metric, Ratio, Trend, Verdict};
 use crate::history::{History, TargetHistory};
 use crate::objective::Compliance;
 use crate::record::{OngoingOutage, Outage};
@@ -189,15 +189,18 @@ pub fn finding(finding: &Finding, zone: &TimeZone) -> String {
             } else {
                 "leaks: it grows"
             };
-            let total = Ratio { center: trend.total, low: trend.total, high: trend.total };
-            format!(
-                "The {subject} {verb} by {} a day, {} in total{}.",
-                change(trend.per_day),
-                signed(total.center),
-                chance(finding.p)
-            )
+            format!("The {subject} {verb} by {}{}.", growth(trend), chance(finding.p))
         }
     }
+}
+
+/// `+19 % (+16 to +23 %) a day, +90 % in total`; for less than a day `+19 % (+16 to +23 %) in 2.0 h`.
+fn growth(trend: &Trend) -> String {
+    let ratio = change(trend.ratio);
+    if trend.period < DAY {
+        return format!("{ratio} in {}", length(trend.period.as_millis() as u64));
+    }
+    format!("{ratio} a day, {} in total", signed(trend.total))
 }
 
 fn subject(hypothesis: Hypothesis) -> &'static str {
@@ -267,6 +270,18 @@ mod tests {
             finding(&change, &zone).contains("changed at 2026-01-05 01:00:00+01:00 by +19 %"),
             "{}",
             finding(&change, &zone)
+        );
+        let leak = |period| Finding {
+            hypothesis: Hypothesis::Growth(Metric::Memory),
+            verdict: Verdict::Found(Effect::Trend(Trend { ratio, period, total: 3.0 })),
+            p: None,
+        };
+        assert_eq!(
+            [Duration::from_secs(40), DAY].map(|period| finding(&leak(period), &zone)),
+            [
+                "The memory leaks: it grows by +19 % (+16 to +23 %) in 40 s.",
+                "The memory leaks: it grows by +19 % (+16 to +23 %) a day, +200 % in total."
+            ]
         );
         let none = Finding {
             hypothesis: Hypothesis::DayOfWeek,

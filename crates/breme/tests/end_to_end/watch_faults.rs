@@ -113,7 +113,6 @@ fn finds_a_slower_server_and_a_leak() {
     let report = watch.until("a leak", |report| found(report, "leaking", "growth", "memory").is_some());
     let growth = found(&report, "leaking", "growth", "memory").unwrap();
     assert!(growth["text"].as_str().unwrap().contains("leaks: it grows by"), "{growth}");
-    assert!(found(&report, "slowing", "growth", "median").is_none(), "{report:#}");
     let scraped = &report["targets"][2]["resources"];
     assert_eq!(
         (number(scraped, "/memory_bytes"), number(scraped, "/threads"), number(scraped, "/descriptors")),

@@ -1,5 +1,7 @@
 //! Hypotheses, effects and findings.
 
+use std::time::Duration;
+
 use crate::history::Point;
 
 /// Smallest effect on response times that is reported.
@@ -116,10 +118,15 @@ pub struct LevelChange {
     pub ratio: Ratio,
 }
 
+/// Period of a growth that lasted at least that long.
+pub const DAY: Duration = Duration::from_hours(24);
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    /// Factor per day, with its 95 % interval.
-    pub per_day: Ratio,
+    /// Factor per period, with its 95 % interval.
+    pub ratio: Ratio,
+    /// [`DAY`], or the whole time if that is shorter.
+    pub period: Duration,
     /// Factor over the whole time.
     pub total: f64,
 }

@@ -14,7 +14,7 @@
 use breme_stats::{student_p, student_quantile};
 
 use super::blocks::{EDGE, VALUES_MIN, median};
-use super::finding::{Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, Trend};
+use super::finding::{DAY, Effect, GROWTH_MIN, Hypothesis, Metric, Ratio, TestResult, Trend};
 
 const DAY_MS: f64 = 86_400_000.0;
 /// Standard deviations beyond which a value is an outlier.
@@ -57,14 +57,19 @@ fn test(values: &[(f64, f64)]) -> Result<(f64, Option<Effect>), &'static str> {
         return Ok((p, None));
     }
     let reach = student_quantile(freedom, 0.95) * slope.error;
-    let per_day = |per_day: f64| if is_linear { slope.factor_per_day(per_day, days) } else { per_day.exp() };
-    let ratio = Ratio {
-        center: per_day(slope.per_day),
-        low: per_day(slope.per_day - reach),
-        high: per_day(slope.per_day + reach),
+    // Less than a day is not extrapolated to one: 1 % in 40 s would be 10^9 times as much after a day.
+    let period_days = days.min(1.0);
+    let factor = |per_day: f64| {
+        if is_linear { slope.total(per_day, days).powf(period_days / days) } else { (per_day * period_days).exp() }
     };
-    let total = ratio.center.powf(days);
-    Ok((p, (total >= 1.0 + GROWTH_MIN).then_some(Effect::Trend(Trend { per_day: ratio, total }))))
+    let ratio = Ratio {
+        center: factor(slope.per_day),
+        low: factor(slope.per_day - reach),
+        high: factor(slope.per_day + reach),
+    };
+    let period = DAY.mul_f64(period_days);
+    let total = ratio.center.powf(days / period_days);
+    Ok((p, (total >= 1.0 + GROWTH_MIN).then_some(Effect::Trend(Trend { ratio, period, total }))))
 }
 
 /// The values divided by their geometric mean, from their logarithms.
@@ -88,10 +93,10 @@ struct Slope {
 }
 
 impl Slope {
-    /// The factor per day that leads from the beginning of a line of this slope to its end.
-    fn factor_per_day(&self, per_day: f64, days: f64) -> f64 {
+    /// The end of a line of this slope, divided by its beginning.
+    fn total(&self, per_day: f64, days: f64) -> f64 {
         let level = |day: f64| (self.mean_level + per_day * (day - self.mean_day)).max(LEVEL_MIN * self.mean_level);
-        (level(days) / level(0.0)).powf(1.0 / days)
+        level(days) / level(0.0)
     }
 
     /// None if every value is an outlier.
@@ -341,7 +346,18 @@ mod tests {
         let Some(Effect::Trend(trend)) = effect else { panic!("{p} {effect:?}") };
         let expected = (8.0 + 0.3 * 167.0) / 8.0;
         assert!(p < 1e-6 && (trend.total / expected - 1.0).abs() < 0.02, "{} of {expected}", trend.total);
-        assert!(trend.per_day.low < trend.per_day.center && trend.per_day.center < trend.per_day.high);
+        assert!(trend.ratio.low < trend.ratio.center && trend.ratio.center < trend.ratio.high);
+    }
+
+    #[test]
+    fn growth_within_less_than_a_day_is_not_extrapolated() {
+        let seconds: Vec<(f64, f64)> =
+            (0..40).map(|second| (f64::from(second) * 1_000.0, f64::ln(8.0 + f64::from(second)))).collect();
+        let (_, effect) = test(&seconds).unwrap();
+        let Some(Effect::Trend(trend)) = effect else { panic!("{effect:?}") };
+        assert_eq!(trend.period.as_secs(), 39);
+        assert!((trend.ratio.center / (47.0 / 8.0) - 1.0).abs() < 0.02 && trend.ratio.high < 7.0, "{trend:?}");
+        assert!((trend.total - trend.ratio.center).abs() < 1e-9, "{trend:?}");
     }
 
     /// What deviates from the line stays: a random walk around it, too correlated for a test of levels.

@@ -145,7 +145,7 @@ fn finds_leak_and_its_rate() {
     let findings = findings(&week(2, Noise::Realistic, planted, 7));
     let memory = findings.iter().find(|one| one.hypothesis == Hypothesis::Growth(Metric::Memory)).unwrap();
     let Verdict::Found(Effect::Trend(trend)) = &memory.verdict else { panic!("{memory:?}") };
-    assert!(trend.per_day.low <= 1.01 && 1.01 <= trend.per_day.high, "{trend:?}");
+    assert!(trend.ratio.low <= 1.01 && 1.01 <= trend.ratio.high, "{trend:?}");
     assert!((1.05..1.10).contains(&trend.total), "{trend:?}");
 }
 
